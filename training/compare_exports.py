@@ -31,6 +31,7 @@ import numpy as np
 from absl import flags, logging
 
 from keras_bert import atomic
+from keras_bert.tables import markdown_table
 
 from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
@@ -237,7 +238,7 @@ def format_table(exports: Sequence[Export], batches: Sequence[str]) -> str:
     for metric in metrics:
         heads += [metric, "change"]
     heads += ["changed answers", "largest move"]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    rows = []
     for export in exports:
         cells = [export.name, f"{export.megabytes:.1f}"]
         if export.unavailable:
@@ -248,8 +249,8 @@ def format_table(exports: Sequence[Export], batches: Sequence[str]) -> str:
                 cells += [_mean(export.scores[metric]), _mean_change(export.change[metric])]
             changed = f"{np.mean(export.changed):.2f} %" if export.changed else ""
             cells += [changed, f"{export.largest_move:.3f}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return markdown_table(heads, rows)
 
 
 def _mean(values: Sequence[float]) -> str:

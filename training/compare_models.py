@@ -19,6 +19,7 @@ from typing import Any
 from absl import flags, logging
 
 from keras_bert.config import BertConfig
+from keras_bert.tables import markdown_table
 from keras_bert.vocabularies.files import read_json
 
 from .costs import run_cost
@@ -105,7 +106,7 @@ def compare(config: CompareModelsConfig) -> str:
     """
     own = {name: _of_run(name, folder) for name, folder in config.run_folders()}
     heads = [*_HEADS, *(_OWN_HEADS if own else ())]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    rows = []
     for name in config.models:
         cells = [name, *_of_architecture(name, config.sequence_length)]
         flops, glue = PUBLISHED.get(name, (None, None))
@@ -113,8 +114,8 @@ def compare(config: CompareModelsConfig) -> str:
         cells.append("" if glue is None else f"{glue:.1f}")
         if own:
             cells += own.get(name, [""] * len(_OWN_HEADS))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return markdown_table(heads, rows)
 
 
 def _of_architecture(name: str, sequence_length: int) -> list[str]:

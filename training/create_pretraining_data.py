@@ -29,8 +29,9 @@ from tqdm import tqdm
 from keras_bert import atomic
 from keras_bert.data.pretraining.corpus import format_of, sentence_splitter
 from keras_bert.data.pretraining.instances import PAIR_KINDS
+from keras_bert.tables import of_records, text_table
 
-from .engine import config_flags, output_folder, program, run_report
+from .engine import config_flags, output_folder, program
 from .pretraining.config import PretrainingDataConfig
 
 SUMMARY_FILE = "summary.json"
@@ -81,7 +82,8 @@ def describe(summary: Mapping[str, Any]) -> str:
         np.cumsum(counts), [share * counts.sum() for share in _QUANTILES.values()]
     )
     quantiles = dict(zip(_QUANTILES, map(int, lengths), strict=True))
-    table = run_report.table("tokens", {"in a row": {"mean": summary["mean_length"], **quantiles}})
+    in_a_row = {"mean": summary["mean_length"], **quantiles}
+    table = text_table(*of_records("tokens", {"in a row": in_a_row}))
     written = {
         "records": folder / "pretraining-*.tfrecord",
         "summary": folder / SUMMARY_FILE,

@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import logging
 
+from keras_bert.tables import markdown_table
+
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import NonNegativeInt, ProgramConfig
@@ -250,30 +252,31 @@ def format_table(records: list[dict[str, Any]]) -> str:
 
     found: dict[tuple[str, int, str], list[float]] = collections.defaultdict(list)
     for record in records:
-        rows = record["task"], record["rows"]
+        of_rows = record["task"], record["rows"]
         for name, baseline in record.get("baselines", {}).items():
-            found[*rows, name.replace("_", " ")].append(classifier_scores.selection_score(baseline))
+            found[*of_rows, name.replace("_", " ")].append(
+                classifier_scores.selection_score(baseline)
+            )
         if "learning_rate" in record:
             setting = f"{record['learning_rate']:g}, {record['epochs']} epochs"
             setting += f", {record['preset']}" if record["preset"] else ""
             scores = record.get("scores")
-            found[*rows, setting].append(
+            found[*of_rows, setting].append(
                 math.nan if scores is None else classifier_scores.selection_score(scores)
             )
-    lines = ["| task | rows | setting | score | runs |", "|---|---|---|---|---|"]
-    lines += [
-        f"| {task} | {rows} | {name} | {_mean_and_count(values)} |"
-        for (task, rows, name), values in sorted(found.items(), key=lambda item: item[0][:2])
+    rows = [
+        [*key, *_mean_and_count(values)]
+        for key, values in sorted(found.items(), key=lambda item: item[0][:2])
     ]
-    return "\n".join(lines)
+    return markdown_table(["task", "rows", "setting", "score", "runs"], rows)
 
 
-def _mean_and_count(values: list[float]) -> str:
+def _mean_and_count(values: list[float]) -> tuple[str, str]:
     """Formats the mean and the number of runs; NaN stands for one that diverged."""
     finite = [value for value in values if not math.isnan(value)]
     diverged = f", {len(values) - len(finite)} diverged" * (len(finite) < len(values))
     mean = f"{np.mean(finite):.1f}" if finite else "-"
-    return f"{mean} | {len(finite)}{diverged}"
+    return mean, f"{len(finite)}{diverged}"
 
 
 if __name__ == "__main__":

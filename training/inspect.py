@@ -23,8 +23,9 @@ import numpy as np
 from absl import flags
 
 from keras_bert import checks
+from keras_bert.tables import of_records, text_table, with_spaces
 
-from .engine import child_programs, pretrained, program, run_report
+from .engine import child_programs, pretrained, program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_one_of
 from .plots import page
@@ -169,15 +170,15 @@ class Report:
         blocks = [
             counts_table(self.counts),
             "\n".join(self.findings),
-            run_report.table("tokens in a row", self.lengths),
+            text_table(*of_records("tokens in a row", self.lengths)),
             *(
                 f"words of {name} with unknown tokens: {', '.join(word for word, _ in words)}"
                 for name, words in self.unknown.items()
                 if words
             ),
-            run_report.table("letters by script, %", self.scripts),
+            text_table(*of_records("letters by script, %", self.scripts)),
             *(
-                run_report.table(f"baselines on {name}", run_report.with_spaces(scores))
+                text_table(*of_records(f"baselines on {name}", with_spaces(scores)))
                 for name, scores in self.baselines.items()
             ),
             "\n".join(self.advice),
@@ -200,7 +201,7 @@ class Report:
             page.section("Findings", *map(page.text, self.findings)),
             page.section(
                 "Lengths in tokens",
-                _by_part(self.lengths),
+                page.table(*of_records("", self.lengths)),
                 *(page.figure(drawn, f"lengths of {name}") for name, drawn in figures.items()),
             ),
             *(
@@ -208,9 +209,13 @@ class Report:
                 if words
                 else []
             ),
-            page.section("Letters by script, in percent", _by_part(self.scripts)),
+            page.section(
+                "Letters by script, in percent", page.table(*of_records("", self.scripts))
+            ),
             *(
-                page.section(f"Baselines on {name}", _by_part(run_report.with_spaces(scores)))
+                page.section(
+                    f"Baselines on {name}", page.table(*of_records("", with_spaces(scores)))
+                )
                 for name, scores in self.baselines.items()
             ),
             *([page.section("Advice", *map(page.text, self.advice))] if self.advice else []),
@@ -218,12 +223,6 @@ class Report:
 
 
 _WORDS = ("part", "word", "rows")
-
-
-def _by_part(values: Mapping[str, Mapping[str, float]]) -> page.Html:
-    columns = list(dict.fromkeys(name for part in values.values() for name in part))
-    rows = [[name, *(part.get(column) for column in columns)] for name, part in values.items()]
-    return page.table(["", *columns], rows)
 
 
 def _read(config: InspectConfig, kind: str, path: str, train: Any) -> Any:

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from absl import flags
 
+from keras_bert.tables import text_table
+
 from .engine import program
 from .pretraining.config import PretrainConfig
 from .pretraining.unigrams import UnigramModel, never_predicted, unmasked_rows
@@ -123,11 +125,11 @@ def main(arguments: list[str]) -> None:
     if len(arguments) > 1 or not RUN.value:
         raise ValueError("no --run is given, expected the folder of a pre-training run")
     scores = baselines(Path(RUN.value))
-    for name, values in scores.items():
-        print(
-            f"{name:10} masked accuracy {values['masked_accuracy']:6.1%}   "
-            f"perplexity {values['perplexity']:8.1f}"
-        )
+    rows = [
+        [name, 100 * values["masked_accuracy"], values["perplexity"]]
+        for name, values in scores.items()
+    ]
+    print(text_table(["masked tokens", "accuracy, %", "perplexity"], rows))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 from absl import flags
 
 from keras_bert import atomic
+from keras_bert.tables import markdown_table
 
 from .engine import child_programs, output_folder, program
 from .engine.config_flags import define_flags, read_flags
@@ -134,15 +135,15 @@ def format_table(config: AblationConfig, table: Mapping[str, Mapping[str, list[f
     """Formats the scores as a Markdown table: mean, 95 % interval, and the paper's scores."""
     rows = variants(config)
     columns = tasks(config)
-    lines = ["| | " + " | ".join(f"{task} | paper's" for task in columns) + " |"]
-    lines.append("|---" * (1 + 2 * len(columns)) + "|")
+    heads = ["", *(head for task in columns for head in (task, "paper's"))]
+    lines = []
     for name, by_task in table.items():
         cells = [name]
         for task, values in by_task.items():
             paper = rows[name].paper.get(task)
             cells += [cell(values), "" if paper is None else f"{paper}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return markdown_table(heads, lines)
 
 
 if __name__ == "__main__":

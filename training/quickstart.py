@@ -136,13 +136,15 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
 
 def _print_scores(ours: dict[str, float], data: FinetuneData) -> None:
     """Prints the test scores as a table, the baselines first."""
-    from .engine import run_report
+    from keras_bert.tables import of_records, text_table, with_spaces
+
     from .scores import baselines
 
     if data.test is None:
         raise ValueError("the quickstart's data has no test set")
-    rows = run_report.with_spaces(baselines.of_text(data.train, data.test, data.metrics))
-    print("\n" + run_report.table("on the test set", {**rows, "fine-tuned MiniLM": ours}))
+    rows = with_spaces(baselines.of_text(data.train, data.test, data.metrics))
+    rows = {**rows, "fine-tuned MiniLM": ours}
+    print("\n" + text_table(*of_records("on the test set", rows)))
 
 
 def answer_in_fresh_process(export: Path, text: str) -> tuple[str, float]:

@@ -28,6 +28,7 @@ from absl import flags
 
 from keras_bert import atomic
 from keras_bert.config import BertConfig
+from keras_bert.tables import markdown_table
 
 from .costs.run_cost import operations
 from .engine import child_programs, output_folder, program
@@ -230,23 +231,24 @@ def format_table(rows: list[dict[str, Any]]) -> str:
         "perplexity",
         *columns,
     ]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    cells = []
     for row in rows:
         paper = PAPER.get(Size(*map(int, row["size"].split("x"))), {})
 
         def beside(text: str, name: str, paper: Mapping[str, float] = paper) -> str:
             return f"{text} (paper: {paper[name]})" if name in paper else text
 
-        cells = [
-            row["size"],
-            row["column"],
-            f"{row['parameters'] / 1e6:.2f}",
-            operations(row["flops"]),
-            beside(f"{row['perplexity']:.1f}", "perplexity"),
-            *(beside(cell(values), name) for name, values in row["scores"].items()),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        cells.append(
+            [
+                row["size"],
+                row["column"],
+                row["parameters"] / 1e6,
+                operations(row["flops"]),
+                beside(f"{row['perplexity']:.1f}", "perplexity"),
+                *(beside(cell(values), name) for name, values in row["scores"].items()),
+            ]
+        )
+    return markdown_table(heads, cells)
 
 
 def plot(path: Path, rows: list[dict[str, Any]]) -> None:

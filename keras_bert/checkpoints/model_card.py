@@ -15,6 +15,7 @@ from typing import Any
 
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files
 from keras_bert.checkpoints.formats.hugging_face import CONFIG_FILE
+from keras_bert.tables import Records, markdown_table, of_records, with_spaces
 from keras_bert.vocabularies.files import read_text
 
 CARD_FILE = "README.md"
@@ -152,27 +153,15 @@ def _scores(results: Mapping[str, Any]) -> str:
     ]
     for part, scores in kept["scores"].items():
         baselines = results.get("baselines", {}).get(part, {})
-        named = {name.replace("_", " "): row for name, row in baselines.items()}
-        lines.append(_table(part, {"this model": scores, **named}))
+        lines.append(_table(part, {"this model": scores, **with_spaces(baselines)}))
     if results.get("by_class"):
         lines.append(_table(f"{kept['by']}, by class", results["by_class"]))
     return "\n\n".join(lines)
 
 
-def _table(title: str, rows: Mapping[str, Mapping[str, float]]) -> str:
-    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
-    header = [_escaped(title), *columns]
-    lines = [f"| {' | '.join(header)} |", "|---" * (len(columns) + 1) + "|"]
-    for name, row in rows.items():
-        cells = [_cell(row.get(column)) for column in columns]
-        lines.append(f"| {' | '.join([_escaped(name), *cells])} |")
-    return "\n".join(lines)
-
-
-def _cell(value: float | None) -> str:
-    if value is None:
-        return ""
-    return str(value) if isinstance(value, int) else f"{value:.2f}"
+def _table(title: str, records: Records) -> str:
+    named = {_escaped(name): values for name, values in records.items()}
+    return markdown_table(*of_records(_escaped(title), named))
 
 
 def _escaped(text: str) -> str:
@@ -190,10 +179,8 @@ def _training(config: Mapping[str, Any], results: Mapping[str, Any]) -> str:
         rows["checkpoint"] = Path(rows["checkpoint"]).name
     rows |= {name: str(config[name]) for name in _SETTINGS if config.get(name) is not None}
     rows |= {"backend": str(results.get("backend", ""))}
-    lines = [
-        f"| {name.replace('_', ' ')} | {_escaped(value)} |" for name, value in rows.items() if value
-    ]
-    return "\n".join(["## Training\n\n| | |\n|---|---|", *lines])
+    table = [[name.replace("_", " "), _escaped(value)] for name, value in rows.items() if value]
+    return f"## Training\n\n{markdown_table(['', ''], table)}"
 
 
 def _cost(cost: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from keras_bert import checks
 from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.states import encoder_of, shortened, text_states
 from keras_bert.models.backbone import Backbone
+from keras_bert.tables import text_table
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -155,10 +156,12 @@ class WordContexts:
         }
 
     def __str__(self) -> str:
-        lines = [f"{'layer':>10} {self.word!r} in two texts  any two tokens"]
-        for layer, (own, other) in enumerate(zip(self.self_similarity, self.baseline, strict=True)):
-            lines.append(f"{layer or 'embeddings':>10} {own:12.3f} {other:18.3f}")
-        return "\n".join(lines)
+        similarities = zip(self.self_similarity, self.baseline, strict=True)
+        rows = [
+            [f"layer {layer}" if layer else "embeddings", f"{own:.3f}", f"{other:.3f}"]
+            for layer, (own, other) in enumerate(similarities)
+        ]
+        return text_table(["", f"{self.word!r} in two texts", "any two tokens"], rows)
 
     def _repr_html_(self) -> str:
         """The texts with the word in bold, and the similarities by layer."""

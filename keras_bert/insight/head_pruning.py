@@ -21,6 +21,7 @@ from keras_bert.insight.drawing import draw_heads
 from keras_bert.models.backbone import Backbone
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.gradients import gradient_function
+from keras_bert.tables import text_table
 from keras_bert.tasks import (
     MaskedLM,
     MultipleChoice,
@@ -107,12 +108,11 @@ class HeadImportance:
         }
 
     def __str__(self) -> str:
-        width = self.scores.shape[1]
-        lines = ["head  " + " ".join(f"{head:>9}" for head in range(width))]
-        for layer, scores in enumerate(self.scores):
-            shown = ["" if np.isnan(score) else f"{score:.3g}" for score in scores]
-            lines.append(f"{layer:>5} " + " ".join(f"{score:>9}" for score in shown))
-        return "\n".join(lines)
+        rows = [
+            [str(layer), *("" if np.isnan(score) else f"{score:.3g}" for score in scores)]
+            for layer, scores in enumerate(self.scores)
+        ]
+        return text_table(["layer", *map(str, range(self.scores.shape[1]))], rows)
 
     def _repr_html_(self) -> str:
         """A table of layers and heads, shaded by their scores."""
@@ -355,12 +355,11 @@ class PruningReport:
         ]
 
     def __str__(self) -> str:
-        lines = [f"{'':16} {'before':>12} {'after':>12} {'change, %':>10}"]
-        lines += [
-            f"{row['name']:16} {row['before']:12,.6g} {row['after']:12,.6g} {row['change']:10.1f}"
+        rows = [
+            [row["name"], f"{row['before']:,.6g}", f"{row['after']:,.6g}", f"{row['change']:.1f}"]
             for row in self.rows
         ]
-        return "\n".join(lines)
+        return text_table(["", "before", "after", "change, %"], rows)
 
     def _repr_html_(self) -> str:
         lines = (

@@ -13,6 +13,7 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.states import encoder_of, require_masked_lm, shortened, text_states
+from keras_bert.tables import text_table
 from keras_bert.tasks.class_labels import softmax
 from keras_bert.tasks.task import Task
 
@@ -67,20 +68,12 @@ class LayerPredictions:
         }
 
     def __str__(self) -> str:
-        widths = [
-            max(len(token), *(len(layer[index][0]) for layer in self.predictions))
-            for index, token in enumerate(self.tokens)
+        rows = [
+            [f"layer {number}" if number else "embeddings", *(best[0] for best in layer)]
+            for number, layer in enumerate(self.predictions)
         ]
-
-        def line(name: str, words: list[str]) -> str:
-            padded = (word.ljust(width) for word, width in zip(words, widths, strict=True))
-            return f"{name:>10}  {'  '.join(padded)}".rstrip()
-
-        lines = [line("", list(self.tokens))]
-        for number, layer in enumerate(self.predictions):
-            name = f"layer {number}" if number else "embeddings"
-            lines.append(line(name, [best[0] for best in layer]))
-        return "\n".join(lines)
+        columns = ["", *self.tokens]
+        return text_table(columns, rows, numbers_from=len(columns))
 
     def _repr_html_(self) -> str:
         """A table of the likeliest token of each layer, the last layer first."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from keras_bert.insight.drawing import axes_or_new
+from keras_bert.tables import text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -245,7 +246,7 @@ class Result(abc.ABC):
         return [self.group_name, self.unit_name, *metrics], list(groups.values())
 
     def __str__(self) -> str:
-        lines = [self.title, "", text_table(*self.table(), numbers_from=1)]
+        lines = [self.title, "", text_table(*self.table())]
         return "\n".join([*lines, "", self.notes] if self.notes else lines)
 
     def _repr_html_(self) -> str:
@@ -483,19 +484,6 @@ def compare(results: Mapping[str, Result]) -> Comparison:
                 f"{name} and {first} measure different {reference.unit_name}; expected the same."
             )
     return Comparison(dict(results))
-
-
-def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int) -> str:
-    """Aligned columns: to the left before `numbers_from`, and to the right from there on."""
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    lines = []
-    for row in (columns, *rows):
-        cells = [
-            cell.ljust(width) if index < numbers_from else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 def html_table(

@@ -26,6 +26,7 @@ from keras_bert.insight.probe_models import (
 )
 from keras_bert.insight.states import encoder_of
 from keras_bert.models.backbone import Backbone
+from keras_bert.tables import text_table
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -162,8 +163,8 @@ class ProbeScores:
         )
 
     def __str__(self) -> str:
-        lines = ["  ".join(cell.rjust(15) for cell in line) for line in self._table()]
-        return "\n".join([self._summary(), *lines])
+        columns, *rows = self._table()
+        return f"{self._summary()}\n{text_table(columns, rows)}"
 
     def _repr_html_(self) -> str:
         head, *lines = (

@@ -101,7 +101,7 @@ def test_table():
     result = TaskResult(("f1", "accuracy"), seeds, ("5e-5", "32"), 76.0, "model.keras")
     lines = format_table({"mrpc": result}).splitlines()
     assert lines[2] == "| MRPC | f1 | 81.0 | 12.7 | 82.0 | 5e-5, 32 |"
-    assert lines[-1] == "| average of 1 | | 75.5 | | | |"
+    assert lines[-1] == "| average of 1 |  | 75.5 |  |  |  |"
 
 
 def test_the_table_has_a_row_for_each_development_set_of_mnli():
@@ -110,7 +110,7 @@ def test_the_table_has_a_row_for_each_development_set_of_mnli():
     assert format_table({"mnli": result}).splitlines()[2:] == [
         "| MNLI, matched | accuracy | 84.0 |  | 84.0 | 5e-5, 32 |",
         "| MNLI, mismatched | accuracy | 80.0 |  | 80.0 | 5e-5, 32 |",
-        "| average of 1 | | 82.0 | | | |",
+        "| average of 1 |  | 82.0 |  |  |  |",
     ]
 
 

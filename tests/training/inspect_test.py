@@ -28,7 +28,7 @@ def test_text_with_a_page(tmp_path):
         report_dir=str(tmp_path / "report"),
     )
     report = inspect(config)
-    assert "rows        31         2" in report
+    assert "rows     31    2" in report
     assert "train: 2 of 31 rows (6.5 %) have a text that occurs with different labels" in report
     assert "dev: 1 of 2 rows (50.0 %) are in train too" in report
     assert "words of dev with unknown tokens: 𐏓" in report
@@ -52,7 +52,7 @@ def test_text_with_a_page(tmp_path):
 def test_other_kinds(tmp_path):
     (tmp_path / "train.conll").write_text("Ann B-PER\nsang O\n\n" * 3)
     report = inspect(InspectConfig(data_file=str(tmp_path / "train.conll")))
-    assert "sentences         3" in report
+    assert "sentences      3" in report
     assert "Next: python -m training.finetune_tagging" in report
     question = {"id": "1", "question": "Who?", "answers": [{"text": "Goethe", "answer_start": 3}]}
     data = {"data": [{"paragraphs": [{"context": "By Goethe " * 100, "qas": [question]}]}]}

@@ -45,7 +45,7 @@ def test_what_is_done_is_not_done_again_and_becomes_a_table(tmp_path):
     table = ablation(config)
     assert json.loads((tmp_path / "ablation.json").read_text()) == table
     lines = format_table(config, table).splitlines()
-    assert lines[0] == "| | sst2 | paper's | mrpc | paper's | squad | paper's |"
+    assert lines[0] == "|  | sst2 | paper's | mrpc | paper's | squad | paper's |"
     assert lines[2] == "| BERT | 71.0 ± 12.7 | 92.7 | 71.0 ± 12.7 | 86.7 | 71.0 ± 12.7 | 88.5 |"
     assert lines[-1] == "| random weights | 71.0 ± 12.7 |  | 71.0 ± 12.7 |  | 71.0 ± 12.7 |  |"
     assert "squad" not in tasks(AblationConfig())

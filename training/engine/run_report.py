@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_bert.tables import of_records, text_table, with_spaces
+
 from ..costs import run_cost
 from . import child_programs
 
-Scores = Mapping[str, Mapping[str, float]]
 _PARTS = {
     "reading": "reading the data",
     "building": "loading the checkpoint",
@@ -64,7 +65,8 @@ def report(
     ]
     for name, scores in kept["scores"].items():
         baselines = results["baselines"].get(name, {})
-        blocks.append(table(name, {"this model": scores, **with_spaces(baselines)}))
+        records = {"this model": scores, **with_spaces(baselines)}
+        blocks.append(text_table(*of_records(name, records)))
     points = _points_over_baselines(results)
     if points is not None and points <= 0:
         blocks.append(
@@ -74,7 +76,7 @@ def report(
     if len(results["runs"]) > 1:
         blocks.append(_of_seeds(results["summary"], len(results["runs"])))
     if results.get("by_class"):
-        blocks.append(table(f"{kept['by']}, by class", results["by_class"]))
+        blocks.append(text_table(*of_records(f"{kept['by']}, by class", results["by_class"])))
     if results.get("class_of_f1"):
         blocks.append(f"The f1 of all rows is that of the class {results['class_of_f1']}.")
     if results.get("diverged"):
@@ -108,35 +110,6 @@ def _points_over_baselines(results: Mapping[str, Any]) -> float | None:
     rows = results["baselines"].get(name, {}).values()
     known = [row[metric] for row in rows if metric in row]
     return score - max(known) if known else None
-
-
-def table(title: str, rows: Scores) -> str:
-    """Formats scores as a table in plain text.
-
-    Args:
-        title: The header of the first column.
-        rows: Name of the row -> name of the column -> value. Missing values are left blank;
-            integers have no decimals.
-    """
-    columns = list(dict.fromkeys(name for values in rows.values() for name in values))
-    width = max(len(title), *map(len, rows)) + 2
-    widths = [max(10, len(column) + 2) for column in columns]
-    lines = [title.ljust(width) + "".join(map(str.rjust, columns, widths))]
-    for name, values in rows.items():
-        cells = [_cell(values.get(column)) for column in columns]
-        lines.append(name.ljust(width) + "".join(map(str.rjust, cells, widths)))
-    return "\n".join(lines)
-
-
-def with_spaces(rows: Scores) -> Scores:
-    """Returns rows with spaces instead of the underscores in their names, which are keywords."""
-    return {name.replace("_", " "): values for name, values in rows.items()}
-
-
-def _cell(value: float | None) -> str:
-    if value is None:
-        return ""
-    return str(value) if isinstance(value, int) else f"{value:.2f}"
 
 
 def _of_seeds(summary: Mapping[str, Mapping[str, Any]], count: int) -> str:

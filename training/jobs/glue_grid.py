@@ -14,6 +14,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
+from keras_bert.tables import markdown_table
 
 from ..engine.child_programs import run_once
 from ..engine.options import (
@@ -265,10 +266,8 @@ def format_table(results: dict[str, TaskResult]) -> str:
     """Formats a Markdown table: each metric's mean, interval and maximum, and the average."""
     from ..scores import classifier_scores
 
-    lines = [
-        "| task | metric | mean | 95 % ± | best | rate, batch |",
-        "|---|---|---|---|---|---|",
-    ]
+    heads = ["task", "metric", "mean", "95 % ±", "best", "rate, batch"]
+    rows = []
     for name, result in results.items():
         for dev, by_metric in result.seeds.items():
             title = TASKS[name].folder + dev.removeprefix("dev").replace("_", ", ")
@@ -276,7 +275,7 @@ def format_table(results: dict[str, TaskResult]) -> str:
                 mean, half_width = classifier_scores.summarise(values)
                 spread = "" if len(values) == 1 else f"{half_width:.1f}"
                 cells = [title, metric, f"{mean:.1f}", spread, f"{max(values):.1f}"]
-                lines.append(f"| {' | '.join([*cells, ', '.join(result.best_setting)])} |")
+                rows.append([*cells, ", ".join(result.best_setting)])
     # As in GLUE's own average, the mean over a task's development sets counts once.
     average = np.mean(
         [
@@ -284,5 +283,5 @@ def format_table(results: dict[str, TaskResult]) -> str:
             for result in results.values()
         ]
     )
-    lines.append(f"| average of {len(results)} | | {average:.1f} | | | |")
-    return "\n".join(lines)
+    rows.append([f"average of {len(results)}", "", f"{average:.1f}", "", "", ""])
+    return markdown_table(heads, rows)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from keras_bert.tables import of_records
+
 from ..readers.choice_files import ChoiceRows
 from ..readers.labeled_text import LabeledText
 from ..scores import classifier_scores, entity_scores
@@ -44,12 +46,8 @@ def scores_section(
         scores: The score of each metric.
         baselines: Name of a baseline -> its score of each metric.
     """
-    rows = {"this model": scores, **(baselines or {})}
-    table = page.table(
-        ["", *scores],
-        [[name, *(values.get(metric) for metric in scores)] for name, values in rows.items()],
-    )
-    return page.section("Scores", table)
+    records = {"this model": scores, **(baselines or {})}
+    return page.section("Scores", page.table(*of_records("", records)))
 
 
 def of_classes(

@@ -13,6 +13,7 @@ import keras
 from keras_bert import MaskedLM
 from keras_bert.atomic import atomic_path
 from keras_bert.checkpoints import CheckpointWarning
+from keras_bert.tables import text_table
 
 from ..engine import finetuning
 from ..jobs.classification import (
@@ -61,9 +62,7 @@ def from_scratch(
             f"fine-tuned, {name}": _fine_tuned(folder, preset, docstrings, seed, epochs, pretrained)
             for name, pretrained in (("random weights", False), ("pre-trained", True))
         }
-    print(f"\n{'on the test set':<28}{'accuracy':>10}")
-    for name, accuracy in rows.items():
-        print(f"{name:<28}{accuracy:>10.1f}")
+    print("\n" + text_table(["on the test set", "accuracy"], rows.items()))
 
 
 def pretraining_config(folder: Path, docstrings: DocstringData, seed: int) -> PretrainConfig:

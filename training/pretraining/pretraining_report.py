@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_bert.tables import of_records, text_table
+
 from ..costs import run_cost
 from ..engine import child_programs, run_report
 
@@ -88,7 +90,7 @@ def report(results: Mapping[str, Any], files: Mapping[str, Path], warning: str =
     blocks = [
         f"Pre-trained: {results['parameters']:,} parameters, {total['steps']:,} steps; scores of "
         "the last interval, accuracies in percent",
-        run_report.table("masked tokens", {name: row for name, row in rows.items() if row}),
+        text_table(*of_records("masked tokens", {name: row for name, row in rows.items() if row})),
     ]
     speed = (
         f"Time: {run_report.duration(total['seconds'])} of training, "

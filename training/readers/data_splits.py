@@ -8,6 +8,8 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
+from keras_bert.tables import text_table
+
 _MAX_LINES = 25
 
 # Name of a part of the data -> what is counted -> count
@@ -79,19 +81,15 @@ def counts_table(counts: Counts) -> str:
     Example:
 
     >>> print(counts_table({"train": {"rows": 720, "neg": 700, "pos": 20}, "dev": {"rows": 80}}))
-             train       dev
-    rows       720        80
-    neg        700         -
-    pos         20         -
+          train  dev
+    rows    720   80
+    neg     700    -
+    pos      20    -
     """
     names = list(dict.fromkeys(name for part in counts.values() for name in part))
     shown = names if len(names) <= _MAX_LINES else names[: _MAX_LINES - 1]
-    width = max(len(name) for name in ["", *shown])
-    columns = {part: max(9, len(part)) for part in counts}
-    lines = [" " * width + "".join(f" {part:>{columns[part]}}" for part in counts)]
-    for name in shown:
-        cells = ((part, counts[part].get(name, "-")) for part in counts)
-        lines.append(f"{name:{width}}" + "".join(f" {cell:>{columns[p]}}" for p, cell in cells))
+    rows = [[name, *(part.get(name, "-") for part in counts.values())] for name in shown]
+    lines = [text_table(["", *counts], rows)]
     if len(shown) < len(names):
         lines.append(f"… and {len(names) - len(shown)} more")
     return "\n".join(lines)

@@ -24,8 +24,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from keras_bert.data.conll import TaggedText
 from keras_bert.data.squad import QuestionExample
+from keras_bert.tables import of_records, text_table, with_spaces
 
-from ..engine import run_report
 from ..readers.choice_files import ChoiceRows
 from ..readers.data_splits import stratified_sample
 from ..readers.labeled_text import LabeledText
@@ -46,7 +46,8 @@ _ANSWER_WORDS = 4
 def show(found: Mapping[str, Baselines]) -> None:
     """Prints the baselines of each development set."""
     for dev_name, rows in found.items():
-        print(run_report.table(f"{dev_name}, baselines", run_report.with_spaces(rows)), flush=True)
+        table = text_table(*of_records(f"{dev_name}, baselines", with_spaces(rows)))
+        print(table, flush=True)
 
 
 def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -> Baselines:

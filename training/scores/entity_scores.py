@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from keras_bert.data.tagging_schemes import Scheme, are_span_labels, entities
+from keras_bert.tables import text_table
 
 Labels = Sequence[Sequence[str]]
 
@@ -132,12 +133,12 @@ def table(scores: EntityScores) -> str:
     Example:
 
     >>> print(table(entity_scores([["B-PER", "B-LOC"]], [["B-PER", "O"]])))
-                 precision    recall        F1   support
-    LOC               0.00      0.00      0.00         0
-    PER             100.00    100.00    100.00         1
-    micro            50.00    100.00     66.67         1
-    macro            50.00     50.00     50.00         1
-    weighted        100.00    100.00    100.00         1
+              precision  recall      F1  support
+    LOC            0.00    0.00    0.00        0
+    PER          100.00  100.00  100.00        1
+    micro         50.00  100.00   66.67        1
+    macro         50.00   50.00   50.00        1
+    weighted     100.00  100.00  100.00        1
     """
     rows = {
         **scores.by_type,
@@ -145,13 +146,8 @@ def table(scores: EntityScores) -> str:
         "macro": scores.macro,
         "weighted": scores.weighted,
     }
-    width = max(12, *(len(name) for name in rows))
-    heading = f"{'':{width}}{'precision':>10}{'recall':>10}{'F1':>10}{'support':>10}"
-    lines = [
-        f"{name:{width}}{row.precision:10.2f}{row.recall:10.2f}{row.f1:10.2f}{row.support:10d}"
-        for name, row in rows.items()
-    ]
-    return "\n".join([heading, *lines])
+    columns = ["", "precision", "recall", "F1", "support"]
+    return text_table(columns, ([name, *row] for name, row in rows.items()))
 
 
 def _score(right: int, found: int, true: int) -> EntityScore:

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from training.engine.run_report import Stopwatch, duration, report, table
+from training.engine.run_report import Stopwatch, duration, report
 
 pytestmark = pytest.mark.backend_independent
 
@@ -48,7 +48,7 @@ def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
         ["majority", "50.00"],
         ["bag", "of", "words", "73.50"],
     ]
-    assert "pos                 82.00        40" in text
+    assert "pos            82.00    40" in text
     assert "Time: 1 min 48 s; the slowest part was training: 1 min 40 s" in text
     for name in ("seed_1/model.keras", "seed_1/curves.png", "results.json", "export/1"):
         assert str(tmp_path / name) in text
@@ -86,14 +86,6 @@ def test_several_seeds_have_a_mean_and_an_interval(results):
     assert "Best model: seed 1, epoch 2 of 3" in text
     assert "  dev accuracy 60.00 ± 1.50" in text
     assert "Next" not in text
-
-
-def test_what_is_missing_in_a_table_is_blank():
-    assert table("dev", {"a": {"f1": 1.0}, "b_c": {"mse": 2.0, "rows": 3}}).splitlines() == [
-        "dev          f1       mse      rows",
-        "a          1.00                    ",
-        "b_c                  2.00         3",
-    ]
 
 
 def test_parts_add_up():

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables as text: aligned for a terminal, and in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+# A float is written with two decimals, `None` as a blank.
+Cell = str | int | float | None
+Records = Mapping[str, Mapping[str, Cell]]
+
+
+def text_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Cell]], numbers_from: int = 1
+) -> str:
+    """Returns a table whose columns are aligned by spaces.
+
+    Args:
+        columns: The headers.
+        rows: The cells of each row.
+        numbers_from: The first of the columns that are aligned to the right.
+
+    Example:
+
+    >>> print(text_table(["dev", "accuracy", "rows"], [["BERT", 91.5, 872], ["random", 50, None]]))
+    dev     accuracy  rows
+    BERT       91.50   872
+    random        50
+    """
+    lines = [list(map(_text, row)) for row in (columns, *rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    aligned = [
+        [
+            cell.ljust(width) if index < numbers_from else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        for line in lines
+    ]
+    return "\n".join("  ".join(line).rstrip() for line in aligned)
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """Returns a table in Markdown.
+
+    Args:
+        columns: The headers.
+        rows: The cells of each row, as Markdown.
+
+    Example:
+
+    >>> print(markdown_table(["dev", "accuracy"], [["BERT", 91.5]]))
+    | dev | accuracy |
+    |---|---|
+    | BERT | 91.50 |
+    """
+    heads, *lines = (f"| {' | '.join(map(_text, row))} |" for row in (columns, *rows))
+    return "\n".join([heads, "|---" * len(columns) + "|", *lines])
+
+
+def of_records(title: str, records: Records) -> tuple[list[str], list[list[Cell]]]:
+    """Returns the columns and the rows of a table of records.
+
+    Args:
+        title: The header of the records' names.
+        records: The values of each record, by the names of the columns.
+
+    Example:
+
+    >>> of_records("dev", {"BERT": {"accuracy": 91.5}, "random": {"accuracy": 50.0, "f1": 48.9}})
+    (['dev', 'accuracy', 'f1'], [['BERT', 91.5, None], ['random', 50.0, 48.9]])
+    """
+    columns = list(dict.fromkeys(name for values in records.values() for name in values))
+    rows = [[name, *map(values.get, columns)] for name, values in records.items()]
+    return [title, *columns], rows
+
+
+def with_spaces(records: Records) -> Records:
+    """Returns records with spaces instead of the underscores in their names, which are keywords."""
+    return {name.replace("_", " "): values for name, values in records.items()}
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
