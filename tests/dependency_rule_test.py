@@ -17,6 +17,7 @@ PACKAGES = {
     "checks": set(),
     "named_sizes": set(),
     "tables": set(),
+    "intervals": set(),
     "config": {"checks", "named_sizes"},
     "ops": set(),
     "losses": {"checks", "ops"},
@@ -35,7 +36,9 @@ PACKAGES = {
         "checks", "config", "ops", "layers", "models", "checkpoints", "export",
         "text", "data", "losses", "metrics", "optimizers", "vocabularies",
     },
-    "insight": {"checks", "config", "ops", "layers", "models", "data", "tables", "tasks"},
+    "insight": {
+        "checks", "config", "intervals", "ops", "layers", "models", "data", "tables", "tasks",
+    },
 }  # fmt: skip
 
 # A package -> what it may import that is neither the project's nor Python's own.
@@ -45,6 +48,7 @@ LIBRARIES = {
     "checks": set(),
     "named_sizes": set(),
     "tables": set(),
+    "intervals": {"numpy", "scipy"},
     "config": set(),
     "ops": {"keras", "numpy", "tensorflow", "jax", "torch"},
     "losses": {"keras"},

@@ -31,6 +31,7 @@ import numpy as np
 from absl import flags, logging
 
 from keras_bert import atomic
+from keras_bert.intervals import mean_text
 from keras_bert.tables import markdown_table
 
 from .engine import output_folder, program
@@ -246,17 +247,11 @@ def format_table(exports: Sequence[Export], batches: Sequence[str]) -> str:
         else:
             cells.append(" / ".join(f"{export.speed[name]:.2f}" for name in batches))
             for metric in metrics:
-                cells += [_mean(export.scores[metric]), _mean_change(export.change[metric])]
+                cells += [mean_text(export.scores[metric], 2), _mean_change(export.change[metric])]
             changed = f"{np.mean(export.changed):.2f} %" if export.changed else ""
             cells += [changed, f"{export.largest_move:.3f}"]
         rows.append(cells)
     return markdown_table(heads, rows)
-
-
-def _mean(values: Sequence[float]) -> str:
-    """Formats the mean over models and half the width of its interval."""
-    mean, half_width = classifier_scores.summarise(values)
-    return f"{mean:.2f}" if len(values) == 1 else f"{mean:.2f} ± {half_width:.2f}"
 
 
 def _mean_change(values: Sequence[float]) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 from absl import flags
 
 from keras_bert import atomic
+from keras_bert.intervals import mean_text
 from keras_bert.tables import markdown_table
 
 from .engine import child_programs, output_folder, program
@@ -27,7 +28,6 @@ from .engine.config_flags import define_flags, read_flags
 from .engine.options import PositiveInt
 from .pretraining.ablations import (
     AblationOptions,
-    cell,
     finetuned_scores,
     finetuning_command,
     pretraining_command,
@@ -141,7 +141,7 @@ def format_table(config: AblationConfig, table: Mapping[str, Mapping[str, list[f
         cells = [name]
         for task, values in by_task.items():
             paper = rows[name].paper.get(task)
-            cells += [cell(values), "" if paper is None else f"{paper}"]
+            cells += [mean_text(values), "" if paper is None else f"{paper}"]
         lines.append(cells)
     return markdown_table(heads, lines)
 

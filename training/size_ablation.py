@@ -28,6 +28,7 @@ from absl import flags
 
 from keras_bert import atomic
 from keras_bert.config import BertConfig
+from keras_bert.intervals import mean_text
 from keras_bert.tables import markdown_table
 
 from .costs.run_cost import operations
@@ -35,7 +36,6 @@ from .engine import child_programs, output_folder, program
 from .engine.config_flags import define_flags, read_flags
 from .pretraining.ablations import (
     AblationOptions,
-    cell,
     finetuned_scores,
     finetuning_command,
     pretraining_command,
@@ -245,7 +245,7 @@ def format_table(rows: list[dict[str, Any]]) -> str:
                 row["parameters"] / 1e6,
                 operations(row["flops"]),
                 beside(f"{row['perplexity']:.1f}", "perplexity"),
-                *(beside(cell(values), name) for name, values in row["scores"].items()),
+                *(beside(mean_text(values), name) for name, values in row["scores"].items()),
             ]
         )
     return markdown_table(heads, cells)

@@ -16,14 +16,13 @@ import numpy as np
 from keras_bert.data.loader import BatchOptions
 from keras_bert.data.text_files import read_lines
 from keras_bert.insight.measures import (
-    CONFIDENCE,
-    SAMPLES,
     Result,
     UnitValues,
     members_of_groups,
     share,
 )
 from keras_bert.insight.states import require_masked_lm, shortened
+from keras_bert.intervals import CONFIDENCE, SAMPLES
 from keras_bert.tasks.masked_lm import MaskedLM, token_batches
 from keras_bert.tasks.pretrainer import Pretrainer
 

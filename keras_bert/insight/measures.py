@@ -6,24 +6,26 @@ from __future__ import annotations
 import abc
 import dataclasses
 import html
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from keras_bert.insight.drawing import axes_or_new
+from keras_bert.intervals import (
+    CONFIDENCE,
+    SAMPLES,
+    bootstrap_interval,
+    first_column,
+    share_interval,
+)
 from keras_bert.tables import text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CONFIDENCE = 0.95
-SAMPLES = 2000
 # The group of all units
 ALL = "all"
-# Numbers drawn at a time
-_DRAWN = 1 << 21
 # Distinguishable for color-blind readers and in grayscale
 _COLORS = ("#0b5394", "#d1570c", "#2a7d4f", "#8e4a9e", "#7a5c00", "#444444")
 
@@ -49,10 +51,6 @@ class Measure:
     high: float | None
 
 
-def _first_column(means: np.ndarray) -> np.ndarray:
-    return np.asarray(means[..., 0])
-
-
 def _percent(means: np.ndarray) -> np.ndarray:
     return np.asarray(100 * means[..., 0])
 
@@ -74,7 +72,7 @@ class UnitValues:
     group: str
     metric: str
     values: np.ndarray
-    statistic: Callable[[np.ndarray], np.ndarray] = _first_column
+    statistic: Callable[[np.ndarray], np.ndarray] = first_column
     is_share: bool = False
     wilson: bool = False
 
@@ -88,7 +86,7 @@ class UnitValues:
         high: float | None
         units, value = len(self.values), float(self.statistic(self.values.mean(axis=0)))
         if self.is_share and (self.wilson or value in (0.0, 100.0)):
-            low, high = wilson_interval(round(float(self.values.sum())), units, confidence)
+            low, high = share_interval(round(float(self.values.sum())), units, confidence)
             low, high = 100 * low, 100 * high
         elif units == 1:
             low = high = None
@@ -113,66 +111,6 @@ def members_of_groups(groups: Sequence[str]) -> dict[str, np.ndarray]:
     names = np.array(groups)
     members = {ALL: np.ones(len(names), bool)}
     return members | {name: names == name for name in sorted(set(groups))}
-
-
-def bootstrap_interval(
-    values: np.ndarray,
-    statistic: Callable[[np.ndarray], np.ndarray] = _first_column,
-    confidence: float = CONFIDENCE,
-    samples: int = SAMPLES,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """The percentile interval of a statistic of means, from units drawn with replacement.
-
-    Args:
-        values: `(units, columns)`.
-        statistic: Of means `(samples, columns)` the numbers `(samples,)`.
-        confidence: Of the interval.
-        samples: How many times as many units are drawn as there are.
-        seed: Draws them.
-
-    Returns:
-        The lower and the upper bound; both are the value itself if there is one unit.
-
-    Reference:
-        [Bootstrap methods: another look at the jackknife](https://doi.org/10.1214/aos/1176344552).
-    """
-    generator = np.random.default_rng(seed)
-    at_once = max(1, _DRAWN // len(values))
-    means = [
-        values[generator.integers(0, len(values), (min(at_once, samples - begin), len(values)))]
-        .mean(axis=1)
-        .reshape(-1, values.shape[1])
-        for begin in range(0, samples, at_once)
-    ]
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(statistic(np.concatenate(means)), [tail, 1 - tail])
-    return float(low), float(high)
-
-
-def wilson_interval(count: int, total: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The score interval of a share, which is right for few units and for shares near 0 and 1.
-
-    Example:
-
-    >>> low, high = wilson_interval(1, 10)
-    >>> round(low, 3), round(high, 3)
-    (0.018, 0.404)
-
-    Reference:
-        [Probable inference](https://doi.org/10.2307/2276774).
-    """
-    from statistics import NormalDist
-
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    share_ = count / total
-    center = share_ + z * z / (2 * total)
-    margin = z * math.sqrt(share_ * (1 - share_) / total + (z / (2 * total)) ** 2)
-    scale = 1 + z * z / total
-    # Of none or of all, rounding would put the bound beside 0 or 1
-    low = 0.0 if count == 0 else (center - margin) / scale
-    high = 1.0 if count == total else (center + margin) / scale
-    return low, high
 
 
 @dataclasses.dataclass(frozen=True)

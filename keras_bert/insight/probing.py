@@ -25,15 +25,13 @@ from keras_bert.insight.probe_models import (
     train_probes,
 )
 from keras_bert.insight.states import encoder_of
+from keras_bert.intervals import mean_and_interval
 from keras_bert.models.backbone import Backbone
 from keras_bert.tables import text_table
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# Student's t, 97.5 %, by degrees of freedom from 1
-_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,21 +208,6 @@ class ProbeScores:
         return axes
 
 
-def mean_and_interval(values: np.ndarray) -> tuple[float, float]:
-    """The mean of a score over seeds, and the half-width of its interval of 95 % confidence.
-
-    Args:
-        values: Float `(seeds,)`, at most ten of them.
-
-    Returns:
-        The width is NaN for a single value.
-    """
-    if len(values) < 2:
-        return float(values.mean()), float("nan")
-    deviation = values.std(ddof=1) / np.sqrt(len(values))
-    return float(values.mean()), float(_STUDENT[len(values) - 2] * deviation)
-
-
 def _with_interval(value: float, width: float, digits: int) -> str:
     return f"{value:.{digits}f}" + ("" if np.isnan(width) else f" ± {width:.{digits}f}")
 
@@ -273,7 +256,7 @@ def probe(
         tasks: Names of tasks.
         preprocessor: For a `Backbone`: has its tokenizer and the longest row.
         pooling: What stands for a word of several tokens: their `mean`, or the `first` of them.
-        seeds: How many times to train, from 1 to 10, with other initial weights, orders of the
+        seeds: How many times to train, with other initial weights, orders of the
             data and control tasks.
         epochs: How many times the probes see the training data.
         learning_rate: Of Adam.
@@ -305,8 +288,7 @@ def probe(
     unknown = [name for name in tasks if name not in TASKS]
     if isinstance(tasks, str) or unknown or not tasks:
         raise ValueError(f"tasks is {tasks!r}; expected a list of {', '.join(TASKS)}.")
-    checks.Numbers(at_least=1, at_most=10, integer=True).check(seeds=seeds)
-    checks.POSITIVE_INT.check(epochs=epochs, rank=rank)
+    checks.POSITIVE_INT.check(seeds=seeds, epochs=epochs, rank=rank)
     checks.POSITIVE.check(learning_rate=learning_rate)
     files = {"train_files": paths_of(train_files), "test_files": paths_of(test_files)}
     common = {os.path.realpath(path) for path in files["train_files"]} & {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intervals against SciPy, and tables of several results."""
+"""Intervals, and tables of several results."""
 
 import json
 
@@ -7,37 +7,16 @@ import numpy as np
 import pytest
 
 from keras_bert import insight
-from keras_bert.insight import measures
+from keras_bert.intervals import share_interval
 
 pytestmark = pytest.mark.backend_independent
-
-
-def test_intervals_are_those_of_scipy():
-    stats = pytest.importorskip("scipy.stats")
-    for count, total in ((0, 7), (3, 7), (7, 7), (120, 1000)):
-        expected = stats.binomtest(count, total).proportion_ci(method="wilson")
-        np.testing.assert_allclose(
-            measures.wilson_interval(count, total), (expected.low, expected.high), atol=1e-12
-        )
-    values = np.random.default_rng(0).normal(size=(80, 1))
-    expected = stats.bootstrap((values[:, 0],), np.mean, method="percentile", n_resamples=20000)
-    found = measures.bootstrap_interval(values, samples=20000)
-    np.testing.assert_allclose(found, expected.confidence_interval, atol=0.01)
-
-
-def test_a_statistic_of_several_means_is_drawn_with_them():
-    values = np.random.default_rng(1).normal(size=(50, 2))
-    ratio = measures.bootstrap_interval(values + 5, lambda means: means[..., 0] / means[..., 1])
-    assert 0.9 < ratio[0] < 1 < ratio[1] < 1.1
-    # Bounded memory gives the same draws' distribution
-    assert measures.bootstrap_interval(values[:1]) == (values[0, 0], values[0, 0])
 
 
 def test_units_that_all_agree_leave_doubt():
     agreed = insight.PairScores(np.ones(20), np.zeros(20), ("age",) * 20)
     of_all = agreed.measures()[0]
     assert (of_all.value, of_all.high) == (100, 100)
-    np.testing.assert_allclose(of_all.low, 100 * measures.wilson_interval(20, 20)[0])
+    np.testing.assert_allclose(of_all.low, 100 * share_interval(20, 20)[0])
 
 
 def test_a_single_unit_has_no_interval():

@@ -23,13 +23,14 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
+from keras_bert.intervals import mean_and_interval
 from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.optimizers import AdamW
 
 from ..costs import model_flops, run_cost
 from ..costs.energy import Energy, Meter
 from ..plots import curves
-from ..scores import baselines, classifier_scores
+from ..scores import baselines
 from . import output_folder
 from .job import DevScores, Job
 from .options import ENCODER_SIZES, EncoderConfig, SeedsConfig
@@ -537,7 +538,7 @@ def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 
     def of(dev: str, metric: str) -> dict[str, Any]:
         values = [run.final[dev][metric] for run in runs]
-        mean, half_width = classifier_scores.summarise(values)
+        mean, half_width = mean_and_interval(values)
         interval = None if len(values) == 1 else round(half_width, 2)
         return {"mean": round(mean, 2), "interval_95": interval, "seeds": values}
 

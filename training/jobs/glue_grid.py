@@ -14,6 +14,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
+from keras_bert.intervals import mean_and_interval
 from keras_bert.tables import markdown_table
 
 from ..engine.child_programs import run_once
@@ -264,15 +265,13 @@ def _write_answers(path: Path, task: GlueTask, predictions: Sequence[Any]) -> No
 
 def format_table(results: dict[str, TaskResult]) -> str:
     """Formats a Markdown table: each metric's mean, interval and maximum, and the average."""
-    from ..scores import classifier_scores
-
     heads = ["task", "metric", "mean", "95 % ±", "best", "rate, batch"]
     rows = []
     for name, result in results.items():
         for dev, by_metric in result.seeds.items():
             title = TASKS[name].folder + dev.removeprefix("dev").replace("_", ", ")
             for metric, values in by_metric.items():
-                mean, half_width = classifier_scores.summarise(values)
+                mean, half_width = mean_and_interval(values)
                 spread = "" if len(values) == 1 else f"{half_width:.1f}"
                 cells = [title, metric, f"{mean:.1f}", spread, f"{max(values):.1f}"]
                 rows.append([*cells, ", ".join(result.best_setting)])

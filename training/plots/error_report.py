@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from keras_bert.intervals import bootstrap_interval, share_interval
 from keras_bert.tables import of_records
 
 from ..readers.choice_files import ChoiceRows
@@ -353,17 +354,12 @@ def _slices_of(members: Mapping[str, np.ndarray], values: np.ndarray, is_share: 
 
 
 def _share(right: np.ndarray) -> tuple[float, float, float]:
-    """Returns a share in percent, with Wilson's interval."""
-    from scipy.stats import binomtest
-
-    found = binomtest(int(right.sum()), len(right))
-    interval = found.proportion_ci(method="wilson")
-    return 100 * found.statistic, 100 * interval.low, 100 * interval.high
+    """Returns a share in percent, with its interval."""
+    low, high = share_interval(int(right.sum()), len(right))
+    return 100 * float(right.mean()), 100 * low, 100 * high
 
 
 def _mean(values: np.ndarray) -> tuple[float, float, float]:
     """Returns a mean, with its interval by the bootstrap, which stays within the values' range."""
-    generator = np.random.default_rng(0)
-    means = [generator.choice(values, len(values)).mean() for _ in range(_NUM_RESAMPLES)]
-    low, high = np.quantile(means, (0.025, 0.975))
-    return float(values.mean()), float(low), float(high)
+    low, high = bootstrap_interval(values[:, np.newaxis], samples=_NUM_RESAMPLES)
+    return float(values.mean()), low, high

@@ -142,17 +142,3 @@ def finetuned_scores(
 def preset_of(config: AblationOptions, run: str) -> Path:
     """Returns the preset that a pre-training run writes."""
     return Path(config.output_dir) / run / "preset"
-
-
-def cell(values: Sequence[float]) -> str:
-    """Formats the mean over the seeds, and half of its 95 % interval if there are several.
-
-    Example:
-
-    >>> cell([81.0]), cell([80.0, 82.0])
-    ('81.0', '81.0 ± 12.7')
-    """
-    from ..scores import classifier_scores
-
-    mean, half_width = classifier_scores.summarise(values)
-    return f"{mean:.1f}" if len(values) == 1 else f"{mean:.1f} ± {half_width:.1f}"

@@ -145,32 +145,3 @@ def selection_score(scores: Mapping[str, float]) -> float:
     accuracy) and STS-B (Pearson and Spearman).
     """
     return float(np.mean([value for name, value in scores.items() if name != "mse"]))
-
-
-def summarise(scores: Sequence[float]) -> tuple[float, float]:
-    """Returns the mean over seeds, and half the width of its 95 % interval by Student's t.
-
-    Args:
-        scores: The score of each seed, one or more.
-
-    Returns:
-        The mean, and the half width, which is NaN for a single score.
-
-    Raises:
-        ValueError: If there are no scores.
-
-    Example:
-
-    >>> mean, half_width = summarise([90.0, 91.0, 92.0])
-    >>> round(mean, 2), round(half_width, 2)
-    (91.0, 2.48)
-    """
-    if not scores:
-        raise ValueError("expected at least one score, received none")
-    from scipy import stats
-
-    mean, count = float(np.mean(scores)), len(scores)
-    if count == 1:
-        return mean, math.nan
-    standard_error = float(np.std(scores, ddof=1)) / math.sqrt(count)
-    return mean, float(stats.t.ppf(0.975, count - 1)) * standard_error

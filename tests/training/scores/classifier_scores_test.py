@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from training.scores.classifier_scores import metrics_for, score, selection_score, summarise
+from training.scores.classifier_scores import metrics_for, score, selection_score
 
 pytestmark = pytest.mark.backend_independent
 
@@ -63,15 +63,3 @@ def test_metrics_and_selection():
     assert selection_score({"mcc": 52.1}) == 52.1
     assert selection_score({"f1": 90.0, "accuracy": 86.0}) == 88.0
     assert selection_score({"pearson": 86.0, "spearman": 84.0, "mse": 3.0}) == 85.0
-
-
-def test_mean_and_interval():
-    # t(0.975, 4 degrees of freedom) = 2.7764 in the tables; the sample deviation is sqrt(2.5).
-    mean, half_width = summarise([1, 2, 3, 4, 5])
-    assert mean == 3
-    assert half_width == pytest.approx(2.7764 * math.sqrt(2.5 / 5), rel=1e-4)
-    mean, half_width = summarise([88.0])
-    assert mean == 88.0
-    assert math.isnan(half_width)
-    with pytest.raises(ValueError, match="received none"):
-        summarise([])

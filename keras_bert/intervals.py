@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Intervals of means, of shares and of statistics of means, by SciPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+CONFIDENCE = 0.95
+SAMPLES = 2000
+# Numbers drawn at a time
+_DRAWN = 1 << 21
+
+
+def mean_and_interval(values: npt.ArrayLike, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Returns the mean over seeds, and half the width of its interval by Student's t.
+
+    Args:
+        values: The score of each seed, `(seeds,)`.
+        confidence: Of the interval.
+
+    Returns:
+        The mean, and the half width, which is NaN for a single score.
+
+    Raises:
+        ValueError: If there are no scores.
+
+    Example:
+
+    >>> mean, half_width = mean_and_interval([90.0, 91.0, 92.0])
+    >>> round(mean, 2), round(half_width, 2)
+    (91.0, 2.48)
+    """
+    scores = np.asarray(values, "float64")
+    if not scores.size:
+        raise ValueError("expected at least one score, received none")
+    if scores.size == 1:
+        return float(scores[0]), float("nan")
+    stats = _scipy_stats()
+    quantile = stats.t.ppf((1 + confidence) / 2, scores.size - 1)
+    return float(scores.mean()), float(quantile * stats.sem(scores))
+
+
+def mean_text(values: npt.ArrayLike, digits: int = 1) -> str:
+    """Formats the mean over seeds, and half the width of its interval if there are several.
+
+    Example:
+
+    >>> mean_text([81.0]), mean_text([80.0, 82.0])
+    ('81.0', '81.0 ± 12.7')
+    """
+    mean, half_width = mean_and_interval(values)
+    return f"{mean:.{digits}f}" + ("" if np.isnan(half_width) else f" ± {half_width:.{digits}f}")
+
+
+def share_interval(count: int, total: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Returns Wilson's interval of a share, for few units and for shares near 0 and 1 too.
+
+    Example:
+
+    >>> low, high = share_interval(1, 10)
+    >>> round(low, 3), round(high, 3)
+    (0.018, 0.404)
+
+    Reference:
+        [Probable inference](https://doi.org/10.2307/2276774).
+    """
+    found = _scipy_stats().binomtest(count, total).proportion_ci(confidence, method="wilson")
+    return float(found.low), float(found.high)
+
+
+def first_column(means: np.ndarray) -> np.ndarray:
+    """Returns the first of the means `(..., columns)`."""
+    return np.asarray(means[..., 0])
+
+
+def bootstrap_interval(
+    values: np.ndarray,
+    statistic: Callable[[np.ndarray], np.ndarray] = first_column,
+    confidence: float = CONFIDENCE,
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Returns the percentile interval of a statistic of means, from units drawn with replacement.
+
+    Args:
+        values: `(units, columns)`.
+        statistic: Of means `(samples, columns)` the numbers `(samples,)`.
+        confidence: Of the interval.
+        samples: How many times as many units are drawn as there are.
+        seed: Draws them.
+
+    Returns:
+        The lower and the upper bound; both are the value itself if there is one unit.
+
+    Reference:
+        [Bootstrap methods: another look at the jackknife](https://doi.org/10.1214/aos/1176344552).
+    """
+    if len(values) == 1:
+        value = float(statistic(values[0]))
+        return value, value
+    # The columns of a unit are drawn together, by its index.
+    found = _scipy_stats().bootstrap(
+        (np.arange(len(values)),),
+        lambda units, axis: statistic(values[units].mean(axis=axis - 1)),
+        n_resamples=samples,
+        batch=max(1, _DRAWN // len(values)),
+        confidence_level=confidence,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+    )
+    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+def _scipy_stats() -> Any:
+    try:
+        from scipy import stats
+    except ImportError as error:
+        raise ImportError(
+            "Intervals require SciPy: pip install scipy, or the extra `training`."
+        ) from error
+    return stats
