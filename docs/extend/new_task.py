@@ -11,13 +11,13 @@
 #
 # | | what it is | here |
 # |---|---|---|
-# | `options` | arguments besides encoder and preprocessor, saved in files | the classes, the dropout rate |
+# | arguments of its constructor | saved in files, from the attributes of their names | the classes, the dropout rate |
 # | `preset_options` | those that a preset saves too | the dropout rate; presets keep class names anyway |
 # | `head_name` | the name in checkpoints of the layer `head` | `classifier` |
-# | `is_sequence_level` | one prediction for each text, so no offsets are needed | yes |
+# | `verb`, and its method | readable answers; programs and exports know them by it | `label` |
+# | `fields`, `optional_fields`, `list_fields` | what a row of text has, by default `text` | a text |
 # | `_default_loss`, `_default_metrics` | of `compile()` without arguments | binary cross-entropy; accuracy of each label |
 # | `_label_rules` | which labels `fit` accepts | rows of 0 and 1 |
-# | a verb | readable answers | `label` |
 # | `serving_signatures` | the functions of an exported model | text in, probabilities out |
 
 # %%
@@ -59,10 +59,9 @@ class MultiLabelClassifier(Task):
         Logits `(batch, num_classes)`, float32.
     """
 
-    options = ("num_classes", "class_names", "dropout")
+    verb = "label"
     preset_options = ("dropout",)
     head_name = "classifier"
-    is_sequence_level = True
 
     def __init__(
         self, backbone, num_classes=None, preprocessor=None, *, class_names=None, dropout=None,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "keras_bert"
-TASK = "keras_bert.tasks.task.Task"
+TASK, TEXT_MODEL = "keras_bert.tasks.task.Task", "keras_bert.tasks.text_model.TextModel"
 # Pages in the order in which users need them: module, file name, title. Other modules follow.
 PAGES = (
     ("keras_bert.models", "encoder", "Encoder"),
@@ -60,6 +60,11 @@ is a `keras.Model`: what Keras' methods take as arrays, those of a task also tak
     options: {{heading_level: 3}}
 
 ## Methods of every task
+
+::: {text_model}
+    options:
+      heading_level: 3
+      show_root_full_path: false
 
 ::: {task}
     options:
@@ -171,7 +176,8 @@ def pages() -> dict[str, str]:
         titles[module] = (last, last.replace("_", " ").capitalize())
 
     rows = "\n".join(f"| [`{name.short}`]({name.short}.md) | {name.summary} |" for name in classes)
-    texts = {"reference/tasks/index.md": _TASKS_INTRO.format(rows=rows, task=TASK)}
+    index = _TASKS_INTRO.format(rows=rows, text_model=TEXT_MODEL, task=TASK)
+    texts = {"reference/tasks/index.md": index}
     texts |= {f"reference/tasks/{name.short}.md": _task_page(name) for name in classes}
     for module, members in by_page.items():
         file, title = titles[module]

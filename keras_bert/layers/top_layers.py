@@ -64,8 +64,19 @@ def bidirectional_lstm(
     ]
 
 
-def as_layers(top_layers: Sequence[Any] | None) -> list[keras.layers.Layer]:
-    """Converts layers or their serialized configs, or `None` for no layers, to a list of layers."""
+def as_layers(top_layers: Any, *, return_sequences: bool = False) -> list[keras.layers.Layer]:
+    """Converts the argument `top_layers` of a task to a list of layers.
+
+    Args:
+        top_layers: Layers or their serialized configs; the numbers of `bilstm_options`; or `None`
+            for no layers.
+        return_sequences: Whether the head reads a vector for each token, and not one for a text.
+    """
+    if isinstance(top_layers, Mapping):
+        units, num_layers = (top_layers.get(name) for name in BILSTM_OPTIONS)
+        if not units:
+            return []
+        return bidirectional_lstm(units, num_layers or 2, return_sequences=return_sequences)
     return [
         keras.saving.deserialize_keras_object(layer) if isinstance(layer, dict) else layer
         for layer in top_layers or ()
@@ -121,21 +132,3 @@ def _config_without_names(layer: keras.layers.Layer) -> dict[str, Any]:
         if part in config:
             config[part] = {**config[part]["config"], "name": None}
     return config
-
-
-def bilstm_of_options(
-    options: Mapping[str, int], is_sequence_level: bool
-) -> list[keras.layers.Layer]:
-    """Creates the layers that `bilstm_options` describes.
-
-    Args:
-        options: A dict of `bilstm_units` and, unless it is 2, `bilstm_layers`; or an empty dict.
-        is_sequence_level: Whether the head reads one vector for a text, and not one for a token.
-    """
-    if not options.get("bilstm_units"):
-        return []
-    return bidirectional_lstm(
-        options["bilstm_units"],
-        options.get("bilstm_layers", 2),
-        return_sequences=not is_sequence_level,
-    )

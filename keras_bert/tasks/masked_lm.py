@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
@@ -63,8 +63,6 @@ class MaskedTokenTask(Task):
     uses_pooler = False
     needs_vocabulary = False
     masking: dict[str, Any]
-    # The default options of the masker
-    default_masking: ClassVar[dict[str, Any]] = {}
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:
         name = "masked_lm_logits" if isinstance(self.output, dict) else ""
@@ -97,7 +95,7 @@ class MaskedTokenTask(Task):
         from keras_bert.data import MaskedLMMasker, NextTokenTargets
 
         tokenizer = self.preprocessor.tokenizer
-        masking = {**self.default_masking, **self.masking}
+        masking = dict(self.masking)
         if options.training:
             masking.setdefault("seed", random.getrandbits(31))
         masker: Any = (
@@ -156,7 +154,6 @@ class MaskedLM(MaskedTokenTask):
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 1.
     """
 
-    options = ("masking",)
     verb = "fill"
 
     def __init__(

@@ -27,7 +27,8 @@ from keras_bert.models.choice_logits import choice_inputs, choice_logits
 from keras_bert.ops.attention_mask import masked_score
 from keras_bert.tasks.adapters import BatchOutputs, Restore, TextAdapter
 from keras_bert.tasks.class_labels import LabelRules, softmax
-from keras_bert.tasks.task import Task, second_axis
+from keras_bert.tasks.features import second_axis
+from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -130,7 +131,6 @@ class MultipleChoice(Task):
     fields = ("text", "choices")
     list_fields = ("choices",)
     adapters = (ChoiceAdapter,)
-    options = ("dropout",)
     preset_options = ("dropout",)
     preprocessor_class = MultipleChoicePreprocessor
     head_name = "multiple_choice"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 from keras import ops
@@ -29,8 +29,6 @@ class ObjectiveModel(TokenModel):
     backbone: Backbone
     # The learning rate of the default optimizer of `compile`
     default_learning_rate: float = 2e-5
-    # Whether the loss is the sum of the losses of the outputs
-    sums_losses_of_outputs: ClassVar[bool] = True
     # Whether labels are class ids, so that `class_weight` applies
     supports_class_weight: bool = False
     # The weight of each class id in the loss of a running `fit`, and last that of other ids
@@ -43,13 +41,14 @@ class ObjectiveModel(TokenModel):
         super().__init__(*args, **kwargs)
         self.backbone = backbone
         # The mean of the loss of each output; that of a single output is reported as `loss`.
-        outputs = self.output if isinstance(self.output, Mapping) else [""]
-        self._loss_means = (
-            {name: ElementMean(name=f"{name}_loss") for name in outputs}
-            if self.sums_losses_of_outputs
-            else {}
-        )
+        self._loss_means = {
+            name: ElementMean(name=f"{name}_loss") for name in self._outputs_with_losses()
+        }
         self._output_losses: dict[str, tuple[keras.losses.Loss, float]] | None = None
+
+    def _outputs_with_losses(self) -> Iterable[str]:
+        """Returns the names of the outputs whose losses are summed; "" is a single output."""
+        return self.output if isinstance(self.output, Mapping) else ("",)
 
     @property
     def trainable_variables(self) -> list[Any]:
@@ -471,8 +470,10 @@ def _others(variables: list[Any], known: list[Any]) -> list[Any]:
 class CustomObjective:
     """Mixin of tasks whose loss is a weighted sum of means that they compute themselves."""
 
-    sums_losses_of_outputs: ClassVar[bool] = False
     _means: dict[str, ElementMean]
+
+    def _outputs_with_losses(self) -> Iterable[str]:
+        return ()
 
     def _report(self, names: Iterable[str]) -> None:
         """Creates the means that are reported with these names."""

@@ -14,11 +14,18 @@ import keras
 from keras_bert import checkpoints
 from keras_bert.checkpoints import Checkpoint
 from keras_bert.config import BertConfig
-from keras_bert.layers.top_layers import bilstm_of_options, bilstm_options
+from keras_bert.layers.top_layers import bilstm_options
 from keras_bert.tasks.class_labels import listed
 from keras_bert.vocabularies.tokenizer_config import tokens_of
 
 _PADDING_TOKENS = ("<pad>", "[PAD]")  # of BPE and SentencePiece, of WordPiece
+
+
+def argument_names(function: Callable[..., Any], *others: str) -> tuple[str, ...]:
+    """Returns the names of the arguments of a function except some others."""
+    parameters = inspect.signature(function).parameters.values()
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return tuple(p.name for p in parameters if p.kind not in variable and p.name not in others)
 
 
 def task_of_preset(
@@ -52,11 +59,7 @@ def task_of_preset(
         ValueError: If the number of classes is unknown, or the task does not have an option.
     """
     given = {name: value for name, value in options.items() if value is not None}
-    arguments = set(inspect.signature(make_task).parameters) - {
-        "backbone",
-        "preprocessor",
-        "kwargs",
-    }
+    arguments = set(argument_names(make_task, "backbone", "preprocessor"))
     known = arguments.union(make_task.preprocessor_options)
     unknown = sorted(set(given) - known)
     if unknown:
@@ -73,7 +76,6 @@ def task_of_preset(
             checkpoint,
             {name: saved[name] for name in make_task.preprocessor_options if name in saved},
             {name: given[name] for name in make_task.preprocessor_options if name in given},
-            longest=make_task.default_sequence_length,
         )
     backbone: Any = checkpoint.new_backbone(
         with_encoder_dropout(checkpoint.config, encoder_dropout),
@@ -143,7 +145,7 @@ def _choose_head(
     layers = bilstm_options(given["top_layers"]) if "top_layers" in given else stored
     options: dict[str, Any] = {}
     if "top_layers" in names and "top_layers" not in given:
-        options["top_layers"] = bilstm_of_options(stored, make_task.is_sequence_level)
+        options["top_layers"] = stored
     differs = has_head and layers != stored
     if "num_classes" not in names:
         mismatch = f"has a head{_in_brackets(stored)}, but expected one{_in_brackets(layers)}"
@@ -211,28 +213,24 @@ def preprocessor_config(
     checkpoint: Checkpoint,
     saved: Mapping[str, Any],
     given: Mapping[str, Any],
-    *,
-    longest: int | None = None,
 ) -> dict[str, Any]:
     """Creates the config of a preprocessor with the tokenizer of a checkpoint.
 
     Args:
         checkpoint: The checkpoint.
-        saved: The options that were saved with a preset of this package.
+        saved: The options that were saved with a preset of this package; `sequence_length` defaults
+            to the maximum of the encoder.
         given: The options that override them.
-        longest: The default `sequence_length`; `None` for the maximum of the encoder, which it is
-            limited to.
 
     Raises:
         keras_bert.checkpoints.CheckpointError: If the checkpoint has no vocabulary.
     """
-    maximum = checkpoint.config.max_sequence_length
     if "sequence_length" in given:
         # A saved overlap is only valid for the saved length.
         saved = {name: value for name, value in saved.items() if name != "overlap"}
     return {
         "tokenizer": checkpoint.require_tokenizer(),
-        "sequence_length": min(longest or maximum, maximum),
+        "sequence_length": checkpoint.config.max_sequence_length,
         **saved,
         **given,
     }

@@ -65,7 +65,6 @@ class Pretrainer(MaskedTokenTask):
     """
 
     adapters = ()
-    options = ("next_sentence",)
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_bert import checks
+from keras_bert.checkpoints import Checkpoint
 from keras_bert.data.input_forms import (
     QUESTION_FORMS,
     as_given,
@@ -38,7 +39,8 @@ from keras_bert.ops.attention_mask import masked_score
 from keras_bert.tasks.adapters import BatchOutputs, InputAdapter, Restore
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
 from keras_bert.tasks.class_labels import LabelRules
-from keras_bert.tasks.task import Task, second_axis
+from keras_bert.tasks.features import second_axis
+from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -170,15 +172,11 @@ class QuestionAnswerer(Task):
         [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3, and "+ BiLSTM" of 5.1.
     """
 
-    adapters = (QuestionAdapter,)
-    options = ("dropout", "max_answer_length", "null_threshold", "top_layers")
-    preset_options = ("dropout", "max_answer_length", "null_threshold", "head_options")
-    preprocessor_class = QuestionAnswererPreprocessor
-    preprocessor_options = ("sequence_length", "doc_stride", "max_query_length")
-    # The length of rows for SQuAD in the released code
-    default_sequence_length = 384
     verb = "answer"
     fields = ("question", "context")
+    adapters = (QuestionAdapter,)
+    preset_options = ("dropout", "max_answer_length", "null_threshold")
+    preprocessor_class = QuestionAnswererPreprocessor
     head_name = "question_answerer"
     default_learning_rate = 5e-5
     uses_pooler = False
@@ -208,7 +206,7 @@ class QuestionAnswerer(Task):
 
         # === Functional graph ===
         inputs = token_inputs()
-        top_layers = as_layers(top_layers)
+        top_layers = as_layers(top_layers, return_sequences=True)
         hidden = apply_layers(
             top_layers, backbone(inputs)["sequence_output"], inputs["padding_mask"]
         )
@@ -231,6 +229,12 @@ class QuestionAnswerer(Task):
         self.max_answer_length = max_answer_length
         self.null_threshold = null_threshold
         self.top_layers = top_layers
+
+    @classmethod
+    def options_of_checkpoint(cls, checkpoint: Checkpoint) -> dict[str, Any]:
+        # The length of rows for SQuAD in the released code
+        length = min(384, checkpoint.config.max_sequence_length)
+        return {"sequence_length": length, **super().options_of_checkpoint(checkpoint)}
 
     @property
     def dropout(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -24,6 +24,8 @@ from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weig
 from keras_bert.tasks.presets import task_of_preset, with_encoder_dropout
 
 GENERATOR_FOLDER = "generator"
+# The options of the masker, unless others are passed
+_MASKING = {"mask_token_rate": 0.85, "random_token_rate": 0.0}
 _METRICS = (
     "masked_lm_loss",
     "generator_accuracy",
@@ -95,11 +97,9 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         [ELECTRA](https://arxiv.org/abs/2003.10555), sections 2 and 3.1, and the released code.
     """
 
-    options = ("generator", "discriminator_weight", "masking", "seed")
     preset_options = ("discriminator_weight",)
     head_name = "replaced_token"
     verb = "detect"
-    default_masking: ClassVar[dict[str, Any]] = {"mask_token_rate": 0.85, "random_token_rate": 0.0}
 
     def __init__(
         self,
@@ -164,9 +164,10 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             **kwargs,
         )
         self.generator = generator_encoder
+        self.generator_size = generator_size
         self.head = head
         self.discriminator_weight = discriminator_weight
-        self.masking = dict(masking or {})
+        self.masking = {**_MASKING, **(masking or {})}
         self.seed = seed
         self._report(_METRICS)
 

@@ -73,12 +73,10 @@ class TextClassifier(Task):
         [BERT](https://arxiv.org/abs/1810.04805), section 4.1, and "+ BiLSTM" of section 5.1.
     """
 
-    options = ("num_classes", "class_names", "dropout", "top_layers")
-    preset_options = ("dropout", "head_options")
-    head_name = "classifier"
     verb = "classify"
     optional_fields = ("text_pair",)
-    is_sequence_level = True
+    preset_options = ("dropout",)
+    head_name = "classifier"
 
     def __init__(
         self,

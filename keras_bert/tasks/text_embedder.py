@@ -70,10 +70,8 @@ class TextEmbedder(Task):
 
     verb = "embed"
     needs_labels = False
-    options = ("pooling", "normalize")
-    preset_options = options
+    preset_options = ("pooling", "normalize")
     output_name = "embedding"
-    is_sequence_level = True
     uses_pooler = False
 
     def __init__(

@@ -246,10 +246,8 @@ class TokenClassifier(Task):
     verb = "tag"
     list_fields = ("text",)
     adapters = (WordsAdapter,)
-    options = ("num_classes", "class_names", "dropout")
     preset_options = ("dropout",)
     preprocessor_class = TokenClassifierPreprocessor
-    preprocessor_options = ("sequence_length", "overlap")
     head_name = "token_classifier"
     default_learning_rate = 5e-5
     supports_class_weight = True

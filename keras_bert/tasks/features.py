@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of features, and of batches of them, before Keras reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_bert.data.input_forms import dataset_has_labels, is_dataset, split_index
+from keras_bert.data.loader import Batches
+
+
+def lacks_labels(x: Any, y: Any) -> bool:
+    """Returns whether data for Keras has no labels; on JAX, it would be trained on all the same."""
+    if is_dataset(x):
+        return not dataset_has_labels(x)
+    # Of other objects, such as generators, the labels are seen only when they are read
+    return y is None and _are_arrays(x)
+
+
+def _are_arrays(x: Any) -> bool:
+    """Returns whether features are in memory, and not a dataset or a generator of batches."""
+    return isinstance(x, (Mapping, np.ndarray, list, tuple)) or keras.ops.is_tensor(x)
+
+
+def num_batches_of_features(x: Any, batch_size: int, validation_split: float) -> int:
+    """Returns the number of batches that Keras' `fit` makes of features."""
+    if is_dataset(x):
+        from keras_bert.data.tfdata.text_datasets import num_elements
+
+        return num_elements(x)
+    if not _are_arrays(x):
+        try:
+            # A `PyDataset` may have no length; an infinite one has neither.
+            count = x.num_batches if hasattr(x, "num_batches") else len(x)
+        except TypeError:
+            count = None
+        if count is None:
+            raise ValueError(
+                f"x is a {type(x).__name__}, whose batches cannot be counted; expected rows in "
+                "memory, or a dataset."
+            )
+        return int(count)
+    num_rows = len(keras.tree.flatten(x)[0])
+    if validation_split:
+        num_rows = split_index(num_rows, validation_split)
+    return -(-num_rows // batch_size)
+
+
+def second_axis(x: Any) -> int | None:
+    """Returns the size of axis 1 of features (length, or number of choices); `None` if unknown."""
+    shape: Any = getattr(x.get("token_ids") if isinstance(x, dict) else x, "shape", ())
+    return int(shape[1]) if len(shape) > 1 else None
+
+
+def filled_up(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Repeats rows of features up to a power of two, so that a compiler sees few shapes."""
+    num_rows = 1 << (len(features["token_ids"]) - 1).bit_length()
+    return {name: np.resize(x, (num_rows, *x.shape[1:])) for name, x in features.items()}
+
+
+def without_first(batches: Any, count: int, epochs: int) -> Any:
+    """Checks that a single epoch can begin with a given batch, and skips those of a dataset."""
+    num_batches = batches.num_batches if isinstance(batches, Batches) else None
+    if is_dataset(batches) and int(batches.cardinality()) >= 0:
+        num_batches = int(batches.cardinality())
+    takes_first = isinstance(batches, Batches) or is_dataset(batches)
+    if not takes_first or epochs != 1 or (num_batches is not None and num_batches < count):
+        raise ValueError(
+            f"initial_batch is {count}, with {epochs} epochs of {type(batches).__name__}; expected "
+            "from 0 to the number of batches, with a single epoch of text or of a tf.data.Dataset."
+        )
+    return batches.skip(count) if is_dataset(batches) else batches
