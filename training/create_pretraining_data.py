@@ -17,18 +17,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from absl import logging
-from tqdm import tqdm
 
 from keras_bert import atomic
 from keras_bert.data.pretraining.corpus import format_of, sentence_splitter
 from keras_bert.data.pretraining.instances import PAIR_KINDS
+from keras_bert.progress import bar
 from keras_bert.tables import of_records, text_table
 
 from .engine import config_flags, output_folder, program
@@ -130,8 +129,8 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
     store = TokenStore(work / "store")
     _check_documents(config, len(store))
     num_shards = count_shards(config, store)
-    with _bar("writing", num_shards, "shard") as bar:
-        statistics = write_shards(config, work, num_shards, bar.update)
+    with bar("writing", num_shards, "shard") as shown:
+        statistics = write_shards(config, work, num_shards, shown.update)
     unknown = count_unknown(config, store)
     summary = _summary(config, store, statistics, unknown) | {"fingerprint": fingerprint}
     plot_lengths(folder / "lengths.png", summary["lengths"], f"{summary['instances']:,} rows")
@@ -224,29 +223,8 @@ def _tokenize(config: PretrainingDataConfig, folder: Path) -> None:
     paths = config.paths()
     is_size_known = not any(path.suffix == ".gz" for path in paths)
     size = sum(path.stat().st_size for path in paths) if is_size_known else None
-    with _bar("tokenizing", size, "B") as bar:
-        write_token_store(config, folder, bar.update)
-
-
-class _PlainLines:
-    """Standard error for `tqdm` where it is no terminal: lines instead of carriage returns."""
-
-    def write(self, text: str) -> None:
-        if line := text.strip():
-            print(line, file=sys.stderr, flush=True)
-
-    def flush(self) -> None:
-        """Every line was flushed when it was written."""
-
-
-def _bar(what: str, total: int | None, unit: str) -> Any:
-    options: dict[str, Any] = {"dynamic_ncols": True, "mininterval": 0.5}
-    if not sys.stderr.isatty():
-        options = {"file": _PlainLines(), "mininterval": 30.0, "ncols": 80}
-        if total:
-            options["bar_format"] = "{desc}: {percentage:3.0f} %, {n_fmt} of {total_fmt} {unit}, "
-            options["bar_format"] += "{elapsed} elapsed, {remaining} remaining"
-    return tqdm(desc=what, total=total, unit=unit, unit_scale=True, **options)
+    with bar("tokenizing", size, "B", unit_scale=True) as shown:
+        write_token_store(config, folder, shown.update)
 
 
 def _summary(

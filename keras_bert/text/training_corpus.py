@@ -6,12 +6,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from keras_bert.progress import bar
 from keras_bert.text.characters import category
 from keras_bert.text.normalization import without_case
 
@@ -20,33 +20,9 @@ _SAMPLE_BYTES = 2**21
 _PARTS = 16
 _LEAST_CASED = 0.5
 _MOST_CHANGED = 0.1
-_SECONDS_ON_TERMINAL = 1.0
-_SECONDS_BETWEEN_LINES = 30.0
 _WORDS_AT_A_TIME = 1024
 
 Corpus = str | os.PathLike[str] | Iterable[str | bytes | os.PathLike[str]]
-
-
-class Report:
-    """Reports the progress of reading on standard error, on a single line in a terminal."""
-
-    def __init__(self, wanted: bool) -> None:
-        self._wanted = wanted
-        self._is_terminal = sys.stderr.isatty()
-        self._pause = _SECONDS_ON_TERMINAL if self._is_terminal else _SECONDS_BETWEEN_LINES
-        self._next = time.monotonic() + self._pause
-
-    def __call__(self, num_bytes: int, num_words: int | None = None, done: bool = False) -> None:
-        """Reports the number of bytes read so far, and of distinct words if they are counted."""
-        if self._wanted and (done or time.monotonic() >= self._next):
-            self._next = time.monotonic() + self._pause
-            line = f"Read: {num_bytes / 1e6:,.0f} MB"
-            if num_words is not None:
-                line = f"Counted words: {num_bytes / 1e6:,.0f} MB, {num_words:,} distinct words"
-            if self._is_terminal:
-                print("\r" + line, end="\n" if done else "", file=sys.stderr, flush=True)
-            else:
-                print(line, file=sys.stderr, flush=True)
 
 
 def corpus_texts(corpus: Corpus) -> Iterator[bytes]:
@@ -71,11 +47,20 @@ def corpus_texts(corpus: Corpus) -> Iterator[bytes]:
             yield item.encode("utf-8", "ignore") if isinstance(item, str) else item
 
 
+def read_corpus(corpus: Corpus, progress: bool) -> Iterator[bytes]:
+    """Yields the texts of a corpus; if `progress`, standard error shows how much has been read."""
+    size = os.path.getsize(corpus) if isinstance(corpus, str | os.PathLike) else None
+    with bar("reading", size, "B", unit_scale=True, disable=not progress) as shown:
+        for text in corpus_texts(corpus):
+            yield text
+            shown.update(len(text))
+
+
 def count_words(
     texts: Iterable[bytes],
     split: Callable[[str], Iterable[str]],
     max_distinct_words: int,
-    report: Report,
+    progress: bool,
 ) -> dict[str, int]:
     """Counts the words of a corpus.
 
@@ -84,7 +69,7 @@ def count_words(
         split: Splits a text into words.
         max_distinct_words: The maximum number of distinct words in memory; beyond it, the rarest
             words are dropped.
-        report: Reports the progress.
+        progress: Whether to report the number of words on standard error.
 
     Returns:
         A dict of the count of each word, in descending order of counts, then in the order of the
@@ -98,8 +83,9 @@ def count_words(
             too_rare += 1
             counts = Counter({word: count for word, count in counts.items() if count > too_rare})
         total += len(text)
-        report(total, len(counts))
-    report(total, len(counts), done=True)
+    if progress:
+        counted = f"{total / 1e6:,.0f} MB, {len(counts):,} distinct words"
+        print(f"Counted words: {counted}", file=sys.stderr, flush=True)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 

@@ -17,11 +17,10 @@ from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import SPECIAL_TOKENS, SUFFIX
 from keras_bert.text.training_corpus import (
     Corpus,
-    Report,
     chosen_lowercase,
-    corpus_texts,
     count_words,
     import_trainer,
+    read_corpus,
     spelled_out,
 )
 from keras_bert.vocabularies.byte_pair_files import byte_characters
@@ -82,7 +81,7 @@ def train_vocabulary(
     tokenizers = import_trainer("tokenizers")
     if lowercase is None:
         lowercase = chosen_lowercase(corpus, progress)
-    counts = _counts(corpus_texts(corpus), lowercase, max_distinct_words, Report(progress))
+    counts = _counts(read_corpus(corpus, progress), lowercase, max_distinct_words, progress)
     if not counts:
         raise ValueError(f"The corpus has no words: {corpus!r}.")
     letters, inside = _alphabet(counts, alphabet_size, vocabulary_size)
@@ -172,8 +171,8 @@ def train_byte_pair_vocabulary(
             f"vocabulary_size is {vocabulary_size}; the special tokens and the bytes need "
             f"{smallest}."
         )
-    texts = (text.rstrip(b"\r\n") for text in corpus_texts(corpus))
-    counts = count_words(texts, split_byte_words, max_distinct_words, Report(progress))
+    texts = (text.rstrip(b"\r\n") for text in read_corpus(corpus, progress))
+    counts = count_words(texts, split_byte_words, max_distinct_words, progress)
     if not counts:
         raise ValueError(f"The corpus has no words: {corpus!r}.")
     letters = byte_characters()
@@ -254,7 +253,7 @@ def train_sentence_piece_model(
     sentencepiece.set_random_generator_seed(seed)
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_sentences(corpus_texts(corpus), clean, Report(progress)),
+            sentence_iterator=_sentences(read_corpus(corpus, progress), clean),
             model_writer=model,
             model_type="unigram",
             vocab_size=vocabulary_size,
@@ -281,9 +280,9 @@ def train_sentence_piece_model(
 
 
 def _counts(
-    texts: Iterable[bytes], lowercase: bool, max_distinct_words: int, report: Report
+    texts: Iterable[bytes], lowercase: bool, max_distinct_words: int, progress: bool
 ) -> dict[str, int]:
-    counts = count_words(texts, split_words(lowercase), max_distinct_words, report)
+    counts = count_words(texts, split_words(lowercase), max_distinct_words, progress)
     return {word: count for word, count in counts.items() if len(word) <= MAX_WORD_LENGTH}
 
 
@@ -317,12 +316,8 @@ def _learned(learner: Any) -> BytePairVocabulary:
     return BytePairVocabulary(tuple(sorted(ids, key=ids.__getitem__)), tuple(merges))
 
 
-def _sentences(texts: Iterable[bytes], clean: TextCleaner, report: Report) -> Iterator[str]:
-    total = 0
+def _sentences(texts: Iterable[bytes], clean: TextCleaner) -> Iterator[str]:
     for text in texts:
-        total += len(text)
-        report(total)
         cleaned = clean(text.decode("utf-8", "ignore"))
         if cleaned:
             yield cleaned
-    report(total, done=True)
