@@ -259,8 +259,8 @@ def test_commands_and_their_flags_exist(page):
             if f"training.{found[2]}" == "training.benchmarks":
                 continue  # modules with one measurement each, which take no flags
             assert name in names, line
-            known = {flag.name for flag in commands.read(name).flags}
-            known |= {f"no{flag.name}" for flag in commands.read(name).flags if flag.is_switch}
+            known = {flag.name for flag in commands.read(name).all_flags}
+            known |= {f"no{flag.name}" for flag in commands.read(name).all_flags if flag.is_switch}
             words = shlex.split(line[found.end() :].replace("…", ""), comments=True)
             unknown = set(flags_of(words)) - known - COMMON_FLAGS
             assert not unknown, f"{page.name}: {line}: no flag {unknown}"
@@ -305,7 +305,7 @@ def test_every_command_has_a_page_with_its_flags():
     for name in (name for group in command_line.COMMANDS.values() for name in group):
         page = pages[f"reference/commands/{name}.md"]
         assert f"]({name}.md)" in pages["reference/commands/index.md"]
-        assert all(f"{flag.name}=" in page for flag in commands.read(name).flags)
+        assert all(f"{flag.name}=" in page for flag in commands.read(name).all_flags)
 
 
 def test_the_page_of_recipes_says_of_each_what_its_file_says():

@@ -146,7 +146,7 @@ CHECKS = {
     "vocabulary": Check(
         "vocabulary",
         tuple(
-            f"keras-bert train-tokenizer --input_files=corpus.txt --kind={kind} "
+            f"keras-bert tokenizer --input_files=corpus.txt --kind={kind} "
             f"--output_dir={kind} --vocabulary_size={size}"
             for kind, size in (("wordpiece", 60), ("byte_pair", 280), ("sentence_piece", 60))
         ),
@@ -162,7 +162,7 @@ CHECKS = {
         "ranking",
         (
             "python tiny.py",
-            "keras-bert rerank --data_dir=beir --preset=preset --epochs=1 --candidates=5",
+            "keras-bert finetune --data_dir=beir --preset=preset --epochs=1 --candidates=5",
         ),
     ),
     "export": Check("export", ("python tiny.py", "python exports.py", "pip check")),

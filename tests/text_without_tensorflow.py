@@ -95,7 +95,7 @@ def use_programs(folder: Path) -> None:
     data.write_text("".join(["text\tlabel\n", *rows * 6]))
     texts.write_text("\n".join(TEXTS))
     tokenizer = {"vocabulary_size": 60, "output_dir": folder / "tokenizer"}
-    run("train_tokenizer", input_files=texts, **tokenizer)
+    run("tokenizer", input_files=texts, **tokenizer)
     preset, model = folder / "TextClassifier", folder / "run" / "seed_1" / "model.keras"
     columns = {"text": "text", "label": "label"}
     run("inspect", data_file=data, preset=preset, **columns)

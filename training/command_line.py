@@ -19,30 +19,29 @@ import runpy
 import sys
 from pathlib import Path
 
+from . import earlier_names
 from .engine import child_programs
 
-# The commands by purpose, in the order in which a user needs them
+# The commands by purpose; the first are those that a user needs, in that order
 COMMANDS = {
-    "Begin": ("quickstart", "inspect"),
-    "Fine-tune": (
-        "finetune",
-        "finetune-squad",
-        "finetune-tagging",
-        "finetune-choice",
-        "rerank",
-        "finetune-glue",
-        "feature-tagging",
+    "Commands": (
+        *("quickstart", "inspect", "finetune", "predict", "evaluate", "insight", "export"),
+        *("tokenizer", "pretrain"),
     ),
-    "Use and evaluate": ("predict", "evaluate", "insight", "export"),
-    "Pre-train": ("plan", "train-tokenizer", "create-pretraining-data", "pretrain"),
     "Measure": (
         "benchmark",
         "serving-benchmark",
-        "defaults-sweep",
-        "pretraining-ablation",
-        "size-ablation",
+        "plan",
         "compare-models",
         "compare-exports",
+    ),
+    "Reproduce": (
+        "finetune-glue",
+        "feature-tagging",
+        "create-pretraining-data",
+        "pretraining-ablation",
+        "size-ablation",
+        "defaults-sweep",
         "ngram-baselines",
     ),
 }
@@ -58,10 +57,13 @@ def main() -> None:
         sys.argv[1:3] = [sys.argv[2], "--help"]
         command = sys.argv[1]
     if command in _HELP:
-        print(overview())
+        from .engine import program
+
+        with program.quiet_where_output_is_closed():
+            print(overview())
     elif command == "--version":
         print(importlib.metadata.version("keras3-bert"))
-    elif command in names:
+    elif command in names or command.replace("-", "_") in earlier_names.PROGRAMS:
         sys.argv[:2] = [f"{sys.argv[0]} {command}"]
         child_programs.is_command = True
         # Runs as `__main__`, so that flags and help are those of the program.

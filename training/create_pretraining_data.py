@@ -174,7 +174,7 @@ def warn_of_unknown_tokens(folder: Path) -> None:
             "%.1f %% of the tokens in %s are unknown to the vocabulary %s, and a model learns "
             "nothing about them: is it a vocabulary of this text's language? Give another one with "
             "--vocabulary, or train one on this text (pretrain without --vocabulary, or "
-            "train_tokenizer), with a larger --vocabulary_size if it was trained on this text",
+            "tokenizer), with a larger --vocabulary_size if it was trained on this text",
             100 * share,
             folder,
             summary["config"]["vocabulary"],

@@ -17,7 +17,8 @@ from .jobs.feature_tagging import FeatureTagging
 
 
 def main(arguments: list[str]) -> None:
-    program.fine_tune(arguments, FeatureTagging)
+    program.refuse_arguments(arguments)
+    program.fine_tune(config_flags.configuration(FeatureTagging.config_class), FeatureTagging)
 
 
 if __name__ == "__main__":

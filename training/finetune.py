@@ -1,11 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes a pretrained encoder on labeled text, reports its scores, and exports it.
+"""Fine-tunes a pretrained encoder on labeled data, reports its scores, and exports it.
 
 On your own file:
 
     python -m training.finetune --train_file=reviews.tsv --text=review --label=stars
+    python -m training.finetune --train_file=train.conll --dev_file=dev.conll
+    python -m training.finetune --train_file=train-v2.0.json --dev_file=dev-v2.0.json
 
-With a recipe, any value of which a flag can change:
+The file tells the task, or else --task names it:
+
+    classification  texts and labels in TSV, CSV, JSON Lines or a JSON array
+    pairs           the same with two texts, in --text and --text_pair
+    regression      the same, of a text or two, with labels that are numbers
+    tagging         words and labels in columns, as in CoNLL's shared tasks
+    questions       SQuAD's JSON, version 1.1 or 2.0
+    choice          SWAG's CSV, CODAH's TSV, or JSON with text, choices and label
+    ranking         a folder, --data_dir, of documents, queries and judgements: those of Cranfield,
+                    of a BEIR collection, or of MS MARCO; an encoder ranks BM25's results anew
+
+--task=sst2 and the other GLUE tasks are read from their download in --data_dir. With a recipe, any
+value of which a flag can change:
 
     python -m training.finetune --recipe=minilm_sst2 --data_dir=glue --epochs=1
 
@@ -13,18 +27,24 @@ If it is interrupted, the same command resumes from the last checkpoint and ends
 weights and scores. Seeds that are finished are not trained again.
 
 Files written to `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
-loss and metrics (`seed_N/curves.png`); `results.json`; the predictions for the test file
-(`answers.tsv`); and a SavedModel that takes text (`export/1`).
+loss and metrics (`seed_N/curves.png`); `results.json`; a SavedModel that takes text (`export/1`);
+and the best seed's predictions for the test file: `answers.tsv`, or in the official formats
+`dev.conll` and `test.conll`, with their scores by entity type (`dev_scores.json`), or
+`predictions.json` and `test/predictions.json`. Ranking writes the rankings of held-out queries by
+BM25, by the encoder and by both (`bm25.run`, `reranked.run`, `combined.run`), their judgements
+(`held_out.qrels`), `scores.json` and `model.keras`.
 """
 
-from .engine import config_flags, program
-from .jobs.classification import ClassificationJob
+from .engine import program
+from .jobs import tasks
 
 
 def main(arguments: list[str]) -> None:
-    program.fine_tune(arguments, ClassificationJob)
+    program.refuse_arguments(arguments)
+    task, config = tasks.configured()
+    task.run(config)
 
 
 if __name__ == "__main__":
-    config_flags.define_program_flags(ClassificationJob.config_class())
-    program.run(main)
+    tasks.define_flags()
+    program.run(main, tasks.help_text)

@@ -42,12 +42,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _QUANTILES = {"shortest": 0.0, "median": 0.5, "90 %": 0.9, "99 %": 0.99, "longest": 1.0}
-_PROGRAMS = {
-    "text": "finetune",
-    "tagging": "finetune_tagging",
-    "squad": "finetune_squad",
-    "choice": "finetune_choice",
-}
+# The values of `finetune --task` where the file may not tell it
+_TASKS = {"tagging": "tagging", "squad": "questions", "choice": "choice"}
 _MAX_SCRIPTS = 6
 _MUCH_UNKNOWN = 2.0  # percent of the tokens
 
@@ -120,8 +116,9 @@ def inspect(config: InspectConfig) -> str:
         baselines=_baselines(kind, parts) if config.baselines else {},
         advice=_advice(tokens["train"], config),
     )
-    fine_tune = child_programs.typed(_PROGRAMS[kind])
-    text = f"{report.text()}\n\nNext: {fine_tune} {shlex.join(_fine_tuning_flags(config))}"
+    fine_tuning = [f"--task={_TASKS[kind]}"] if kind in _TASKS else []
+    fine_tuning += _fine_tuning_flags(config)
+    text = f"{report.text()}\n\nNext: {child_programs.typed('finetune')} {shlex.join(fine_tuning)}"
     if config.report_dir:
         folder = Path(config.report_dir)
         folder.mkdir(parents=True, exist_ok=True)

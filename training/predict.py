@@ -121,11 +121,8 @@ class PredictConfig(ProgramConfig):
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
     program.import_quietly()
-    try:
+    with program.quiet_where_output_is_closed():
         predict(read_flags(PredictConfig))
-    except BrokenPipeError:
-        # The reader, such as `head`, closed the pipe. Python would flush to it once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def predict(config: PredictConfig) -> int:

@@ -191,5 +191,5 @@ except ValueError as error:
 # ## In the library
 #
 # A task that belongs to the library has its file in `keras_bert/tasks`, its signatures in `keras_bert/export`, and a job in
-# `training/jobs`, with which it gets a program: training, scoring, resuming and the report are there. If its input is of a new kind,
+# `training/jobs`, with which `finetune` has the task: training, scoring, resuming and the report are there. If its input is of a new kind,
 # neither texts nor words, questions or choices, it also has a subclass of `keras_bert.tasks.adapters.InputAdapter`, in the file of the task.

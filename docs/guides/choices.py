@@ -183,9 +183,9 @@ print(f"{same.sum()} of {len(same)} answers of the export are those of the model
 #
 # ## The same as a command
 #
-# `finetune-choice` reads SWAG's CSV, CODAH's TSV or JSON Lines, and scores a random choice and the longest one beside the model:
+# `finetune` reads SWAG's CSV, CODAH's TSV (with `--task=choice`) or JSON Lines, and scores a random choice and the longest one beside the model:
 #
 # ```bash
-# keras-bert finetune-choice --train_file=train.csv --dev_file=val.csv --output_dir=runs/swag
+# keras-bert finetune --train_file=train.csv --dev_file=val.csv --output_dir=runs/swag
 # keras-bert predict --model=runs/swag/export/1 --input=val.csv
 # ```

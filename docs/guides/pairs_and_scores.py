@@ -122,6 +122,6 @@ print(f"MiniLM on pairs:           {accuracy:.1%}")
 # ## The same as commands
 #
 # ```bash
-# keras-bert finetune --train_file=colors.csv --label=lightness --regression
+# keras-bert finetune --train_file=colors.csv --label=lightness --task=regression
 # keras-bert finetune --train_file=pairs.csv --text=first --text_pair=second
 # ```

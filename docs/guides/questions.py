@@ -178,6 +178,6 @@ for question in (
 # scores as the official script does.
 #
 # ```bash
-# keras-bert finetune-squad --train_file=train-v2.0.json --dev_file=dev-v2.0.json --output_dir=runs/squad
+# keras-bert finetune --train_file=train-v2.0.json --dev_file=dev-v2.0.json --output_dir=runs/squad
 # keras-bert predict --model=runs/squad/export/1 --input=questions.json
 # ```

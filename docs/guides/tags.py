@@ -157,6 +157,6 @@ for found in tagger.entities("In Peru few people speak Portuguese."):
 # The files have a word and its label in each line, and a blank line after each sentence, as in CoNLL-2003.
 #
 # ```bash
-# keras-bert finetune-tagging --train_file=train.conll --dev_file=dev.conll --output_dir=runs/names
+# keras-bert finetune --train_file=train.conll --dev_file=dev.conll --output_dir=runs/names
 # keras-bert predict --model=runs/names/export/1 --input=letters.txt
 # ```

@@ -133,4 +133,4 @@ print(f"MiniLM, trained on {len(train)} pairs: {score(embedder):.3f}")
 # embedder.export("export/vectors/1")    # text in, vector out
 # ```
 #
-# To rank the results of a search again by reading query and document together, see `keras-bert rerank`.
+# To rank the results of a search again by reading query and document together, see `keras-bert finetune --task=ranking`.

@@ -7,11 +7,13 @@ import functools
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from training import command_line
+from training.jobs import tasks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _FLAG = re.compile(r"^  --(\[no\])?(\w+)=(.*)\n((?: {8}.*\n?)*)", re.M)
@@ -40,18 +42,26 @@ class Command:
     """A command of `keras-bert`.
 
     Attributes:
-        name: Its name, such as `finetune-squad`.
+        name: Its name, such as `size-ablation`.
         description: The docstring of its program.
         flags: Its flags, in the order in which `--help` lists them.
+        by_task: Of `finetune`, the flags that a task has besides or with other defaults, by the
+            names of the tasks.
     """
 
     name: str
     description: str
     flags: tuple[Flag, ...]
+    by_task: dict[str, tuple[Flag, ...]] = field(default_factory=dict)
+
+    @property
+    def all_flags(self) -> tuple[Flag, ...]:
+        """Its flags, of any task."""
+        return (*self.flags, *(flag for own in self.by_task.values() for flag in own))
 
     @property
     def module(self) -> str:
-        """The module that runs it in a checkout: `training.finetune_squad`."""
+        """The module that runs it in a checkout: `training.size_ablation`."""
         return f"training.{self.name.replace('-', '_')}"
 
     @property
@@ -67,8 +77,19 @@ def read(name: str) -> Command:
     Raises:
         ValueError: If it fails, or lists no flags.
     """
+    description, flags = _help(name)
+    by_task = {}
+    if name == "finetune":
+        for names in tasks.tasks_by_config().values():
+            own = _help(name, f"--task={names[0]}")[1]
+            by_task[", ".join(names)] = tuple(flag for flag in own if flag not in flags)
+    return Command(name, description, flags, by_task)
+
+
+def _help(name: str, *arguments: str) -> tuple[str, tuple[Flag, ...]]:
+    """Returns the description and the flags that a command prints with `--help`."""
     run = subprocess.run(
-        [sys.executable, "-m", "training.command_line", name, "--help"],
+        [sys.executable, "-m", "training.command_line", name, *arguments, "--help"],
         cwd=ROOT,
         capture_output=True,
         encoding="utf-8",
@@ -86,7 +107,7 @@ def read(name: str) -> Command:
     )
     if run.returncode or not flags:
         raise ValueError(f"keras-bert {name} --help listed no flags: {run.stdout}{run.stderr}")
-    return Command(name, description.strip(), flags)
+    return description.strip(), flags
 
 
 @functools.cache
@@ -132,11 +153,20 @@ def _page(command: Command) -> str:
         "With their defaults:",
         "",
     ]
-    for flag in command.flags:
+    lines += _listed(command.flags)
+    for names, flags in command.by_task.items():
+        lines += [f"### Task {names}", "", "Its own flags, and those with other defaults:", ""]
+        lines += _listed(flags)
+    return "\n".join(lines) + "\n"
+
+
+def _listed(flags: Iterable[Flag]) -> list[str]:
+    lines = []
+    for flag in flags:
         name = f"--[no]{flag.name}" if flag.is_switch else f"--{flag.name}"
         description = flag.description.replace("[", "\\[")  # no link
         lines += [f"`{name}={flag.default}`", f":   {description}", ""]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _fenced_examples(description: str) -> str:

@@ -10,17 +10,18 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "training" / "recipes"
 
-_COMMAND = re.compile(r"^ {4}(python -m training\.(\w+).*(?:\n {8}.*)*)", re.M)
+_COMMAND = re.compile(r"^ {4}(python -m training\.\w+.*(?:\n {8}.*)*)", re.M)
 _FACT = re.compile(r"^(?:(Published )?score|score|time|hardware|recorded)\b.*:", re.I)
+# The sections of the page, by the classes of the settings
 _TITLES = {
-    "finetune": "Classification and regression",
-    "finetune_glue": "All of GLUE",
-    "finetune_squad": "Question answering",
-    "finetune_tagging": "Token classification",
-    "feature_tagging": "Token classification on frozen features",
-    "finetune_choice": "Multiple choice",
-    "rerank": "Re-ranking",
-    "pretrain": "Pre-training",
+    "FinetuneConfig": "Classification and regression",
+    "FinetuneGlueConfig": "All of GLUE",
+    "SquadConfig": "Question answering",
+    "TaggingConfig": "Token classification",
+    "FeatureTaggingConfig": "Token classification on frozen features",
+    "ChoiceConfig": "Multiple choice",
+    "RerankConfig": "Re-ranking",
+    "PretrainConfig": "Pre-training",
 }
 
 
@@ -30,7 +31,7 @@ class Recipe:
 
     Attributes:
         name: Its name.
-        program: The module of `training` that runs it.
+        kind: The class of its settings.
         title: The first paragraph of its docstring.
         body: The rest of the docstring, as Markdown.
         facts: Score, time, hardware and record as the file states them, by title.
@@ -39,7 +40,7 @@ class Recipe:
     """
 
     name: str
-    program: str
+    kind: str
     title: str
     body: str
     facts: dict[str, str]
@@ -74,10 +75,10 @@ def read(name: str) -> Recipe:
             paragraphs.append(f"```bash\n{code}\n```")
         else:
             paragraphs.append(paragraph)
-    base, settings = _settings(tree)
+    kind, base, settings = _settings(tree)
     return Recipe(
         name=name,
-        program=commands[0][2],
+        kind=kind,
         title=" ".join(title.split()),
         body="\n\n".join(paragraphs),
         facts=facts,
@@ -86,8 +87,8 @@ def read(name: str) -> Recipe:
     )
 
 
-def _settings(tree: ast.Module) -> tuple[str, dict[str, str]]:
-    """Returns the base of `CONFIG` and the arguments that it is made with."""
+def _settings(tree: ast.Module) -> tuple[str, str, dict[str, str]]:
+    """Returns the class of `CONFIG`, its base, and the arguments that it is made with."""
     (call,) = (
         node.value
         for node in tree.body
@@ -97,7 +98,8 @@ def _settings(tree: ast.Module) -> tuple[str, dict[str, str]]:
         raise ValueError(f"expected CONFIG to be a call, found {ast.unparse(call)}")
     # `dataclasses.replace(wikitext2_cpu.CONFIG, ...)`
     base = ast.unparse(call.args[0]).removesuffix(".CONFIG") if call.args else ""
-    return base, {keyword.arg or "": _flag_value(keyword.value) for keyword in call.keywords}
+    kind = read(base).kind if base else ast.unparse(call.func)
+    return kind, base, {keyword.arg or "": _flag_value(keyword.value) for keyword in call.keywords}
 
 
 def _flag_value(node: ast.expr) -> str:
@@ -123,12 +125,12 @@ def page() -> str:
         "papers' scores and those of `transformers`](measurements/fine_tuning.md).",
         "",
     ]
-    for program, title in _TITLES.items():
+    for kind, title in _TITLES.items():
         lines += [f"## {title}", ""]
         for recipe in found:
-            if recipe.program == program:
+            if recipe.kind == kind:
                 lines += _section(recipe)
-    missing = sorted({recipe.program for recipe in found} - _TITLES.keys())
+    missing = sorted({recipe.kind for recipe in found} - _TITLES.keys())
     if missing:
         raise ValueError(f"add a title for the recipes of {', '.join(missing)} to {__file__}")
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 """The command `keras-bert`, in a checkout and from a wheel."""
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -10,7 +11,7 @@ import pytest
 
 import keras_bert
 from tests.source_imports import ROOT
-from training import command_line
+from training import command_line, earlier_names
 
 pytestmark = pytest.mark.backend_independent
 
@@ -63,8 +64,33 @@ def test_without_a_command_it_lists_them():
         assert shown.stdout.rstrip() == command_line.overview()
 
 
+def test_a_reader_that_stops_reading_ends_it_quietly():
+    for arguments in (["--help"], ["finetune", "--help"]):
+        command = [sys.executable, "-m", "keras_bert", *arguments]
+        pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(command, cwd=ROOT, text=True, **pipe) as process:
+            process.stdout.close()
+            assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("name", earlier_names.PROGRAMS)
+def test_the_name_of_an_earlier_version_says_what_the_command_is_now(name):
+    now = " ".join(earlier_names.PROGRAMS[name])
+    shown = run(name.replace("_", "-"), "--help")
+    assert shown.returncode == 0
+    assert f" is now keras-bert {now};" in shown.stderr
+    command = [sys.executable, "-m", f"training.{name}", "--help"]
+    as_module = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert f"python -m training.{name} is now python -m training.{now};" in as_module.stderr
+    # The flags are those of the task
+    flags = re.compile(r"^  --\S+", re.M)
+    program, *task = earlier_names.PROGRAMS[name]
+    assert flags.findall(as_module.stdout) == flags.findall(shown.stdout)
+    assert flags.findall(shown.stdout) == flags.findall(run(program, *task, "--help").stdout)
+
+
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("finetune_squad", "finetune-squad"), ("predcit", "predict")]
+    ("typed", "meant"), [("finetune_glue", "finetune-glue"), ("predcit", "predict")]
 )
 def test_a_mistyped_command_is_answered_with_the_nearest(typed, meant):
     wrong = run(typed)
@@ -136,7 +162,7 @@ def test_a_program_of_the_wheel_runs(installed, tmp_path):
     """And starts others of its package."""
     (tmp_path / "corpus.txt").write_text("the cat sat\n\na dog ran\n" * 20)
     made = run(
-        *("train-tokenizer", "--input_files=corpus.txt", "--output_dir=vocabulary"),
+        *("tokenizer", "--input_files=corpus.txt", "--output_dir=vocabulary"),
         "--vocabulary_size=40",
         folder=installed,
         cwd=tmp_path,

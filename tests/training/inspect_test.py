@@ -53,7 +53,7 @@ def test_other_kinds(tmp_path):
     (tmp_path / "train.conll").write_text("Ann B-PER\nsang O\n\n" * 3)
     report = inspect(InspectConfig(data_file=str(tmp_path / "train.conll")))
     assert "sentences      3" in report
-    assert "Next: python -m training.finetune_tagging" in report
+    assert "Next: python -m training.finetune --task=tagging" in report
     question = {"id": "1", "question": "Who?", "answers": [{"text": "Goethe", "answer_start": 3}]}
     data = {"data": [{"paragraphs": [{"context": "By Goethe " * 100, "qas": [question]}]}]}
     (tmp_path / "dev.json").write_text(json.dumps(data))

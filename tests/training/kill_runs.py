@@ -75,20 +75,20 @@ CASES = {
     "finetune": _fine_tuning(
         "finetune", "--train_file={data}/train.tsv", "--patience=2", "--noexport"
     ),
-    "finetune_tagging": _fine_tuning("finetune_tagging", *_TAGGED, "--noexport"),
+    "tagging": _fine_tuning("finetune", *_TAGGED, "--noexport"),
     "feature_tagging": _fine_tuning(
         "feature_tagging", *_TAGGED, "--cache_dir={data}/features", "--lstm_units=6"
     ),
-    "finetune_squad": _fine_tuning(
-        "finetune_squad",
+    "questions": _fine_tuning(
+        "finetune",
         *("--train_file={data}/squad.json", "--dev_file={data}/squad.json", "--noexport"),
         *("--doc_stride=8", "--max_query_length=8"),
     ),
-    "finetune_choice": _fine_tuning(
-        "finetune_choice",
+    "choice": _fine_tuning(
+        "finetune",
         *("--train_file={data}/choices.jsonl", "--dev_file={data}/choices.jsonl", "--noexport"),
     ),
-    "rerank": _fine_tuning("rerank", "--data_dir={data}/collection", "--candidates=8"),
+    "ranking": _fine_tuning("finetune", "--data_dir={data}/collection", "--candidates=8"),
 }
 
 

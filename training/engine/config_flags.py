@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from absl import flags
@@ -18,6 +18,9 @@ from .. import recipes
 flags.disclaim_key_flags()
 
 Config = TypeVar("Config")
+
+# The description of --recipe
+RECIPE = "Name of a recipe: a file of training/recipes, without .py."
 
 _DEFINERS: dict[Any, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
@@ -31,7 +34,9 @@ _DEFINERS: dict[Any, Callable[..., Any]] = {
 }
 
 
-def define_flags(config: Any, flag_values: flags.FlagValues = flags.FLAGS) -> None:
+def define_flags(
+    config: Any, flag_values: flags.FlagValues = flags.FLAGS, skip: Collection[str] = ()
+) -> None:
     """Defines a flag for every field of a dataclass, with the field's default.
 
     Args:
@@ -39,6 +44,7 @@ def define_flags(config: Any, flag_values: flags.FlagValues = flags.FLAGS) -> No
             or that of a base class, describes each field under `Args:`. Fields are of type bool,
             float, int (each may also be `None`), str or `tuple[str, ...]`, and have defaults.
         flag_values: The registry that the flags are defined in.
+        skip: The fields whose flag another config of the program has defined.
     """
     config_class = config if isinstance(config, type) else type(config)
     types = typing.get_type_hints(config_class)
@@ -46,6 +52,8 @@ def define_flags(config: Any, flag_values: flags.FlagValues = flags.FLAGS) -> No
     for base in reversed(config_class.__mro__):
         texts |= _field_texts(base.__doc__ or "")
     for field in dataclasses.fields(config):
+        if field.name in skip:
+            continue
         default = getattr(config, field.name)
         default = list(default) if isinstance(default, tuple) else default
         define = _DEFINERS[types[field.name]]
@@ -81,8 +89,7 @@ def define_program_flags(config: Any, flag_values: flags.FlagValues = flags.FLAG
 
     Call it when the program runs, not when it is imported: all programs share the flag's name.
     """
-    description = "Name of a recipe: a file of training/recipes, without .py."
-    flags.DEFINE_string("recipe", "", description, flag_values=flag_values)
+    flags.DEFINE_string("recipe", "", RECIPE, flag_values=flag_values)
     define_flags(config, flag_values)
 
 

@@ -31,9 +31,9 @@ from ..costs import model_flops, run_cost
 from ..costs.energy import Energy, Meter
 from ..plots import curves
 from ..scores import baselines
-from . import output_folder
-from .job import DevScores, Job
-from .options import ENCODER_SIZES, EncoderConfig, SeedsConfig
+from . import output_folder, precision
+from .job import DevScores, Job, Training
+from .options import ENCODER_SIZES, FineTuningConfig, LabeledFilesConfig
 from .output_folder import NotFiniteError
 from .pretrained import preset_or_minilm
 from .progress import Progress
@@ -76,7 +76,7 @@ class Run:
     encoder: dict[str, int] | None = None
 
 
-def make_optimizer(config: EncoderConfig, num_steps: int) -> AdamW:
+def make_optimizer(config: FineTuningConfig, num_steps: int) -> AdamW:
     """Returns AdamW with a linear warm-up and decay over all steps of a run.
 
     Args:
@@ -93,7 +93,16 @@ def make_optimizer(config: EncoderConfig, num_steps: int) -> AdamW:
     )
 
 
-def compile_task(model: Any, config: EncoderConfig, x: Any) -> None:
+def preset_options(config: FineTuningConfig) -> dict[str, Any]:
+    """Returns the arguments that the `from_preset` of every task takes from the settings."""
+    return {
+        "sequence_length": config.sequence_length,
+        "load_weights": config.pretrained,
+        "dtype": precision.resolve(config.precision, config.output_dir),
+    }
+
+
+def compile_task(model: Any, config: FineTuningConfig, x: Any) -> None:
     """Compiles a task with the optimizer of a run on text.
 
     Args:
@@ -105,7 +114,7 @@ def compile_task(model: Any, config: EncoderConfig, x: Any) -> None:
     model.compile(make_optimizer(config, steps))
 
 
-def epochs_of_text(model: Any, x: Any, y: Any, config: EncoderConfig) -> FitEpoch:
+def epochs_of_text(model: Any, x: Any, y: Any, config: FineTuningConfig) -> FitEpoch:
     """Returns a function that fits a task for one epoch or the rest of one, for `SeedRun.fit`.
 
     Args:
@@ -129,6 +138,20 @@ def epochs_of_text(model: Any, x: Any, y: Any, config: EncoderConfig) -> FitEpoc
         )
 
     return fit_epoch
+
+
+def training_of_text(
+    model: Any, x: Any, y: Any, config: FineTuningConfig, num_rows: int
+) -> Training:
+    """Returns a task that is ready to be trained, compiled with the optimizer of the run.
+
+    Args:
+        model: The task.
+        x, y, config: As for `epochs_of_text`.
+        num_rows: Number of examples in an epoch.
+    """
+    compile_task(model, config, x)
+    return Training(model, epochs_of_text(model, x, y, config), num_rows, epoch_flops(model, x))
 
 
 def bilstm(
@@ -202,7 +225,7 @@ def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
 
 
 def run(
-    job_class: type[Job], config: SeedsConfig, data: Any, meter: Meter | None = None
+    job_class: type[Job], config: LabeledFilesConfig, data: Any, meter: Meter | None = None
 ) -> dict[str, Any]:
     """Trains every seed, writes all results, and returns them.
 
@@ -257,7 +280,7 @@ def run(
 
 
 def cost_of(
-    runs: Sequence[Run], seconds: Mapping[str, float], config: SeedsConfig
+    runs: Sequence[Run], seconds: Mapping[str, float], config: LabeledFilesConfig
 ) -> dict[str, Any]:
     """Returns the cost of all seeds, see `run_cost.cost_record`."""
     flops = [run.flops for run in runs if run.flops is not None]
@@ -321,7 +344,7 @@ def _encoder_of(model: keras.Model) -> dict[str, int] | None:
 def fit(
     model: keras.Model,
     fit_epoch: FitEpoch,
-    config: EncoderConfig,
+    config: FineTuningConfig,
     seed_run: SeedRun,
     evaluation: DevEvaluation | None = None,
 ) -> list[dict[str, float]]:
@@ -548,7 +571,10 @@ def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 
 
 def results_of(
-    config: SeedsConfig, runs: Sequence[Run], best: Run, to_beat: Mapping[str, baselines.Baselines]
+    config: LabeledFilesConfig,
+    runs: Sequence[Run],
+    best: Run,
+    to_beat: Mapping[str, baselines.Baselines],
 ) -> dict[str, Any]:
     """Returns the content of `results.json`: config, backend, runs, summary and baselines.
 

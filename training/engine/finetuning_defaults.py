@@ -17,9 +17,9 @@ from absl import logging
 
 from keras_bert import checkpoints
 
-from .options import EncoderConfig
+from .options import LabeledFilesConfig
 
-Config = TypeVar("Config", bound=EncoderConfig)
+Config = TypeVar("Config", bound=LabeledFilesConfig)
 
 # The epochs are chosen so that at least _ROWS_SEEN rows are seen, within the limits on epochs.
 _ROWS_SEEN = 8_000

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .options import SeedsConfig
+from .options import LabeledFilesConfig
 from .output_folder import NotFiniteError
 
 if TYPE_CHECKING:
@@ -52,6 +52,26 @@ class Training:
     epoch_flops: Callable[[], int] | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class JobData:
+    """The data of a run; a task adds to it what it needs besides.
+
+    Args:
+        train: The training rows.
+        dev: The development rows, or several sets by name; the first one selects the best epoch.
+        test: The rows to predict at the end, or `None`.
+    """
+
+    train: Any
+    dev: Any
+    test: Any
+
+    def parts(self) -> dict[str, Any]:
+        """Returns the parts by name."""
+        dev = self.dev if isinstance(self.dev, dict) else {"dev": self.dev}
+        return {"train": self.train, **dev} | ({"test": self.test} if self.test else {})
+
+
 class Job:
     """A fine-tuning task: how it reads data, builds a model, scores it and reports.
 
@@ -68,8 +88,10 @@ class Job:
     # File name for the suggested `training.predict` command; empty if it cannot load the model.
     example_input: ClassVar[str] = ""
 
-    def __init__(self, config: SeedsConfig, data: Any, preset: str) -> None:
-        self.config: Any = config
+    def __init__(self, config: LabeledFilesConfig, data: Any, preset: str) -> None:
+        from . import finetuning_defaults
+
+        self.config: Any = finetuning_defaults.complete(config, len(data.train), preset)
         self.data = data
         self.preset = preset
         self.title = Path(config.train_file).name
@@ -79,7 +101,7 @@ class Job:
         """Reads and validates every file that the config names, before anything is trained.
 
         Returns:
-            A dataclass with a method `parts`: the rows by name, as for `data_inspection.rows_of`.
+            A `JobData`, of rows as for `data_inspection.rows_of`.
 
         Raises:
             FileNotFoundError: If a file does not exist.

@@ -101,18 +101,22 @@ def check_one_of(config: Any, **allowed: tuple[str, ...]) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunConfig(ProgramConfig):
-    """Options of training that starts from a checkpoint.
+class FineTuningConfig(ProgramConfig):
+    """Options of fine-tuning an encoder, of every task.
 
     Args:
         data_dir: Folder of the files that are given by a relative path.
         preset: The checkpoint: a folder, hf://organization/model, or a KerasHub preset name; empty
             takes the MiniLM of the extra `quickstart`.
+        pretrained: Whether to load the checkpoint's weights; otherwise only its architecture and
+            vocabulary are used, with random weights, to measure the effect of pre-training.
         epochs: Number of passes over the training data.
         batch_size: Rows in an optimizer step.
+        accumulation: Number of micro-batches whose gradients are accumulated for an optimizer step.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
         warmup: Share of the steps in which the learning rate rises.
         weight_decay: Decoupled weight decay, applied to all weights except biases and LayerNorms.
+        layer_decay: Factor on the learning rate from each layer to the one below it.
         sequence_length: Maximum length of a row in tokens; longer texts are truncated.
         precision: Float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16 on
             an accelerator and on CPUs that compute it faster, which is measured at the start.
@@ -131,11 +135,14 @@ class RunConfig(ProgramConfig):
 
     data_dir: str = ""
     preset: str = ""
+    pretrained: bool = True
     epochs: PositiveInt = 3
     batch_size: PositiveInt = 32
+    accumulation: PositiveInt = 1
     learning_rate: NonNegativeFloat = 5e-5
     warmup: ProperFraction = 0.1
     weight_decay: NonNegativeFloat = 0.01
+    layer_decay: PositiveFraction = 1.0
     sequence_length: PositiveInt = 128
     precision: str = "auto"
     seed: Seed = 1
@@ -145,6 +152,14 @@ class RunConfig(ProgramConfig):
     measure_energy: bool = True
     country: str = "USA"
     price_per_hour: NonNegativeFloat = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.batch_size % self.accumulation:
+            raise ValueError(
+                f"--accumulation is {self.accumulation}, expected a divisor of --batch_size, "
+                f"{self.batch_size}"
+            )
 
     def path(self, name: str, content: str) -> str:
         """Returns the path of a file that the config names.
@@ -163,32 +178,8 @@ class RunConfig(ProgramConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class EncoderConfig(RunConfig):
-    """Options of training the encoder itself.
-
-    Args:
-        pretrained: Whether to load the checkpoint's weights; otherwise only its architecture and
-            vocabulary are used, with random weights, to measure the effect of pre-training.
-        accumulation: Number of micro-batches whose gradients are accumulated for an optimizer step.
-        layer_decay: Factor on the learning rate from each layer to the one below it.
-    """
-
-    pretrained: bool = True
-    accumulation: PositiveInt = 1
-    layer_decay: PositiveFraction = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.batch_size % self.accumulation:
-            raise ValueError(
-                f"--accumulation is {self.accumulation}, expected a divisor of --batch_size, "
-                f"{self.batch_size}"
-            )
-
-
-@dataclasses.dataclass(frozen=True)
-class SeedsConfig(RunConfig):
-    """Options of training with several seeds on a file, keeping the best epoch.
+class LabeledFilesConfig(FineTuningConfig):
+    """Options of the tasks that train on a labeled file, with several seeds, and export the best.
 
     Args:
         train_file: The training file.
@@ -196,8 +187,15 @@ class SeedsConfig(RunConfig):
         test_file: The test file, predicted at the end.
         train_rows: Number of training rows to use, a random stratified sample; 0 for all.
         num_seeds: Number of runs, with consecutive seeds, to report a mean and an interval.
+        epochs: Number of passes over the training data; chosen by the number of rows by default.
+        learning_rate: Peak learning rate, reached at the end of the warm-up; chosen by the size of
+            the encoder by default.
         patience: Epochs without a better development score before a run stops early; 0 disables
             early stopping.
+        length_window: Number of batches whose rows are sorted by length together. A larger window
+            pads less; 1 disables sorting, which small data sets may learn better from. By default
+            64, or a sixteenth of an epoch if that is less.
+        export: Whether to write a SavedModel of the best run to output_dir/export/1.
     """
 
     train_file: str = ""
@@ -205,19 +203,8 @@ class SeedsConfig(RunConfig):
     test_file: str = ""
     train_rows: NonNegativeInt = added(0)
     num_seeds: PositiveInt = 1
+    epochs: PositiveInt | None = None
+    learning_rate: NonNegativeFloat | None = None
     patience: NonNegativeInt = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class FineTuningConfig(EncoderConfig, SeedsConfig):
-    """Options of fine-tuning an encoder with a new head.
-
-    Args:
-        export: Whether to write a SavedModel of the best run to output_dir/export/1.
-        length_window: Number of batches whose rows are sorted by length together. A larger window
-            pads less; 1 disables sorting, which small data sets may learn better from. By default
-            64, or a sixteenth of an epoch if that is less.
-    """
-
-    export: bool = True
     length_window: PositiveInt | None = optional(recorded=-1)
+    export: bool = True

@@ -17,7 +17,7 @@ import textwrap
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,10 @@ from absl import app, flags, logging
 from ..costs import energy
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
-from . import child_programs, config_flags, output_folder, run_report
+from . import child_programs, output_folder, run_report
 from .job import Job
 
-_HELP = frozenset({"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"})
+HELP_FLAGS = frozenset({"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"})
 _INTERRUPTED = 130
 _WRONG_FLAG = 2
 # The flags for which a file name without a flag is meant, where the program has one of them
@@ -41,7 +41,7 @@ _SECONDS_TO_END = 1.0
 TRAINING_LIBRARIES = ("matplotlib", "scipy", "sklearn")
 
 
-def run(main: Callable[[list[str]], Any]) -> None:
+def run(main: Callable[[list[str]], Any], help: Callable[[], str] | None = None) -> None:
     """Runs a program: prints its help, or calls `main`; errors and Ctrl-C are reported on one line.
 
     Call it at the end of a program file, after defining the flags. `main` should import slow
@@ -49,9 +49,11 @@ def run(main: Callable[[list[str]], Any]) -> None:
 
     Args:
         main: Called with the program's name and the arguments that are not flags.
+        help: Returns what `--help` prints, `help_text()` by default.
     """
-    if _HELP & set(sys.argv[1:]):
-        print(help_text(), end="")
+    if HELP_FLAGS & set(sys.argv[1:]):
+        with quiet_where_output_is_closed():
+            print((help or help_text)(), end="")
         return
     warnings.formatwarning = plain_warning
     if sys.platform == "win32":
@@ -98,13 +100,30 @@ def _is_no_detail_of_tensorflow(record: standard_logging.LogRecord) -> bool:
     return record.levelno > standard_logging.INFO or not in_tensorflow
 
 
-def help_text(flag_values: flags.FlagValues = flags.FLAGS) -> str:
-    """Returns the program's docstring, and each flag with its default and description."""
+@contextlib.contextmanager
+def quiet_where_output_is_closed() -> Iterator[None]:
+    """Ends the output quietly if its reader, such as `head`, has closed the pipe."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would flush to it once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def help_text(program_flags: Iterable[flags.Flag] | None = None) -> str:
+    """Returns the program's docstring, and each flag with its default and description.
+
+    Args:
+        program_flags: The flags; by default those that the program has defined.
+    """
+    if program_flags is None:
+        program_flags = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     text = sys.modules["__main__"].__doc__ or ""
     # As the user has typed it
     text = re.sub(r"python -m training\.(\w+)", lambda found: child_programs.typed(found[1]), text)
     lines = [text.strip(), "", "Flags, with their defaults:", ""]
-    for flag in flag_values.get_key_flags_for_module(sys.argv[0]):
+    for flag in program_flags:
         name = f"[no]{flag.name}" if flag.boolean else flag.name
         default = flag.default_as_str.strip("'") if flag.default is not None else ""
         lines.append(f"  --{name}={default}")
@@ -256,18 +275,14 @@ class _InterruptWatch:
         os._exit(_INTERRUPTED)
 
 
-def fine_tune(arguments: list[str], job_class: type[Job]) -> None:
-    """The `main` of a fine-tuning program: reads flags and data, trains, and prints the report.
-
-    Flags and files are validated before training.
+def fine_tune(config: Any, job_class: type[Job]) -> None:
+    """Reads and validates the files of a run, trains, and prints the report.
 
     Args:
-        arguments: As for `refuse_arguments`.
+        config: The settings, an instance of the task's `config_class`.
         job_class: The task.
     """
-    refuse_arguments(arguments)
     require(TRAINING_LIBRARIES, "training")
-    config = config_flags.configuration(job_class.config_class)
     start = time.perf_counter()
     data = job_class.read(config)
     seconds = {"reading": time.perf_counter() - start}

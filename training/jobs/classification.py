@@ -15,10 +15,9 @@ from absl import logging
 
 from keras_bert import atomic
 
-from ..engine.job import DevScores, Job, Training, finite
+from ..engine.job import DevScores, Job, JobData, Training, finite
 from ..engine.options import (
-    FineTuningConfig,
-    NonNegativeFloat,
+    LabeledFilesConfig,
     NonNegativeInt,
     PositiveInt,
     ProperFraction,
@@ -40,7 +39,7 @@ DEFAULT_BILSTM_LAYERS = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuneConfig(FineTuningConfig, TextColumns):
+class FinetuneConfig(LabeledFilesConfig, TextColumns):
     """Fine-tuning on a file of labeled text, or on a GLUE task.
 
     Args:
@@ -56,9 +55,6 @@ class FinetuneConfig(FineTuningConfig, TextColumns):
         bilstm_units: Units of each direction of a new BiLSTM between encoder and classifier; 0 for
             none; the checkpoint's by default.
         bilstm_layers: Number of layers of that BiLSTM; only with bilstm_units.
-        epochs: Number of passes over the training data; chosen by the number of rows by default.
-        learning_rate: Peak learning rate, reached at the end of the warm-up; chosen by the size of
-            the encoder by default.
     """
 
     task: str = ""
@@ -67,8 +63,6 @@ class FinetuneConfig(FineTuningConfig, TextColumns):
     encoder_dropout: ProperFraction | None = optional(recorded=-1.0)
     bilstm_units: NonNegativeInt | None = optional(recorded=-1)
     bilstm_layers: PositiveInt = DEFAULT_BILSTM_LAYERS
-    epochs: PositiveInt | None = optional(recorded=-1)
-    learning_rate: NonNegativeFloat | None = optional(recorded=-1.0)
     output_dir: str = "runs/finetune"
 
     def __post_init__(self) -> None:
@@ -82,24 +76,14 @@ class FinetuneConfig(FineTuningConfig, TextColumns):
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuneData:
-    """The data of a run.
+class FinetuneData(JobData):
+    """Labeled texts; of the development texts there may be several sets.
 
     Args:
-        train: The training text.
-        dev: The development texts, by name; the first one selects the best epoch.
-        test: The text to predict at the end, or `None`.
         metrics: The names of the metrics, as in `classifier_scores.score`.
     """
 
-    train: LabeledText
-    dev: dict[str, LabeledText]
-    test: LabeledText | None
     metrics: tuple[str, ...]
-
-    def parts(self) -> dict[str, LabeledText]:
-        """Returns the parts by name."""
-        return {"train": self.train, **self.dev} | ({"test": self.test} if self.test else {})
 
 
 def read_data(config: FinetuneConfig) -> FinetuneData:
@@ -174,9 +158,6 @@ class ClassificationJob(Job):
     read = staticmethod(read_data)
 
     def __init__(self, config: FinetuneConfig, data: FinetuneData, preset: str) -> None:
-        from ..engine import finetuning_defaults
-
-        config = finetuning_defaults.complete(config, len(data.train), preset)
         super().__init__(config, data, preset)
         self.title = config.task or self.title
 
@@ -234,18 +215,16 @@ def build_classifier(config: FinetuneConfig, data: LabeledText, preset: str) -> 
     """Returns the pretrained encoder with a classifier for the classes of `data`, compiled."""
     from keras_bert import TextClassifier
 
-    from ..engine import finetuning, precision
+    from ..engine import finetuning
 
     classifier = TextClassifier.from_preset(
         preset,
         num_classes=data.num_classes,
         class_names=data.class_names,
-        sequence_length=config.sequence_length,
         dropout=config.dropout,
         encoder_dropout=config.encoder_dropout,
         top_layers=finetuning.bilstm(config.bilstm_units, config.bilstm_layers),
-        load_weights=config.pretrained,
-        dtype=precision.resolve(config.precision, config.output_dir),
+        **finetuning.preset_options(config),
     )
     finetuning.compile_task(classifier, config, data.inputs)
     return classifier

@@ -48,9 +48,12 @@ class FeatureTaggingConfig(TaggedFilesConfig):
             sentences.
     """
 
-    # make_optimizer reads them. They are not options, since the encoder is frozen.
+    # No options here: the encoder is frozen, and what is trained reads its features, not text.
+    pretrained: ClassVar[bool] = True
     accumulation: ClassVar[int] = 1
     layer_decay: ClassVar[float] = 1.0
+    length_window: ClassVar[int | None] = None
+    export: ClassVar[bool] = False
 
     features: str = "concatenated_last_4"
     cache_dir: str = "runs/features"

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +10,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from keras_bert import atomic
-
-from ..engine.job import DevScores, Job, Training, finite
+from ..engine.job import DevScores, Job, JobData, Training, finite
 from ..engine.options import (
-    FineTuningConfig,
-    NonNegativeFloat,
+    LabeledFilesConfig,
     PositiveInt,
     ProperFraction,
     added,
@@ -26,6 +22,7 @@ from ..engine.options import (
 from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.text_rows import Quoting
+from .classification import write_answers
 
 if TYPE_CHECKING:
     from keras_bert import MultipleChoice
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceConfig(FineTuningConfig):
+class ChoiceConfig(LabeledFilesConfig):
     """Fine-tuning on texts with choices.
 
     Args:
@@ -50,16 +47,11 @@ class ChoiceConfig(FineTuningConfig):
         dropout: Dropout rate before the classifier; the checkpoint's by default.
         sequence_length: Maximum length of a text with a choice in tokens; longer ones are
             truncated.
-        epochs: Number of passes over the training data; chosen by the number of texts by default.
-        learning_rate: Peak learning rate, reached at the end of the warm-up; chosen by the size of
-            the encoder by default.
     """
 
     format: str = "auto"
     quoting: str = added("auto")
     batch_size: PositiveInt = 16
-    epochs: PositiveInt | None = optional(recorded=3)
-    learning_rate: NonNegativeFloat | None = optional(recorded=2e-5)
     dropout: ProperFraction | None = optional(recorded=-1.0)
     output_dir: str = "runs/finetune_choice"
 
@@ -68,28 +60,7 @@ class ChoiceConfig(FineTuningConfig):
         check_one_of(self, format=FORMATS, quoting=get_args(Quoting))
 
 
-@dataclasses.dataclass(frozen=True)
-class ChoiceData:
-    """The data of a run.
-
-    Args:
-        train: The training rows.
-        scored: Labeled rows to score after each epoch, by name; the first set selects the best
-            epoch.
-        test: The rows to predict at the end, or `None`.
-    """
-
-    train: ChoiceRows
-    scored: dict[str, ChoiceRows]
-    test: ChoiceRows | None
-
-    def parts(self) -> dict[str, ChoiceRows]:
-        """Returns the parts by name."""
-        parts = {"train": self.train, "dev": self.scored["dev"]}
-        return parts | ({"test": self.test} if self.test else {})
-
-
-def read_data(config: ChoiceConfig) -> ChoiceData:
+def read_data(config: ChoiceConfig) -> JobData:
     """Reads and validates every file before anything is trained.
 
     Raises:
@@ -107,10 +78,9 @@ def read_data(config: ChoiceConfig) -> ChoiceData:
     if 0 < config.train_rows < len(train):
         train = train.rows(stratified_sample(train.strata, config.train_rows))
     test = _read(config, config.test_file, labeled=False) if config.test_file else None
-    scored = {"dev": dev}
-    if test is not None and test.labels is not None:
-        scored["test"] = test
-    return ChoiceData(train, scored, test)
+    # A labeled test file is scored after each epoch, too
+    is_scored = test is not None and test.labels is not None
+    return JobData(train, {"dev": dev} | ({"test": test} if is_scored else {}), test)
 
 
 def _read(config: ChoiceConfig, name: str, labeled: bool) -> ChoiceRows:
@@ -127,45 +97,34 @@ class ChoiceJob(Job):
     config_class = ChoiceConfig
     example_input = "choices.jsonl"
     config: ChoiceConfig
-    data: ChoiceData
 
     read = staticmethod(read_data)
-
-    def __init__(self, config: ChoiceConfig, data: ChoiceData, preset: str) -> None:
-        from ..engine import finetuning_defaults
-
-        super().__init__(
-            finetuning_defaults.complete(config, len(data.train), preset), data, preset
-        )
 
     def baselines(self) -> dict[str, Baselines]:
         from ..scores import baselines
 
-        return {name: baselines.of_choices(rows) for name, rows in self.data.scored.items()}
+        return {name: baselines.of_choices(rows) for name, rows in self.data.dev.items()}
 
     def build(self, seed: int) -> Training:
         from keras_bert import MultipleChoice
 
-        from ..engine import finetuning, precision
+        from ..engine import finetuning
 
         config, train = self.config, self.data.train
         task = MultipleChoice.from_preset(
             self.preset,
-            sequence_length=config.sequence_length,
             dropout=config.dropout,
-            load_weights=config.pretrained,
-            dtype=precision.resolve(config.precision, config.output_dir),
+            **finetuning.preset_options(config),
         )
-        finetuning.compile_task(task, config, train.inputs)
-        fit_epoch = finetuning.epochs_of_text(task, train.inputs, train.labels, config)
-        return Training(task, fit_epoch, len(train), finetuning.epoch_flops(task, train.inputs))
+        return finetuning.training_of_text(task, train.inputs, train.labels, config, len(train))
 
     def score(self, model: MultipleChoice) -> DevScores:
-        return {name: score_task(model, rows) for name, rows in self.data.scored.items()}
+        return {name: score_task(model, rows) for name, rows in self.data.dev.items()}
 
     def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
         if self.data.test is not None:
-            write_answers(load(), self.data.test, folder / "answers.tsv")
+            ranked = load().choose(self.data.test.inputs, batch_size=64)
+            write_answers([choices[0] for choices in ranked], folder / "answers.tsv")
         return {}
 
 
@@ -177,15 +136,3 @@ def score_task(task: MultipleChoice, data: ChoiceRows) -> dict[str, float]:
         raise ValueError(f"{data.path} has no labels to score against")
     logits = finite(task.predict(data.inputs, batch_size=64, verbose=0))
     return classifier_scores.score(("accuracy",), np.argmax(logits, axis=-1), data.labels)
-
-
-def write_answers(task: MultipleChoice, data: ChoiceRows, path: Path) -> None:
-    """Writes one line per text: the index of the best choice, its text and its probability."""
-    with (
-        atomic.atomic_path(path) as temporary,
-        open(temporary, "w", encoding="utf-8", newline="") as file,
-    ):
-        writer = csv.writer(file, delimiter="\t")
-        writer.writerow(["choice", "text", "score"])
-        for ranked in task.choose(data.inputs, batch_size=64):
-            writer.writerow([ranked[0]["choice"], ranked[0]["text"], ranked[0]["score"]])

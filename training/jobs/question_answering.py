@@ -13,8 +13,15 @@ from absl import logging
 from keras_bert import atomic
 from keras_bert.data.squad import QuestionExample, SquadFile, read_squad
 
-from ..engine.job import DevScores, Job, Training, finite
-from ..engine.options import FineTuningConfig, NonNegativeInt, PositiveInt, check_one_of, optional
+from ..engine.job import DevScores, Job, JobData, Training, finite
+from ..engine.options import (
+    LabeledFilesConfig,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    check_one_of,
+    optional,
+)
 from ..readers.data_splits import stratified_sample
 from ..scores import squad_scores
 from ..scores.squad_scores import GoldQuestion
@@ -30,7 +37,7 @@ ANSWER_FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
 
 
 @dataclasses.dataclass(frozen=True)
-class SquadConfig(FineTuningConfig):
+class SquadConfig(LabeledFilesConfig):
     """Fine-tuning on questions in SQuAD's JSON, version 1.1 or 2.0.
 
     Args:
@@ -46,6 +53,7 @@ class SquadConfig(FineTuningConfig):
             looks for them in train_file.
         skip_bad: Whether to skip and count malformed questions, instead of raising an error.
         epochs: Number of passes over the training windows.
+        learning_rate: Peak learning rate, reached at the end of the warm-up.
         batch_size: Windows in an optimizer step.
         sequence_length: Maximum length of a window in tokens, including the question.
         doc_stride: Distance in tokens between the starts of two consecutive windows of a passage.
@@ -62,6 +70,8 @@ class SquadConfig(FineTuningConfig):
     max_questions: NonNegativeInt = 0
     unanswerable: str = "auto"
     skip_bad: bool = False
+    epochs: PositiveInt = 3
+    learning_rate: NonNegativeFloat = 5e-5
     sequence_length: PositiveInt = 384
     doc_stride: PositiveInt = 128
     max_query_length: PositiveInt = 64
@@ -76,26 +86,16 @@ class SquadConfig(FineTuningConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class SquadData:
-    """The data of a run.
+class SquadData(JobData):
+    """Questions, tuples of `QuestionExample`.
 
     Args:
-        train: The training questions.
-        dev: The development questions, with their answers.
-        test: The questions to predict at the end, or `None`.
         has_unanswerable: Whether some questions are unanswerable.
         skipped: Messages about the parts of the files that were skipped.
     """
 
-    train: tuple[QuestionExample, ...]
-    dev: tuple[QuestionExample, ...]
-    test: tuple[QuestionExample, ...] | None
     has_unanswerable: bool
     skipped: tuple[str, ...]
-
-    def parts(self) -> dict[str, tuple[QuestionExample, ...]]:
-        """Returns the parts by name."""
-        return {"train": self.train, "dev": self.dev} | ({"test": self.test} if self.test else {})
 
 
 def read_data(config: SquadConfig) -> SquadData:
@@ -205,24 +205,20 @@ class QuestionJob(Job):
         from keras_bert import QuestionAnswerer
         from keras_bert.data.questions import question_rows
 
-        from ..engine import finetuning, precision
+        from ..engine import finetuning
 
         config, train = self.config, self.data.train
         answerer = QuestionAnswerer.from_preset(
             self.preset,
-            sequence_length=config.sequence_length,
             doc_stride=config.doc_stride,
             max_query_length=config.max_query_length,
             top_layers=finetuning.bilstm(config.bilstm_units, return_sequences=True),
-            load_weights=config.pretrained,
-            dtype=precision.resolve(config.precision, config.output_dir),
+            **finetuning.preset_options(config),
         )
         answerer.max_answer_length = config.max_answer_length
         num_windows = len(question_rows(train, answerer.preprocessor))
         logging.info("%d questions in %d windows", len(train), num_windows)
-        finetuning.compile_task(answerer, config, train)
-        fit_epoch = finetuning.epochs_of_text(answerer, train, None, config)
-        return Training(answerer, fit_epoch, num_windows, finetuning.epoch_flops(answerer, train))
+        return finetuning.training_of_text(answerer, train, None, config, num_windows)
 
     def score(self, model: QuestionAnswerer) -> DevScores:
         golds = self.golds if self.data.has_unanswerable else None

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +12,21 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic, checks
+from keras_bert.tables import of_records, text_table
 
+from ..engine import program
 from ..engine.job import finite
-from ..engine.options import EncoderConfig, Fraction, PositiveInt, check_one_of
-from ..engine.output_folder import NotFiniteError, content_of_folder
+from ..engine.options import FineTuningConfig, Fraction, PositiveInt, check_one_of
+from ..engine.output_folder import NotFiniteError, claimed, content_of_folder
 from ..engine.pretrained import preset_or_minilm
 from ..readers.data_splits import counts_table
-from ..readers.trec_files import Collection, ranked, write_judgements, write_run
+from ..readers.trec_files import (
+    Collection,
+    ranked,
+    read_collection,
+    write_judgements,
+    write_run,
+)
 from ..scores.ranking_scores import ranking_scores
 
 if TYPE_CHECKING:
@@ -32,7 +40,7 @@ JUDGEMENTS_FILE = "held_out.qrels"
 
 
 @dataclasses.dataclass(frozen=True)
-class RerankConfig(EncoderConfig):
+class RerankConfig(FineTuningConfig):
     """Re-ranking of BM25's results by an encoder that reads query and document together.
 
     Args:
@@ -74,6 +82,25 @@ class RerankConfig(EncoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, loss=LOSSES)
+
+
+def run_program(config: RerankConfig) -> None:
+    """Reads the collection, trains and ranks, and prints the scores.
+
+    Files written to `output_dir`: the rankings of the held-out queries in TREC's run format, by
+    BM25 (`bm25.run`), by the encoder (`reranked.run`) and by both combined (`combined.run`); the
+    judgements of these queries (`held_out.qrels`); their scores (`scores.json`); and the model
+    (`model.keras`).
+    """
+    program.require(("bm25s", *program.TRAINING_LIBRARIES), "ranking")
+    collection = read_collection(
+        Path(config.data_dir), config.documents, config.queries, config.judgements
+    )
+    program.import_quietly()
+    with claimed(config.output_dir) as folder:
+        scores = rerank(config, collection)
+    print("\n" + text_table(*of_records("held-out queries", scores)))
+    print(f"\nmodel     {folder / 'model.keras'}\nrankings  {folder / '*.run'}")
 
 
 def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, float]]:
@@ -192,14 +219,10 @@ def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]], seed_ru
     """Trains and returns a `MultipleChoice` for the pairwise loss, or else a `TextClassifier`."""
     from keras_bert import MultipleChoice, TextClassifier
 
-    from ..engine import finetuning, precision
+    from ..engine import finetuning
 
     preset = preset_or_minilm(config.preset)
-    options: Mapping[str, Any] = {
-        "sequence_length": config.sequence_length,
-        "load_weights": config.pretrained,
-        "dtype": precision.resolve(config.precision, config.output_dir),
-    }
+    options = finetuning.preset_options(config)
     x: Any
     if config.loss == "pairwise":
         # The cross-entropy over two choices is the logistic loss of the difference of their scores.

@@ -15,13 +15,7 @@ from keras_bert import atomic
 from keras_bert.data.conll import TaggedText, write_conll
 
 from ..engine.job import DevScores, Job, Training, finite
-from ..engine.options import (
-    FineTuningConfig,
-    NonNegativeFloat,
-    PositiveInt,
-    ProperFraction,
-    optional,
-)
+from ..engine.options import ProperFraction, optional
 from ..readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs, read_data
 from ..scores import entity_scores
 
@@ -32,20 +26,14 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggingConfig(FineTuningConfig, TaggedFilesConfig):
+class TaggingConfig(TaggedFilesConfig):
     """Fine-tuning on words and labels in columns.
 
     Args:
         batch_size: Windows in an optimizer step.
         dropout: Dropout rate before the classifier; the checkpoint's by default.
-        epochs: Number of passes over the training data; chosen by the number of sentences by
-            default.
-        learning_rate: Peak learning rate, reached at the end of the warm-up; chosen by the size of
-            the encoder by default.
     """
 
-    epochs: PositiveInt | None = optional(recorded=3)
-    learning_rate: NonNegativeFloat | None = optional(recorded=5e-5)
     dropout: ProperFraction | None = optional(recorded=-1.0)
     output_dir: str = "runs/finetune_tagging"
 
@@ -123,32 +111,21 @@ class Tagging(TaggingJob):
     example_input = "texts.txt"
     config: TaggingConfig
 
-    def __init__(self, config: TaggingConfig, data: TaggingData, preset: str) -> None:
-        from ..engine import finetuning_defaults
-
-        super().__init__(
-            finetuning_defaults.complete(config, len(data.train), preset), data, preset
-        )
-
     def build(self, seed: int) -> Training:
         from keras_bert import TokenClassifier
 
-        from ..engine import finetuning, precision
+        from ..engine import finetuning
 
         config, train = self.config, self.data.train
         tagger = TokenClassifier.from_preset(
             self.preset,
             class_names=self.data.class_names,
-            sequence_length=config.sequence_length,
             dropout=config.dropout,
-            load_weights=config.pretrained,
-            dtype=precision.resolve(config.precision, config.output_dir),
+            **finetuning.preset_options(config),
         )
         words = model_inputs(train, train.words, config.context)
         labels = model_inputs(train, train.labels, config.context)
-        finetuning.compile_task(tagger, config, words)
-        fit_epoch = finetuning.epochs_of_text(tagger, words, labels, config)
-        return Training(tagger, fit_epoch, len(train), finetuning.epoch_flops(tagger, words))
+        return finetuning.training_of_text(tagger, words, labels, config, len(train))
 
     def predicted_labels(
         self, model: TokenClassifier, name: str, text: TaggedText

@@ -76,7 +76,8 @@ def tasks(config: AblationOptions) -> dict[str, Task]:
         windows = ("--sequence_length=64", "--doc_stride=24", "--max_query_length=24")
         questions = f"--max_questions={config.squad_questions}"
         recipe = ("--recipe=minilm_squad_v1", f"--data_dir={config.squad_dir}")
-        columns["squad"] = Task("training.finetune_squad", (*recipe, questions, *windows), "f1")
+        flags = ("--task=questions", *recipe, questions, *windows)
+        columns["squad"] = Task("training.finetune", flags, "f1")
     return columns
 
 

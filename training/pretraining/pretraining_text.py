@@ -21,7 +21,7 @@ from ..create_pretraining_data import (
     warn_of_unknown_tokens,
 )
 from ..engine.output_folder import OtherSettingsError, content_of_files
-from ..train_tokenizer import make_tokenizer
+from ..tokenizer import make_tokenizer
 from .config import PretrainConfig, PretrainingDataConfig
 from .tokenizer_source import save_tokenizer
 

@@ -65,6 +65,6 @@ def _config_of(folder: Path) -> dict[str, Any]:
     if config is None:
         raise ValueError(
             f"{folder} has no tokenizer, expected vocab.txt, vocab.json and merges.txt, "
-            "spiece.model or tokenizer.json, as the program train_tokenizer writes them"
+            "spiece.model or tokenizer.json, as the program tokenizer writes them"
         )
     return config

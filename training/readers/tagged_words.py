@@ -26,7 +26,8 @@ from keras_bert.data.tagging_schemes import (
     misspelled_labels,
 )
 
-from ..engine.options import ProgramConfig, SeedsConfig, added, check_one_of
+from ..engine.job import JobData
+from ..engine.options import LabeledFilesConfig, ProgramConfig, added, check_one_of
 from .data_splits import hold_out_tenth, stratified_sample
 from .labeled_text import warn_of_spellings
 from .text_rows import excerpt
@@ -65,7 +66,7 @@ class WordColumns(ProgramConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggedFilesConfig(SeedsConfig, WordColumns):
+class TaggedFilesConfig(LabeledFilesConfig, WordColumns):
     """Training on words and labels in columns: entities, chunks, or parts of speech.
 
     Args:
@@ -97,24 +98,14 @@ class TaggedFilesConfig(SeedsConfig, WordColumns):
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggingData:
-    """The data of a run.
+class TaggingData(JobData):
+    """Sentences, of class `TaggedText`.
 
     Args:
-        train: The training sentences.
-        dev: The development sentences.
-        test: The sentences to predict at the end, or `None`.
         class_names: The labels of the training sentences, O first, then sorted by type.
     """
 
-    train: TaggedText
-    dev: TaggedText
-    test: TaggedText | None
     class_names: tuple[str, ...]
-
-    def parts(self) -> dict[str, TaggedText]:
-        """Returns the parts by name."""
-        return {"train": self.train, "dev": self.dev} | ({"test": self.test} if self.test else {})
 
 
 def counts_of_words(text: TaggedText) -> dict[str, int]:

@@ -204,6 +204,16 @@ def read_collection(
     return Collection(texts, judged, known)
 
 
+def is_collection(folder: Path) -> bool:
+    """Returns whether a folder has the files of a collection under common names."""
+    try:
+        return (folder / "cran.all.1400").is_file() or all(
+            _find(folder, role, "") for role in _FILES
+        )
+    except FileNotFoundError:
+        return False
+
+
 def _find(folder: Path, role: str, name: str) -> Path:
     names = (name,) if name else _FILES[role]
     for candidate in (*names, *(f"{name}.gz" for name in names)):

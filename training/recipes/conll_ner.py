@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CoNLL-2003 named entities with BERT-base, cased, as in the paper: with document context.
 
-    python -m training.finetune_tagging --recipe=conll_ner --data_dir=DIR
+    python -m training.finetune --recipe=conll_ner --data_dir=DIR
 
 The folder contains the official `eng.train`, `eng.testa` and `eng.testb`, with IOB1 labels in the
 fourth column.

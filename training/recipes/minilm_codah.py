@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CODAH (choose the best of four endings) with MiniLM L6-H384, on the first of five folds.
 
-    python -m training.finetune_choice --recipe=minilm_codah --data_dir=DIR
+    python -m training.finetune --recipe=minilm_codah --data_dir=DIR
 
 Score: accuracy 55.2 ± 0.5 on the development set and 55.1 ± 2.8 on the test set, over three seeds
 (`transformers`, one seed: 57.2 and 55.7).

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cranfield (aerodynamics abstracts): BM25's results re-ranked by MiniLM L6-H384.
 
-    python -m training.rerank --recipe=minilm_cranfield --data_dir=DIR
+    python -m training.finetune --recipe=minilm_cranfield --data_dir=DIR
 
 Requires the extra `ranking`.
 

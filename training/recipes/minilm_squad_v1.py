@@ -2,7 +2,7 @@
 """SQuAD 1.1's development set with MiniLM L6-H384, trained on the 7,938 Wikipedia questions of
 SQuADShifts.
 
-    python -m training.finetune_squad --recipe=minilm_squad_v1 --data_dir=DIR
+    python -m training.finetune --recipe=minilm_squad_v1 --data_dir=DIR
 
 Score: exact match 55.9, F1 69.1 on every fifth question of the development set (`transformers`:
 56.7 and 68.9, in 125 minutes).

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """WNUT-17 (new and rare entities in social media) with MiniLM L6-H384.
 
-    python -m training.finetune_tagging --recipe=minilm_wnut17 --data_dir=DIR
+    python -m training.finetune --recipe=minilm_wnut17 --data_dir=DIR
 
 Score: entity F1 52.3, 53.2 and 54.4 on the development set after the last epoch, with seeds 1, 2
 and 3; 39.9 on the test set with the best of the three.

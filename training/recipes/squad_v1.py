@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SQuAD 1.1 (extractive question answering) with BERT-base, as in the paper.
 
-    python -m training.finetune_squad --recipe=squad_v1 --data_dir=DIR
+    python -m training.finetune --recipe=squad_v1 --data_dir=DIR
 
 Score and time: not run here.
 Published score (development set): exact match 80.8, F1 88.5.

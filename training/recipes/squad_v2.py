@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SQuAD 2.0 (question answering with unanswerable questions) with BERT-large, as in the paper.
 
-    python -m training.finetune_squad --recipe=squad_v2 --data_dir=DIR
+    python -m training.finetune --recipe=squad_v2 --data_dir=DIR
 
 Score and time: not run here.
 Published score (development set): exact match 78.7, F1 81.9.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SWAG (choose which of four sentences comes next) with BERT-base, as in the paper.
 
-    python -m training.finetune_choice --recipe=swag --data_dir=DIR
+    python -m training.finetune --recipe=swag --data_dir=DIR
 
 Score and time: not run here.
 Published score (development set): accuracy 81.6.

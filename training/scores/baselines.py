@@ -187,7 +187,7 @@ def of_questions(examples: Sequence[QuestionExample], has_unanswerable: bool) ->
         has_unanswerable: Whether questions may be unanswerable, and are scored as in SQuAD 2.0.
 
     Returns:
-        The scores by the name of the baseline, with the metrics of `finetune_squad`.
+        The scores by the name of the baseline, with the metrics of SQuAD.
     """
     golds = [
         squad_scores.GoldQuestion(one.id, tuple(answer.text for answer in one.answers or ()))

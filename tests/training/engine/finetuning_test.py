@@ -8,7 +8,7 @@ from keras_bert import TextClassifier
 from tests.small_tasks import make_task
 from training.costs.energy import Energy
 from training.engine.finetuning import DevEvaluation, compile_task
-from training.engine.options import EncoderConfig
+from training.engine.options import FineTuningConfig
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from training.engine.options import EncoderConfig
     ],
 )
 def test_the_schedule_ends_with_the_run(num_rows, batch_size, accumulation, epochs, updates):
-    config = EncoderConfig(
+    config = FineTuningConfig(
         batch_size=batch_size,
         accumulation=accumulation,
         epochs=epochs,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a tokenizer's vocabulary on text files.
 
-    python -m training.train_tokenizer --input_files=corpus --output_dir=tokenizer \\
+    python -m training.tokenizer --input_files=corpus --output_dir=tokenizer \\
         --kind=byte_pair --vocabulary_size=50265
 
 Files written to `output_dir`: `vocab.txt` (`wordpiece`), `vocab.json` and `merges.txt`

@@ -9,7 +9,7 @@ pytest.importorskip("sentencepiece")
 from keras_bert.checkpoints.tokenizer_files import read_tokenizer
 from keras_bert.text import tokenizer_from_config
 from tests.text import small_tokenizers
-from training.train_tokenizer import TokenizerConfig, train_tokenizer
+from training.tokenizer import TokenizerConfig, train_tokenizer
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 

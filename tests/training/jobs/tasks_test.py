@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which task a command line means, and the flags that it takes."""
+
+import dataclasses
+import importlib
+import re
+import sys
+import typing
+
+import pytest
+from absl import flags
+
+from training import recipes
+from training.engine.options import FineTuningConfig
+from training.jobs import tasks
+from training.jobs.tasks import TASKS
+
+pytestmark = pytest.mark.backend_independent
+
+
+def configured(*arguments):
+    values = flags.FlagValues()
+    tasks.define_flags(values)
+    values(["finetune", *arguments])
+    task, config = tasks.configured(values)
+    (name,) = [name for name, found in TASKS.items() if found is task]
+    return name, config
+
+
+@pytest.fixture
+def reviews(tmp_path):
+    path = tmp_path / "reviews.csv"
+    path.write_text("premise,hypothesis,label\na,b,0\n")
+    return path
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_is_named(name):
+    found, config = configured(f"--task={name}", "--epochs=7")
+    assert (found, config.epochs) == (name, 7)
+    assert {key: getattr(config, key) for key in TASKS[name].settings} == TASKS[name].settings
+
+
+def test_a_task_is_told_by_the_file_and_said(reviews, capsys):
+    name, config = configured(f"--train_file={reviews}")
+    assert (name, config.text, config.text_pair) == ("pairs", "premise", "hypothesis")
+    assert capsys.readouterr().out == (
+        f"task: pairs, since {reviews} has premise and hypothesis (--task names another)\n"
+    )
+    assert configured(f"--train_file={reviews}", "--text=premise")[0] == "classification"
+    assert configured(f"--train_file={reviews}", "--regression")[0] == "regression"
+    name, config = configured(f"--train_file={reviews}", "--text_pair=hypothesis")
+    assert (name, config.text, config.text_pair) == ("pairs", "text", "hypothesis")
+    name, config = configured("--task=regression", "--text_pair=hypothesis")
+    assert (config.regression, config.text_pair) == (True, "hypothesis")
+
+
+def test_a_collection_is_told_by_its_folder(tmp_path):
+    (tmp_path / "cran.all.1400").touch()
+    assert configured(f"--data_dir={tmp_path}")[0] == "ranking"
+    assert configured("--documents=a.tsv")[0] == "ranking"
+    (tmp_path / "cran.all.1400").unlink()
+    with pytest.raises(ValueError, match="there is no --train_file to train on, and neither"):
+        configured(f"--data_dir={tmp_path}")
+
+
+def test_a_glue_task_is_read_as_labeled_text():
+    name, config = configured("--task=mrpc", "--data_dir=glue")
+    assert (name, config.task, config.text_pair) == ("classification", "mrpc", "")
+    assert configured("--recipe=minilm_sst2", "--task=mrpc")[1] == dataclasses.replace(
+        recipes.load("minilm_sst2", FineTuningConfig), task="mrpc"
+    )
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_a_recipe_tells_its_task(name):
+    recipe = importlib.import_module(f"training.recipes.{name}")
+    if f"python -m training.finetune --recipe={name}" in recipe.__doc__:
+        assert configured(f"--recipe={name}")[1] == recipe.CONFIG
+    else:
+        with pytest.raises(ValueError, match=f"--recipe={name} is for another program"):
+            configured(f"--recipe={name}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task=ner"], "--task is 'ner', expected one of classification, .*, ranking, or a GLUE"),
+        (["--task=pairs", "--n_best=3"], "--n_best is a flag of --task=questions, not of pairs"),
+        (["--task=choice", "--dropout=0", "--text=a"], "classification and pairs and regression"),
+        (["--task=ranking", "--export"], "--export is a flag of .*, not of ranking"),
+        (["--recipe=squad_v1", "--task=pairs"], "squad_v1 is for --task=questions, not pairs"),
+        (["--train_file=none.csv"], "none.csv does not exist"),
+    ],
+)
+def test_what_does_not_fit_is_named(arguments, message):
+    with pytest.raises((ValueError, OSError), match=message):
+        configured(*arguments)
+
+
+def test_a_flag_has_the_same_type_in_every_task():
+    types = {}
+    for task in TASKS.values():
+        for name, hint in typing.get_type_hints(task.config_class).items():
+            hint = next((kind for kind in typing.get_args(hint) if kind is not type(None)), hint)
+            assert types.setdefault(name, hint) == hint, name
+
+
+def test_help_is_of_the_task(monkeypatch):
+    def listed(*arguments):
+        monkeypatch.setattr(sys, "argv", ["finetune", *arguments, "--help"])
+        monkeypatch.setitem(sys.modules, "__main__", importlib.import_module("training.finetune"))
+        return tasks.help_text()
+
+    text = listed()
+    assert {"train_file", "epochs"} < set(re.findall(r"^  --(\w+)=", text, re.M))
+    assert re.search(r"^  classification, pairs, regression: --text ", text, re.M)
+    assert re.search(r"^  ranking: --documents .*; none of --train_file", text, re.M | re.S)
+    assert re.search(r"^  questions: .*--doc_stride", text, re.M)
+    for name, task in TASKS.items():
+        of_task = set(re.findall(r"^  --(?:\[no\])?(\w+)=", listed(f"--task={name}"), re.M))
+        assert of_task == {*task.options, "task", "recipe"}
+    assert "--doc_stride=128" in listed("--recipe=squad_v1")
+
+
+def test_a_run_folder_of_an_earlier_version_is_that_of_the_same_flags():
+    """The default folders, from which an interrupted run resumes."""
+    assert {name: task.config_class().output_dir for name, task in TASKS.items()} == {
+        **dict.fromkeys(("classification", "pairs", "regression"), "runs/finetune"),
+        "tagging": "runs/finetune_tagging",
+        "questions": "runs/finetune_squad",
+        "choice": "runs/finetune_choice",
+        "ranking": "runs/rerank",
+    }

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import gzip
+import json
+
+import pytest
+
+from training.readers.task_files import task_of_file
+from training.readers.trec_files import is_collection
+
+pytestmark = pytest.mark.backend_independent
+
+SQUAD = {"version": "1.1", "data": [{"title": "a", "paragraphs": []}]}
+FILES = {
+    "train.conll": ("EU B-ORG\nrejects O\n", "tagging"),
+    "tags.txt": ("-DOCSTART- -X- O\n\nEU NNP I-ORG\nrejects VBZ O\n\n", "tagging"),
+    "tags.tsv": ("EU\tB-ORG\nrejects\tO\n", "tagging"),
+    "train.json": (json.dumps(SQUAD), "questions"),
+    "indented.json": (json.dumps(SQUAD, indent=1), "questions"),
+    "swag.csv": ("sent1,sent2,ending0,ending1,label\na,b,c,d,0\n", "choice"),
+    "choices.jsonl": ('{"text": "a", "choices": ["b", "c"], "label": 0}\n', "choice"),
+    "pairs.csv": ("text,text_pair,label\na,b,0\n", "pairs"),
+    "nli.tsv": ("premise\thypothesis\tlabel\na\tb\t0\n", "pairs"),
+    "both.csv": ("text,premise,hypothesis,label\na,b,c,0\n", "classification"),
+    "reviews.csv": ("text,label\na,0\n", "classification"),
+    "rows.json": ('[{"text": "a", "label": 0}]', "classification"),
+    "lines.json": ('{"text": "a", "label": 0}\n{"text": "b", "label": 1}\n', "classification"),
+    "none.tsv": ("", "classification"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_tells_its_task(name, tmp_path):
+    text, task = FILES[name]
+    path = tmp_path / name
+    path.write_text(text)
+    assert task_of_file(path).name == task
+    packed = tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    assert task_of_file(packed)[::2] == task_of_file(path)[::2]
+
+
+def test_the_columns_of_pairs_are_found_unless_one_is_named(tmp_path):
+    path = tmp_path / "nli.csv"
+    path.write_text("premise,hypothesis,label\na,b,0\n")
+    assert task_of_file(path).columns == {"text": "premise", "text_pair": "hypothesis"}
+    assert task_of_file(path, text="premise").name == "classification"
+
+
+def test_a_file_that_fits_no_task_is_told_by_what_was_looked_at(tmp_path):
+    path = tmp_path / "reviews.txt"
+    path.write_text("a good film\na bad film\n")
+    with pytest.raises(
+        ValueError, match=r"has the suffix '\.txt', expected one of .*such as B-PER"
+    ):
+        task_of_file(path)
+    assert task_of_file(path, format="csv").name == "classification"
+    assert task_of_file(path, format="codah").name == "choice"
+
+
+def test_a_folder_is_a_collection_if_it_has_all_files(tmp_path):
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv"):
+        assert not is_collection(tmp_path)
+        (tmp_path / name).touch()
+    assert is_collection(tmp_path)

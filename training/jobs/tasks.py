@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tasks of `finetune`: the options of each, and which of them a command line means."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from .. import recipes
+from ..engine import config_flags, program
+from ..engine.job import Job
+from ..engine.options import FineTuningConfig, LabeledFilesConfig
+from ..readers import glue, trec_files
+from ..readers.task_files import FileTask, task_of_file
+from . import reranking
+from .classification import ClassificationJob
+from .multiple_choice import ChoiceJob
+from .question_answering import QuestionJob
+from .tagging import Tagging
+
+# absl attributes the flags to the program, so that `--help` shows them.
+flags.disclaim_key_flags()
+
+
+@dataclasses.dataclass(frozen=True)
+class FineTuningTask:
+    """A value of `--task`.
+
+    Args:
+        summary: What the model learns.
+        config_class: The options.
+        run: Reads the files that a config names, trains, and prints a report.
+        settings: Options that the task sets, unless the command line does.
+    """
+
+    summary: str
+    config_class: type[FineTuningConfig]
+    run: Callable[[Any], None]
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def options(self) -> list[str]:
+        """The names of the options."""
+        return [field.name for field in dataclasses.fields(self.config_class)]
+
+
+def _task(summary: str, job_class: type[Job], **settings: Any) -> FineTuningTask:
+    run = functools.partial(program.fine_tune, job_class=job_class)
+    return FineTuningTask(summary, job_class.config_class, run, settings)
+
+
+TASKS = {
+    "classification": _task("a text; its class", ClassificationJob),
+    "pairs": _task("two texts; their class", ClassificationJob, text_pair="text_pair"),
+    "regression": _task("a text, or two; a number", ClassificationJob, regression=True),
+    "tagging": _task("words; a tag for each", Tagging),
+    "questions": _task("a question and a passage; the words that answer it", QuestionJob),
+    "choice": _task("a text and several choices; the right one", ChoiceJob),
+    "ranking": FineTuningTask(
+        "a query; the documents of a collection, the best first",
+        reranking.RerankConfig,
+        reranking.run_program,
+    ),
+}
+# Options of ranking that name files
+_COLLECTION = ("documents", "queries", "judgements")
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Defines `--task`, `--recipe`, and a flag for each option of any task."""
+    defined = _define_common_flags(flag_values)
+    for task in TASKS.values():
+        config_flags.define_flags(task.config_class(), flag_values, skip=defined)
+        defined += task.options
+
+
+def _define_common_flags(flag_values: flags.FlagValues) -> list[str]:
+    description = (
+        f"The task: {', '.join(TASKS)}; or a GLUE task of data_dir: {', '.join(glue.TASKS)}. "
+        "Empty looks at the files."
+    )
+    flags.DEFINE_string("task", "", description, flag_values=flag_values)
+    flags.DEFINE_string("recipe", "", config_flags.RECIPE, flag_values=flag_values)
+    return ["task", "recipe"]
+
+
+def help_text() -> str:
+    """Returns what `--help` prints: the flags of the task that is named beside it.
+
+    Without one, those that all tasks on labeled files share, and the names of the others.
+    """
+    values = flags.FlagValues()
+    defined = _define_common_flags(values)
+    values([word for word in sys.argv if word not in program.HELP_FLAGS], known_only=True)
+    name, recipe = values["task"].value, values["recipe"].value
+    base = recipes.load(recipe, FineTuningConfig) if recipe else None
+    lines: list[str] = []
+    if name:
+        base = _named(name).config_class()
+    elif base is None:
+        base = LabeledFilesConfig()
+        lines += ["", "Flags of a task, which --task=NAME --help describes:", ""]
+        for line in _own_options():
+            lines += textwrap.wrap(line, 100, initial_indent="  ", subsequent_indent=" " * 6)
+    config_flags.define_flags(base, values, skip=defined)
+    return program.help_text([values[name] for name in values]) + "\n".join([*lines, ""])
+
+
+def _own_options() -> list[str]:
+    """Returns a line for each class of options: its own, and those of the shared it lacks."""
+    shared = [field.name for field in dataclasses.fields(LabeledFilesConfig)]
+    lines = []
+    for names in tasks_by_config().values():
+        options = TASKS[names[0]].options
+        own = [f"--{option}" for option in options if option not in (*shared, "task")]
+        lacking = [f"--{option}" for option in shared if option not in options]
+        without = f"; none of {' '.join(lacking)}" if lacking else ""
+        lines.append(f"{', '.join(names)}: {' '.join(own)}{without}")
+    return lines
+
+
+def tasks_by_config() -> dict[type, tuple[str, ...]]:
+    """Returns the names of the tasks by the class of their options, which some share."""
+    names: dict[type, tuple[str, ...]] = {}
+    for name, task in TASKS.items():
+        names[task.config_class] = (*names.get(task.config_class, ()), name)
+    return names
+
+
+def configured(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningTask, Any]:
+    """Returns the task that the flags mean, and its config.
+
+    Where neither `--task` nor `--recipe` names it, the files tell it, and it is printed.
+
+    Raises:
+        FileNotFoundError: If the training file does not exist.
+        ValueError: If there is no such task, a flag is for another task, a value is invalid, or the
+            files do not tell the task; the message has what was looked at.
+    """
+    given: dict[str, Any] = {}
+    for task in TASKS.values():
+        given |= config_flags.given_flags(task.config_class, flag_values)
+    name, recipe = given.pop("task", ""), flag_values["recipe"].value
+    base = recipes.load(recipe, FineTuningConfig) if recipe else None
+    if name:
+        task = _named(name)
+        given |= {"task": name} if name in glue.TASKS else {}
+    elif base is not None:
+        name, task = _of_config(recipe, base)
+    else:
+        name, reason, columns = _told_by_files(given)
+        print(f"task: {name}, since {reason} (--task names another)", flush=True)
+        task, given = TASKS[name], {**columns, **given}
+    for option in given:
+        if option not in task.options:
+            others = [other for other, its in TASKS.items() if option in its.options]
+            raise ValueError(
+                f"--{option} is a flag of --task={' and '.join(others)}, not of {name}"
+            )
+    base = task.config_class() if base is None else base
+    if type(base) is not task.config_class:
+        raise ValueError(
+            f"--recipe={recipe} is for --task={_of_config(recipe, base)[0]}, not {name}"
+        )
+    settings = {
+        option: value for option, value in task.settings.items() if not getattr(base, option)
+    }
+    return task, dataclasses.replace(base, **{**settings, **given})
+
+
+def _named(name: str) -> FineTuningTask:
+    if name in glue.TASKS:
+        return TASKS["classification"]
+    if name not in TASKS:
+        raise ValueError(
+            f"--task is {name!r}, expected one of {', '.join(TASKS)}, or a GLUE task: "
+            f"{', '.join(glue.TASKS)}"
+        )
+    return TASKS[name]
+
+
+def _of_config(recipe: str, config: FineTuningConfig) -> tuple[str, FineTuningTask]:
+    for name, task in TASKS.items():
+        if type(config) is task.config_class:
+            return name, task
+    raise ValueError(f"--recipe={recipe} is for another program: it has a {type(config).__name__}")
+
+
+def _told_by_files(given: Mapping[str, Any]) -> FileTask:
+    """Returns the task that the files tell that the flags name."""
+    folder = Path(given.get("data_dir", ""))
+    if not given.get("train_file"):
+        if not set(_COLLECTION).isdisjoint(given):
+            return FileTask("ranking", "a file of a collection is named")
+        if trec_files.is_collection(folder):
+            return FileTask("ranking", f"{folder} holds documents, queries and judgements")
+        raise ValueError(
+            "there is no --train_file to train on, and neither --recipe nor --task: expected one "
+            f"of them, or in --data_dir, {str(folder)!r}, documents, queries and judgements"
+        )
+    path = folder / given["train_file"]
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist, expected a training file")
+    if given.get("regression"):
+        return FileTask("regression", "--regression is given")
+    if given.get("text_pair"):
+        return FileTask("pairs", "--text_pair is given")
+    return task_of_file(path, given.get("format", "auto"), given.get("text"))

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which task a training file is for, told by its suffix, its first lines and its columns."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from keras_bert.data.text_files import read_lines
+
+from .text_rows import FORMATS, TAGGING_SUFFIXES, is_array, read_cells, read_objects
+
+# Formats that only files of choices have, and fields that only they have
+_CHOICE_FORMATS = ("swag", "codah")
+_CHOICE_FIELDS = (("choices",), ("sent1", "ending0"))
+# Columns of two texts. Those after the first are taken where no column is named `text`.
+_PAIRS = (
+    ("text", "text_pair"),
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("text1", "text2"),
+)
+_TAG = re.compile(r"O|[BIESLUM]-\S+")
+_LINES_READ = 1000
+
+
+class FileTask(NamedTuple):
+    """The task of a file.
+
+    Attributes:
+        name: A value of `finetune --task`.
+        reason: What tells it, such as "train.conll has the suffix .conll".
+        columns: The flags for the columns of its texts, where they have other names than usual.
+    """
+
+    name: str
+    reason: str
+    columns: Mapping[str, str] = MappingProxyType({})
+
+
+def task_of_file(path: Path, format: str = "auto", text: str | None = None) -> FileTask:
+    """Tells the task of a training file.
+
+    Args:
+        path: The file.
+        format: The value of `--format`; `auto` infers it from the suffix.
+        text: The column of the text if it is given: then a second one is not looked for.
+
+    Raises:
+        ValueError: If the file does not tell it; the message has what was looked at.
+    """
+    suffix = Path(str(path).removesuffix(".gz")).suffix.lower()
+    if suffix in TAGGING_SUFFIXES:
+        return FileTask("tagging", f"{path} has the suffix {suffix}")
+    if format in _CHOICE_FORMATS:
+        return FileTask("choice", f"--format={format} is given")
+    if suffix == ".json" and _is_squad(path):
+        return FileTask("questions", f"{path} holds paragraphs with questions, as SQuAD does")
+    kind: Any = FORMATS.get(suffix) if format == "auto" else format
+    if kind not in ("csv", "jsonl") and (tag := _tag(path)):
+        return FileTask("tagging", f"the lines of {path} end with tags, such as {tag}")
+    if kind is None:
+        raise ValueError(
+            f"{path} does not tell its task: it has the suffix {suffix!r}, expected one of "
+            f"{', '.join((*FORMATS, *TAGGING_SUFFIXES))}, or lines that end with tags such as "
+            "B-PER. Name the task with --task, or the format of a table with --format: tsv, csv or "
+            "jsonl"
+        )
+    if kind == "jsonl":
+        names = set(next((record for _, record in read_objects(path)), {}))
+    else:
+        names = set(next((cells for _, cells in read_cells(path, kind)), []))
+    for fields in _CHOICE_FIELDS:
+        if names.issuperset(fields):
+            return FileTask("choice", f"{path} has {' and '.join(fields)}")
+    for pair in _PAIRS if text is None else ():
+        if names.issuperset(pair) and (pair[0] == "text" or "text" not in names):
+            columns = dict(zip(("text", "text_pair"), pair, strict=True))
+            return FileTask("pairs", f"{path} has {' and '.join(pair)}", columns)
+    return FileTask("classification", f"{path} is a table without two texts or choices")
+
+
+def _is_squad(path: Path) -> bool:
+    """Returns whether a JSON file holds one object of articles, not JSON Lines or an array."""
+    first = next((line for line in read_lines(path) if line.strip()), "")
+    if is_array(path) or not first:
+        return False
+    try:
+        return '"paragraphs"' in first or "data" in json.loads(first)
+    except ValueError:  # the first line of an object that is written on several
+        return True
+
+
+def _tag(path: Path) -> str:
+    """Returns a tag if each of the first lines has words and a tag, empty otherwise."""
+    tag = ""
+    for line in itertools.islice(read_lines(path), _LINES_READ):
+        cells = line.split()
+        if not cells or cells[0].startswith(("#", "-DOCSTART-")):
+            continue
+        if len(cells) < 2 or not _TAG.fullmatch(cells[-1]):
+            return ""
+        tag = tag or cells[-1].removeprefix("O")
+    return tag
