@@ -112,7 +112,8 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
     """
     from keras_bert.data import TokenStore
 
-    from .plots.length_histogram import plot_lengths
+    from .plots.length_histogram import length_figure
+    from .plots.style import save
     from .pretraining.shards import count_shards, write_shards
     from .pretraining.tokenized_corpus import count_unknown
 
@@ -133,7 +134,8 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
         statistics = write_shards(config, work, num_shards, shown.update)
     unknown = count_unknown(config, store)
     summary = _summary(config, store, statistics, unknown) | {"fingerprint": fingerprint}
-    plot_lengths(folder / "lengths.png", summary["lengths"], f"{summary['instances']:,} rows")
+    drawn = length_figure(summary["lengths"], f"{summary['instances']:,} rows")
+    save(drawn, folder / "lengths.png")
     atomic.write_json(folder / SUMMARY_FILE, summary)
     warn_of_unknown_tokens(folder)
     if not config.keep_store:

@@ -33,7 +33,8 @@ from .jobs.classification import (
     FinetuneData,
     score_classifier,
 )
-from .plots import curves
+from .plots.curves import curves_figure
+from .plots.style import save
 from .readers.docstrings import DocstringData, collect_docstrings
 
 # What a server does, with TensorFlow and TF Text only. The text is read from standard input.
@@ -113,13 +114,13 @@ def quickstart(config: QuickstartConfig, preset: Path, docstrings: DocstringData
     job = ClassificationJob(finetune_config, data, os.fspath(preset))
     job.title = "docstrings"
     (run,), _ = finetuning.train_seeds(job)
-    plot = curves.plot_curves(
-        Path(config.output_dir) / "curves.png",
+    drawn = curves_figure(
         run.history,
         run.evaluations,
         title="Which package is this docstring from?",
         kept=run.best_epoch,
     )
+    plot = save(drawn, Path(config.output_dir) / "curves.png")
     classifier = load_model(run.model_path)
     _print_scores(score_classifier(classifier, test, data.metrics), data)
 

@@ -29,7 +29,8 @@ from keras_bert.optimizers import AdamW
 
 from ..costs import model_flops, run_cost
 from ..costs.energy import Energy, Meter
-from ..plots import curves
+from ..plots.curves import curves_figure
+from ..plots.style import save
 from ..scores import baselines
 from . import output_folder, precision
 from .job import DevScores, Job, Training
@@ -215,7 +216,7 @@ def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
 
     # They read the first token only, unless layers on top read all.
     is_of_first = isinstance(model, TextClassifier | MultipleChoice)
-    reads_all = not is_of_first or bool(getattr(model, "top_layers", ()))
+    reads_all = not is_of_first or bool(model.top_layers)
 
     def flops() -> int:
         lengths = model.sequence_lengths(x)
@@ -540,13 +541,9 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
         runs.append(run)
         path = folder / "curves.png"
         try:
-            curves.plot_curves(
-                path,
-                run.history,
-                run.evaluations,
-                title=f"{job.title}, seed {seed}",
-                kept=run.best_epoch,
-            )
+            title = f"{job.title}, seed {seed}"
+            drawn = curves_figure(run.history, run.evaluations, title=title, kept=run.best_epoch)
+            save(drawn, path)
         except (ImportError, OSError, ValueError) as error:
             # A failed plot must not lose the trained model.
             logging.warning("the curves were not plotted to %s: %s", path, error)

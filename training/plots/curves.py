@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plot of a training run: the loss, and the scores on the development set."""
 
+from __future__ import annotations
+
 import itertools
 import math
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from keras_bert.atomic import atomic_path
+from .style import COLORS, GRAY, new_figure, style
 
-# Distinguishable for color-blind readers and in grayscale
-_COLOURS = ("#0b5394", "#d1570c", "#2a7d4f", "#8e4a9e")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _NAMES = {
     "loss": "training",
     "val_loss": "development",
@@ -38,21 +39,20 @@ _NOT_PLOTTED = ("learning_rate", "mse", "val_mse", "HasAns_exact", "NoAns_exact"
 _Points = tuple[list[float], list[float]]
 
 
-def plot_curves(
-    path: str | os.PathLike[str],
+@style()
+def curves_figure(
     history: Mapping[str, Sequence[float]],
     evaluations: Sequence[Mapping[str, float]] = (),
     *,
     steps: Sequence[int] | None = None,
     title: str = "",
     kept: float | None = None,
-) -> Path:
-    """Plots the curves of a run as a PNG, losses on the left and scores on the right.
+) -> Figure:
+    """Draws the curves of a run, losses on the left and scores on the right.
 
     Values that are not finite are omitted; a curve of one value is a dot.
 
     Args:
-        path: The file to write; its folder must exist.
         history: `History.history` of Keras' `fit`: a value for each epoch of `loss`, `val_loss`
             and the metrics.
         evaluations: Scores, one record per evaluation: the names and values of the scores, and
@@ -63,35 +63,24 @@ def plot_curves(
         title: The title of the figure.
         kept: The epoch (or step) of the best model, marked by a vertical line.
 
-    Returns:
-        The path.
-
     Raises:
         ImportError: If matplotlib is not installed.
         ValueError: If there is nothing to plot, or an evaluation lacks `epoch` (or `step`).
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "plot_curves requires matplotlib: install the extra `training`, or matplotlib itself"
-        ) from error
     panels = _panels(history, evaluations, steps)
-    figure = Figure(figsize=(4.6 * len(panels), 3.2), dpi=150, layout="constrained")
-    for index, (name, curves) in enumerate(panels.items(), start=1):
-        axes = figure.add_subplot(1, len(panels), index)
-        axes.set_title(name, loc="left", fontsize=10)
-        axes.set_ylabel(name.partition(" ")[0].lower())
-        axes.set_xlabel("step" if steps else "epoch")
+    figure, all_axes = new_figure(4.6 * len(panels), 3.2, len(panels))
+    for axes, (name, curves) in zip(all_axes, panels.items(), strict=True):
+        axes.set(
+            title=name,
+            xlabel="step" if steps else "epoch",
+            ylabel=name.partition(" ")[0].lower(),
+        )
         _draw(axes, curves)
         if kept is not None:
             _mark(axes, kept)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
-    path = Path(path)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png")
-    return path
+    return figure
 
 
 def _panels(
@@ -159,14 +148,9 @@ def _draw(axes: Any, curves: Mapping[str, _Points]) -> None:
     """Draws the curves of one panel, each labeled with its name and last value."""
     from matplotlib.ticker import MaxNLocator
 
-    for index, (when, values) in enumerate(curves.values()):
-        colour = _COLOURS[index % len(_COLOURS)]
-        marker = "o" if len(when) <= _MAX_MARKERS else None
-        axes.plot(when, values, color=colour, marker=marker, markersize=3.5, linewidth=1.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="#e3e3e3", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(labelsize=8, color="#888888")
+    for when, values in curves.values():
+        axes.plot(when, values, marker="o" if len(when) <= _MAX_MARKERS else None)
+    axes.grid(axis="y", color="#e3e3e3")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
     axes.margins(y=0.12)
     # The axis starts at 0, so that a single epoch has integer ticks too.
@@ -181,13 +165,12 @@ def _draw(axes: Any, curves: Mapping[str, _Points]) -> None:
             (1.02, height),
             xycoords="axes fraction",
             va="center",
-            fontsize=8,
-            color=_COLOURS[index % len(_COLOURS)],
+            color=COLORS[index % len(COLORS)],
         )
 
 
 def _mark(axes: Any, kept: float) -> None:
-    axes.axvline(kept, color="#888888", linestyle="--", linewidth=1.0, zorder=0)
+    axes.axvline(kept, color=GRAY, linestyle="--", zorder=0)
     axes.annotate(
         "best",
         (kept, 1.0),
@@ -196,7 +179,7 @@ def _mark(axes: Any, kept: float) -> None:
         textcoords="offset points",
         va="top",
         fontsize=7,
-        color="#666666",
+        color=GRAY,
     )
 
 

@@ -21,7 +21,8 @@ from ..readers.labeled_text import LabeledText
 from ..scores import classifier_scores, entity_scores
 from . import page
 from .classifier_plots import calibration_figure, confusion_figure
-from .span_view import AnsweredQuestion, answered_question
+from .span_view import LEGEND, AnsweredQuestion, answered_question
+from .style import GRAY, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -156,17 +157,13 @@ def of_numbers(data: LabeledText, predictions: Sequence[float]) -> list[page.Htm
     ]
 
 
+@style()
 def _scatter(labels: np.ndarray, predicted: np.ndarray) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4.0, 3.6), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
+    figure, (axes,) = new_figure(4.0, 3.6)
     ends = [min(labels.min(), predicted.min()), max(labels.max(), predicted.max())]
-    axes.plot(ends, ends, color="#888888", linewidth=1, linestyle="--")
-    axes.plot(labels, predicted, "o", color="#0b5394", markersize=3, alpha=0.4)
-    axes.set_xlabel("label", fontsize=9)
-    axes.set_ylabel("prediction", fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.plot(ends, ends, "--", color=GRAY)
+    axes.plot(labels, predicted, "o", alpha=0.4)
+    axes.set(xlabel="label", ylabel="prediction")
     return figure
 
 
@@ -189,10 +186,6 @@ def of_questions(
     wrong = np.flatnonzero(f1 < 1)
     given = np.array([one.score if one.score is not None else 0.0 for one in answered])
     worst = wrong[np.lexsort((-given[wrong], f1[wrong]))][:_MAX_MISTAKES]
-    legend = page.Html(
-        '<p><mark class="answer">predicted answer</mark>, '
-        '<mark class="gold">gold answers</mark>; the worst answers come first</p>'
-    )
     sections = [
         scores_section(scores),
         page.section("F1 by the question's first word", _slices_of(by_word, 100 * f1, False)),
@@ -205,7 +198,7 @@ def of_questions(
         kinds = {"answerable": answerable, "unanswerable": ~answerable}
         sections.append(page.section("F1 by kind", _slices_of(kinds, 100 * f1, False)))
     marked = [answered_question(answered[index]) for index in worst]
-    return [*sections, _mistakes(len(wrong), len(answered), legend, *marked)]
+    return [*sections, _mistakes(len(wrong), len(answered), LEGEND, *marked)]
 
 
 def of_tags(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[page.Html]:

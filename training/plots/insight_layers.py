@@ -14,6 +14,7 @@ from keras_bert.insight.states import require_fit
 
 from . import page
 from .insight_report import Report
+from .style import BLUE, GRAY, new_figure, style
 
 # Texts whose attention is averaged: the memory is layers x heads x tokens x tokens for each
 _ATTENTION_TEXTS = 32
@@ -81,23 +82,21 @@ def _heat_map(report: Report, patterns: Any, name: str) -> page.Html:
     return report.figure(f"attention_{name}", drawn, f"{insight.MEASURES[name]}, of each head")
 
 
+@style()
 def _curves(patterns: Any) -> Any:
     """The measures of attention as means of each layer: shares, and entropy and distance."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    drawn = Figure(figsize=(7, 3), layout="constrained")
-    shares, others = drawn.subplots(1, 2)
+    drawn, (shares, others) = new_figure(7, 3, 2)
     for name, title in insight.MEASURES.items():
         axes = others if name in ("entropy", "distance") else shares
         means = np.nanmean(patterns.measures[name], axis=1)
-        axes.plot(range(len(means)), means, "o-", markersize=4, label=title)
+        axes.plot(range(len(means)), means, "o-", label=title)
     for axes in (shares, others):
         axes.set_xlabel("layer")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylim(bottom=0)
         axes.legend(fontsize=6)
-        axes.spines[["top", "right"]].set_visible(False)
     return drawn
 
 
@@ -109,9 +108,6 @@ def add_predictions_by_layer(report: Report, masked_lm: Any, texts: Sequence[str
         masked_lm: A masked LM.
         texts: Texts with one mask each.
     """
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator, ScalarFormatter
-
     if not texts:
         return
     mask = masked_lm.preprocessor.tokenizer.mask_token
@@ -119,19 +115,6 @@ def add_predictions_by_layer(report: Report, masked_lm: Any, texts: Sequence[str
     masks = [one.tokens.index(mask) for one in found]
     # (layers + 1, texts), from 1
     ranks = np.stack([one.ranks[:, at] for one, at in zip(found, masks, strict=True)], axis=1) + 1
-    layers = range(len(ranks))
-    drawn = Figure(figsize=(5, 3), layout="constrained")
-    axes = drawn.add_subplot()
-    axes.plot(layers, ranks, color="#bbbbbb", linewidth=1)
-    axes.plot(layers, np.median(ranks, axis=1), "o-", color="#0b5394", label="median")
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(ScalarFormatter())
-    axes.invert_yaxis()
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("layer (0: embeddings)")
-    axes.set_ylabel("rank of the last layer's token")
-    axes.legend(fontsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
     cells = [
         [number, *(layer[at][0] for layer in one.predictions)]
         for number, (one, at) in enumerate(zip(found, masks, strict=True), start=1)
@@ -143,10 +126,26 @@ def add_predictions_by_layer(report: Report, masked_lm: Any, texts: Sequence[str
             "head's fault."
         ),
         page.table(
-            ["row", "embeddings", *(f"layer {layer}" for layer in layers[1:])],
+            ["row", "embeddings", *(f"layer {layer}" for layer in range(1, len(ranks)))],
             cells,
             f"The likeliest token for {mask}",
         ),
-        report.figure("layers", drawn, "How early the last layer's token is the likeliest"),
+        report.figure("layers", _ranks(ranks), "How early the last layer's token is the likeliest"),
     ]
     report.add("What each layer would fill in", blocks, layers=[one.to_dict() for one in found])
+
+
+@style()
+def _ranks(ranks: np.ndarray) -> Any:
+    """The rank of the last layer's token in each layer, for each text, and their median."""
+    from matplotlib.ticker import MaxNLocator, ScalarFormatter
+
+    drawn, (axes,) = new_figure(5, 3)
+    axes.plot(ranks, color=GRAY, alpha=0.6, linewidth=1)
+    axes.plot(np.median(ranks, axis=1), "o-", color=BLUE, label="median")
+    axes.set(yscale="log", xlabel="layer (0: embeddings)", ylabel="rank of the last layer's token")
+    axes.yaxis.set_major_formatter(ScalarFormatter())
+    axes.invert_yaxis()
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend()
+    return drawn

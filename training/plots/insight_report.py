@@ -11,9 +11,9 @@ from typing import Any
 from keras_bert import atomic, insight
 
 from . import page
+from .style import save
 
 PAGE_FILE, NUMBERS_FILE = "index.html", "insight.json"
-_DOTS_PER_INCH = 150
 
 Block = page.Html
 
@@ -47,8 +47,7 @@ class Report:
         from matplotlib import pyplot
 
         drawn = getattr(drawn, "figure", drawn)
-        with atomic.atomic_path(self._folder / f"{name}.png") as temporary:
-            drawn.savefig(temporary, format="png", dpi=_DOTS_PER_INCH)
+        save(drawn, self._folder / f"{name}.png")
         block = page.figure(drawn, description)
         pyplot.close(drawn)
         return block

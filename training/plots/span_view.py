@@ -14,6 +14,10 @@ from . import page
 
 _KINDS = {(True, False): "answer", (False, True): "gold", (True, True): "both"}
 
+LEGEND = page.Html(
+    '<p><mark class="answer">predicted answer</mark>, <mark class="gold">gold answers</mark></p>'
+)
+
 Span = tuple[int, int]
 
 
@@ -45,11 +49,7 @@ def write_span_view(path: str | os.PathLike[str], answered: Iterable[AnsweredQue
     Returns:
         The path.
     """
-    legend = page.Html(
-        '<p><mark class="answer">predicted answer</mark>, '
-        '<mark class="gold">gold answers</mark></p>'
-    )
-    return page.write_page(path, "Answers", [legend, *map(answered_question, answered)])
+    return page.write_page(path, "Answers", [LEGEND, *map(answered_question, answered)])
 
 
 def answered_question(one: AnsweredQuestion) -> page.Html:

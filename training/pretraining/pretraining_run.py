@@ -31,7 +31,8 @@ from keras_bert.text.tokenizer import Tokenizer
 from ..costs import model_flops
 from ..costs.energy import Energy, Meter
 from ..engine.run_checkpoints import NotFiniteError, RunCheckpoints, RunState, seed_dropout
-from ..plots import curves
+from ..plots.curves import curves_figure
+from ..plots.style import save
 from .config import PretrainConfig
 from .pretraining_report import interval_line
 
@@ -441,4 +442,4 @@ def draw(log: list[Log], folder: Path) -> None:
         if any(name in record for record in log)
     }
     steps = [int(record["step"]) for record in log]
-    curves.plot_curves(folder / CURVES_FILE, history, steps=steps, title=folder.name)
+    save(curves_figure(history, steps=steps, title=folder.name), folder / CURVES_FILE)

@@ -2,12 +2,13 @@
 
 import pytest
 
-from training.plots.classifier_plots import plot_confusion
+from training.plots.classifier_plots import confusion_figure
+from training.plots.style import save
 
 pytestmark = pytest.mark.backend_independent
 
 
 def test_names_of_classes_are_shown_as_they_are(tmp_path):
     """Two dollar signs enclose a formula for matplotlib, which refuses this one."""
-    plot_confusion(tmp_path / "a.png", [0, 1], [1, 1], ["$_$", "a_b"])
+    save(confusion_figure([0, 1], [1, 1], ["$_$", "a_b"]), tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 1000

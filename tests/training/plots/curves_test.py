@@ -5,36 +5,27 @@ import sys
 
 import pytest
 
-from training.plots.curves import plot_curves
+from training.plots.curves import curves_figure
+from training.plots.style import save
 
 pytestmark = pytest.mark.backend_independent
 
 
-def drawn_labels(monkeypatch, tmp_path, history, **arguments):
+def drawn_labels(history, **arguments):
     """The names that are written at the curves' ends, by the panel's title."""
-    from matplotlib.figure import Figure
-
-    figures = []
-    save = Figure.savefig
-
-    def remember(figure, *args, **kwargs):
-        figures.append(figure)
-        return save(figure, *args, **kwargs)
-
-    monkeypatch.setattr(Figure, "savefig", remember)
-    plot_curves(tmp_path / "curves.png", history, **arguments)
+    figure = curves_figure(history, **arguments)
     return {
-        axes.get_title("left"): [text.get_text() for text in axes.texts] for axes in figures[0].axes
+        axes.get_title("left"): [text.get_text() for text in axes.texts] for axes in figure.axes
     }
 
 
 def test_a_png_is_written_and_nothing_else(tmp_path):
-    path = plot_curves(tmp_path / "curves.png", {"loss": [0.7, 0.4]}, title="A run")
+    path = save(curves_figure({"loss": [0.7, 0.4]}, title="A run"), tmp_path / "curves.png")
     assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_evaluations_take_the_place_of_training_metrics(monkeypatch, tmp_path):
+def test_evaluations_take_the_place_of_training_metrics():
     history = {
         "loss": [0.7, 0.4],
         "accuracy": [0.6, 0.8],
@@ -44,13 +35,13 @@ def test_evaluations_take_the_place_of_training_metrics(monkeypatch, tmp_path):
         {"epoch": 1, "accuracy": 80.0, "f1": 70.0, "mse": 1.0},
         {"epoch": 2, "accuracy": 91.25, "f1": 90.0, "mse": 2.0},
     ]
-    assert drawn_labels(monkeypatch, tmp_path, history, evaluations=evaluations, kept=1) == {
+    assert drawn_labels(history, evaluations=evaluations, kept=1) == {
         "Loss": ["training 0.4", "best"],
         "Score on the development set": ["accuracy 91.25", "F1 90", "best"],
     }
 
 
-def test_keras_own_validation_scores(monkeypatch, tmp_path):
+def test_keras_own_validation_scores():
     history = {
         "loss": [0.7],
         "val_loss": [0.8],
@@ -58,46 +49,33 @@ def test_keras_own_validation_scores(monkeypatch, tmp_path):
         "val_accuracy": [0.75],
         "lr_loss": [1.0],
     }
-    assert drawn_labels(monkeypatch, tmp_path, history) == {
+    assert drawn_labels(history) == {
         "Loss": ["training 0.7", "development 0.8"],
         "Score": ["accuracy 0.5", "accuracy (development) 0.75"],
     }
 
 
-def test_evaluations_by_step(monkeypatch, tmp_path):
+def test_evaluations_by_step():
     evaluations = [{"step": 50, "mcc": 10.0}, {"step": 100, "mcc": float("nan")}]
-    labels = drawn_labels(
-        monkeypatch, tmp_path, {"loss": [0.5]}, evaluations=evaluations, steps=[100]
-    )
+    labels = drawn_labels({"loss": [0.5]}, evaluations=evaluations, steps=[100])
     assert labels == {"Loss": ["training 0.5"], "Score on the development set": ["MCC 10"]}
 
 
-def test_labels_of_curves_that_end_together_do_not_cover_each_other(tmp_path, monkeypatch):
-    from matplotlib.axes import Axes
-
-    heights = []
-    annotate = Axes.annotate
-
-    def remember(axes, text, xy, **kwargs):
-        heights.append(xy[1])
-        return annotate(axes, text, xy, **kwargs)
-
-    monkeypatch.setattr(Axes, "annotate", remember)
+def test_labels_of_curves_that_end_together_do_not_cover_each_other():
     history = {"accuracy": [80, 90.0], "f1": [70, 90.01], "macro_f1": [60, 90.02]}
-    plot_curves(tmp_path / "curves.png", history)
-    low, middle, high = sorted(heights)
+    (axes,) = curves_figure(history).axes
+    low, middle, high = sorted(text.xy[1] for text in axes.texts)
     assert min(middle - low, high - middle) >= 0.079
 
 
-def test_what_cannot_be_drawn(tmp_path):
+def test_what_cannot_be_drawn():
     with pytest.raises(ValueError, match="nothing to plot"):
-        plot_curves(tmp_path / "a.png", {"loss": [float("nan")]})
+        curves_figure({"loss": [float("nan")]})
     with pytest.raises(ValueError, match=r"an evaluation has \['epoch', 'f1'\], expected 'step'"):
-        plot_curves(tmp_path / "a.png", {}, evaluations=[{"epoch": 1, "f1": 3.0}], steps=[9])
-    assert list(tmp_path.iterdir()) == []
+        curves_figure({}, evaluations=[{"epoch": 1, "f1": 3.0}], steps=[9])
 
 
-def test_matplotlib_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+def test_matplotlib_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match="install the extra `training`"):
-        plot_curves(tmp_path / "a.png", {"loss": [1.0]})
+        curves_figure({"loss": [1.0]})

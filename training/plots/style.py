@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The look of all plots, and how they are written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from keras_bert.atomic import atomic_path
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Distinguishable for color-blind readers and in grayscale
+COLORS = BLUE, ORANGE, _GREEN, _PURPLE = "#0b5394", "#d1570c", "#2a7d4f", "#8e4a9e"
+_DOTS_PER_INCH = 150
+LIGHT_BLUE, GRAY = "#9fc0e0", "#888888"
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """A context, and a decorator of functions, in which matplotlib draws in one style.
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError(
+            "Plots require matplotlib: install the extra `training`, or matplotlib itself"
+        ) from error
+    settings = {
+        "figure.constrained_layout.use": True,
+        "font.size": 8,
+        "axes.titlelocation": "left",
+        "axes.titlesize": 10,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.prop_cycle": matplotlib.cycler(color=COLORS),
+        "lines.linewidth": 1.4,
+        "lines.markersize": 4,
+        "legend.frameon": False,
+    }
+    with matplotlib.rc_context(settings):
+        yield
+
+
+def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """Returns a figure of a size in inches, and its panels from left to right."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+
+
+def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
+    """Writes a figure as a PNG into a folder that exists, and returns the path."""
+    path = Path(path)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=_DOTS_PER_INCH)
+    return path
