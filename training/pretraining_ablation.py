@@ -14,23 +14,24 @@ Files written to `output_dir`: each pre-training run, each fine-tuning run, and 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 
 from absl import flags
 
 from keras_bert import atomic
-from keras_bert.intervals import mean_text
 from keras_bert.tables import markdown_table
 
-from .engine import child_programs, output_folder, program
+from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
+from .engine.grid import Cell
 from .engine.options import PositiveInt
 from .pretraining.ablations import (
     AblationOptions,
-    finetuned_scores,
-    finetuning_command,
-    pretraining_command,
+    Scores,
+    Variant,
+    pretraining_cell,
+    run_ablation,
+    score_text,
     tasks,
 )
 
@@ -46,39 +47,19 @@ class AblationConfig(AblationOptions):
     bilstm_units: PositiveInt = 128
 
 
-@dataclasses.dataclass(frozen=True)
-class Variant:
-    """A row of the table.
-
-    Args:
-        run: The pre-training run to start from.
-        finetune_flags: Additional flags of its fine-tuning.
-        paper: The paper's scores, by task.
-    """
-
-    run: str
-    finetune_flags: tuple[str, ...]
-    paper: Mapping[str, float]
-
-
 # The pre-training runs: the flags of each that change the recipe wikitext2_cpu.
-PRETRAINING: Mapping[str, tuple[str, ...]] = {
-    "bert": ("--kind=next_sentence",),
-    "no_nsp": (),
-    "ltr": ("--causal",),
-}
-EMPTY_SCORES: Mapping[str, float] = {}
+PRETRAINING = {"bert": ("--kind=next_sentence",), "no_nsp": (), "ltr": ("--causal",)}
 
 
 def variants(config: AblationConfig) -> dict[str, Variant]:
     """Returns the rows of the table, in the paper's order, with random weights last."""
     bilstm = (f"--bilstm_units={config.bilstm_units}",)
     return {
-        "BERT": Variant("bert", (), {"mrpc": 86.7, "sst2": 92.7, "squad": 88.5}),
-        "No NSP": Variant("no_nsp", (), {"mrpc": 86.5, "sst2": 92.6, "squad": 87.9}),
-        "LTR & No NSP": Variant("ltr", (), {"mrpc": 77.5, "sst2": 92.1, "squad": 77.8}),
+        "BERT": Variant("bert", paper={"mrpc": 86.7, "sst2": 92.7, "squad": 88.5}),
+        "No NSP": Variant("no_nsp", paper={"mrpc": 86.5, "sst2": 92.6, "squad": 87.9}),
+        "LTR & No NSP": Variant("ltr", paper={"mrpc": 77.5, "sst2": 92.1, "squad": 77.8}),
         "LTR + BiLSTM": Variant("ltr", bilstm, {"mrpc": 75.7, "sst2": 91.6, "squad": 84.9}),
-        "random weights": Variant("bert", ("--nopretrained",), EMPTY_SCORES),
+        "random weights": Variant("bert", ("--nopretrained",)),
     }
 
 
@@ -88,62 +69,39 @@ def main(arguments: list[str]) -> None:
     config.check_folders()
     program.require(program.TRAINING_LIBRARIES, "training")
     with output_folder.claimed(config.output_dir):
-        table = ablation(config)
-    print(format_table(config, table))
+        scores = ablation(config)
+    print(format_table(config, scores))
 
 
-def ablation(config: AblationConfig) -> dict[str, dict[str, list[float]]]:
-    """Performs the runs that are missing.
-
-    Returns:
-        For each row and task, the score of each seed, in percent.
-
-    Raises:
-        subprocess.CalledProcessError: If a run fails.
-    """
-    folder = Path(config.output_dir)
-    table: dict[str, dict[str, list[float]]] = {name: {} for name in variants(config)}
-    for name, command in pretraining_parts(config).items():
-        child_programs.run_once(folder / name, command)
-    for (name, task_name), command in finetuning_parts(config).items():
-        task, run = tasks(config)[task_name], variants(config)[name].run
-        table[name][task_name] = finetuned_scores(
-            config, folder / f"{task_name} {name}", task, run, command
-        )
-    atomic.write_json(folder / "ablation.json", table)
-    return table
-
-
-def pretraining_parts(config: AblationConfig) -> dict[str, list[str]]:
-    """Returns the commands of the pre-training runs, by folder."""
+def pretraining_cells(config: AblationConfig) -> dict[str, Cell]:
+    """Returns the pre-training runs by name."""
     return {
-        name: pretraining_command(config, config.num_steps, *own)
+        name: pretraining_cell(config, name, config.num_steps, *own)
         for name, own in PRETRAINING.items()
     }
 
 
-def finetuning_parts(config: AblationConfig) -> dict[tuple[str, str], list[str]]:
-    """Returns the commands of the fine-tuning runs, by row and column of the table."""
-    return {
-        (name, task_name): finetuning_command(config, task, variant.run, variant.finetune_flags)
-        for name, variant in variants(config).items()
-        for task_name, task in tasks(config).items()
-    }
+def ablation(config: AblationConfig) -> Scores:
+    """Performs the runs that are missing, and writes the scores.
+
+    Raises:
+        subprocess.CalledProcessError: If a run fails.
+    """
+    _, scores = run_ablation(config, pretraining_cells(config), variants(config))
+    atomic.write_json(Path(config.output_dir, "ablation.json"), scores)
+    return scores
 
 
-def format_table(config: AblationConfig, table: Mapping[str, Mapping[str, list[float]]]) -> str:
+def format_table(config: AblationConfig, scores: Scores) -> str:
     """Formats the scores as a Markdown table: mean, 95 % interval, and the paper's scores."""
-    rows = variants(config)
     columns = tasks(config)
-    heads = ["", *(head for task in columns for head in (task, "paper's"))]
-    lines = []
-    for name, by_task in table.items():
+    rows = []
+    for name, variant in variants(config).items():
         cells = [name]
-        for task, values in by_task.items():
-            paper = rows[name].paper.get(task)
-            cells += [mean_text(values), "" if paper is None else f"{paper}"]
-        lines.append(cells)
-    return markdown_table(heads, lines)
+        for task in columns:
+            cells += [score_text(scores[name], task), str(variant.paper.get(task, ""))]
+        rows.append(cells)
+    return markdown_table(["", *(head for task in columns for head in (task, "paper's"))], rows)
 
 
 if __name__ == "__main__":

@@ -20,25 +20,28 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any, NamedTuple
 
 from absl import flags
 
 from keras_bert import atomic
 from keras_bert.config import BertConfig
-from keras_bert.intervals import mean_text
 from keras_bert.tables import markdown_table
 
 from .costs.run_cost import operations
-from .engine import child_programs, output_folder, program
+from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
+from .engine.grid import Cell
+from .plots.style import new_figure, save, style
 from .pretraining.ablations import (
     AblationOptions,
-    finetuned_scores,
-    finetuning_command,
-    pretraining_command,
+    Variant,
+    pretraining_cell,
+    run_ablation,
+    score_text,
     tasks,
 )
 from .recipes import wikitext2_cpu
@@ -171,114 +174,95 @@ def main(arguments: list[str]) -> None:
     program.import_quietly()
     with output_folder.claimed(config.output_dir):
         rows = size_ablation(config)
-    print(format_table(rows))
+    print(format_table(rows, list(tasks(config))))
+
+
+def pretraining_cells(config: SizeAblationConfig) -> dict[str, Cell]:
+    """Returns the pre-training runs by name."""
+    return {
+        run.name: pretraining_cell(
+            config,
+            run.name,
+            run.num_steps,
+            f"--num_layers={run.size.num_layers}",
+            f"--hidden_dim={run.size.hidden_dim}",
+            f"--num_heads={run.size.num_heads}",
+        )
+        for run in runs(config)
+    }
 
 
 def size_ablation(config: SizeAblationConfig) -> list[dict[str, Any]]:
     """Performs the runs that are missing, and writes the table and the plot.
 
     Returns:
-        A record for each run: column, size, steps, parameters, FLOPs, perplexity, and for each task
-        the scores of the seeds, in percent.
+        A record for each run that did not diverge: column, size, steps, parameters, FLOPs,
+        perplexity, and for each task the scores of the seeds, in percent.
 
     Raises:
         subprocess.CalledProcessError: If a run fails.
     """
-    folder, rows = Path(config.output_dir), []
-    for run in runs(config):
-        flags_of_size = (
-            f"--num_layers={run.size.num_layers}",
-            f"--hidden_dim={run.size.hidden_dim}",
-            f"--num_heads={run.size.num_heads}",
-        )
-        command = pretraining_command(config, run.num_steps, *flags_of_size)
-        pretrained = child_programs.run_once(folder / run.name, command)
-        scores = {
-            name: finetuned_scores(
-                config,
-                folder / f"{name} {run.name}",
-                task,
-                run.name,
-                finetuning_command(config, task, run.name),
-            )
-            for name, task in tasks(config).items()
+    folder, cells = Path(config.output_dir), pretraining_cells(config)
+    pretrained, scores = run_ablation(config, cells, {name: Variant(name) for name in cells})
+    rows = [
+        {
+            "column": run.column,
+            "size": str(run.size),
+            "steps": run.num_steps,
+            "parameters": pretrained[run.name]["parameters"],
+            "flops": run.num_steps * wikitext2_cpu.CONFIG.batch_size * step_flops(run.size),
+            "perplexity": pretrained[run.name]["last"]["val_perplexity"],
+            "scores": scores[run.name],
         }
-        batch_size = wikitext2_cpu.CONFIG.batch_size
-        rows.append(
-            {
-                "column": run.column,
-                "size": str(run.size),
-                "steps": run.num_steps,
-                "parameters": pretrained["parameters"],
-                "flops": run.num_steps * batch_size * step_flops(run.size),
-                "perplexity": pretrained["last"]["val_perplexity"],
-                "scores": scores,
-            }
-        )
+        for run in runs(config)
+        if run.name in pretrained
+    ]
     atomic.write_json(folder / "size_ablation.json", rows)
-    plot(folder / "size_ablation.png", rows)
+    if rows:
+        plot(folder / "size_ablation.png", rows, list(tasks(config)))
     return rows
 
 
-def format_table(rows: list[dict[str, Any]]) -> str:
+def format_table(rows: list[dict[str, Any]], tasks: Sequence[str]) -> str:
     """Formats the runs as a Markdown table, with the paper's numbers where it has the size."""
-    columns = list(rows[0]["scores"])
-    heads = [
-        "layers x hidden x heads",
-        "",
-        "million parameters",
-        "operations",
-        "perplexity",
-        *columns,
-    ]
-    cells = []
+    lines = []
     for row in rows:
         paper = PAPER.get(Size(*map(int, row["size"].split("x"))), {})
-
-        def beside(text: str, name: str, paper: Mapping[str, float] = paper) -> str:
-            return f"{text} (paper: {paper[name]})" if name in paper else text
-
-        cells.append(
+        cells = {"perplexity": f"{row['perplexity']:.1f}"}
+        cells |= {task: score_text(row["scores"], task) for task in tasks}
+        beside = {name: f" (paper: {value})" for name, value in paper.items()}
+        lines.append(
             [
                 row["size"],
                 row["column"],
                 row["parameters"] / 1e6,
                 operations(row["flops"]),
-                beside(f"{row['perplexity']:.1f}", "perplexity"),
-                *(beside(mean_text(values), name) for name, values in row["scores"].items()),
+                *(text + beside.get(name, "") for name, text in cells.items()),
             ]
         )
-    return markdown_table(heads, cells)
+    heads = ["layers x hidden x heads", "", "million parameters", "operations", "perplexity"]
+    return markdown_table([*heads, *tasks], lines)
 
 
-def plot(path: Path, rows: list[dict[str, Any]]) -> None:
+@style()
+def plot(path: Path, rows: list[dict[str, Any]], tasks: Sequence[str]) -> None:
     """Plots perplexity and mean scores over the number of parameters, as a PNG."""
-    import numpy as np
-    from matplotlib.figure import Figure
-
-    names = list(rows[0]["scores"])
-    figure = Figure(figsize=(3.2 * (1 + len(names)), 3.0), dpi=150, layout="constrained")
-    panels = figure.subplots(1, 1 + len(names), squeeze=False)[0]
-    for axes, name in zip(panels, ["perplexity", *names], strict=True):
-        for column, style in ((_TOKENS, "o-"), (_FLOPS, "s--")):
-            found = sorted(
-                (row for row in rows if row["column"] == column), key=lambda row: row["parameters"]
+    figure, panels = new_figure(3.2 * (1 + len(tasks)), 3.0, 1 + len(tasks))
+    for axes, name in zip(panels, ["perplexity", *tasks], strict=True):
+        for column, line in ((_TOKENS, "o-"), (_FLOPS, "s--")):
+            points = sorted(
+                (
+                    row["parameters"],
+                    row["perplexity"] if name == "perplexity" else mean(row["scores"][name]),
+                )
+                for row in rows
+                if row["column"] == column and (name == "perplexity" or name in row["scores"])
             )
-            if not found:
-                continue
-            values = [
-                row["perplexity"] if name == "perplexity" else np.mean(row["scores"][name])
-                for row in found
-            ]
-            axes.plot([row["parameters"] for row in found], values, style, label=column)
-        axes.set_xscale("log")
-        axes.set_xlabel("parameters", fontsize=8)
-        axes.set_title(name, loc="left", fontsize=9)
-        axes.tick_params(labelsize=8)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].legend(fontsize=8, frameon=False)
-    with atomic.atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png")
+            if points:
+                axes.plot(*zip(*points, strict=True), line, label=column)
+        axes.set(xscale="log", xlabel="parameters", title=name)
+    panels[0].legend()
+    save(figure, path)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests import processes
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
@@ -66,12 +67,11 @@ def serve_ids(loaded):
 
 
 def test_a_process_with_tensorflow_alone_gives_the_numbers_of_predict(exported, tmp_path):
-    finished = subprocess.run(
+    finished = processes.run(
         [sys.executable, "-c", FRESH_PROCESS, str(exported.folder), json.dumps(TEXTS)],
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
+        imported=processes.TENSORFLOW,
     )
     assert finished.returncode == 0, finished.stderr
     answers = json.loads(finished.stdout.splitlines()[-1])

@@ -1,96 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sweep over learning rates and epochs, at miniature size."""
 
 import dataclasses
 
-import keras
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
-
 pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.backend_independent
 
-from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
-from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.training.engine.finished_cells import finish  # noqa: E402
 from training.defaults_sweep import (  # noqa: E402
     DefaultsSweepConfig,
-    append,
+    cells,
     format_table,
-    read_records,
-    sample,
-    sweep,
+    scores_of,
 )
-from training.jobs.classification import FinetuneConfig, build_classifier  # noqa: E402
-from training.readers.glue import read_split  # noqa: E402
-
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
+from training.engine.grid import run_cells  # noqa: E402
+from training.jobs.classification import FinetuneConfig  # noqa: E402
 
 
-@pytest.fixture
-def config(tmp_path):
-    encoder = BertConfig(
-        vocabulary_size=len(TOKENS), num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=16
+def test_scores_of_finished_runs_become_a_table_and_their_models_are_deleted(tmp_path):
+    config = DefaultsSweepConfig(
+        tasks=("mrpc",),
+        rows=("100",),
+        learning_rates=("1e-4", "1e30"),
+        epochs=("3",),
+        output_dir=str(tmp_path),
     )
-    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=128)
-    TextClassifier(Backbone(encoder), 2, preprocessor).save_to_preset(tmp_path / "preset")
-    folder = tmp_path / "SST-2"
-    folder.mkdir()
-    lines = [("good film" if i % 2 else "a bad film") + f"\t{i % 2}" for i in range(90)]
-    for split in ("train", "dev"):
-        (folder / f"{split}.tsv").write_text("sentence\tlabel\n" + "\n".join(lines) + "\n")
-    return DefaultsSweepConfig(
-        data_dir=str(tmp_path),
-        tasks=("sst2",),
-        rows=("1000",),
-        learning_rates=("1e-3", "2e-2"),
-        epochs=("2",),
-        dev_rows=50,
-        preset=str(tmp_path / "preset"),
-        precision="float32",
-    )
+    grid = cells(config)
+    trained, diverged = grid.values()
+    runs = [{"final": {"dev": {"f1": f1, "accuracy": 70.0}}} for f1 in (70.0, 74.0)]
+    baselines = {"dev": {"bag_of_words": {"f1": 60.0, "accuracy": 64.0}}}
+    finish(trained, {"runs": runs, "baselines": baselines, "kept": {"by": "dev"}})
+    finish(diverged, {"runs": [], "diverged": ["seed 1 diverged"]})
+    model = trained.folder / "seed_1" / "model.keras"
+    model.parent.mkdir()
+    model.touch()
+    scores_of(trained)
+    assert not model.exists()
+    assert format_table(config, run_cells(grid)).splitlines() == [
+        "| task | rows | setting | score |",
+        "|---|---|---|---|",
+        "| mrpc | 100 | bag of words | 62.0 |",
+        "| mrpc | 100 | 1e-4, 3 epochs | 71.0 ± 12.7 |",
+        "| mrpc | 100 | 1e30, 3 epochs | diverged |",
+    ]
 
 
-def test_a_run_is_as_one_of_its_own_and_is_not_done_again(config, tmp_path):
-    path = tmp_path / "results.jsonl"
-    config = dataclasses.replace(config, learning_rates=("1e-3", "1e30", "2e-2"))
-    sweep(config, path)
-    written = path.read_text()
-    sweep(config, path)
-    assert path.read_text() == written
-    records = read_records(path)
-    runs = [record for record in records if "scores" in record]
-    assert [run["learning_rate"] for run in runs] == [0.001, 0.02]
-    table = format_table(records)
-    assert f"| sst2 | 90 | 0.02, 2 epochs, {config.preset} |" in table
-    assert "| sst2 | 90 | majority |" in table
-    (diverged,) = (record["diverged"] for record in records if "diverged" in record)
-    assert diverged.startswith("the loss is nan in epoch 1, batch ")
-    assert f"| sst2 | 90 | 1e+30, 2 epochs, {config.preset} | - | 0, 1 diverged |" in table
-
-    run = FinetuneConfig(learning_rate=0.02, epochs=2, precision="float32")
-    train = read_split(config.data_dir, "sst2", "train")
-    keras.utils.set_random_seed(1)
-    classifier = build_classifier(run, train, config.preset)
-    keras.utils.set_random_seed(1)
-    history = classifier.fit(train.inputs, train.labels, epochs=2, verbose=0)
-    assert runs[-1]["loss"] == pytest.approx(history.history["loss"][-1], rel=1e-4)
+def test_a_grid_is_every_combination_of_flags_of_the_program():
+    grid = cells(DefaultsSweepConfig())
+    assert len(grid) == len({cell.folder for cell in grid.values()}) == 5 * 3 * 4 * 3
+    fields = {field.name for field in dataclasses.fields(FinetuneConfig)} | {"noexport"}
+    for flag in next(iter(grid.values())).command[1:]:
+        assert flag.lstrip("-").partition("=")[0] in fields
 
 
-def test_a_sample_is_a_part_of_a_larger_one(config):
-    data = read_split(config.data_dir, "sst2", "train")
-    numbered = dataclasses.replace(data, texts=[str(index) for index in range(len(data))])
-    small, large = (sample(numbered, count).texts for count in (10, 30))
-    assert small == large[:10]
-    assert large != numbered.texts[:30]
-    assert sample(data, 1000) is data
-
-
-def test_what_an_interrupted_write_left_is_replaced(tmp_path):
-    path = tmp_path / "sweep.jsonl"
-    append({"task": "sst2"}, path)
-    with open(path, "a") as file:
-        file.write('{"task": "co')
-    assert read_records(path) == [{"task": "sst2"}]
-    append({"task": "cola"}, path)
-    assert read_records(path) == [{"task": "sst2"}, {"task": "cola"}]
+def test_an_unknown_task_is_told_before_anything_is_run():
+    with pytest.raises(ValueError, match="'squad'"):
+        cells(DefaultsSweepConfig(tasks=("sst2", "squad")))

@@ -19,7 +19,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +26,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests import processes
 from tests.source_imports import ROOT
 
 WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")
@@ -212,13 +212,17 @@ def kill_and_compare(case: Case, kills: int, seed: int, folder: Path) -> str:
     data, log = folder / "data", os.fspath(folder / "log")
     data.mkdir()
     make_data(data)
-    make_preset(data / "preset")
+    program = (
+        "import sys, pathlib, tests.training.kill_runs as runs\n"
+        "runs.make_preset(pathlib.Path(sys.argv[1]))"
+    )
+    processes.run([sys.executable, "-c", program, data / "preset"], cwd=ROOT, check=True)
 
-    def start(target: Path) -> subprocess.Popen[bytes]:
+    def start(target: Path) -> processes.ServedProcess:
         arguments = [argument.format(data=data) for argument in case.arguments]
         command = [sys.executable, "-m", case.program, *arguments, f"--output_dir={target}"]
         with open(log, "ab") as file:
-            return subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file)
+            return processes.server().start(command, cwd=ROOT, stdout=file, stderr=file)
 
     def check(status: int) -> None:
         if status:
@@ -267,6 +271,7 @@ def main() -> None:
     print(f"{options.run} on {os.environ['KERAS_BACKEND']}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         kill_and_compare(CASES[options.run], options.kills, options.seed, Path(folder))
+    processes.close()
 
 
 if __name__ == "__main__":

@@ -9,16 +9,15 @@ from absl import flags
 pytest.importorskip("tensorflow")  # the questions are read by keras_bert.data
 pytestmark = pytest.mark.backend_independent
 
-from training.engine import child_programs  # noqa: E402
+from tests.training.engine.finished_cells import finish  # noqa: E402
 from training.jobs.tasks import configured, define_flags  # noqa: E402
+from training.pretraining.ablations import finetuning_cells, tasks  # noqa: E402
 from training.pretraining_ablation import (  # noqa: E402
     PRETRAINING,
     AblationConfig,
     ablation,
-    finetuning_parts,
     format_table,
-    pretraining_parts,
-    tasks,
+    pretraining_cells,
     variants,
 )
 
@@ -32,16 +31,11 @@ def test_every_row_starts_from_a_run_that_there_is():
 def test_what_is_done_is_not_done_again_and_becomes_a_table(tmp_path):
     config = AblationConfig(output_dir=str(tmp_path), num_seeds=2, squad_dir="squad")
 
-    def write(folder, command, results):
-        folder.mkdir()
-        (folder / "command.json").write_text(json.dumps(child_programs.command_record(command)))
-        (folder / "results.json").write_text(json.dumps(results))
-
-    for name, command in pretraining_parts(config).items():
-        write(tmp_path / name, command, {})
-    for (name, task), command in finetuning_parts(config).items():
-        summary = {"dev": {tasks(config)[task].metric: {"seeds": [70.0, 72.0]}}}
-        write(tmp_path / f"{task} {name}", command, {"summary": summary})
+    for cell in pretraining_cells(config).values():
+        finish(cell, {})
+    for (_, task), cell in finetuning_cells(config, variants(config)).items():
+        metric = tasks(config)[task].metric
+        finish(cell, {"summary": {"dev": {metric: {"seeds": [70.0, 72.0]}}}})
     table = ablation(config)
     assert json.loads((tmp_path / "ablation.json").read_text()) == table
     lines = format_table(config, table).splitlines()
@@ -64,5 +58,5 @@ def test_flags_are_fields_of_the_programs():
         for task in tasks(ablation_config).values():
             values = flags.FlagValues()
             define_flags(values)
-            values([task.program, *task.flags, *row.finetune_flags])
+            values(["training.finetune", *task.flags, *row.flags])
             configured(values)

@@ -9,17 +9,14 @@ import pytest
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.backend_independent
 
-from training.engine import child_programs  # noqa: E402
-from training.pretraining.ablations import (  # noqa: E402
-    finetuning_command,
-    pretraining_command,
-    tasks,
-)
+from tests.training.engine.finished_cells import finish  # noqa: E402
+from training.pretraining.ablations import Variant, finetuning_cells, tasks  # noqa: E402
 from training.size_ablation import (  # noqa: E402
     PAPER,
     Size,
     SizeAblationConfig,
     format_table,
+    pretraining_cells,
     runs,
     size_ablation,
     step_flops,
@@ -51,26 +48,15 @@ def test_what_is_done_is_not_done_again_and_becomes_a_table(tmp_path):
         sizes=("2x64x1", "3x768x12"), output_dir=str(tmp_path), num_seeds=2, num_steps=100
     )
 
-    def write(name, command, results):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "command.json").write_text(json.dumps(child_programs.command_record(command)))
-        (folder / "results.json").write_text(json.dumps(results))
-
-    for run, parameters in zip(runs(config), (10**6, 2 * 10**6), strict=True):
-        own = [f"--num_layers={run.size[0]}", f"--hidden_dim={run.size[1]}"]
-        own.append(f"--num_heads={run.size[2]}")
-        command = pretraining_command(config, 100, *own)
-        pretrained = {"parameters": parameters, "last": {"val_perplexity": 12.34}}
-        write(run.name, command, pretrained)
-        for name, task in tasks(config).items():
-            summary = {"dev": {task.metric: {"seeds": [70.0, 72.0]}}}
-            command = finetuning_command(config, task, run.name)
-            write(f"{name} {run.name}", command, {"summary": summary})
+    cells = pretraining_cells(config)
+    for cell, parameters in zip(cells.values(), (10**6, 2 * 10**6), strict=True):
+        finish(cell, {"parameters": parameters, "last": {"val_perplexity": 12.34}})
+    for cell in finetuning_cells(config, {name: Variant(name) for name in cells}).values():
+        finish(cell, {"summary": {"dev": {"accuracy": {"seeds": [70.0, 72.0]}}}})
     rows = size_ablation(config)
     assert json.loads((tmp_path / "size_ablation.json").read_text()) == rows
     assert (tmp_path / "size_ablation.png").stat().st_size > 1000
-    lines = format_table(rows).splitlines()
+    lines = format_table(rows, list(tasks(config))).splitlines()
     assert lines[2].startswith("| 2x64x1 | same tokens | 1.00 |")
     assert "| 12.3 | 71.0 ± 12.7 | 71.0 ± 12.7 |" in lines[2]
     assert "12.3 (paper: 5.84) | 71.0 ± 12.7 (paper: 88.4) | 71.0 ± 12.7 (paper: 79.8)" in lines[3]

@@ -15,35 +15,24 @@ from absl import logging
 
 from keras_bert import atomic
 
-from ..engine.job import (
-    DevScores,
-    Evaluation,
-    InsightRows,
-    Job,
-    JobData,
-    Training,
-    finite,
-    probabilities_of,
-)
+from ..engine.job import DevScores, Job, JobData, Training, finite
 from ..engine.options import (
     LabeledFilesConfig,
     NonNegativeInt,
     PositiveInt,
     ProperFraction,
+    added,
     check_one_of,
     optional,
 )
-from ..engine.output_folder import trained_on_pairs
 from ..readers import glue
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.labeled_text import LabeledText, TextColumns
-from ..readers.text_rows import FORMATS, MissingColumnError, excerpt
+from ..readers.text_rows import FORMATS, MissingColumnError
 
 if TYPE_CHECKING:
     from keras_bert import TextClassifier
 
-    from ..evaluate import EvaluateConfig
-    from ..insight import InsightConfig
     from ..scores.baselines import Baselines
 
 
@@ -62,6 +51,8 @@ class FinetuneConfig(LabeledFilesConfig, TextColumns):
         dev_file: Labeled text that selects the best epoch; empty holds out a random stratified
             tenth of train_file.
         test_file: Text to predict at the end, labeled or not; empty for none.
+        dev_rows: Number of rows of each development file to score on, a random stratified sample; 0
+            for all.
         dropout: Dropout rate before the classifier; the checkpoint's by default.
         encoder_dropout: Both dropout rates of the encoder; the checkpoint's by default.
         bilstm_units: Units of each direction of a new BiLSTM between encoder and classifier; 0 for
@@ -71,6 +62,7 @@ class FinetuneConfig(LabeledFilesConfig, TextColumns):
 
     task: str = ""
     train_rows: NonNegativeInt = 0
+    dev_rows: NonNegativeInt = added(0)
     dropout: ProperFraction | None = optional(recorded=-1.0)
     encoder_dropout: ProperFraction | None = optional(recorded=-1.0)
     bilstm_units: NonNegativeInt | None = optional(recorded=-1)
@@ -115,10 +107,14 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
             f"--dev_file and --test_file are for --train_file; --task={config.task} has its own"
         )
     data = _read_glue(config) if config.task else _read_files(config)
-    if not 0 < config.train_rows < len(data.train):
-        return data
-    sample = stratified_sample(data.train.strata, config.train_rows)
-    return dataclasses.replace(data, train=data.train.rows(sample))
+    dev = {name: _sample(part, config.dev_rows) for name, part in data.dev.items()}
+    return dataclasses.replace(data, train=_sample(data.train, config.train_rows), dev=dev)
+
+
+def _sample(part: LabeledText, count: int) -> LabeledText:
+    if not 0 < count < len(part):
+        return part
+    return part.rows(stratified_sample(part.strata, count))
 
 
 def _read_glue(config: FinetuneConfig) -> FinetuneData:
@@ -159,114 +155,15 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
     return FinetuneData(train, {"dev": dev}, test, metrics_for(train.num_classes))
 
 
-def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
-    """Scores a classifier, or a file of its answers; see `Job.evaluate`."""
-    from ..plots import error_report
-    from ..readers import answer_files
-    from ..scores import classifier_scores
-
-    if model and not config.text_pair and trained_on_pairs(config.model):
-        raise ValueError(
-            f"{config.model} was trained on pairs of texts: name the column of the second one by "
-            "--text_pair"
-        )
-    class_names = config.class_names or (model.class_names if model else None)
-    regression = config.regression or (model is not None and model.is_regression)
-    if regression and config.plots_dir:
-        raise ValueError("--plots_dir: plots are available for classes, not for regression")
-    data = config.read_text(config.data_file, None if regression else class_names, regression)
-    if model:
-        rows = model.classify(data.inputs, batch_size=64)
-    else:
-        names = data.class_names
-
-        def read_row(row: dict[str, Any]) -> dict[str, Any]:
-            return (
-                answer_files.number_of(row) if names is None else answer_files.class_of(row, names)
-            )
-
-        rows = answer_files.matched_answers(
-            Path(config.answers), read_row, config.data_file, len(data), data.ids
-        )
-    metrics = classifier_scores.metrics_for(data.num_classes)
-    if data.class_names is None:
-        numbers = [row["score"] for row in rows]
-        return Evaluation(
-            classifier_scores.score(metrics, numbers, data.labels),
-            lambda: error_report.of_numbers(data, numbers),
-        )
-    predictions = [_class_id(data.class_names, row, config) for row in rows]
-    probabilities = probabilities_of(rows)
-    if config.plots_dir:
-        _plot(config, data, predictions, probabilities)
-    return Evaluation(
-        classifier_scores.score(metrics, predictions, data.labels),
-        lambda: error_report.of_classes(data, predictions, probabilities),
-    )
-
-
-def _class_id(class_names: tuple[str, ...], row: dict[str, Any], config: EvaluateConfig) -> int:
-    label = str(row.get("label"))
-    if label not in class_names:
-        raise ValueError(
-            f"{config.answers or config.model} predicts {excerpt(label)}, expected one of "
-            f"{excerpt(list(class_names), 300)}"
-        )
-    return class_names.index(label)
-
-
-def _plot(
-    config: EvaluateConfig,
-    data: LabeledText,
-    predictions: list[int],
-    probabilities: list[float] | None,
-) -> None:
-    from ..plots.classifier_plots import plot_calibration, plot_confusion
-
-    folder = Path(config.plots_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    labels = data.labels.tolist()
-    plot_confusion(folder / "confusion.png", labels, predictions, data.class_names)
-    if probabilities is not None:
-        right = [label == answer for label, answer in zip(labels, predictions, strict=True)]
-        plot_calibration(folder / "calibration.png", right, probabilities)
-
-
-def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
-    """Reads texts and their labels; see `Job.insight_rows`."""
-    data = config.read_text(
-        config.data_file,
-        None if model.is_regression else model.class_names,
-        model.is_regression,
-        labeled=bool(config.label),
-    )
-    names = model.class_names
-    labels = [] if data.labels is None else data.labels.tolist()
-    shown = [names[label] if names else label for label in labels]
-    return InsightRows(data.inputs, data.inputs, shown)
-
-
-def predicted_class(model: TextClassifier, row: Any) -> tuple[Any, Any, str]:
-    """Returns a text and its class; see `Job.explained`."""
-    answer = model.classify([row])[0]
-    score = f"{answer['score']:.3f}"
-    return row, None, f"answer: {answer['label']} ({score})" if "label" in answer else score
-
-
 class ClassificationJob(Job):
     """Text classification and regression with `keras_bert.TextClassifier`."""
 
     config_class = FinetuneConfig
-    verb = "classify"
-    kind = "text"
     example_input = "texts.txt"
     config: FinetuneConfig
     data: FinetuneData
 
     read = staticmethod(read_data)
-    evaluate = staticmethod(evaluate)
-    insight_rows = staticmethod(labeled_texts)
-    explained = staticmethod(predicted_class)
 
     def __init__(self, config: FinetuneConfig, data: FinetuneData, preset: str) -> None:
         super().__init__(config, data, preset)

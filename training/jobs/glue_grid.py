@@ -17,7 +17,7 @@ from keras_bert import atomic
 from keras_bert.intervals import mean_and_interval
 from keras_bert.tables import markdown_table
 
-from ..engine.child_programs import run_once
+from ..engine.grid import Cell, run_cells
 from ..engine.options import (
     NonNegativeFloat,
     NonNegativeInt,
@@ -27,12 +27,22 @@ from ..engine.options import (
     ProperFraction,
 )
 from ..engine.output_folder import NotFiniteError
-from ..plots.seed_scores import plot_seed_scores
+from ..plots.seed_scores import seed_scores_figure
+from ..plots.style import save
 from ..readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
 from .classification import answers
 
 _SUBMISSION_NAMES = {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm"}
 _LARGEST_SCORE = 5.0  # of STS-B
+# The flags that each run takes as they are
+_SAME_FLAGS = [
+    "warmup",
+    "weight_decay",
+    "layer_decay",
+    "sequence_length",
+    "train_rows",
+    "precision",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +146,7 @@ def finetune_glue(config: FinetuneGlueConfig) -> dict[str, TaskResult]:
         )
         for name, result in results.items()
     }
-    plot_seed_scores(folder / "glue.png", scores_by_seed)
+    save(seed_scores_figure(scores_by_seed), folder / "glue.png")
     return results
 
 
@@ -155,27 +165,24 @@ def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
 
 
 def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
-    """Selects the best setting and the best run by the development score."""
-    candidates, diverged = [], []
-    for setting in config.settings():
-        try:
-            results = _results(config, task, setting)
-        except NotFiniteError as error:
-            logging.error("%s: left out of the grid", error)
-            diverged.append(str(error))
-            continue
-        seeds = {
+    """Performs the runs of a task, and selects the best setting and the best run."""
+    cells = {setting: _cell(config, task, setting) for setting in config.settings()}
+    found = run_cells(cells)
+    if not found:
+        raise NotFiniteError(f"{task.name}: every run of the grid diverged, see above")
+    seeds = {
+        setting: {
             dev: {metric: scores[metric]["seeds"] for metric in task.metrics}
             for dev, scores in results["summary"].items()
         }
-        best = max(results["runs"], key=_selection_score)
-        candidates.append((_mean(next(iter(seeds.values()))), setting, seeds, best))
-    if not candidates:
-        raise NotFiniteError(f"{task.name}: every run diverged: {'; '.join(diverged)}")
+        for setting, results in found.items()
+    }
     # The setting is selected by its mean over the seeds. The best single run predicts the test set.
-    _, setting, seeds, _ = max(candidates, key=lambda candidate: candidate[0])
-    best = max((candidate[3] for candidate in candidates), key=_selection_score)
-    return TaskResult(task.metrics, seeds, setting, _selection_score(best), best["model_path"])
+    setting = max(seeds, key=lambda setting: _mean(next(iter(seeds[setting].values()))))
+    best = max((run for results in found.values() for run in results["runs"]), key=_selection_score)
+    return TaskResult(
+        task.metrics, seeds[setting], setting, _selection_score(best), best["model_path"]
+    )
 
 
 def _mean(by_metric: dict[str, list[float]]) -> float:
@@ -189,9 +196,7 @@ def _selection_score(run: dict[str, Any]) -> float:
     return classifier_scores.selection_score(next(iter(run["best"].values())))
 
 
-def _results(
-    config: FinetuneGlueConfig, task: GlueTask, setting: tuple[str, str]
-) -> dict[str, Any]:
+def _cell(config: FinetuneGlueConfig, task: GlueTask, setting: tuple[str, str]) -> Cell:
     learning_rate, batch_size = setting
     command = [
         *("training.finetune", "--noexport"),
@@ -202,15 +207,10 @@ def _results(
         f"--batch_size={batch_size}",
         f"--num_seeds={config.num_seeds}",
         f"--epochs={config.task_epochs(task.name)}",
-        f"--warmup={config.warmup}",
-        f"--weight_decay={config.weight_decay}",
-        f"--layer_decay={config.layer_decay}",
-        f"--sequence_length={config.sequence_length}",
-        f"--train_rows={config.train_rows}",
-        f"--precision={config.precision}",
+        *(f"--{name}={getattr(config, name)}" for name in _SAME_FLAGS),
     ]
     folder = Path(config.output_dir) / f"{task.name}_{learning_rate}_{batch_size}"
-    return run_once(folder, command, config.preset)
+    return Cell(folder, command, config.preset)
 
 
 def write_submission(

@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts that the ablations share: small encoders, pre-trained and then fine-tuned."""
+"""The grid that the ablations share: small encoders, pre-trained and then fine-tuned."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+import types
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from ..engine import child_programs
+from keras_bert.intervals import mean_text
+
+from ..engine.grid import Cell, run_cells, seed_scores
 from ..engine.options import NonNegativeFloat, NonNegativeInt, PositiveInt, ProgramConfig
+
+# Row of the table -> task -> the score of each seed in percent; without runs that diverged
+Scores = dict[str, dict[str, list[float]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,19 +55,30 @@ class AblationOptions(ProgramConfig):
                 raise FileNotFoundError(f"--{name} is {folder}, expected an existing folder")
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """A column of the table.
 
     Args:
-        program: The fine-tuning program.
-        flags: Its flags.
+        flags: The flags of `training.finetune`.
         metric: The metric to report.
     """
 
-    program: str
     flags: tuple[str, ...]
     metric: str
+
+
+class Variant(NamedTuple):
+    """A row of the table.
+
+    Args:
+        run: The pre-training run to start from.
+        flags: Additional flags of its fine-tuning.
+        paper: The paper's scores, by task.
+    """
+
+    run: str
+    flags: tuple[str, ...] = ()
+    paper: Mapping[str, float] = types.MappingProxyType({})
 
 
 def tasks(config: AblationOptions) -> dict[str, Task]:
@@ -69,77 +87,85 @@ def tasks(config: AblationOptions) -> dict[str, Task]:
     glue = (f"--data_dir={config.glue_dir}", "--dropout=0.1", "--sequence_length=64")
     rows = f"--train_rows={config.sst2_rows}"
     columns = {
-        "sst2": Task("training.finetune", ("--task=sst2", rows, *glue), "accuracy"),
-        "mrpc": Task("training.finetune", ("--task=mrpc", *glue), "accuracy"),
+        "sst2": Task(("--task=sst2", rows, *glue), "accuracy"),
+        "mrpc": Task(("--task=mrpc", *glue), "accuracy"),
     }
     if config.squad_dir:
         windows = ("--sequence_length=64", "--doc_stride=24", "--max_query_length=24")
         questions = f"--max_questions={config.squad_questions}"
         recipe = ("--recipe=minilm_squad_v1", f"--data_dir={config.squad_dir}")
         flags = ("--task=questions", *recipe, questions, *windows)
-        columns["squad"] = Task("training.finetune", flags, "f1")
+        columns["squad"] = Task(flags, "f1")
     return columns
 
 
-def pretraining_command(config: AblationOptions, num_steps: int, *own: str) -> list[str]:
-    """Returns the command of a pre-training run.
+def pretraining_cell(config: AblationOptions, run: str, num_steps: int, *flags: str) -> Cell:
+    """Returns a pre-training run.
 
     Args:
         config: The options of the ablation.
+        run: The name of its folder.
         num_steps: The number of training steps.
-        *own: The flags in which the run differs from the recipe wikitext2_cpu.
+        *flags: The flags in which the run differs from the recipe wikitext2_cpu.
     """
-    return [
+    command = [
         "training.pretrain",
         "--recipe=wikitext2_cpu",
         f"--data_dir={config.data_dir}",
         f"--num_steps={num_steps}",
         f"--warmup_steps={num_steps // 10}",
-        *own,
+        *flags,
     ]
+    return Cell(Path(config.output_dir, run), command)
 
 
-def finetuning_command(
-    config: AblationOptions, task: Task, run: str, own: Sequence[str] = ()
-) -> list[str]:
-    """Returns the command that fine-tunes the encoder of a pre-training run on a task.
+def finetuning_cells(
+    config: AblationOptions, rows: Mapping[str, Variant]
+) -> dict[tuple[str, str], Cell]:
+    """Returns the fine-tuning runs by row and column of the table."""
+    cells = {}
+    for row, variant in rows.items():
+        preset = os.fspath(Path(config.output_dir, variant.run, "preset"))
+        for name, task in tasks(config).items():
+            command = [
+                "training.finetune",
+                *task.flags,
+                f"--preset={preset}",
+                f"--num_seeds={config.num_seeds}",
+                f"--epochs={config.epochs}",
+                f"--learning_rate={config.learning_rate}",
+                "--noexport",
+                *variant.flags,
+            ]
+            cells[row, name] = Cell(Path(config.output_dir, f"{name} {row}"), command, preset)
+    return cells
+
+
+def run_ablation(
+    config: AblationOptions, pretraining: Mapping[str, Cell], rows: Mapping[str, Variant]
+) -> tuple[dict[str, dict[str, Any]], Scores]:
+    """Performs the runs that are missing.
 
     Args:
         config: The options of the ablation.
-        task: The task.
-        run: The folder of the pre-training run, in `output_dir`.
-        own: Further flags.
+        pretraining: The pre-training runs by name.
+        rows: The rows of the table.
+
+    Returns:
+        The results of the pre-training runs by name, and the scores.
+
+    Raises:
+        subprocess.CalledProcessError: If a run fails.
     """
-    return [
-        task.program,
-        *task.flags,
-        f"--preset={preset_of(config, run)}",
-        f"--num_seeds={config.num_seeds}",
-        f"--epochs={config.epochs}",
-        f"--learning_rate={config.learning_rate}",
-        "--noexport",
-        *own,
-    ]
+    pretrained = run_cells(pretraining)
+    started = {name: row for name, row in rows.items() if row.run in pretrained}
+    columns = tasks(config)
+    scores: Scores = {name: {} for name in rows}
+    for (row, task), results in run_cells(finetuning_cells(config, started)).items():
+        scores[row][task] = seed_scores(results, columns[task].metric)
+    return pretrained, scores
 
 
-def finetuned_scores(
-    config: AblationOptions, folder: Path, task: Task, run: str, command: Sequence[str]
-) -> list[float]:
-    """Fine-tunes unless that is done, and returns the score of each seed, in percent.
-
-    Args:
-        config: The options of the ablation.
-        folder: The folder of the fine-tuning run.
-        task: The task.
-        run: The folder of the pre-training run, in `output_dir`.
-        command: The result of `finetuning_command`.
-    """
-    results = child_programs.run_once(folder, command, os.fspath(preset_of(config, run)))
-    (dev_scores,) = results["summary"].values()
-    seeds: list[float] = dev_scores[task.metric]["seeds"]
-    return seeds
-
-
-def preset_of(config: AblationOptions, run: str) -> Path:
-    """Returns the preset that a pre-training run writes."""
-    return Path(config.output_dir) / run / "preset"
+def score_text(scores: Mapping[str, Sequence[float]], task: str) -> str:
+    """Formats the mean and the interval of a task's scores."""
+    return mean_text(scores[task]) if task in scores else "diverged"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -8,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests import processes
 from tests.source_imports import ROOT
 from training.pretraining.worker_pool import ordered_map, process_pool
 
@@ -64,7 +66,9 @@ def test_processes_end_when_their_parent_is_killed():
     )
     with parent:
         assert parent.stdout is not None
-        assert int(parent.stdout.readline()) != parent.pid
-        parent.kill()
-        # The child has the other end of the pipe, and closes it at its end
-        parent.communicate(timeout=20)
+        child = int(parent.stdout.readline())
+        parent.send_signal(signal.SIGKILL)
+    end = time.monotonic() + 20
+    while processes.is_running(child):
+        assert time.monotonic() < end
+        time.sleep(0.01)
