@@ -40,7 +40,6 @@ class Target:
         name: Its name.
         srcs: Its Python files, relative to the root.
         deps: Labels of this file (":text") and `requirement("numpy")`.
-        main: The file that a program runs; empty for others.
         source: The text of the rule, where it is one by itself, and not one of a comprehension.
     """
 
@@ -48,7 +47,6 @@ class Target:
     name: str
     srcs: tuple[str, ...]
     deps: tuple[str, ...]
-    main: str = ""
     source: str = ""
 
 
@@ -66,11 +64,10 @@ def read_targets(text: str) -> list[Target]:
             name: str,
             srcs: list[str],
             deps: tuple[str, ...] = (),
-            main: str = "",
             **attributes: object,
         ) -> None:
             source = sources.get(sys._getframe(1).f_lineno, "")
-            targets.append(Target(kind, name, tuple(srcs), tuple(deps), main, source))
+            targets.append(Target(kind, name, tuple(srcs), tuple(deps), source))
 
         return declare
 
@@ -106,11 +103,6 @@ def used_distributions(targets: list[Target]) -> set[str]:
     """The names that BUILD's targets ask of pip."""
     labels = {dep for target in targets for dep in target.deps if not dep.startswith(":")}
     return {label.split('"')[1] for label in labels}
-
-
-def is_program(path: str) -> bool:
-    """Whether a file does something when it is run."""
-    return '__name__ == "__main__"' in (ROOT / path).read_text()
 
 
 def libraries(targets: list[Target]) -> list[Target]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The README and the pages: links, Python snippets, commands and what is generated.
 
-Links between pages are checked where the site is built, by the leg `docs` of `tests.run`.
+Links between pages are checked where the site is built, by the session `docs` of nox.
 """
 
 import ast

@@ -14,7 +14,6 @@ import keras
 import numpy as np
 import pytest
 
-from tests import processes
 from tests.source_imports import ROOT
 
 DEVICES = {
@@ -34,8 +33,6 @@ import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-# Optimizing the graphs takes longer than their few steps
-tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 both_devices = strategy.scope
 NUM_DEVICES = strategy.num_replicas_in_sync
 """,
@@ -242,30 +239,28 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def printed_on_two_devices(program):
-    """The JSON that a program prints in a process with two devices."""
-    # And it compiles without optimization, as in `tests.run`
-    flags = (
-        "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
-        " --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
-    )
-    # JAX reads the flags when it is imported
-    run = processes.run if BACKEND == "tensorflow" else subprocess.run
-    finished = run(
-        [sys.executable, "-c", DEVICES[BACKEND] + program],
+@pytest.fixture(scope="module")
+def printed():
+    """The JSON that each program prints, all of them in one process with two devices."""
+    programs = [PROGRAM, *((TEXT, MASKS) if BACKEND == "tensorflow" else ())]
+    finished = subprocess.run(
+        [sys.executable, "-c", "".join([DEVICES[BACKEND], *programs])],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": flags},
+        # JAX reads the flags when it is imported
+        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
         capture_output=True,
         text=True,
     )
     assert finished.returncode == 0, finished.stderr[-4000:]
-    return json.loads(finished.stdout.splitlines()[-1])
+    lines = [line for line in finished.stdout.splitlines() if line.startswith(("{", "["))]
+    assert len(lines) == len(programs)
+    return [json.loads(line) for line in lines]
 
 
 @pytest.fixture(scope="module")
-def trained():
+def trained(printed):
     """What was trained on one device and on both: the classifier and the losses of each task."""
-    answers = printed_on_two_devices(PROGRAM)
+    answers = printed[0]
     assert answers["devices"] == 2
     return answers["single"], answers["double"]
 
@@ -288,8 +283,8 @@ def test_every_task_trains_on_two_devices(trained):
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="a strategy of TensorFlow's")
-def test_every_task_reads_text_on_two_devices():
-    answers = printed_on_two_devices(TEXT)
+def test_every_task_reads_text_on_two_devices(printed):
+    answers = printed[1]
     for name, double in answers["double"].items():
         assert np.isfinite(double["loss"]).all(), name
     for name, single in answers["single"].items():
@@ -303,5 +298,5 @@ def test_every_task_reads_text_on_two_devices():
 @pytest.mark.skipif(
     BACKEND != "tensorflow", reason="on JAX, one mask is for the rows of all devices"
 )
-def test_replicas_drop_and_sample_differently():
-    assert printed_on_two_devices(MASKS) == [False, False, False]
+def test_replicas_drop_and_sample_differently(printed):
+    assert printed[2] == [False, False, False]

@@ -20,4 +20,4 @@ def test_each_extra_is_checked_in_an_environment_of_its_own():
 
 def test_commands_of_the_readme_are_run_as_written():
     assert "python -m training.quickstart" in CHECKS["readme"].commands[0]
-    assert "python -m tests.run" in CHECKS["suite"].commands[0]
+    assert "&& nox" in CHECKS["suite"].commands[0]

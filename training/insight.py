@@ -34,9 +34,10 @@ from keras_bert.data.text_files import read_lines
 from .costs import run_cost
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
+from .engine.job import InsightRows
 from .engine.options import NonNegativeInt, PositiveInt, check_one_of
+from .jobs.tasks import jobs_by_verb
 from .plots import page
-from .readers.choice_files import read_choices
 from .readers.labeled_text import TextColumns
 from .readers.tagged_words import WordColumns
 from .readers.text_rows import FORMATS, TAGGING_SUFFIXES
@@ -92,26 +93,6 @@ class InsightConfig(TextColumns, WordColumns):
         check_one_of(self, method=_METHODS)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Rows:
-    """The rows of the data file.
-
-    Attributes:
-        inputs: What the task takes for each row.
-        texts: The text or the pair of each row.
-        labels: The label of each row as it is shown; empty for unlabeled files.
-    """
-
-    inputs: Sequence[Any]
-    texts: Sequence[str | tuple[str, str]]
-    labels: Sequence[str] = ()
-
-    def words(self, index: int) -> int:
-        """The number of words of a row."""
-        text = self.texts[index]
-        return len((text if isinstance(text, str) else " ".join(text)).split())
-
-
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
     config = read_flags(InsightConfig)
@@ -157,7 +138,8 @@ def write_report(config: InsightConfig) -> Path:
             "--crows_pairs, --winobias_pro and --stereoset are for a masked LM, and --model is a "
             f"{type(model).__name__}"
         )
-    rows = _READERS[model.verb](config, model)
+    job = _jobs()[model.verb]
+    rows = job.insight_rows(config, model)
     folder = Path(config.report_dir)
     folder.mkdir(parents=True, exist_ok=True)
     report = insight_report.Report(
@@ -172,7 +154,7 @@ def write_report(config: InsightConfig) -> Path:
             models, rows.texts[:count], rows.labels[:count], config.batch_size
         )
         order = bias.errors_first(order, config.examples)
-    explained = _explain(report, config, model, rows, order)
+    explained = _explain(report, config, model, job, rows, order)
     insight_layers.add_attention(
         report, model, [rows.texts[index] for index in list(explained) or order]
     )
@@ -207,63 +189,49 @@ def _load(path: str) -> Any:
         model = keras_bert.load_model(path, compile=False)
     else:
         model = keras_bert.MaskedLM.from_preset(path)
-    if getattr(model, "verb", "") not in _READERS:
+    if getattr(model, "verb", "") not in _jobs():
         raise ValueError(
-            f"{path} is a {type(model).__name__}, expected a task that can {', '.join(_READERS)}"
+            f"{path} is a {type(model).__name__}, expected a task that can {', '.join(_jobs())}"
         )
     if model.preprocessor is None:
         raise ValueError(f"{path} has no preprocessor, expected a model that takes text")
     return model
 
 
-def _labeled_texts(config: InsightConfig, model: Any) -> _Rows:
-    data = config.read_text(
-        config.data_file,
-        None if model.is_regression else model.class_names,
-        model.is_regression,
-        labeled=bool(config.label),
-    )
-    names = model.class_names
-    labels = [] if data.labels is None else data.labels.tolist()
-    return _Rows(data.inputs, data.inputs, [names[label] if names else label for label in labels])
+class _MaskedWords:
+    """What a job has for the other tasks; no job fine-tunes a masked LM."""
+
+    @staticmethod
+    def insight_rows(config: InsightConfig, model: Any) -> InsightRows:
+        texts = _plain_texts(config, Path(config.data_file))
+        return InsightRows(texts, texts)
+
+    @staticmethod
+    def explained(model: Any, text: str) -> tuple[str, str, str]:
+        """The text with a word near its middle masked, that word's token, and what is filled in."""
+        tokenizer = model.preprocessor.tokenizer
+        ids, starts, ends = tokenizer.tokenize_with_offsets(text)
+        words = [
+            number
+            for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+            if text[start:end].isalpha()
+            and end - start > 3
+            and not text[start - 1 : start].strip()
+            and not text[end : end + 1].isalnum()
+            and ids[number] != tokenizer.unk_token_id
+        ]
+        if not words:
+            raise ValueError("the text has no word of one token")
+        chosen = min(words, key=lambda number: abs(number - len(ids) / 2))
+        word = tokenizer.vocabulary[ids[chosen]]
+        masked = text[: starts[chosen]] + tokenizer.mask_token + text[ends[chosen] :]
+        best = model.fill(masked, top_k=1)[0]
+        return masked, word, f"masked: {word}; filled in: {best['token']} ({best['score']:.3f})"
 
 
-def _sentences(config: InsightConfig, model: Any) -> _Rows:
-    words = config.read_words(config.data_file, labeled=False).words
-    return _Rows(words, [" ".join(sentence) for sentence in words])
-
-
-def _questions(config: InsightConfig, model: Any) -> _Rows:
-    from keras_bert.data.squad import read_squad
-
-    examples = read_squad(Path(config.data_file), labeled=False).examples
-    pairs = [(example.question, example.context) for example in examples]
-    answers = [example.answers for example in examples]
-    labels = [found[0].text if found else "no answer" for found in answers if found is not None]
-    return _Rows(pairs, pairs, labels if len(labels) == len(pairs) else ())
-
-
-def _choices(config: InsightConfig, model: Any) -> _Rows:
-    choices = read_choices(Path(config.data_file), config.format, config.quoting)
-    inputs = list(zip(*choices.inputs, strict=True))
-    texts = [(text, options[0]) for text, options in inputs]
-    right = [] if choices.labels is None else choices.labels.tolist()
-    return _Rows(inputs, texts, [inputs[row][1][label] for row, label in enumerate(right)])
-
-
-def _texts(config: InsightConfig, model: Any) -> _Rows:
-    texts = _plain_texts(config, Path(config.data_file))
-    return _Rows(texts, texts)
-
-
-# What reads the rows of a task, by its verb
-_READERS = {
-    "classify": _labeled_texts,
-    "tag": _sentences,
-    "answer": _questions,
-    "choose": _choices,
-    "fill": _texts,
-}
+def _jobs() -> dict[str, Any]:
+    """Returns what reads and answers the rows of a model, by the verb of its task."""
+    return {**jobs_by_verb(), "fill": _MaskedWords}
 
 
 def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
@@ -277,7 +245,7 @@ def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
     return [text for text in texts if text and not text.startswith("= ")]
 
 
-def _in_order(rows: _Rows, config: InsightConfig) -> list[int]:
+def _in_order(rows: InsightRows, config: InsightConfig) -> list[int]:
     """The rows as they are worth explaining: short enough ones first."""
     if not len(rows.inputs):
         raise ValueError(f"{config.data_file} has no rows")
@@ -361,7 +329,12 @@ def _bytes_of(dtype: str) -> int:
 
 
 def _explain(
-    report: Any, config: InsightConfig, model: Any, rows: _Rows, order: Sequence[int]
+    report: Any,
+    config: InsightConfig,
+    model: Any,
+    job: Any,
+    rows: InsightRows,
+    order: Sequence[int],
 ) -> dict[int, Any]:
     """Adds the attributions of some rows; returns what was explained, by row."""
     from keras_bert import insight
@@ -372,7 +345,7 @@ def _explain(
     logging.info("explaining %d rows", min(config.examples, len(order)))
     for index in itertools.islice(order, 4 * config.examples):
         try:
-            given, target, answer = _EXPLAINED[model.verb](model, rows.inputs[index])
+            given, target, answer = job.explained(model, rows.inputs[index])
             why = insight.attributions(model, given, config.method, target)
         except ValueError as error:
             # It does not fit in one window, or has no word to be masked: another row may
@@ -413,65 +386,6 @@ def _explain(
     numbers = [{"row": index, "answer": answer, **why.to_dict()} for index, why, answer in found]
     report.add("Why it answers so", blocks, attributions=numbers)
     return explained
-
-
-def _class(model: Any, given: Any) -> tuple[Any, Any, str]:
-    answer = model.classify([given])[0]
-    score = f"{answer['score']:.3f}"
-    return given, None, f"answer: {answer['label']} ({score})" if "label" in answer else score
-
-
-def _tag(model: Any, given: Any) -> tuple[Any, Any, str]:
-    tags = model.tag([given])[0]
-    number = next(
-        (index for index, tag in enumerate(tags) if tag["label"] != "O"),
-        max(range(len(given)), key=lambda index: len(given[index])),
-    )
-    return given, number, f"{given[number]}: {tags[number]['label']}"
-
-
-def _span(model: Any, given: Any) -> tuple[Any, Any, str]:
-    answer = model.answer(*given)
-    target = (answer["start"], answer["end"]) if answer["answer"] else (0, 0)
-    return given, target, f"answer: {answer['answer'] or 'none'} ({answer['score']:.3f})"
-
-
-def _choice(model: Any, given: Any) -> tuple[Any, Any, str]:
-    best = model.choose((given[0], list(given[1])))[0]
-    return given, best["choice"], f"answer: {given[1][best['choice']]} ({best['score']:.3f})"
-
-
-def _masked_word(model: Any, text: str) -> tuple[str, str, str]:
-    """The text with a word near its middle masked, that word's token, and what is filled in."""
-    tokenizer = model.preprocessor.tokenizer
-    ids, starts, ends = tokenizer.tokenize_with_offsets(text)
-    words = [
-        number
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
-        if text[start:end].isalpha()
-        and end - start > 3
-        and not text[start - 1 : start].strip()
-        and not text[end : end + 1].isalnum()
-        and ids[number] != tokenizer.unk_token_id
-    ]
-    if not words:
-        raise ValueError("the text has no word of one token")
-    chosen = min(words, key=lambda number: abs(number - len(ids) / 2))
-    word = tokenizer.vocabulary[ids[chosen]]
-    masked = text[: starts[chosen]] + tokenizer.mask_token + text[ends[chosen] :]
-    best = model.fill(masked, top_k=1)[0]
-    return masked, word, f"masked: {word}; filled in: {best['token']} ({best['score']:.3f})"
-
-
-# What is explained of a row, by the verb of a task: the input, the target (`None` for the answer),
-# and the answer
-_EXPLAINED = {
-    "classify": _class,
-    "tag": _tag,
-    "answer": _span,
-    "choose": _choice,
-    "fill": _masked_word,
-}
 
 
 if __name__ == "__main__":

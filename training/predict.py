@@ -18,17 +18,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import itertools
 import json
-import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, get_args
 
-import numpy as np
 from absl import flags, logging
 
 from keras_bert.atomic import atomic_path
@@ -344,95 +341,10 @@ def _exported(path: Path) -> Predictor:
     # tensorflow_text registers the operations of the exported tokenizer.
     program.require(("tensorflow", "tensorflow_text"), "export")
     program.import_quietly("tensorflow")
-    import tensorflow as tf
-    import tensorflow_text  # noqa: F401
+    from keras_bert.export import ServedModel
 
-    loaded = tf.saved_model.load(os.fspath(path))
-
-    def outputs(signature: str, **inputs: Any) -> list[Row]:
-        """Returns a dict of the outputs of each row, in the order of their names."""
-        tensors = {
-            name: tf.constant(values, tf.int32 if name.startswith("num_") else tf.string)
-            for name, values in inputs.items()
-        }
-        found = sorted(loaded.signatures[signature](**tensors).items())
-        columns = [(name, _plain(values.numpy())) for name, values in found]
-        return [
-            {name: values[index] for name, values in columns}
-            for index in range(len(next(iter(inputs.values()))))
-        ]
-
-    if "serve_counted_words" in loaded.signatures:
-        return Predictor(("text",), functools.partial(_tagged, outputs), ("text",))
-    if "serve_counted_choices" in loaded.signatures:
-        return Predictor(("text", "choices"), functools.partial(_ranked, outputs), ("choices",))
-    fields = tuple(loaded.signatures["serving_default"].structured_input_signature[1])
-
-    def answer(rows: list[Row]) -> list[Any]:
-        columns = {name: _padded(_column(rows, name)) for name in fields}
-        return outputs("serving_default", **columns)
-
-    return Predictor(fields, answer, ("choices",))
-
-
-def _tagged(outputs: Callable[..., list[Row]], rows: list[Row]) -> list[Any]:
-    """Returns the tags of texts, or of words, as a tagger's `tag` does."""
-    names = {"words": "word", "labels": "label", "scores": "score"}
-    texts = [index for index, row in enumerate(rows) if isinstance(row["text"], str)]
-    words = [index for index, row in enumerate(rows) if not isinstance(row["text"], str)]
-    answers: list[Any] = [None] * len(rows)
-    if texts:
-        found = outputs("serving_default", text=[rows[index]["text"] for index in texts])
-        for index, row in zip(texts, found, strict=True):
-            offsets = {"starts": "start", "ends": "end"}
-            answers[index] = _unpadded(row, names | offsets, row["num_words"])
-    if words:
-        given = [rows[index]["text"] for index in words]
-        counts = [len(sentence) for sentence in given]
-        found = outputs("serve_counted_words", words=_padded(given), num_words=counts)
-        for index, row, sentence in zip(words, found, given, strict=True):
-            answers[index] = _unpadded({"words": sentence, **row}, names, len(sentence))
-    return answers
-
-
-def _ranked(outputs: Callable[..., list[Row]], rows: list[Row]) -> list[Any]:
-    """Returns the choices of texts, as `choose` does."""
-    choices = _column(rows, "choices")
-    counts = [len(own) for own in choices]
-    found = outputs(
-        "serve_counted_choices",
-        text=_column(rows, "text"),
-        choices=_padded(choices),
-        num_choices=counts,
-    )
-    names = {"ranking": "choice", "ranked_choices": "text", "ranked_scores": "score"}
-    return [_unpadded(row, names, count) for row, count in zip(found, counts, strict=True)]
-
-
-def _unpadded(row: Row, names: Mapping[str, str], count: int) -> list[Row]:
-    """Returns a dict for each of the first items of padded lists, under other names."""
-    return [{new: row[old][index] for old, new in names.items()} for index in range(count)]
-
-
-def _column(rows: list[Row], name: str) -> list[Any]:
-    return [row[name] for row in rows]
-
-
-def _padded(values: list[Any]) -> list[Any]:
-    """Pads lists of strings with empty strings, as the signature for choices expects them."""
-    if not any(isinstance(value, list) for value in values):
-        return values
-    longest = max(len(value) for value in values)
-    return [[*value, *[""] * (longest - len(value))] for value in values]
-
-
-def _plain(value: Any) -> Any:
-    """Converts a row of a tensor to numbers, strings and lists."""
-    array = np.asarray(value)
-    if array.dtype.kind in "SO":
-        decoded = [str(item, "utf-8", "replace") for item in array.reshape(-1).tolist()]
-        return np.array(decoded, dtype=object).reshape(array.shape).tolist()
-    return array.tolist()
+    served = ServedModel(path)
+    return Predictor(served.fields, served.apply_verb, served.list_fields)
 
 
 @contextlib.contextmanager

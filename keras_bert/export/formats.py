@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
+from keras_bert.export.description import METADATA_NAME, PACKED_FILE, ExportDescription
 from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.saved_model import save_signatures
 from keras_bert.models.inputs import INPUT_NAMES
@@ -44,16 +46,22 @@ def write_model(task: Servable, path: Path, options: ExportOptions) -> None:
         return dict(outputs) if isinstance(outputs, dict) else {task.output_name: outputs}
 
     function = tf.function(logits, input_signature=specs, autograph=False)
+    description = ExportDescription.of_task(task, options).to_json()
     if options.format == "onnx":
-        _write_onnx(function, specs, path, task, options.dtype)
+        _write_onnx(function, specs, path, task, options.dtype, description)
     elif options.format == "openvino":
-        _write_openvino(function, path, task, options)
+        _write_openvino(function, path, task, options, description)
     else:
-        _write_litert(function, path, options.dtype)
+        _write_litert(function, path, options.dtype, description)
 
 
 def _write_onnx(
-    function: Any, specs: list[tf.TensorSpec], path: Path, task: Servable, dtype: str
+    function: Any,
+    specs: list[tf.TensorSpec],
+    path: Path,
+    task: Servable,
+    dtype: str,
+    description: str,
 ) -> None:
     import tf2onnx
 
@@ -64,6 +72,7 @@ def _write_onnx(
         for axis, name in zip(axes, _AXES[len(specs[0].shape)], strict=False):
             if not axis.dim_value:
                 axis.dim_param = name
+    model.metadata_props.add(key=METADATA_NAME, value=description)
     if dtype == "int8":
         from keras_bert.export.onnx_int8 import write_int8
 
@@ -72,7 +81,9 @@ def _write_onnx(
         path.write_bytes(model.SerializeToString())
 
 
-def _write_openvino(function: Any, path: Path, task: Servable, options: ExportOptions) -> None:
+def _write_openvino(
+    function: Any, path: Path, task: Servable, options: ExportOptions, description: str
+) -> None:
     import openvino
 
     model = openvino.convert_model(function.get_concrete_function())
@@ -82,6 +93,7 @@ def _write_openvino(function: Any, path: Path, task: Servable, options: ExportOp
         from keras_bert.export.openvino_text import connect_text
 
         model = connect_text(model, task, options)
+    model.set_rt_info(description, METADATA_NAME)
     openvino.save_model(model, path, compress_to_fp16=False)
 
 
@@ -119,7 +131,7 @@ def _quantized(model: Any, task: Servable, calibration: Sequence[Sequence[str]])
     )
 
 
-def _write_litert(function: Any, path: Path, dtype: str) -> None:
+def _write_litert(function: Any, path: Path, dtype: str, description: str) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         # Converting a SavedModel preserves the names of inputs and outputs.
         save_signatures({"logits": function.get_concrete_function()}, Path(folder))
@@ -127,3 +139,6 @@ def _write_litert(function: Any, path: Path, dtype: str) -> None:
         if dtype == "int8":
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
         path.write_bytes(converter.convert())
+    # Where LiteRT's metadata library packs files of a model: in a zip archive behind it
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(PACKED_FILE, description)

@@ -20,12 +20,18 @@ class Servable(Protocol):
     output: Any
     preprocessor: Any
     output_name: str
+    verb: str
+    fields: tuple[str, ...]
+    optional_fields: tuple[str, ...]
+    list_fields: tuple[str, ...]
 
     def __call__(self, inputs: Any, training: bool | None = None) -> Any: ...
 
     def save_weights(self, filepath: Any) -> None: ...
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]: ...
+
+    def serving_requests(self) -> tuple[Any, ...]: ...
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_bert.export.description import DESCRIPTION_FILE, ExportDescription
 from keras_bert.export.options import ExportError, ExportOptions, Servable
 from keras_bert.export.server_files import (
     have_fixed_widths,
@@ -100,6 +101,9 @@ def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> N
     signatures = {name: function.get_concrete_function() for name, function in functions.items()}
     save_signatures(signatures, folder, task.preprocessor.tokenizer.graph.resources)
     check_serving_ops(folder)
+    description = folder / DESCRIPTION_FILE
+    description.parent.mkdir()
+    description.write_text(ExportDescription.of_task(task, options).to_json(), encoding="utf-8")
     write_batching_parameters(
         folder,
         options.max_batch_size,

@@ -101,7 +101,7 @@ def write_warm_up_requests(
     from tensorflow_serving.apis import prediction_log_pb2
 
     path = folder / WARM_UP_FILE
-    path.parent.mkdir()
+    path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for name, function in functions.items():
             for rows, length in _shapes(name, task, options):

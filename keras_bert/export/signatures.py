@@ -23,6 +23,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_bert.export.description import RowRequest
 from keras_bert.export.options import ExportOptions, Servable
 
 TEXT_SIGNATURE = "serving_default"
@@ -34,6 +35,15 @@ COUNTED_CHOICES_SIGNATURE = "serve_counted_choices"
 ERROR = "error"
 # Stands for the numbers of a row with an error: finite, since JSON has no NaN
 NO_VALUE = -1e6
+
+# How texts with choices are sent to the signatures below
+CHOICE_REQUESTS = (
+    RowRequest(
+        COUNTED_CHOICES_SIGNATURE,
+        items={"choice": "ranking", "text": "ranked_choices", "score": "ranked_scores"},
+        count="num_choices",
+    ),
+)
 
 # Number of parts of a batch that may be in memory at a time
 _PARALLEL_PARTS = 32

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_bert.export.description import RowRequest
 from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.signatures import (
     IDS_SIGNATURE,
@@ -26,6 +27,13 @@ from keras_bert.text.graph.words import words_with_offsets
 WORDS_SIGNATURE = "serve_words"
 COUNTED_WORDS_SIGNATURE = "serve_counted_words"
 TAGS_SIGNATURE = "serve_tags"
+
+_TAG = {"word": "words", "label": "labels", "score": "scores"}
+# How texts, and lists of words, are sent to the signatures below
+TAGGING_REQUESTS = (
+    RowRequest(TEXT_SIGNATURE, items={**_TAG, "start": "starts", "end": "ends"}, count="num_words"),
+    RowRequest(COUNTED_WORDS_SIGNATURE, inputs={"words": "text"}, items=_TAG, count="num_words"),
+)
 
 
 def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:

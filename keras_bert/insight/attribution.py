@@ -23,7 +23,6 @@ from keras_bert.tasks import (
     MaskedLM,
     MultipleChoice,
     QuestionAnswerer,
-    TextClassifier,
     TokenClassifier,
 )
 from keras_bert.tasks.task import Task
@@ -256,13 +255,7 @@ def attributions(
         if value not in choices:
             raise ValueError(f"{name} is {value!r}; expected one of {', '.join(choices)}.")
     checks.POSITIVE_INT.check(steps=steps)
-    for kind, read in _READERS.items():
-        if isinstance(task, kind):
-            row = read(task, x, target)
-            break
-    else:
-        names = ", ".join(kind.__name__ for kind in _READERS)
-        raise ValueError(f"Received a {type(task).__name__}; expected one of {names}.")
+    row = _reader_of(task)(task, x, target)
     ids = row.features["token_ids"].reshape(-1)
     tokenizer = task.preprocessor.tokenizer
     fallback = tokenizer.pad_token_id if baseline == "pad" else tokenizer.mask_token_id
@@ -416,19 +409,20 @@ def _occluded(task: Task, row: _Row, ids: np.ndarray, fallback: int) -> tuple[fl
 # === One row of each task ===
 
 
-def _classification(task: TextClassifier, x: Any, target: Any) -> _Row:
+def _classification(task: Task, x: Any, target: Any) -> _Row:
     texts = (x,) if isinstance(x, str) else tuple(x) if isinstance(x, (list, tuple)) else ()
     if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"x is {shortened(x)}; expected a text or a pair of texts.")
     features, spans = _packed(task, texts)
-    if task.is_regression:
+    num_outputs = task.output.shape[-1]
+    if num_outputs == 1:
         if target is not None:
             raise ValueError(f"target is {target!r}; a regression has one score: leave it out.")
         index, name = 0, "score"
     else:
         if target is None:
             target = int(np.argmax(_predicted(task, features)[0]))
-        index, name = _class_of(target, task.num_classes, task.class_names)
+        index, name = _class_of(target, num_outputs, getattr(task, "class_names", None))
     return _Row(features, texts, spans, {"": (index,)}, name)
 
 
@@ -565,13 +559,30 @@ def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
     )
 
 
-_READERS: dict[type[Task], Callable[[Any, Any, Any], _Row]] = {
-    TextClassifier: _classification,
-    TokenClassifier: _tagging,
-    QuestionAnswerer: _answering,
-    MultipleChoice: _choosing,
-    MaskedLM: _filling,
+# By the verb of a task
+_READERS: dict[str, Callable[[Any, Any, Any], _Row]] = {
+    "tag": _tagging,
+    "answer": _answering,
+    "choose": _choosing,
+    "fill": _filling,
 }
+
+
+def _reader_of(task: Any) -> Callable[[Any, Any, Any], _Row]:
+    """Returns what reads an input of a task: by its verb, or of a head on a text or a pair.
+
+    Raises:
+        ValueError: If the outputs of the task are no logits or scores of its input.
+    """
+    verb = getattr(task, "verb", "")
+    if verb in _READERS:
+        return _READERS[verb]
+    if verb and task.is_sequence_level and task.heads:
+        return _classification
+    raise ValueError(
+        f"Received a {type(task).__name__}; expected one of TextClassifier, TokenClassifier, "
+        "QuestionAnswerer, MultipleChoice, MaskedLM, or another task with a head on a text or pair."
+    )
 
 
 def _packed(task: Task, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray], tuple[Span, ...]]:

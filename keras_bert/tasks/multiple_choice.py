@@ -32,6 +32,7 @@ from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
+    from keras_bert.export.description import RowRequest
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -199,6 +200,11 @@ class MultipleChoice(Task):
         from keras_bert.export.signatures import choice_signatures
 
         return choice_signatures(self, options)
+
+    def serving_requests(self) -> tuple[RowRequest, ...]:
+        from keras_bert.export.signatures import CHOICE_REQUESTS
+
+        return CHOICE_REQUESTS
 
 
 def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ from keras_bert.tasks.text_model import TextModel
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
+    from keras_bert.export.description import RowRequest
 
 # The arguments of a class that are not its options
 _PARTS = ("self", "backbone", "preprocessor", "name")
@@ -354,6 +355,15 @@ class Task(TextModel):
             options: The options of the export.
         """
         raise NotImplementedError
+
+    def serving_requests(self) -> tuple[RowRequest, ...]:
+        """Returns how rows of the `fields` are sent to these signatures, and how they are answered.
+
+        By default, `serving_default` has an input for each field, and its outputs are the answer.
+        """
+        from keras_bert.export.description import RowRequest
+
+        return (RowRequest(),)
 
     def get_config(self) -> dict[str, Any]:
         return {

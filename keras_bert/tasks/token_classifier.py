@@ -48,6 +48,7 @@ from keras_bert.text.words import split_words
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
+    from keras_bert.export.description import RowRequest
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -411,6 +412,11 @@ class TokenClassifier(Task):
         from keras_bert.export.tagging_signatures import tagging_signatures
 
         return tagging_signatures(self, options)
+
+    def serving_requests(self) -> tuple[RowRequest, ...]:
+        from keras_bert.export.tagging_signatures import TAGGING_REQUESTS
+
+        return TAGGING_REQUESTS
 
 
 def _entities(tags: Sequence[Mapping[str, Any]], text: str | None) -> list[dict[str, Any]]:

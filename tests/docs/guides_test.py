@@ -2,15 +2,11 @@
 """Guides and extensions run, in small; their pages and notebooks are those of the scripts."""
 
 import importlib.util
-import os
-import subprocess
-import sys
 
 import keras
 import nbformat
 import pytest
 
-from tests import processes
 from tests.docs import pages
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
@@ -20,27 +16,8 @@ guides = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(guides)
 
 
-@pytest.fixture
-def served_children(monkeypatch):
-    """What a script starts on TensorFlow starts in a fraction of the time."""
-
-    def either(served, started):
-        def start(command, **options):
-            environment = options.get("env") or os.environ
-            is_served = (command[0], environment["KERAS_BACKEND"]) == (sys.executable, "tensorflow")
-            return (served if is_served else started)(command, **options)
-
-        return start
-
-    server = processes.server()
-
-    monkeypatch.setattr(subprocess, "run", either(server.run, subprocess.run))
-    monkeypatch.setattr(subprocess, "Popen", either(server.start, subprocess.Popen))
-
-
 @pytest.mark.parametrize("name", guides.names())
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.usefixtures("served_children")
 def test_the_script_runs(name):
     policy = keras.config.dtype_policy()
     try:

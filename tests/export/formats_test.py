@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX, OpenVINO and LiteRT, each run by its own runtime."""
 
+import json
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -27,12 +29,19 @@ def features(batch, length):
     return {"token_ids": ids, "segment_ids": segments, "padding_mask": mask.astype("int32")}
 
 
+def check_description(description):
+    """That of a classifier, in the place that each format has for it."""
+    said = json.loads(description)
+    assert (said["task"], said["verb"], said["fields"]) == ("TextClassifier", "classify", ["text"])
+
+
 def test_onnx(classifier, tmp_path, monkeypatch):
     pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)  # not needed, nor there on Windows
     classifier.export(tmp_path / "model.onnx", "onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    check_description(session.get_modelmeta().custom_metadata_map["keras_bert"])
     for inputs in (features(3, 7), features(1, 64), features(5, 1)):
         (logits,) = session.run(["logits"], inputs)
         expected = classifier.predict(inputs, verbose=0)
@@ -107,6 +116,8 @@ def test_openvino(classifier, tmp_path):
     openvino = pytest.importorskip("openvino")
     classifier.export(tmp_path / "model.xml", "openvino")
     assert {path.name for path in tmp_path.iterdir()} == {"model.xml", "model.bin"}
+    read = openvino.Core().read_model(tmp_path / "model.xml")
+    check_description(read.get_rt_info("keras_bert").astype(str))
     model = openvino.compile_model(
         tmp_path / "model.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
     )
@@ -118,6 +129,7 @@ def test_openvino(classifier, tmp_path):
 @pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
 def test_litert_takes_one_length(classifier, tmp_path):
     classifier.export(tmp_path / "model.tflite", "litert", sequence_length=16)
+    check_description(zipfile.ZipFile(tmp_path / "model.tflite").read("task.json"))
     runner = tf.lite.Interpreter(str(tmp_path / "model.tflite")).get_signature_runner()
     for inputs in (features(1, 16), features(3, 16)):
         expected = classifier.predict(inputs, verbose=0)

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The child process that exports for JAX and PyTorch."""
 
-import subprocess
-
 import pytest
 
-from keras_bert.export import ExportError, job
+from keras_bert.export import ExportError
 from keras_bert.export.job import run_job_in_child_process
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
@@ -13,7 +11,6 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 def test_an_error_of_the_child_is_reported(tmp_path, monkeypatch):
     # Flags for another backend's XLA, with which TensorFlow would end the process silently
-    monkeypatch.setattr(job, "subprocess", subprocess)
     monkeypatch.setenv("XLA_FLAGS", "--xla_no_such_flag=1")
     with pytest.raises(ExportError, match=r"FileNotFoundError.*job\.json"):
         run_job_in_child_process(tmp_path)

@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A served question answerer gives the answers of the task, from text alone."""
 
-import json
-import os
-import sys
-
 import numpy as np
 import pytest
 
-from tests import processes
 from tests.export.served_tasks import OPTIONS
 from tests.export.small_classifier import make_answerer
 
@@ -28,19 +23,6 @@ CONTEXTS = (
     "",
     "x",
 )
-
-FRESH_PROCESS = """
-import json, sys
-import tensorflow as tf
-import tensorflow_text
-folder, questions, contexts = sys.argv[1], *map(json.loads, sys.argv[2:])
-signature = tf.saved_model.load(folder).signatures["serving_default"]
-outputs = signature(question=tf.constant(questions), context=tf.constant(contexts))
-answers = {name: value.numpy().tolist() for name, value in outputs.items()}
-answers["answer"] = [answer.decode() for answer in answers["answer"]]
-assert "keras_bert" not in sys.modules
-print(json.dumps(answers))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -82,17 +64,12 @@ def check_answers(received, expected):
     )
 
 
-def test_a_process_with_tensorflow_alone_gives_the_task_s_answers(answerer, folder, tmp_path):
-    finished = processes.run(
-        [sys.executable, "-c", FRESH_PROCESS, str(folder), *map(json.dumps, (QUESTIONS, CONTEXTS))],
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        imported=processes.TENSORFLOW,
-    )
-    assert finished.returncode == 0, finished.stderr
+def test_it_gives_the_answers_of_the_task(answerer, signatures):
     expected = answerer.answer(list(QUESTIONS), list(CONTEXTS))
     assert {bool(answer["answer"]) for answer in expected} == {True, False}
-    check_answers(json.loads(finished.stdout.splitlines()[-1]), expected)
+    received = serve(signatures, QUESTIONS, CONTEXTS)
+    received["answer"] = [answer.decode() for answer in received["answer"]]
+    check_answers(received, expected)
 
 
 def test_an_answer_does_not_depend_on_its_batch(signatures):

@@ -3,13 +3,12 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-from tests import processes
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
@@ -67,11 +66,12 @@ def serve_ids(loaded):
 
 
 def test_a_process_with_tensorflow_alone_gives_the_numbers_of_predict(exported, tmp_path):
-    finished = processes.run(
+    finished = subprocess.run(
         [sys.executable, "-c", FRESH_PROCESS, str(exported.folder), json.dumps(TEXTS)],
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        imported=processes.TENSORFLOW,
+        capture_output=True,
+        text=True,
     )
     assert finished.returncode == 0, finished.stderr
     answers = json.loads(finished.stdout.splitlines()[-1])

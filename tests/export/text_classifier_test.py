@@ -89,5 +89,5 @@ def test_overwrites_warns_of_no_version_number_and_of_no_warm_up(classifier, tmp
         classifier.export(folder, overwrite=True)
     assert {path.name for path in folder.iterdir()} >= {"saved_model.pb", "variables"}
     assert not (folder / "old").exists()
-    assert not (folder / "assets.extra").exists()
+    assert {path.name for path in (folder / "assets.extra").iterdir()} == {"task.json"}
     assert list(tmp_path.iterdir()) == [folder]

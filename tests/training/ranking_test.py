@@ -3,6 +3,7 @@
 
 import dataclasses
 import json
+import re
 
 import keras
 import numpy as np
@@ -20,7 +21,7 @@ from training import recipes  # noqa: E402
 from training.jobs.reranking import (  # noqa: E402
     RerankConfig,
     combined,
-    rerank,
+    run_program,
     training_triples,
 )
 from training.readers.trec_files import (  # noqa: E402
@@ -236,7 +237,7 @@ def test_what_is_wrong_with_a_collection_is_told(tmp_path, caplog):
 
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
 @pytest.mark.parametrize("loss", ["pairwise", "pointwise"])
-def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path):
+def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path, capsys):
     config = BertConfig(
         vocabulary_size=len(TOKENS),
         num_layers=1,
@@ -261,10 +262,13 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path):
         precision="float32",
         output_dir=str(tmp_path / "run"),
     )
-    results = rerank(config, read_collection(cranfield))
+    run_program(dataclasses.replace(config, data_dir=str(cranfield)))
     folder = tmp_path / "run"
+    results = json.loads((folder / "scores.json").read_text())
+    printed = capsys.readouterr().out
+    assert re.search(r"^bm25 +100.00 +100.00 +100.00$", printed, re.M)
+    assert f"model     {folder / 'model.keras'}\n" in printed
     assert results["bm25"] == {"mrr@10": 100.0, "map": 100.0, "ndcg@10": 100.0}
-    assert json.loads((folder / "scores.json").read_text()) == results
     runs = [read_run(folder / f"{name}.run") for name in ("bm25", "reranked", "combined")]
     # What is printed is what the files give to who reads them.
     held_out = read_judgements(folder / "held_out.qrels")

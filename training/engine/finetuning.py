@@ -216,7 +216,7 @@ def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
 
     # They read the first token only, unless layers on top read all.
     is_of_first = isinstance(model, TextClassifier | MultipleChoice)
-    reads_all = not is_of_first or bool(model.top_layers)
+    reads_all = not is_of_first or bool(getattr(model, "top_layers", ()))
 
     def flops() -> int:
         lengths = model.sequence_lengths(x)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +16,7 @@ from .output_folder import NotFiniteError
 if TYPE_CHECKING:
     import keras
 
+    from ..plots import page
     from ..scores.baselines import Baselines
     from .seed_runs import FitEpoch
 
@@ -33,6 +34,11 @@ def finite(outputs: np.ndarray) -> np.ndarray:
     if count:
         raise NotFiniteError(f"{count} of {outputs.size} outputs of the model are not finite")
     return outputs
+
+
+def probabilities_of(rows: Sequence[dict[str, Any]]) -> list[float] | None:
+    """Returns the probability of each prediction, or `None` if a file of predictions has none."""
+    return [float(row["score"]) for row in rows] if all("score" in row for row in rows) else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +78,39 @@ class JobData:
         return {"train": self.train, **dev} | ({"test": self.test} if self.test else {})
 
 
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The scores of a model, or of a file of predictions, on a labeled file.
+
+    Args:
+        scores: The score of each metric.
+        sections: Returns the sections of the error report.
+    """
+
+    scores: dict[str, float]
+    sections: Callable[[], list[page.Html]]
+
+
+@dataclasses.dataclass(frozen=True)
+class InsightRows:
+    """The rows of a file, for a report about a model.
+
+    Args:
+        inputs: What the task takes for each row.
+        texts: The text or the pair of each row.
+        labels: The label of each row as it is shown; empty for unlabeled files.
+    """
+
+    inputs: Sequence[Any]
+    texts: Sequence[str | tuple[str, str]]
+    labels: Sequence[str] = ()
+
+    def words(self, index: int) -> int:
+        """Returns the number of words of a row."""
+        text = self.texts[index]
+        return len((text if isinstance(text, str) else " ".join(text)).split())
+
+
 class Job:
     """A fine-tuning task: how it reads data, builds a model, scores it and reports.
 
@@ -85,6 +124,9 @@ class Job:
     """
 
     config_class: ClassVar[type]
+    # The verb of the tasks that are trained, and the kind of the files that they are scored on
+    verb: ClassVar[str] = ""
+    kind: ClassVar[str] = ""
     # File name for the suggested `training.predict` command; empty if it cannot load the model.
     example_input: ClassVar[str] = ""
 
@@ -156,3 +198,38 @@ class Job:
     def export(self, model: Any, folder: Path) -> None:
         """Writes a SavedModel."""
         model.export(folder, overwrite=True)
+
+    # === What `evaluate` and `insight` ask ===
+
+    @staticmethod
+    def evaluate(config: Any, model: Any) -> Evaluation:
+        """Scores a model, or a file of predictions, on a labeled file.
+
+        Args:
+            config: The `EvaluateConfig`.
+            model: The task; `None` for the predictions in `config.answers`.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def insight_rows(config: Any, model: Any) -> InsightRows:
+        """Reads the rows that a report about a model explains.
+
+        Args:
+            config: The `InsightConfig`.
+            model: The task.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def explained(model: Any, row: Any) -> tuple[Any, Any, str]:
+        """Answers a row, and returns what `keras_bert.insight.attributions` is to explain of it.
+
+        Args:
+            model: The task.
+            row: One of the `inputs` of `insight_rows`.
+
+        Returns:
+            A tuple of the input and the target of `attributions`, and of the answer as it is shown.
+        """
+        raise NotImplementedError

@@ -15,7 +15,16 @@ from absl import logging
 
 from keras_bert import atomic
 
-from ..engine.job import DevScores, Job, JobData, Training, finite
+from ..engine.job import (
+    DevScores,
+    Evaluation,
+    InsightRows,
+    Job,
+    JobData,
+    Training,
+    finite,
+    probabilities_of,
+)
 from ..engine.options import (
     LabeledFilesConfig,
     NonNegativeInt,
@@ -25,14 +34,17 @@ from ..engine.options import (
     check_one_of,
     optional,
 )
+from ..engine.output_folder import trained_on_pairs
 from ..readers import glue
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.labeled_text import LabeledText, TextColumns
-from ..readers.text_rows import FORMATS, MissingColumnError
+from ..readers.text_rows import FORMATS, MissingColumnError, excerpt
 
 if TYPE_CHECKING:
     from keras_bert import TextClassifier
 
+    from ..evaluate import EvaluateConfig
+    from ..insight import InsightConfig
     from ..scores.baselines import Baselines
 
 
@@ -155,15 +167,115 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
     return FinetuneData(train, {"dev": dev}, test, metrics_for(train.num_classes))
 
 
+def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
+    """Scores a classifier, or a file of its answers; see `Job.evaluate`."""
+    from ..plots import error_report
+    from ..readers import answer_files
+    from ..scores import classifier_scores
+
+    if model and not config.text_pair and trained_on_pairs(config.model):
+        raise ValueError(
+            f"{config.model} was trained on pairs of texts: name the column of the second one by "
+            "--text_pair"
+        )
+    class_names = config.class_names or (model.class_names if model else None)
+    regression = config.regression or (model is not None and model.is_regression)
+    if regression and config.plots_dir:
+        raise ValueError("--plots_dir: plots are available for classes, not for regression")
+    data = config.read_text(config.data_file, None if regression else class_names, regression)
+    if model:
+        rows = model.classify(data.inputs, batch_size=64)
+    else:
+        names = data.class_names
+
+        def read_row(row: dict[str, Any]) -> dict[str, Any]:
+            return (
+                answer_files.number_of(row) if names is None else answer_files.class_of(row, names)
+            )
+
+        rows = answer_files.matched_answers(
+            Path(config.answers), read_row, config.data_file, len(data), data.ids
+        )
+    metrics = classifier_scores.metrics_for(data.num_classes)
+    if data.class_names is None:
+        numbers = [row["score"] for row in rows]
+        return Evaluation(
+            classifier_scores.score(metrics, numbers, data.labels),
+            lambda: error_report.of_numbers(data, numbers),
+        )
+    predictions = [_class_id(data.class_names, row, config) for row in rows]
+    probabilities = probabilities_of(rows)
+    if config.plots_dir:
+        _plot(config, data, predictions, probabilities)
+    return Evaluation(
+        classifier_scores.score(metrics, predictions, data.labels),
+        lambda: error_report.of_classes(data, predictions, probabilities),
+    )
+
+
+def _class_id(class_names: tuple[str, ...], row: dict[str, Any], config: EvaluateConfig) -> int:
+    label = str(row.get("label"))
+    if label not in class_names:
+        raise ValueError(
+            f"{config.answers or config.model} predicts {excerpt(label)}, expected one of "
+            f"{excerpt(list(class_names), 300)}"
+        )
+    return class_names.index(label)
+
+
+def _plot(
+    config: EvaluateConfig,
+    data: LabeledText,
+    predictions: list[int],
+    probabilities: list[float] | None,
+) -> None:
+    from ..plots.classifier_plots import calibration_figure, confusion_figure
+    from ..plots.style import save
+
+    folder = Path(config.plots_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    labels = data.labels.tolist()
+    save(confusion_figure(labels, predictions, data.class_names), folder / "confusion.png")
+    if probabilities is not None:
+        right = [label == answer for label, answer in zip(labels, predictions, strict=True)]
+        save(calibration_figure(right, probabilities), folder / "calibration.png")
+
+
+def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
+    """Reads texts and their labels; see `Job.insight_rows`."""
+    data = config.read_text(
+        config.data_file,
+        None if model.is_regression else model.class_names,
+        model.is_regression,
+        labeled=bool(config.label),
+    )
+    names = model.class_names
+    labels = [] if data.labels is None else data.labels.tolist()
+    shown = [names[label] if names else label for label in labels]
+    return InsightRows(data.inputs, data.inputs, shown)
+
+
+def predicted_class(model: TextClassifier, row: Any) -> tuple[Any, Any, str]:
+    """Returns a text and its class; see `Job.explained`."""
+    answer = model.classify([row])[0]
+    score = f"{answer['score']:.3f}"
+    return row, None, f"answer: {answer['label']} ({score})" if "label" in answer else score
+
+
 class ClassificationJob(Job):
     """Text classification and regression with `keras_bert.TextClassifier`."""
 
     config_class = FinetuneConfig
+    verb = "classify"
+    kind = "text"
     example_input = "texts.txt"
     config: FinetuneConfig
     data: FinetuneData
 
     read = staticmethod(read_data)
+    evaluate = staticmethod(evaluate)
+    insight_rows = staticmethod(labeled_texts)
+    explained = staticmethod(predicted_class)
 
     def __init__(self, config: FinetuneConfig, data: FinetuneData, preset: str) -> None:
         super().__init__(config, data, preset)

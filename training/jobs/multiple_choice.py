@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from ..engine.job import DevScores, Job, JobData, Training, finite
+from ..engine.job import (
+    DevScores,
+    Evaluation,
+    InsightRows,
+    Job,
+    JobData,
+    Training,
+    finite,
+    probabilities_of,
+)
 from ..engine.options import (
     LabeledFilesConfig,
     PositiveInt,
@@ -27,6 +36,8 @@ from .classification import write_answers
 if TYPE_CHECKING:
     from keras_bert import MultipleChoice
 
+    from ..evaluate import EvaluateConfig
+    from ..insight import InsightConfig
     from ..scores.baselines import Baselines
 
 
@@ -91,14 +102,62 @@ def _read(config: ChoiceConfig, name: str, labeled: bool) -> ChoiceRows:
     return data
 
 
+def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
+    """Scores a multiple-choice task, or a file of its answers; see `Job.evaluate`."""
+    from ..plots import error_report
+    from ..readers import answer_files
+    from ..scores import classifier_scores
+
+    data = read_choices(Path(config.data_file), config.format, config.quoting)
+    if data.labels is None:
+        raise ValueError(f"{config.data_file} has no labels to score against")
+    if model:
+        first = [ranked[0] for ranked in model.choose(data.inputs, batch_size=64)]
+    else:
+        first = answer_files.matched_answers(
+            Path(config.answers), answer_files.choice_of, config.data_file, len(data), data.ids
+        )
+    chosen = [one["choice"] for one in first]
+    for number, (choice, own) in enumerate(zip(chosen, data.choices, strict=True), start=1):
+        if choice >= len(own):
+            raise ValueError(
+                f"{config.answers or config.model}: the choice of row {number} is {choice}, "
+                f"expected an integer from 0 to {len(own) - 1}"
+            )
+    return Evaluation(
+        classifier_scores.score(("accuracy",), chosen, data.labels),
+        lambda: error_report.of_choices(data, chosen, probabilities_of(first)),
+    )
+
+
+def texts_with_choices(config: InsightConfig, model: MultipleChoice) -> InsightRows:
+    """Reads texts with choices; see `Job.insight_rows`."""
+    choices = read_choices(Path(config.data_file), config.format, config.quoting)
+    inputs = list(zip(*choices.inputs, strict=True))
+    texts = [(text, options[0]) for text, options in inputs]
+    right = [] if choices.labels is None else choices.labels.tolist()
+    return InsightRows(inputs, texts, [inputs[row][1][label] for row, label in enumerate(right)])
+
+
+def predicted_choice(model: MultipleChoice, row: Any) -> tuple[Any, Any, str]:
+    """Returns a text with its choices and the best one; see `Job.explained`."""
+    best = model.choose((row[0], list(row[1])))[0]
+    return row, best["choice"], f"answer: {row[1][best['choice']]} ({best['score']:.3f})"
+
+
 class ChoiceJob(Job):
     """Multiple choice with `keras_bert.MultipleChoice`."""
 
     config_class = ChoiceConfig
+    verb = "choose"
+    kind = "choice"
     example_input = "choices.jsonl"
     config: ChoiceConfig
 
     read = staticmethod(read_data)
+    evaluate = staticmethod(evaluate)
+    insight_rows = staticmethod(texts_with_choices)
+    explained = staticmethod(predicted_choice)
 
     def baselines(self) -> dict[str, Baselines]:
         from ..scores import baselines

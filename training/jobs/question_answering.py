@@ -13,7 +13,7 @@ from absl import logging
 from keras_bert import atomic
 from keras_bert.data.squad import QuestionExample, SquadFile, read_squad
 
-from ..engine.job import DevScores, Job, JobData, Training, finite
+from ..engine.job import DevScores, Evaluation, InsightRows, Job, JobData, Training, finite
 from ..engine.options import (
     LabeledFilesConfig,
     NonNegativeFloat,
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from keras_bert import QuestionAnswerer
     from keras_bert.tasks.answer_spans import AnswerSpans
 
+    from ..evaluate import EvaluateConfig
+    from ..insight import InsightConfig
+    from ..plots import page
+    from ..plots.span_view import AnsweredQuestion
     from ..scores.baselines import Baselines
 
 # The file names of BERT's released code
@@ -175,15 +179,114 @@ def _read(config: SquadConfig, name: str, labeled: bool = True) -> SquadFile:
     return read_squad(path, labeled=labeled, skip_bad=config.skip_bad)
 
 
+def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
+    """Scores a question answerer, or a file of its answers; see `Job.evaluate`."""
+    from ..plots import error_report
+    from ..plots.span_view import write_span_view
+    from ..readers import answer_files
+
+    golds, is_version_2 = squad_scores.read_gold(config.data_file)
+    if config.null_odds and not (config.answers and is_version_2):
+        raise ValueError("--null_odds is for --answers to questions of SQuAD 2.0")
+    odds = squad_scores.read_null_odds(config.null_odds) if config.null_odds else None
+    if config.answers and Path(config.answers).suffix == ".jsonl":
+        texts = answer_files.answers_by_id(Path(config.answers), answer_files.text_of)
+    elif config.answers:
+        texts = squad_scores.read_predictions(config.answers)
+    else:
+        examples = read_squad(config.data_file).examples
+        found = model.answer(
+            [example.question for example in examples], [example.context for example in examples]
+        )
+        texts = {example.id: one["answer"] for example, one in zip(examples, found, strict=True)}
+    missing = [gold.id for gold in golds if gold.id not in texts]
+    if missing and len(missing) == len(golds):
+        raise ValueError(f"{config.answers} has no answer to any question of {config.data_file}")
+    if missing:
+        logging.warning(
+            "%s has no answer to %d of %d questions, such as %s",
+            config.answers,
+            len(missing),
+            len(golds),
+            missing[0],
+        )
+    if not is_version_2:
+        scores = squad_scores.score_squad_v1(golds, texts)
+    else:
+        threshold = config.null_threshold
+        scores = squad_scores.score_squad_v2(golds, texts, odds, threshold)
+        texts = squad_scores.with_null_threshold(texts, odds, threshold)
+
+    def answered() -> list[AnsweredQuestion]:
+        if not config.answers:
+            return [
+                _as_answered(example, one["answer"], one["start"], one["score"])
+                for example, one in zip(examples, found, strict=True)
+            ]
+        # Scores of predictions require no passages, but the report does.
+        return [
+            _as_answered(example, texts.get(example.id, ""))
+            for example in read_squad(config.data_file).examples
+        ]
+
+    if config.plots_dir:
+        folder = Path(config.plots_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_span_view(folder / "spans.html", answered())
+
+    def sections() -> list[page.Html]:
+        f1 = squad_scores.f1_scores(golds, [texts.get(gold.id, "") for gold in golds])
+        return error_report.of_questions(answered(), f1, scores)
+
+    return Evaluation(scores, sections)
+
+
+def _as_answered(
+    example: Any, answer: str, start: int = -1, score: float | None = None
+) -> AnsweredQuestion:
+    """Returns a question with its answer; of a text without a position, its first occurrence."""
+    from ..plots.span_view import AnsweredQuestion
+
+    start = start if start >= 0 else example.context.find(answer)
+    return AnsweredQuestion(
+        example.question,
+        example.context,
+        (start, start + len(answer)) if answer and start >= 0 else None,
+        score,
+        [(gold.start, gold.start + len(gold.text)) for gold in example.answers or ()],
+    )
+
+
+def questions(config: InsightConfig, model: QuestionAnswerer) -> InsightRows:
+    """Reads questions and their first answers; see `Job.insight_rows`."""
+    examples = read_squad(Path(config.data_file), labeled=False).examples
+    pairs = [(example.question, example.context) for example in examples]
+    answers = [example.answers for example in examples]
+    labels = [found[0].text if found else "no answer" for found in answers if found is not None]
+    return InsightRows(pairs, pairs, labels if len(labels) == len(pairs) else ())
+
+
+def predicted_span(model: QuestionAnswerer, row: Any) -> tuple[Any, Any, str]:
+    """Returns a question and its answer; see `Job.explained`."""
+    answer = model.answer(*row)
+    target = (answer["start"], answer["end"]) if answer["answer"] else (0, 0)
+    return row, target, f"answer: {answer['answer'] or 'none'} ({answer['score']:.3f})"
+
+
 class QuestionJob(Job):
     """Extractive question answering with `keras_bert.QuestionAnswerer`."""
 
     config_class = SquadConfig
+    verb = "answer"
+    kind = "squad"
     example_input = "questions.jsonl"
     config: SquadConfig
     data: SquadData
 
     read = staticmethod(read_data)
+    evaluate = staticmethod(evaluate)
+    insight_rows = staticmethod(questions)
+    explained = staticmethod(predicted_span)
 
     def __init__(self, config: SquadConfig, data: SquadData, preset: str) -> None:
         super().__init__(config, data, preset)

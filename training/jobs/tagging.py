@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from absl import logging
 from keras_bert import atomic
 from keras_bert.data.conll import TaggedText, write_conll
 
-from ..engine.job import DevScores, Job, Training, finite
+from ..engine.job import DevScores, Evaluation, InsightRows, Job, Training, finite
 from ..engine.options import ProperFraction, optional
 from ..readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs, read_data
 from ..scores import entity_scores
@@ -22,6 +22,8 @@ from ..scores import entity_scores
 if TYPE_CHECKING:
     from keras_bert import TokenClassifier
 
+    from ..evaluate import EvaluateConfig
+    from ..insight import InsightConfig
     from ..scores.baselines import Baselines
 
 
@@ -36,6 +38,87 @@ class TaggingConfig(TaggedFilesConfig):
 
     dropout: ProperFraction | None = optional(recorded=-1.0)
     output_dir: str = "runs/finetune_tagging"
+
+
+def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
+    """Scores a tagger, or a file of its tags; see `Job.evaluate`."""
+    from keras_bert.data.conll import read_conll
+    from keras_bert.data.tagging_schemes import OUTSIDE, are_span_labels, detect_scheme
+
+    from ..plots import error_report
+    from ..readers import answer_files
+    from ..readers.tagged_words import in_scheme
+
+    gold = config.read_words(config.data_file)
+    if config.answers:
+        if Path(config.answers).suffix == ".jsonl":
+            rows = answer_files.matched_answers(
+                Path(config.answers), answer_files.tags_of, config.data_file, len(gold.words)
+            )
+            words = [[word for word, _ in row] for row in rows]
+            labels = [[label for _, label in row] for row in rows]
+        else:
+            answered = read_conll(config.answers)
+            words, labels = answered.words, answered.labels
+        if words != gold.words:
+            raise ValueError(f"{config.answers} and {config.data_file} have different words")
+        scheme = detect_scheme(labels)
+    else:
+        tags = model.tag(gold.words, batch_size=64)
+        labels = [[tag["label"] for tag in sentence] for sentence in tags]
+        scheme = _scheme_of(model.class_names) or detect_scheme(labels)
+    if scheme is None and all(label == OUTSIDE for sentence in labels for label in sentence):
+        scheme = "IOB2"
+    if scheme is not None:
+        # In another scheme, labels of the same entities would count as errors in the word accuracy.
+        gold = in_scheme(gold, scheme)
+    if are_span_labels(label for sentence in gold.labels for label in sentence):
+        if scheme is None:
+            raise ValueError(
+                f"{config.answers or config.model} predicts labels that are not those of spans, "
+                f"unlike the labels of {config.data_file}; expected O, B-TYPE, I-TYPE …"
+            )
+        print(entity_scores.table(entity_scores.entity_scores(labels, gold.labels)))
+    return Evaluation(
+        entity_scores.tagging_scores(labels, gold.labels),
+        lambda: error_report.of_tags(gold, labels),
+    )
+
+
+def _scheme_of(class_names: Sequence[str]) -> Any:
+    """The scheme that a tagger was trained with, if its class names determine it."""
+    from keras_bert.data.tagging_schemes import are_span_labels
+
+    if not are_span_labels(class_names):
+        return None
+    letters: dict[str, set[str]] = {}
+    for name in class_names:
+        letter, _, kind = name.partition("-")
+        letters.setdefault(kind, set()).add(letter)
+    if any(found & set("ESLUW") for found in letters.values()):
+        return "BIOES"
+    # In IOB2 every type has a B- label. In IOB1 every type has an I- label, and a B- label only
+    # where two spans are adjacent.
+    types = [found for found in letters.values() if found != {"O"}]
+    if any("B" not in found for found in types):
+        return "IOB1"
+    return "IOB2" if any("I" not in found for found in types) else None
+
+
+def sentences(config: InsightConfig, model: TokenClassifier) -> InsightRows:
+    """Reads words; see `Job.insight_rows`."""
+    words = config.read_words(config.data_file, labeled=False).words
+    return InsightRows(words, [" ".join(sentence) for sentence in words])
+
+
+def predicted_tag(model: TokenClassifier, row: Any) -> tuple[Any, Any, str]:
+    """Returns the first word of an entity, or else the longest, with its tag; see `Job`."""
+    tags = model.tag([row])[0]
+    number = next(
+        (index for index, tag in enumerate(tags) if tag["label"] != "O"),
+        max(range(len(row)), key=lambda index: len(row[index])),
+    )
+    return row, number, f"{row[number]}: {tags[number]['label']}"
 
 
 class TaggingJob(Job):
@@ -108,8 +191,14 @@ class Tagging(TaggingJob):
     """Token classification with `keras_bert.TokenClassifier`."""
 
     config_class = TaggingConfig
+    verb = "tag"
+    kind = "tagging"
     example_input = "texts.txt"
     config: TaggingConfig
+
+    evaluate = staticmethod(evaluate)
+    insight_rows = staticmethod(sentences)
+    explained = staticmethod(predicted_tag)
 
     def build(self, seed: int) -> Training:
         from keras_bert import TokenClassifier

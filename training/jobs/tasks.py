@@ -38,12 +38,14 @@ class FineTuningTask:
         config_class: The options.
         run: Reads the files that a config names, trains, and prints a report.
         settings: Options that the task sets, unless the command line does.
+        job_class: How models of the task are scored and explained; `None` if they are not.
     """
 
     summary: str
     config_class: type[FineTuningConfig]
     run: Callable[[Any], None]
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    job_class: type[Job] | None = None
 
     @property
     def options(self) -> list[str]:
@@ -53,7 +55,7 @@ class FineTuningTask:
 
 def _task(summary: str, job_class: type[Job], **settings: Any) -> FineTuningTask:
     run = functools.partial(program.fine_tune, job_class=job_class)
-    return FineTuningTask(summary, job_class.config_class, run, settings)
+    return FineTuningTask(summary, job_class.config_class, run, settings, job_class)
 
 
 TASKS = {
@@ -71,6 +73,12 @@ TASKS = {
 }
 # Options of ranking that name files
 _COLLECTION = ("documents", "queries", "judgements")
+
+
+def jobs_by_verb() -> dict[str, type[Job]]:
+    """Returns the jobs by the verb of their task, for programs that score and explain models."""
+    jobs = [task.job_class for task in TASKS.values() if task.job_class is not None]
+    return {job.verb: job for job in jobs}
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:

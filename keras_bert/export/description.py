@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an export says of itself: its task, the fields of a row, and how rows are sent to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, Self
+
+from keras_bert.export.options import ExportOptions, Servable
+
+# In the folder of a SavedModel, and in a LiteRT model
+DESCRIPTION_FILE, PACKED_FILE = "assets.extra/task.json", "task.json"
+# The name in the metadata of ONNX and OpenVINO models
+METADATA_NAME = "keras_bert"
+
+
+@dataclasses.dataclass(frozen=True)
+class RowRequest:
+    """How rows are sent to a signature of a SavedModel, and how its outputs are read as answers.
+
+    Args:
+        signature: The name of the signature.
+        inputs: The field that an input has the values of, by the name of the input. Other inputs
+            have those of the field of their own name, and `num_words` the number of `words` of each
+            row.
+        items: If the answer is a list of dicts, the output that each key is an element of, by the
+            key; an output that there is not is an input. Empty if the answer is a dict of the
+            outputs.
+        count: The output or input that has the number of elements of each row.
+    """
+
+    signature: str = "serving_default"
+    inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    items: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    count: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportDescription:
+    """What an export says of itself, as JSON.
+
+    A SavedModel has it in `assets.extra/task.json`, an ONNX model in the metadata property
+    `keras_bert`, an OpenVINO model in the runtime information of that name, and a LiteRT model in
+    `task.json`, packed into it as metadata of LiteRT are (as a zip archive).
+
+    Args:
+        task: The name of the class of the task.
+        verb: The method of the task that answers as the export does, such as `classify`.
+        fields: The names of the fields of a row of text.
+        list_fields: Those of them that are, or may be, lists of strings.
+        requests: How rows are sent to a SavedModel, in the order in which they are tried.
+    """
+
+    task: str
+    verb: str
+    fields: tuple[str, ...]
+    list_fields: tuple[str, ...] = ()
+    requests: tuple[RowRequest, ...] = (RowRequest(),)
+
+    @classmethod
+    def of_task(cls, task: Servable, options: ExportOptions) -> Self:
+        """Returns the description of an export of a task."""
+        is_saved_model = options.format == "tf_saved_model"
+        return cls(
+            type(task).__name__,
+            task.verb,
+            (*task.fields, *(task.optional_fields if options.pair else ())),
+            task.list_fields,
+            (task.serving_requests() if is_saved_model else ()),
+        )
+
+    def to_json(self) -> str:
+        """Returns the description as JSON."""
+        return json.dumps(dataclasses.asdict(self), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Creates a description from what `to_json` returned."""
+        values: dict[str, Any] = json.loads(text)
+        return cls(
+            values["task"],
+            values["verb"],
+            tuple(values["fields"]),
+            tuple(values["list_fields"]),
+            tuple(RowRequest(**request) for request in values["requests"]),
+        )

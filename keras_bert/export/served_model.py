@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A SavedModel that answers rows as its task does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_bert.export.description import DESCRIPTION_FILE, ExportDescription, RowRequest
+
+Row = Mapping[str, Any]
+
+
+class ServedModel:
+    """A SavedModel in this process, with the fields and the answers of its task.
+
+    Args:
+        folder: A folder that `export` wrote.
+
+    Raises:
+        ValueError: If the folder has no SavedModel, or that of another package.
+
+    Example:
+
+    ```python
+    classifier.export("export/sst2/1")
+    served = ServedModel("export/sst2/1")
+    served.fields       # ("text",)
+    served.apply_verb([{"text": "a gripping film"}])
+    # [{"label": "positive", "probabilities": [0.1, 0.9], "score": 0.9}]
+    ```
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        import tensorflow as tf
+        import tensorflow_text  # noqa: F401  # registers the operations of tokenizers
+
+        self._signatures = tf.saved_model.load(os.fspath(folder)).signatures
+        path = Path(folder, DESCRIPTION_FILE)
+        self.description = (
+            ExportDescription.from_json(path.read_text(encoding="utf-8"))
+            if path.is_file()
+            else _of_earlier_release(self._signatures)
+        )
+
+    @property
+    def verb(self) -> str:
+        """The method of the task that answers as the model does."""
+        return self.description.verb
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields of a row."""
+        return self.description.fields
+
+    @property
+    def list_fields(self) -> tuple[str, ...]:
+        """Those of the fields that are, or may be, lists of strings."""
+        return self.description.list_fields
+
+    def apply_verb(self, rows: Sequence[Row]) -> list[Any]:
+        """Answers rows of the `fields`, as `apply_verb` of the task does.
+
+        Args:
+            rows: The rows, each a dict of the `fields`. Other entries are ignored.
+
+        Returns:
+            A dict of the outputs of each row in the order of their names, or a list of dicts.
+        """
+        answers: list[Any] = [None] * len(rows)
+        remaining = list(range(len(rows)))
+        for request in self.description.requests:
+            chosen = [index for index in remaining if self._fits(request, rows[index])]
+            remaining = sorted(set(remaining).difference(chosen))
+            found = self._answers(request, [rows[index] for index in chosen])
+            for index, answer in zip(chosen, found, strict=True):
+                answers[index] = answer
+        if remaining:
+            row = rows[remaining[0]]
+            raise ValueError(
+                f"Row {remaining[0]} is {row!r}; the model takes the fields "
+                f"{', '.join(self.fields)}, each a string or a list of strings as in its task."
+            )
+        return answers
+
+    def _inputs(self, request: RowRequest) -> dict[str, Any]:
+        """Returns the specifications of the inputs of a request, by their names."""
+        return dict(self._signatures[request.signature].structured_input_signature[1])
+
+    def _fits(self, request: RowRequest, row: Row) -> bool:
+        """Returns whether the fields of a row are lists where the inputs of a request are."""
+        return all(
+            isinstance(row[request.inputs.get(name, name)], list) == (spec.shape.rank == 2)
+            for name, spec in self._inputs(request).items()
+            if not name.startswith("num_")
+        )
+
+    def _answers(self, request: RowRequest, rows: Sequence[Row]) -> list[Any]:
+        if not rows:
+            return []
+        import tensorflow as tf
+
+        values: dict[str, list[Any]] = {}
+        tensors = {}
+        for name in self._inputs(request):
+            counted = name.removeprefix("num_")
+            column = [row[request.inputs.get(counted, counted)] for row in rows]
+            values[name] = column if counted == name else list(map(len, column))
+            dtype = tf.string if counted == name else tf.int32
+            tensors[name] = tf.constant(_padded(values[name]), dtype)
+        found = self._signatures[request.signature](**tensors)
+        outputs = {name: _plain(found[name].numpy()) for name in sorted(found)}
+        if not request.items:
+            return [
+                {name: column[row] for name, column in outputs.items()} for row in range(len(rows))
+            ]
+        columns = {**values, **outputs}
+        return [
+            [
+                {key: columns[name][row][item] for key, name in request.items.items()}
+                for item in range(columns[request.count][row])
+            ]
+            for row in range(len(rows))
+        ]
+
+
+def _of_earlier_release(signatures: Mapping[str, Any]) -> ExportDescription:
+    """Returns the description of an export of a release that wrote none."""
+    from keras_bert.export.signatures import CHOICE_REQUESTS, COUNTED_CHOICES_SIGNATURE
+    from keras_bert.export.tagging_signatures import COUNTED_WORDS_SIGNATURE, TAGGING_REQUESTS
+
+    tagger = ("TokenClassifier", "tag", ("text",), TAGGING_REQUESTS)
+    chooser = ("MultipleChoice", "choose", ("choices",), CHOICE_REQUESTS)
+    kinds = {COUNTED_WORDS_SIGNATURE: tagger, COUNTED_CHOICES_SIGNATURE: chooser}
+    others: Any = ("", "", (), (RowRequest(),))
+    task, verb, list_fields, requests = next(
+        (kind for name, kind in kinds.items() if name in signatures), others
+    )
+    inputs = signatures["serving_default"].structured_input_signature[1]
+    fields = tuple(name for name in inputs if not name.startswith("num_"))
+    return ExportDescription(task, verb, fields, list_fields, requests)
+
+
+def _padded(values: list[Any]) -> list[Any]:
+    """Pads lists of strings with empty strings; returns anything else unchanged."""
+    if not any(isinstance(value, list) for value in values):
+        return values
+    longest = max(len(value) for value in values)
+    return [[*value, *[""] * (longest - len(value))] for value in values]
+
+
+def _plain(value: np.ndarray[Any, Any]) -> Any:
+    """Converts an array to numbers, strings and lists."""
+    if value.dtype.kind in "SO":
+        decoded = [str(item, "utf-8", "replace") for item in value.reshape(-1).tolist()]
+        value = np.array(decoded, dtype=object).reshape(value.shape)
+    return value.tolist()

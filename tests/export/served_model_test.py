@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An export says what it answers, and answers rows of its fields as its task does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorflow_text")
+
+from keras_bert.export import ServedModel
+from tests.export import served_tasks
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+TASK_FILE = Path("assets.extra", "task.json")
+ROWS = {
+    "pairs": [{"text": "the cat sat", "text_pair": "sat on"}, {"text": "", "text_pair": "a mat"}],
+    "tagger": [{"text": "the cat sat"}, {"text": ["a", "mat"]}, {"text": ""}, {"text": ["the"]}],
+    "answerer": [{"question": "the cat", "context": "sat on the mat"}] * 2,
+    "chooser": [{"text": "the cat", "choices": ["a", "mat"]}, {"text": "a", "choices": ["b"]}],
+    "embedder": [{"text": "the cat sat"}],
+}
+
+
+def rounded(answer):
+    """An answer whose numbers can be compared, and without what an export adds."""
+    if isinstance(answer, dict):
+        # (Without class names, an export has ids as strings.)
+        answer = {**answer, "label": str(answer["label"])} if "label" in answer else answer
+        return {key: rounded(value) for key, value in answer.items() if key != "probabilities"}
+    if isinstance(answer, list):
+        return list(map(rounded, answer))
+    return pytest.approx(answer, abs=1e-4) if isinstance(answer, float) else answer
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_an_export_says_what_it_answers(kind, tmp_path):
+    task, rows = served_tasks.make(kind).task, ROWS[kind]
+    task.export(tmp_path / "1", warm_up=False, pair=kind == "pairs")
+    said = json.loads((tmp_path / "1" / TASK_FILE).read_text())
+    assert (said["task"], said["verb"]) == (type(task).__name__, task.verb)
+    assert said["fields"] == [*task.fields, *task.optional_fields]
+    assert said["list_fields"] == list(task.list_fields)
+    # One by one, since the tagger itself takes either texts or words
+    expected = [rounded(answer) for row in rows for answer in task.apply_verb([row])]
+    served = ServedModel(tmp_path / "1")
+    assert rounded(served.apply_verb([{**row, "id": 7} for row in rows])) == expected
+    assert served.apply_verb([]) == []
+    # As earlier releases wrote it
+    (tmp_path / "1" / TASK_FILE).unlink()
+    before = ServedModel(tmp_path / "1")
+    assert set(before.fields) == set(served.fields)
+    assert before.list_fields == served.list_fields
+    assert rounded(before.apply_verb(rows)) == expected
+    if kind == "pairs":
+        with pytest.raises(ValueError, match=r"Row 0 is .*; the model takes the fields"):
+            before.apply_verb([{"text": ["a"], "text_pair": "b"}])
