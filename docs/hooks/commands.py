@@ -170,10 +170,12 @@ def _listed(flags: Iterable[Flag]) -> list[str]:
 
 
 def _fenced_examples(description: str) -> str:
-    """Makes the indented commands of a docstring blocks of shell code."""
+    """Makes the indented parts of a docstring blocks: of shell code, or of plain text."""
     blocks = re.split(r"\n\n", description)
     return "\n\n".join(
-        "```bash\n" + re.sub(r"^ {4}", "", block, flags=re.M) + "\n```"
+        f"```{'bash' if 'keras-bert' in block else 'text'}\n"
+        + re.sub(r"^ {4}", "", block, flags=re.M)
+        + "\n```"
         if block.startswith("    ")
         else block
         for block in blocks
