@@ -139,6 +139,15 @@ CHECKS = {
             "keras-bert evaluate --model=tiny.keras --data_file=rows.csv --report_dir=report",
         ),
     ),
+    "tables": Check(
+        "training,tables",
+        (
+            "python tiny.py",
+            'python -c "from pyarrow import csv, parquet; '
+            "parquet.write_table(csv.read_csv('rows.csv'), 'rows.parquet')\"",
+            "keras-bert inspect rows.parquet --preset=preset",
+        ),
+    ),
     "energy": Check(
         "training,energy", ("python tiny.py", f"{_TUNED} | tee tuned.txt", "grep CO2 tuned.txt")
     ),

@@ -37,8 +37,8 @@ from .engine.options import check_one_of
 from .jobs.tasks import jobs_by_verb
 from .plots import page
 from .readers.labeled_text import TextColumns
+from .readers.tables import KINDS, exists, kind_of
 from .readers.tagged_words import WordColumns
-from .readers.text_rows import KINDS, kind_of
 
 _REPORT = "report.html"
 
@@ -58,6 +58,8 @@ class EvaluateConfig(TextColumns, WordColumns):
         text: For text, the column of the text, by name or by index from 0.
         format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
             jsonl; auto infers it from the suffix.
+        label_map: Labels to read as others, of the file as of the predictions: with
+            neutral:non-entailment,contradiction:non-entailment a model of MNLI is scored on HANS.
         class_names: With --answers, the class names in the order of their ids; empty takes the
             labels in alphabetical order.
         word_column: For tagging, the index of the words' column from 0, or a negative index from
@@ -106,7 +108,8 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
                 f"{path} is an exported model, expected the .keras file that it was made from, "
                 "such as seed_1/model.keras; predictions of an export are scored with --answers"
             )
-        if path and not Path(path).is_file():
+        is_there = exists if path == config.data_file else Path.is_file
+        if path and not is_there(Path(path)):
             raise FileNotFoundError(f"{path} does not exist, expected a file")
     if not config.data_file:
         raise ValueError("--data_file is empty, expected a labeled file")

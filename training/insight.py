@@ -39,8 +39,8 @@ from .engine.options import NonNegativeInt, PositiveInt, check_one_of
 from .jobs.tasks import jobs_by_verb
 from .plots import page
 from .readers.labeled_text import TextColumns
+from .readers.tables import FORMATS, TAGGING_SUFFIXES, exists, suffix_of
 from .readers.tagged_words import WordColumns
-from .readers.text_rows import FORMATS, TAGGING_SUFFIXES
 
 # As in keras_bert.insight.attribution, which is imported only when the program runs
 _METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
@@ -113,7 +113,7 @@ def write_report(config: InsightConfig) -> Path:
     """
     given = (config.crows_pairs, config.winobias_pro, config.winobias_anti, config.stereoset)
     for path in (config.data_file, *given):
-        if path and not Path(path).is_file():
+        if path and not exists(Path(path)):
             raise FileNotFoundError(f"{path} does not exist, expected a file")
     if bool(config.winobias_pro) != bool(config.winobias_anti):
         raise ValueError("expected both --winobias_pro and --winobias_anti, or neither")
@@ -235,8 +235,8 @@ def _jobs() -> dict[str, Any]:
 
 
 def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
-    suffix = Path(config.data_file.removesuffix(".gz")).suffix.lower()
-    if config.format != "auto" or suffix in FORMATS:
+    suffix = suffix_of(path)
+    if config.format != "auto" or suffix in FORMATS or not path.is_file():
         return config.read_text(config.data_file, labeled=False).texts
     if suffix in TAGGING_SUFFIXES:
         return [" ".join(words) for words in config.read_words(config.data_file, False).words]

@@ -5,10 +5,11 @@
     python -m training.inspect train.tsv --dev_file=dev.tsv --report_dir=report
     python -m training.inspect train-v1.1.json --dev_file=dev-v1.1.json --sequence_length=384
 
-It counts rows and classes, and finds duplicates, contradictory labels, and rows of --dev_file that
-are in the training file too. With the vocabulary of a checkpoint, it shows lengths in tokens, how
-many rows are truncated or split, and what is unknown; and it scores simple baselines. With
---report_dir, it also writes report.html, a self-contained page with plots.
+It lists malformed rows, counts rows and classes, and finds duplicates, contradictory labels,
+classes with a single row, and rows of --dev_file that are in the training file too. With the
+vocabulary of a checkpoint, it shows lengths in tokens, how many rows are truncated or split, and
+what is unknown; and it scores simple baselines. With --report_dir, it also writes report.html, a
+self-contained page with plots. It exits with an error if there are malformed rows.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ from .readers import data_inspection
 from .readers.choice_files import read_choices
 from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
-from .readers.labeled_text import TextColumns
+from .readers.labeled_text import LabeledText, TextColumns
+from .readers.tables import KINDS, exists, kind_of
 from .readers.tagged_words import WordColumns, with_span_labels
-from .readers.text_rows import KINDS, kind_of
+from .readers.values import BadRows, excerpt
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,6 +47,7 @@ _QUANTILES = {"shortest": 0.0, "median": 0.5, "90 %": 0.9, "99 %": 0.99, "longes
 # The values of `finetune --task` where the file may not tell it
 _TASKS = {"tagging": "tagging", "squad": "questions", "choice": "choice"}
 _MAX_SCRIPTS = 6
+_MAX_BAD_ROWS = 50
 _MUCH_UNKNOWN = 2.0  # percent of the tokens
 
 
@@ -59,8 +62,8 @@ class InspectConfig(TextColumns, WordColumns):
         preset: The checkpoint whose vocabulary counts tokens: a folder, hf://organization/model, or
             a KerasHub preset name; empty for MiniLM.
         sequence_length: Maximum length in tokens, with special tokens, that you train with.
-        format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
-            jsonl; auto infers it from the suffix.
+        format: For text, tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet, Arrow) or xlsx;
+            for choices, swag, codah, jsonl, arrow or xlsx; auto infers it from the suffix.
         baselines: Whether to score simple baselines on --dev_file, or on a held-out tenth.
         report_dir: Folder for report.html; empty for no page.
     """
@@ -85,31 +88,42 @@ def main(arguments: list[str]) -> None:
     if len(arguments) == 2:
         config = dataclasses.replace(config, data_file=arguments[1])
     program.require(program.TRAINING_LIBRARIES, "training")
-    print(inspect(config))
+    report, num_bad = inspect(config)
+    print(report)
+    if num_bad:
+        raise ValueError(f"{num_bad} rows are malformed; training refuses a file with such rows")
 
 
-def inspect(config: InspectConfig) -> str:
-    """Returns the report as text, and writes the page if `report_dir` is given.
+def inspect(config: InspectConfig) -> tuple[str, int]:
+    """Inspects the files, and writes the page if `report_dir` is given.
+
+    Returns:
+        A tuple of the report as text, and of the number of malformed rows, which it leaves out.
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If a file is malformed.
+        ValueError: If a file cannot be read, or has no rows that are not malformed.
     """
     if not config.data_file:
         raise ValueError("no data file is given, expected its path")
     files = {"train": config.data_file} | ({"dev": config.dev_file} if config.dev_file else {})
     for path in files.values():
-        if not Path(path).is_file():
+        if not exists(Path(path)):
             raise FileNotFoundError(f"{path} does not exist, expected a data file")
     kind = kind_of(Path(config.data_file), config.kind)
     parts: dict[str, Any] = {}
+    bad = {name: BadRows(collect=True) for name in files}
     for name, path in files.items():
-        parts[name] = _read(config, kind, path, parts.get("train"))
+        parts[name] = _read(config, kind, path, parts.get("train"), bad[name])
     rows = {name: data_inspection.rows_of(part) for name, part in parts.items()}
     tokens = _tokens(config.preset, rows)
     report = Report(
         counts={name: data_inspection.counts_of(part) for name, part in parts.items()},
-        findings=data_inspection.findings(rows) or ["no duplicates, contradictions or leaks"],
+        bad={name: of_part.messages for name, of_part in bad.items()},
+        findings=[
+            *(data_inspection.findings(rows) or ["no duplicates, contradictions or leaks"]),
+            *(one for name, part in parts.items() for one in _single_rows(name, part)),
+        ],
         lengths={name: _lengths(part.lengths, config) for name, part in tokens.items()},
         unknown={name: part.unknown_words for name, part in tokens.items()},
         scripts={name: _main_scripts(data_inspection.scripts(part)) for name, part in rows.items()},
@@ -125,7 +139,21 @@ def inspect(config: InspectConfig) -> str:
         drawn = {name: length_figure(_histogram(part.lengths)) for name, part in tokens.items()}
         path = page.write_page(folder / "report.html", config.data_file, report.sections(drawn))
         text += f"\n\nreport   {path}"
-    return text
+    return text, sum(map(len, report.bad.values()))
+
+
+def _single_rows(name: str, part: Any) -> list[str]:
+    """Says which classes of a part have a single row, if it has classes."""
+    if not isinstance(part, LabeledText) or part.labels is None or part.class_names is None:
+        return []
+    counts = np.bincount(part.labels, minlength=len(part.class_names)).tolist()
+    single = [one for one, count in zip(part.class_names, counts, strict=True) if count == 1]
+    if not single:
+        return []
+    return [
+        f"{name}: {len(single)} of {len(counts)} classes have a single row, "
+        f"{excerpt(single, 300)}: nothing can be learned from it and scored at once"
+    ]
 
 
 def _fine_tuning_flags(config: InspectConfig) -> list[str]:
@@ -136,8 +164,12 @@ def _fine_tuning_flags(config: InspectConfig) -> list[str]:
     changed = [name for name in names if getattr(config, name) != defaults[name]]
     return [
         f"--train_file={config.data_file}",
-        *(f"--{name}={getattr(config, name)}" for name in changed),
+        *(f"--{name}={_flag_value(getattr(config, name))}" for name in changed),
     ]
+
+
+def _flag_value(value: Any) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,8 +177,9 @@ class Report:
     """What is reported, each by the name of a part of the data: train and dev.
 
     Args:
+        bad: Messages about malformed rows, which are left out of everything else.
         counts: Rows, in total and by class.
-        findings: Duplicates, contradictory labels, leaks.
+        findings: Duplicates, contradictory labels, leaks, classes with a single row.
         lengths: Quantiles of the lengths in tokens, and the share of longer rows.
         unknown: The most frequent words with an unknown token, with their counts.
         scripts: The share of each script among the letters, in percent.
@@ -154,6 +187,7 @@ class Report:
         advice: What follows for training.
     """
 
+    bad: Mapping[str, list[str]]
     counts: Counts
     findings: list[str]
     lengths: Mapping[str, Mapping[str, float]]
@@ -165,6 +199,7 @@ class Report:
     def text(self) -> str:
         """Returns the report in plain text."""
         blocks = [
+            *("\n".join([title, *shown]) for title, shown in self.bad_rows()),
             counts_table(self.counts),
             "\n".join(self.findings),
             text_table(*of_records("tokens in a row", self.lengths)),
@@ -182,6 +217,16 @@ class Report:
         ]
         return "\n\n".join(block for block in blocks if block)
 
+    def bad_rows(self) -> list[tuple[str, list[str]]]:
+        """Returns, for each part with malformed rows, their number and the first messages."""
+        found = []
+        for name, messages in self.bad.items():
+            more = len(messages) - _MAX_BAD_ROWS
+            shown = [*messages[:_MAX_BAD_ROWS], *([f"… and {more} more"] if more > 0 else [])]
+            if messages:
+                found.append((f"{name}: {len(messages)} malformed rows, left out below", shown))
+        return found
+
     def sections(self, figures: Mapping[str, Figure]) -> list[page.Html]:
         """Returns the report as sections of a page.
 
@@ -194,6 +239,7 @@ class Report:
             [name, word, count] for name, found in self.unknown.items() for word, count in found
         ]
         return [
+            *(page.section(title, *map(page.text, shown)) for title, shown in self.bad_rows()),
             page.section("Rows", page.table(["", *self.counts], counted)),
             page.section("Findings", *map(page.text, self.findings)),
             page.section(
@@ -222,16 +268,20 @@ class Report:
 _WORDS = ("part", "word", "rows")
 
 
-def _read(config: InspectConfig, kind: str, path: str, train: Any) -> Any:
+def _read(config: InspectConfig, kind: str, path: str, train: Any, bad: BadRows) -> Any:
     if kind == "text":
-        return config.read_text(path, None if train is None else train.class_names)
-    if kind == "tagging":
-        return with_span_labels(config.read_words(path))
+        return config.read_text(path, None if train is None else train.class_names, bad=bad)
     if kind == "choice":
-        return read_choices(Path(path), config.format, config.quoting)
+        return read_choices(Path(path), config.format, config.quoting, bad)
+    if kind == "tagging":
+        words = config.read_words(path, skip_bad=True)
+        bad.messages += words.skipped
+        return with_span_labels(words)
     from keras_bert.data.squad import read_squad
 
-    return read_squad(path).examples
+    questions = read_squad(path, skip_bad=True)
+    bad.messages += questions.skipped
+    return questions.examples
 
 
 def _tokens(preset: str, rows: Mapping[str, Rows]) -> dict[str, Tokens]:

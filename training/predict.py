@@ -6,12 +6,12 @@
     cat questions.jsonl | python -m training.predict --model=runs/squad/seed_1/model.keras
 
 The model is a folder written by `export`, or the `.keras` file of a task. The input has the formats
-that the programs for training and evaluation read: TSV, CSV, JSON Lines or a JSON array with the
-task's fields (`text`, and for pairs `text_pair`; `question` and `context`; `text` and `choices`),
-SQuAD's JSON, CoNLL columns, SWAG's CSV and CODAH's TSV, all optionally with `.gz`. Any other file,
-and standard input, holds one text per line or JSON Lines. Predictions are written in the order of
-the input, one per line: one for each row, and a blank row is answered as an empty text. An `id`
-field of the input is copied to the output.
+that the programs for training and evaluation read: TSV, CSV, Excel's .xlsx, JSON Lines, a JSON
+array or Parquet with the task's fields (`text`, and for pairs `text_pair`; `question` and
+`context`; `text` and `choices`), SQuAD's JSON, CoNLL columns, SWAG's CSV and CODAH's TSV; text
+optionally compressed. Any other file, and standard input, holds one text per line or JSON Lines.
+Predictions are written in the order of the input, one per line: one for each row, and a blank row
+is answered as an empty text. An `id` field of the input is copied to the output.
 """
 
 from __future__ import annotations
@@ -34,23 +34,29 @@ from keras_bert.data.text_files import decoded_lines, read_lines
 from .engine import output_folder, program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import PositiveInt, ProgramConfig, check_one_of
-from .readers.choice_files import read_choices
-from .readers.labeled_text import HEADERS
-from .readers.text_rows import (
+from .readers import answer_files
+from .readers.choice_files import choice_fields, read_choices
+from .readers.json_objects import objects_of
+from .readers.labeled_text import HEADERS, parse_label_map
+from .readers.tables import (
     FORMATS,
     TAGGING_SUFFIXES,
     Quoting,
-    excerpt,
-    field,
+    exists,
+    format_of,
     is_array,
-    objects_of,
     read_columns,
+    read_records,
+    suffix_of,
     without_header,
 )
+from .readers.values import excerpt, field
 
 Row = dict[str, Any]
 
-_FORMATS = ("auto", "lines", "tsv", "csv", "jsonl", "squad", "conll", "swag", "codah")
+_FORMATS = (
+    "auto", "lines", "tsv", "csv", "jsonl", "arrow", "xlsx", "squad", "conll", "swag", "codah",
+)  # fmt: skip
 
 
 class RowError(ValueError):
@@ -81,9 +87,9 @@ class PredictConfig(ProgramConfig):
         model: A folder written by export, or a .keras file.
         input: The input file; - for standard input.
         output: The file for the predictions; - for standard output.
-        format: Format of the input: lines, tsv, csv, jsonl, squad, conll, swag or codah; auto
-            infers it from the suffix. For an unknown suffix, auto reads JSON Lines if the first
-            line begins with {, and plain lines otherwise.
+        format: Format of the input: lines, tsv, csv, jsonl, arrow (Parquet and Arrow), xlsx, squad,
+            conll, swag or codah; auto infers it from the suffix. For an unknown suffix, auto reads
+            JSON Lines if the first line begins with {, and plain lines otherwise.
         text: The column of the text, by name or by index from 0; in JSON also a nested field, such
             as document.text.
         text_pair: The column of the second text; empty takes text_pair if there is one.
@@ -94,6 +100,8 @@ class PredictConfig(ProgramConfig):
             from the end.
         separator: The separator of CoNLL columns: auto, tab or space.
         comments: Whether lines that begin with # before a sentence are comments (CoNLL-U).
+        label_map: Labels to write as others: neutral:no,contradiction:no writes no for both, with
+            the probability of the one that is predicted.
         batch_size: Rows in a batch.
     """
 
@@ -108,11 +116,13 @@ class PredictConfig(ProgramConfig):
     word_column: int = 0
     separator: str = "auto"
     comments: bool = False
+    label_map: tuple[str, ...] = ()
     batch_size: PositiveInt = 64
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, format=_FORMATS, header=tuple(HEADERS), quoting=get_args(Quoting))
+        parse_label_map(self.label_map)
 
 
 def main(arguments: list[str]) -> None:
@@ -133,9 +143,10 @@ def predict(config: PredictConfig) -> int:
         RowError: If a row is malformed; the message names its line. On standard output, the
             predictions for the batches before it have been written.
     """
-    if config.input != "-" and not Path(config.input).is_file():
+    if config.input != "-" and not exists(Path(config.input)):
         raise FileNotFoundError(f"--input={config.input} does not exist, expected a file")
     predictor = load_predictor(config.model)
+    label_map = parse_label_map(config.label_map)
     count = 0
     with _opened_output(config.output) as output:
         rows = read_rows(config, predictor)
@@ -147,6 +158,7 @@ def predict(config: PredictConfig) -> int:
                 raise RowError(f"{_input_name(config)}, {where}: {error}") from error
             for row, answer in zip(batch, answers, strict=True):
                 answer = answer if isinstance(answer, dict) else {"answers": answer}
+                answer = answer_files.relabeled(answer, label_map)
                 given = {"id": row["id"]} if "id" in row else {}
                 output.write(json.dumps({**given, **answer}, ensure_ascii=False) + "\n")
             output.flush()
@@ -164,20 +176,20 @@ def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
         ValueError: If the file is malformed in another way.
     """
     name = _input_name(config)
-    blank_lines = []
-    for line, row in _numbered_rows(config, predictor):
+    blank = []
+    for place, row in _placed_rows(config, predictor):
         fields = [*predictor.fields, *(["text_pair"] if "text_pair" in row else [])]
         for field_name in dict.fromkeys(fields):
-            _check_field(row, field_name, predictor, f"{name}, line {line}")
+            _check_field(row, field_name, predictor, f"{name}, {place}")
         if not any("".join(row[field_name]).strip() for field_name in fields):
-            blank_lines.append(line)
+            blank.append(place)
         yield row
-    if blank_lines:
+    if blank:
         logging.warning(
-            "%s: %d rows are blank, the first in line %d; they were answered as empty text",
+            "%s: %d rows are blank, the first in %s; they were answered as empty text",
             name,
-            len(blank_lines),
-            blank_lines[0],
+            len(blank),
+            blank[0],
         )
 
 
@@ -195,11 +207,11 @@ def _check_field(row: Row, name: str, predictor: Predictor, where: str) -> None:
         raise RowError(f"{where}: {name} is {excerpt(value)}, expected {expected}")
 
 
-def _numbered_rows(config: PredictConfig, predictor: Predictor) -> Iterator[tuple[int, Row]]:
-    """Yields the line number and the fields of each row, in any format."""
+def _placed_rows(config: PredictConfig, predictor: Predictor) -> Iterator[tuple[str, Row]]:
+    """Yields the place and the fields of each row, in any format."""
     format = _format(config, predictor)
     if format in ("auto", "lines", "jsonl"):
-        yield from _line_rows(config, format)
+        yield from _line_rows(config, predictor, format)
     elif config.input == "-":
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "standard_input")
@@ -211,15 +223,18 @@ def _numbered_rows(config: PredictConfig, predictor: Predictor) -> Iterator[tupl
 
 def _file_rows(
     config: PredictConfig, predictor: Predictor, path: Path, format: str
-) -> Iterator[tuple[int, Row]]:
-    if format in ("tsv", "csv"):
+) -> Iterator[tuple[str, Row]]:
+    if format == "arrow":
+        for place, record in read_records(path, format):
+            yield place, _with_fields(config, predictor, record)
+    elif format in ("tsv", "csv", "xlsx"):
         yield from _table_rows(config, predictor, path, format)
     elif format == "squad":
         from keras_bert.data.squad import read_squad
 
         for number, example in enumerate(read_squad(path, labeled=False).examples, start=1):
             fields = {"id": example.id, "question": example.question, "context": example.context}
-            yield number, fields
+            yield f"row {number}", fields
     elif format == "conll":
         from keras_bert.data.conll import read_conll
 
@@ -230,19 +245,21 @@ def _file_rows(
             separator=config.separator,
             comments=config.comments,
         )
-        yield from enumerate(({"text": words} for words in text.words), start=1)
+        for number, words in enumerate(text.words, start=1):
+            yield f"row {number}", {"text": words}
     else:
         data = read_choices(path, format, config.quoting)
         ids = data.ids or [None] * len(data)
         for number, (id, text, choices) in enumerate(zip(ids, *data.inputs, strict=True), start=1):
             row = {"text": text, "choices": choices}
-            yield number, row if id is None else {"id": id, **row}
+            yield f"row {number}", row if id is None else {"id": id, **row}
 
 
 def _format(config: PredictConfig, predictor: Predictor) -> str:
     if config.format != "auto":
         return config.format
-    suffix = Path(config.input.removesuffix(".gz")).suffix.lower()
+    path = Path(config.input)
+    suffix = suffix_of(path)
     if suffix in TAGGING_SUFFIXES:
         if "text" not in predictor.lists:
             raise ValueError(
@@ -251,50 +268,64 @@ def _format(config: PredictConfig, predictor: Predictor) -> str:
             )
         return "conll"
     format = FORMATS.get(suffix, "auto")
+    if format == "auto" and config.input != "-" and not path.is_file():  # a folder
+        format = format_of(path)
     if "choices" in predictor.fields:
         return {"csv": "swag", "tsv": "codah"}.get(format, format)
-    if suffix == ".json" and "context" in predictor.fields and not is_array(Path(config.input)):
+    if suffix == ".json" and "context" in predictor.fields and not is_array(path):
         return "squad"
     return format
 
 
 def _table_rows(
     config: PredictConfig, predictor: Predictor, path: Path, format: Any
-) -> Iterator[tuple[int, Row]]:
+) -> Iterator[tuple[str, Row]]:
     columns = {name: config.text if name == "text" else name for name in predictor.fields}
     optional = {"id": "id"}
     if "text" in columns and config.text_pair:
         columns["text_pair"] = config.text_pair
     elif "text" in columns and "text_pair" not in columns:
         optional["text_pair"] = "text_pair"
-    found = read_columns(
+    rows, has_header = read_columns(
         path,
         format,
         columns,
         HEADERS[config.header],
-        skip_bad=False,
         quoting=config.quoting,
         optional=optional,
     )
-    for row in without_header(path, found):
-        yield row.line, dict(row.cells)
+    yield from without_header(path, rows, has_header)
 
 
-def _line_rows(config: PredictConfig, format: str) -> Iterator[tuple[int, Row]]:
+def _line_rows(
+    config: PredictConfig, predictor: Predictor, format: str
+) -> Iterator[tuple[str, Row]]:
     """Yields rows of plain lines or of JSON Lines. With `auto`, the first line decides."""
     lines = _standard_input() if config.input == "-" else read_lines(Path(config.input))
     first = next(lines, "")
     lines = itertools.chain([first], lines)
     if format == "lines" or (format == "auto" and not first.lstrip().startswith("{")):
-        texts = ({"text": line.rstrip("\r\n")} for line in lines if line)
-        yield from enumerate(texts, start=1)
+        for number, line in enumerate(filter(None, lines), start=1):
+            yield f"line {number}", {"text": line.rstrip("\r\n")}
         return
+    for place, record in objects_of(lines, _input_name(config)):
+        yield place, _with_fields(config, predictor, record)
+
+
+def _with_fields(config: PredictConfig, predictor: Predictor, record: Row) -> Row:
+    """Returns a record with its texts, or its choices, under the names that the model has for them.
+
+    A field that is missing or malformed is an error only if the model requires it.
+    """
+    if "choices" in predictor.fields:
+        with contextlib.suppress(ValueError):
+            text, choices, _ = choice_fields(record)
+            return {**record, "text": text, "choices": choices}
     columns = {"text": config.text} | ({"text_pair": config.text_pair} if config.text_pair else {})
-    for number, record in objects_of(lines, _input_name(config)):
-        for role, column in columns.items():
-            with contextlib.suppress(KeyError):  # An error only if the model requires the field
-                record[role] = field(record, column)
-        yield number, record
+    for role, column in columns.items():
+        with contextlib.suppress(KeyError):
+            record[role] = field(record, column)
+    return record
 
 
 def _input_name(config: PredictConfig) -> str:

@@ -35,7 +35,7 @@ from .engine import program
 from .engine.config_flags import define_flags, read_flags
 from .engine.options import NonNegativeFloat, PositiveFloat, PositiveInt, ProgramConfig, Seed
 from .readers.docstrings import standard_library_sentences
-from .readers.text_rows import row_error
+from .readers.values import row_error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _json_rows(path: Path, lines: Sequence[str]) -> list[Any]:
         try:
             rows.append(json.loads(line))
         except ValueError as error:
-            raise row_error(path, number, f"not JSON: {error}") from None
+            raise row_error(path, f"line {number}", f"not JSON: {error}") from None
     return rows
 
 

@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
 import io
+import lzma
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, cast
 
-_GZIP = b"\x1f\x8b"
+# Suffixes of compressed files; they are recognized by their first bytes
+COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+# Errors of compressed data
+UNREADABLE = (EOFError, OSError, lzma.LZMAError, zlib.error)
 # UTF-32 first: its little-endian byte order mark begins with that of UTF-16.
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
@@ -19,51 +24,72 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+_COMPRESSED: dict[bytes, Callable[[BinaryIO], object]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zX": lzma.open,
+}
+_ZSTANDARD = b"\x28\xb5\x2f\xfd"
 _NOT_TEXT = {
     b"PK\x03\x04": "a ZIP archive, as .xlsx files are; save it as CSV or decompress it",
     b"PAR1": "a Parquet file; save it as CSV or JSON Lines",
-    b"BZh": "compressed by bzip2; decompress it",
-    b"\xfd7zX": "compressed by xz; decompress it",
-    b"\x28\xb5\x2f\xfd": "compressed by Zstandard; decompress it",
 }
 
 
-def read_lines(path: str | os.PathLike[str]) -> Iterator[str]:
+def plain_name(name: str) -> str:
+    """Returns the name of a file without the suffix of a compression.
+
+    Example:
+
+    >>> plain_name("train.csv.gz")
+    'train.csv'
+    """
+    stem, suffix = os.path.splitext(name)
+    return stem if suffix.lower() in COMPRESSIONS else name
+
+
+def read_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[str]:
     """Yields the physical lines of a text file, with their line ends.
 
     The file is UTF-8, with or without a byte order mark, or UTF-16 or UTF-32 with one. A file that
-    begins like one of gzip's is decompressed, whatever its name. The bytes are split at line feeds
+    begins like one of gzip, bzip2, xz or Zstandard (which requires pyarrow) is
+    decompressed, whatever its name. The bytes are split at line feeds
     before they are decoded, because text may contain other characters that `str.splitlines` takes
     for line ends. A file without a line feed is split at carriage returns, the line ends of classic
     Mac OS.
 
     Args:
         path: The file.
+        encoding: The encoding of a file without a byte order mark; one that contains ASCII.
 
     Raises:
         FileNotFoundError: If there is no such file.
+        ImportError: If the library that decompresses the file is not installed.
         ValueError: If the file is not text in one of these encodings, or its compressed data is
             corrupted; the message names the file and the line.
     """
     with open(path, "rb") as file:
-        yield from decoded_lines(file, os.fspath(path))
+        yield from decoded_lines(file, os.fspath(path), encoding)
 
 
-def decoded_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[str]:
+def decoded_lines(
+    file: BinaryIO, name: str | os.PathLike[str], encoding: str = "utf-8"
+) -> Iterator[str]:
     """Yields the lines of a binary file as `read_lines` does.
 
     Args:
         file: The file, or standard input.
         name: Its name, for error messages.
+        encoding: As for `read_lines`.
 
     Raises:
         ValueError: As `read_lines` does.
     """
     number = 0
     try:
-        for line in _byte_lines(file, name):
+        for line in byte_lines(file, name):
             number += 1
-            yield line.decode()
+            yield line.decode(encoding)
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise ValueError(
@@ -71,15 +97,27 @@ def decoded_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[str]
             f"{error.start} of the line; `iconv -f LATIN1 -t UTF-8` converts text of another "
             "encoding, and `iconv -c -f UTF-8 -t UTF-8` removes single bytes that are not UTF-8"
         ) from error
-    except (EOFError, OSError, zlib.error) as error:
+    except UNREADABLE as error:
         raise ValueError(f"{name}: cannot be read past line {number}: {error}") from error
 
 
-def _byte_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[bytes]:
-    """Yields lines in UTF-8, without a byte order mark."""
+def byte_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[bytes]:
+    """Yields the lines of a binary file, decompressed, and without a byte order mark in UTF-8.
+
+    Args:
+        file: The file.
+        name: Its name, for error messages.
+
+    Raises:
+        ImportError, ValueError: As `read_lines` does.
+    """
     file, start = _peeked(file)
-    if start.startswith(_GZIP):
-        file, start = _peeked(cast(BinaryIO, gzip.GzipFile(fileobj=file)))
+    if start == _ZSTANDARD:
+        file, start = _peeked(_from_zstandard(file, name))
+    for magic, decompressed in _COMPRESSED.items():
+        if start.startswith(magic):
+            file, start = _peeked(cast(BinaryIO, decompressed(file)))
+            break
     for magic, kind in _NOT_TEXT.items():
         if start.startswith(magic):
             raise ValueError(f"{name}: expected text, but the file is {kind}")
@@ -98,6 +136,17 @@ def _byte_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[bytes]
     else:
         yield first
         yield from file
+
+
+def _from_zstandard(file: BinaryIO, name: str | os.PathLike[str]) -> BinaryIO:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError(
+            f"{name} is compressed by Zstandard, which pyarrow decompresses: "
+            "pip install 'keras3-bert[tables]'"
+        ) from error
+    return cast(BinaryIO, pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd"))
 
 
 def _peeked(file: BinaryIO) -> tuple[BinaryIO, bytes]:

@@ -69,6 +69,19 @@ def test_answers_to_texts_with_pictures(reviews, tmp_path, name):
         assert (plots / picture).stat().st_size > 1000
 
 
+def test_labels_of_the_file_and_of_the_answers_are_read_as_others(tmp_path):
+    data, answers = tmp_path / "hans.tsv", tmp_path / "answers.jsonl"
+    data.write_text("text\tlabel\na\tentailment\nb\tnon-entailment\nc\tnon-entailment\n")
+    write_answers(answers, [("entailment", 1), ("neutral", 0.5), ("contradiction", 0.5)])
+    config = EvaluateConfig(data_file=str(data), answers=str(answers))
+    with pytest.raises(ValueError, match="predicts 'neutral', expected one of"):
+        evaluate(config)
+    label_map = ("neutral:non-entailment", "contradiction:non-entailment")
+    for class_names in ((), ("contradiction", "entailment", "neutral")):
+        mapped = dataclasses.replace(config, label_map=label_map, class_names=class_names)
+        assert evaluate(mapped)["accuracy"] == 100
+
+
 def test_answers_that_do_not_belong_to_the_file(reviews, tmp_path):
     answers = write_answers(tmp_path / "answers.tsv", ANSWERS[:3])
     with pytest.raises(ValueError, match=r"answers\.tsv has 3 predictions, expected 4"):

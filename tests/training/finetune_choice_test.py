@@ -133,8 +133,8 @@ SWAG = "sent1,sent2,ending0,ending1,label\n"
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "sent1,ending0\n", "a.csv, line 1: no column sent2; the first row is"),
-        ("a.csv", "sent1,sent2\n", "line 1: no column ending0"),
+        ("a.csv", "sent1,ending0\na,b\n", "a.csv, line 2: no field sent2; the row has"),
+        ("a.csv", "sent1,sent2\na,b\n", "line 2: no field ending0"),
         ("a.csv", "sent1,sent2,ending0,sent1\n", "line 1: two columns have the name 'sent1'"),
         ("a.csv", SWAG + "a,b,c,d\n", "a.csv, line 2: 4 columns, expected 5"),
         (

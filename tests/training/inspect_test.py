@@ -27,7 +27,8 @@ def test_text_with_a_page(tmp_path):
         sequence_length=8,
         report_dir=str(tmp_path / "report"),
     )
-    report = inspect(config)
+    report, num_bad = inspect(config)
+    assert num_bad == 0
     assert "rows     31    2" in report
     assert "train: 2 of 31 rows (6.5 %) have a text that occurs with different labels" in report
     assert "dev: 1 of 2 rows (50.0 %) are in train too" in report
@@ -45,22 +46,45 @@ def test_text_with_a_page(tmp_path):
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert page.count("data:image/svg+xml") == 2
     assert "are in train too" in page
-    without = inspect(dataclasses.replace(config, dev_file="", report_dir="", baselines=False))
+    without, _ = inspect(dataclasses.replace(config, dev_file="", report_dir="", baselines=False))
     assert "bag of words" not in without
 
 
 def test_other_kinds(tmp_path):
     (tmp_path / "train.conll").write_text("Ann B-PER\nsang O\n\n" * 3)
-    report = inspect(InspectConfig(data_file=str(tmp_path / "train.conll")))
+    report, _ = inspect(InspectConfig(data_file=str(tmp_path / "train.conll")))
     assert "sentences      3" in report
     assert "Next: python -m training.finetune --task=tagging" in report
     question = {"id": "1", "question": "Who?", "answers": [{"text": "Goethe", "answer_start": 3}]}
     data = {"data": [{"paragraphs": [{"context": "By Goethe " * 100, "qas": [question]}]}]}
     (tmp_path / "dev.json").write_text(json.dumps(data))
     path = str(tmp_path / "dev.json")
-    report = inspect(InspectConfig(data_file=path, dev_file=path))
+    report, _ = inspect(InspectConfig(data_file=path, dev_file=path))
     assert "100.0% of the rows are longer than --sequence_length=128: 208 would hold" in report
     assert "sliding window" in report
+
+
+def test_malformed_rows_and_classes_of_one_row_are_listed(tmp_path):
+    path = tmp_path / "train.csv"
+    good = [f"film {index},{'good' if index % 2 else 'bad'}" for index in range(6)]
+    torn = [f"x{n},a,b" for n in range(60)]
+    rows = ["text,label", *good, "torn", ",bad", "seen,", "odd,rare", *torn]
+    path.write_text("\n".join(rows) + "\n")
+    report, num_bad = inspect(InspectConfig(data_file=str(path), report_dir=str(tmp_path)))
+    assert num_bad == 63
+    assert report.startswith(
+        "train: 63 malformed rows, left out below\n"
+        f"{path}, line 8: 1 columns, expected 2; the row starts with 'torn'\n"
+    )
+    assert f"{path}, line 12: 3 columns, expected 2; the row starts with 'x0'" in report
+    assert "… and 13 more" in report
+    assert "train: 1 of 3 classes have a single row, ['rare']" in report
+    assert "63 malformed rows" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    words = tmp_path / "train.conll"
+    words.write_text("Ann B-PER\nsang O\n\nBob\n\n")
+    report, num_bad = inspect(InspectConfig(data_file=str(words)))
+    assert num_bad == 1
+    assert "line 4" in report
 
 
 def test_what_is_asked_for(tmp_path):

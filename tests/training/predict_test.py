@@ -7,7 +7,9 @@ import itertools
 import json
 import warnings
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -101,6 +103,19 @@ def test_the_files_that_a_classifier_was_trained_on_are_read(format, compressed,
     texts = [{"id": "7", "text": "one, two"}, {"id": "x", "text": second}]
     rows = list(read_rows(config, CLASSIFIER))
     assert [{name: row[name] for name in ("id", "text")} for row in rows] == texts
+
+
+def test_labels_are_written_as_others(models, tmp_path):
+    source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
+    source.write_text("a\nfilm\n")
+    for label_map, expected in (((), {"bad", "good"}), (("bad:no", "good:no"), {"no"})):
+        config = PredictConfig(
+            model=models["saved"], input=str(source), output=str(target), label_map=label_map
+        )
+        predict(config)
+        assert {json.loads(line)["label"] for line in target.read_text().splitlines()} <= expected
+    with pytest.raises(ValueError, match="--label_map has 'bad', expected a label, a colon and"):
+        PredictConfig(label_map=("bad",))
 
 
 def test_columns_by_number_and_pairs(tmp_path):
@@ -221,15 +236,26 @@ def test_the_files_of_other_tasks_are_read(tmp_path):
         "dev.json": Predictor(("question", "context"), list),
         "a.conll": Predictor(("text",), list, ("text",)),
         "a.csv": Predictor(("text", "choices"), list, ("choices",)),
+        "copa.jsonl": Predictor(("text", "choices"), list, ("choices",)),
+        "a.parquet": CLASSIFIER,
     }
     expected = {
         "dev.json": [{"id": "q", "question": "a", "context": "b"}],
         "a.conll": [{"text": ["Ann", "sang"]}, {"text": ["here"]}],
         "a.csv": [{"text": "a", "choices": ["b c", "b d"]}],
+        "copa.jsonl": [{"text": "a What was the cause of this?", "choices": ["b", "c"]}],
+        "a.parquet": [{"id": 3, "text": "a"}, {"id": 4, "text": ""}],
     }
+    (tmp_path / "copa.jsonl").write_text(
+        '{"premise": "a", "question": "cause", "choice1": "b", "choice2": "c"}\n'
+    )
+    rows = [{"id": 3, "text": "a"}, {"id": 4, "text": None}]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
     for name, predictor in predictors.items():
         config = PredictConfig(input=str(tmp_path / name))
-        assert list(read_rows(config, predictor)) == expected[name]
+        fields = expected[name][0]
+        found = list(read_rows(config, predictor))
+        assert [{field: row[field] for field in fields} for row in found] == expected[name]
 
 
 def test_a_saved_task_of_another_kind(tmp_path, classifier):

@@ -9,10 +9,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import typing
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from keras_bert import checks
 from keras_bert.checks import Numbers
+
+from ..readers.tables import exists
 
 # The types of fields that are numbers: each names the numbers that are accepted
 PositiveInt: TypeAlias = Annotated[int, checks.POSITIVE_INT]
@@ -172,7 +175,7 @@ class FineTuningConfig(ProgramConfig):
             FileNotFoundError: If the file does not exist.
         """
         path = os.path.join(self.data_dir, name)
-        if not os.path.isfile(path):
+        if not exists(Path(path)):
             raise FileNotFoundError(f"{path} does not exist, expected {content}")
         return path
 

@@ -37,8 +37,9 @@ from ..engine.options import (
 from ..engine.output_folder import trained_on_pairs
 from ..readers import glue
 from ..readers.data_splits import hold_out_tenth, stratified_sample
-from ..readers.labeled_text import LabeledText, TextColumns
-from ..readers.text_rows import FORMATS, MissingColumnError, excerpt
+from ..readers.labeled_text import LabeledText, TextColumns, parse_label_map
+from ..readers.tables import FORMATS, MissingColumnError
+from ..readers.values import excerpt
 
 if TYPE_CHECKING:
     from keras_bert import TextClassifier
@@ -114,9 +115,10 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
             f"expected either --task, a GLUE task, or --train_file, received "
             f"--task={config.task} and --train_file={config.train_file}"
         )
-    if config.task and (config.dev_file or config.test_file):
+    if config.task and (config.dev_file or config.test_file or config.label_map):
         raise ValueError(
-            f"--dev_file and --test_file are for --train_file; --task={config.task} has its own"
+            "--dev_file, --test_file and --label_map are for --train_file; "
+            f"--task={config.task} has its own files and labels"
         )
     data = _read_glue(config) if config.task else _read_files(config)
     dev = {name: _sample(part, config.dev_rows) for name, part in data.dev.items()}
@@ -178,20 +180,24 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             f"{config.model} was trained on pairs of texts: name the column of the second one by "
             "--text_pair"
         )
+    label_map = parse_label_map(config.label_map)
     class_names = config.class_names or (model.class_names if model else None)
+    if class_names:
+        class_names = tuple(dict.fromkeys(label_map.get(name, name) for name in class_names))
     regression = config.regression or (model is not None and model.is_regression)
     if regression and config.plots_dir:
         raise ValueError("--plots_dir: plots are available for classes, not for regression")
     data = config.read_text(config.data_file, None if regression else class_names, regression)
     if model:
         rows = model.classify(data.inputs, batch_size=64)
+        rows = [answer_files.relabeled(row, label_map) for row in rows]
     else:
         names = data.class_names
 
         def read_row(row: dict[str, Any]) -> dict[str, Any]:
-            return (
-                answer_files.number_of(row) if names is None else answer_files.class_of(row, names)
-            )
+            if names is None:
+                return answer_files.number_of(row)
+            return answer_files.class_of(answer_files.relabeled(row, label_map), names)
 
         rows = answer_files.matched_answers(
             Path(config.answers), read_row, config.data_file, len(data), data.ids

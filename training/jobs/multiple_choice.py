@@ -30,7 +30,7 @@ from ..engine.options import (
 )
 from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
 from ..readers.data_splits import hold_out_tenth, stratified_sample
-from ..readers.text_rows import Quoting
+from ..readers.tables import Quoting
 from .classification import write_answers
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class ChoiceConfig(LabeledFilesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_one_of(self, format=FORMATS, quoting=get_args(Quoting))
+        check_one_of(self, format=("auto", *FORMATS), quoting=get_args(Quoting))
 
 
 def read_data(config: ChoiceConfig) -> JobData:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from absl import logging
 
-from .text_rows import as_id, excerpt, is_number, read_records, row_error, row_ids
+from .tables import read_records
+from .values import as_id, excerpt, is_number, row_error, row_ids
 
 Answer = TypeVar("Answer")
 # Of sums of float32
@@ -19,29 +20,29 @@ _ROUNDING = 1e-5
 
 def read_answers(
     path: Path, read_row: Callable[[dict[str, Any]], Answer]
-) -> tuple[list[Answer], list[str | None] | None, list[int]]:
+) -> tuple[list[Answer], list[str | None] | None, list[str]]:
     """Reads the prediction of each row.
 
     Args:
-        path: The file: a table with a header, JSON Lines, or a JSON array.
+        path: The file: a table with a header, JSON Lines, a JSON array, or Parquet.
         read_row: Converts the fields of a row to a prediction, or raises a `ValueError`.
 
     Returns:
-        A tuple of the predictions, of the id of each, and of the line of each. The ids are `None`
+        A tuple of the predictions, of the id of each, and of the place of each. The ids are `None`
         if no row has one.
 
     Raises:
         ValueError: If a row is malformed; the message names the file and the line.
     """
-    answers, ids, lines = [], [], []
-    for line, row in read_records(path):
+    answers, ids, places = [], [], []
+    for place, row in read_records(path):
         try:
             answers.append(read_row(row))
         except ValueError as error:
-            raise row_error(path, line, str(error)) from error
+            raise row_error(path, place, str(error)) from error
         ids.append(None if row.get("id") is None else as_id(row["id"]))
-        lines.append(line)
-    return answers, row_ids(ids), lines
+        places.append(place)
+    return answers, row_ids(ids), places
 
 
 def matched_answers(
@@ -65,7 +66,7 @@ def matched_answers(
         ValueError: If the files have different numbers of rows or different ids, two rows have the
             same id, or a row is malformed.
     """
-    answers, own_ids, lines = read_answers(path, read_row)
+    answers, own_ids, places = read_answers(path, read_row)
     if len(answers) != count:
         note = " (blank rows at the end of a labeled table are not rows)"
         raise ValueError(
@@ -80,7 +81,7 @@ def matched_answers(
     if list(ids) == own_ids:
         return answers
     of_data = indices_of(ids, data_file, [f"row {number}" for number in range(1, count + 1)])
-    of_answers = indices_of(own_ids, path, [f"line {line}" for line in lines])
+    of_answers = indices_of(own_ids, path, places)
     unknown = [id for id in of_answers if id not in of_data]
     if unknown:
         missing = next(id for id in of_data if id not in of_answers)
@@ -99,8 +100,8 @@ def answers_by_id(
     Raises:
         ValueError: If a row has no id, or two have the same one, or a row is malformed.
     """
-    answers, ids, lines = read_answers(path, read_row)
-    indices = indices_of(ids or [None] * len(lines), path, [f"line {line}" for line in lines])
+    answers, ids, places = read_answers(path, read_row)
+    indices = indices_of(ids or [None] * len(places), path, places)
     return {id: answers[index] for id, index in indices.items()}
 
 
@@ -127,6 +128,19 @@ def indices_of(
             )
         indices[id] = index
     return indices
+
+
+def relabeled(row: dict[str, Any], label_map: Mapping[str, str]) -> dict[str, Any]:
+    """Returns a prediction with the label that its `label` is read as, if it has one.
+
+    Args:
+        row: The prediction.
+        label_map: As for `read_labeled_text`.
+    """
+    label = row.get("label")
+    if label is None or as_id(label) not in label_map:
+        return row
+    return {**row, "label": label_map[as_id(label)]}
 
 
 def class_of(row: dict[str, Any], class_names: Sequence[str]) -> dict[str, Any]:

@@ -1,30 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of multiple choice files: SWAG's CSV, CODAH's TSV, and JSON Lines."""
+"""Files of texts with choices: SWAG, CODAH, CommonsenseQA, ARC, OpenBookQA, COPA, and your own."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from .text_rows import (
-    Quoting,
-    as_id,
-    check_single,
-    excerpt,
-    format_of,
-    read_cells,
-    read_header,
-    read_objects,
-    row_error,
-    row_ids,
-)
+from .tables import Quoting, format_of, read_cells, read_records
+from .values import BadRows, as_id, excerpt, row_error, row_ids
 
-FORMATS = ("auto", "swag", "codah", "jsonl")
+# Value of the flag --format -> the format of the file
+FORMATS = {"swag": "csv", "codah": "tsv", "jsonl": "jsonl", "arrow": "arrow", "xlsx": "xlsx"}
+# Columns that must not occur twice
+_COLUMNS = ("text", "sent1", "sent2", "label", *(f"ending{index}" for index in range(10)))
+_TEXTS = ("text", "stem", "question_stem", "premise", "question")
+# What COPA's field `question` asks about the premise (Roemmele et al., 2011)
+_COPA = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,142 +73,157 @@ class ChoiceRows:
         )
 
 
-class _Row(NamedTuple):
-    line: int
-    text: str
-    choices: list[str]
-    label: str | None
-    id: str | None = None
-
-
-def read_choices(path: Path, format: str = "auto", quoting: Quoting = "auto") -> ChoiceRows:
+def read_choices(
+    path: Path, format: str = "auto", quoting: Quoting = "auto", bad: BadRows | None = None
+) -> ChoiceRows:
     """Reads one file.
 
     Args:
-        path: The file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
-        format: `swag`: CSV whose header names `sent1`, `sent2`, `ending0`, `ending1` … and, unless
-            it is a test file, `label`; a choice is `sent2` followed by an ending. `codah`: TSV
-            without a header; a row is a category, the text, the choices and the label. `jsonl`:
-            objects with `text`, `choices` and `label`, one per line or in an array. `auto` infers
-            the format from the suffix. The id of a row is in the column or field `id`, if there
-            is one.
+        path: The file. Its rows have the fields, or below a header the columns, that
+            `choice_fields` reads, and optionally an `id`. CODAH's TSV has no header: a row is a
+            category, the text, the choices and the index of the correct one.
+        format: `"swag"` (CSV with a header), `"codah"` (TSV), `"jsonl"` (JSON Lines or an array),
+            `"arrow"` (Parquet and Arrow files, and folders of them), or `"xlsx"`; `"auto"` infers
+            it from the suffix.
         quoting: How quotes in TSV are read, as by `read_labeled_text`.
+        bad: Collects malformed rows; by default, the first one raises an error.
 
     Raises:
         ValueError: If the file is malformed; the message names the file, the line and the field.
     """
-    kinds = {"csv": "swag", "tsv": "codah", "jsonl": "jsonl"}
-    kind = kinds[format_of(path)] if format == "auto" else format
-    if kind not in _READERS:
-        raise ValueError(f"--format is {kind!r}, expected one of {', '.join(FORMATS)}")
-    rows = list(_READERS[kind](path, quoting))
-    if not rows:
+    if format not in ("auto", *FORMATS):
+        raise ValueError(f"--format is {format!r}, expected one of auto, {', '.join(FORMATS)}")
+    format = format_of(path) if format == "auto" else FORMATS[format]
+    bad = bad or BadRows()
+    if format == "tsv":
+        records = _codah_records(path, quoting, bad)
+    else:
+        records = read_records(path, format, bad, _COLUMNS)
+    places, texts, choices, labels, ids = [], [], [], [], []
+    for place, record in records:
+        try:
+            text, own, label = choice_fields(record)
+        except ValueError as error:
+            bad.add(row_error(path, place, str(error)))
+            continue
+        places.append(place)
+        texts.append(text)
+        choices.append(own)
+        labels.append(label)
+        ids.append(None if record.get("id") is None else as_id(record["id"]))
+    if not texts:
         raise ValueError(f"{path}: no rows")
-    for row in rows:
-        _check(path, row)
-    labeled = [row for row in rows if row.label is not None]
-    if labeled and len(labeled) < len(rows):
-        missing = next(row for row in rows if row.label is None)
-        raise row_error(path, missing.line, "the label is missing, but other rows have one")
-    labels = [_label(path, row) for row in labeled]
+    unlabeled = [place for place, label in zip(places, labels, strict=True) if label is None]
+    if unlabeled and len(unlabeled) < len(labels):
+        raise row_error(path, unlabeled[0], "the label is missing, but other rows have one")
     return ChoiceRows(
-        texts=[row.text for row in rows],
-        choices=[row.choices for row in rows],
-        labels=np.array(labels, "int32") if labels else None,
-        path=str(path),
-        ids=row_ids(row.id for row in rows),
+        texts, choices, None if unlabeled else np.array(labels, "int32"), str(path), row_ids(ids)
     )
 
 
-def _swag(path: Path, _: Quoting) -> Iterator[_Row]:
-    table = read_cells(path, "csv")
-    line, names = read_header(table)
-    columns = {name: index for index, name in enumerate(names)}
-    endings = sorted(
-        (name for name in columns if re.fullmatch(r"ending\d+", name)), key=lambda n: int(n[6:])
-    )
-    missing = [name for name in ("sent1", "sent2") if name not in columns]
-    missing += [] if endings else ["ending0"]
-    if missing:
-        raise row_error(
-            path, line, f"no column {', '.join(missing)}; the first row is {excerpt(names, 300)}"
-        )
-    for name in ("sent1", "sent2", *endings, "label"):
-        check_single(path, line, name, names)
-    for line, cells in table:
-        if len(cells) != len(names):
-            raise row_error(path, line, f"{len(cells)} columns, expected {len(names)}")
-        start = cells[columns["sent2"]].strip()
-        # The last columns are empty in rows with fewer endings than others.
-        own = [cells[columns[name]].strip() for name in endings]
-        own = own[: max((n for n, ending in enumerate(own, 1) if ending), default=0)]
-        empty = [name for name, ending in zip(endings, own, strict=False) if not ending]
-        if empty:
-            raise row_error(path, line, f"{empty[0]} is empty, but another ending follows it")
-        label = cells[columns["label"]].strip() if "label" in columns else None
-        yield _Row(
-            line,
-            cells[columns["sent1"]].strip(),
-            [f"{start} {ending}".strip() for ending in own],
-            label,
-            cells[columns["id"]] if names.count("id") == 1 else None,
-        )
-
-
-def _codah(path: Path, quoting: Quoting) -> Iterator[_Row]:
-    for line, cells in read_cells(path, "tsv", quoting):
+def _codah_records(
+    path: Path, quoting: Quoting, bad: BadRows
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    def check(row: tuple[str, list[str]]) -> None:
+        place, cells = row
         if len(cells) < 5:
-            raise row_error(
-                path,
-                line,
-                f"{len(cells)} columns, expected a category, a text, two or more choices and a "
-                "label",
-            )
-        _, text, *choices, label = (cell.strip() for cell in cells)
-        yield _Row(line, text, choices, label)
+            expected = "a category, a text, two or more choices and a label"
+            raise row_error(path, place, f"{len(cells)} columns, expected {expected}")
+
+    for place, (_, text, *choices, label) in bad.without(read_cells(path, "tsv", quoting), check):
+        yield place, {"text": text, "choices": choices, "label": label.strip()}
 
 
-def _json_lines(path: Path, _: Quoting) -> Iterator[_Row]:
-    for line, record in read_objects(path):
-        for name, kind in {"text": str, "choices": list}.items():
-            if not isinstance(record.get(name), kind):
-                raise row_error(
-                    path, line, f"{name} is {excerpt(record.get(name))}, expected a {kind.__name__}"
-                )
-        wrong = [choice for choice in record["choices"] if not isinstance(choice, str)]
-        if wrong:
-            raise row_error(path, line, f"choices holds {excerpt(wrong[0])}, expected strings")
-        label = record.get("label")
-        yield _Row(
-            line,
-            record["text"].strip(),
-            [choice.strip() for choice in record["choices"]],
-            None if label is None else str(label),
-            None if record.get("id") is None else as_id(record["id"]),
-        )
+def choice_fields(record: Mapping[str, Any]) -> tuple[str, list[str], int | None]:
+    """Returns the text of a row, its choices, and the index of the correct one, if it is known.
+
+    The text is in `text`, `question`, `question.stem`, `question_stem`, or `premise` with COPA's
+    `question`. The choices are in `choices`, also of `question`, as a list of strings, as a list of
+    objects with `label` and `text`, or as an object with the lists `label` and `text`; or in
+    `choice1`, `choice2` …. The correct one is in `label`, as its index from 0, or in `label` or
+    `answerKey`, as its own label. In SWAG's columns `sent1`, `sent2`, `ending0`, `ending1` …, a
+    choice is `sent2` followed by an ending.
+
+    Raises:
+        ValueError: If a field is missing or malformed; the message names it.
+    """
+    question = record.get("question")
+    fields = {**record, **question} if isinstance(question, dict) else record
+    if "sent1" in fields:
+        text, choices, names = _string(fields, "sent1"), _swag_choices(fields), []
+    else:
+        name = next((name for name in _TEXTS if name in fields), "text")
+        text = _string(fields, name)
+        if name == "premise" and "question" in fields:
+            text = f"{text} {_COPA.get(question, question)}"
+        choices, names = _choices(fields)
+    if not text:
+        raise ValueError("the text is empty")
+    if len(choices) < 2:
+        raise ValueError(f"{len(choices)} choices, expected two or more")
+    if not all(choices):
+        raise ValueError(f"choice {choices.index('')} is empty")
+    key = "label" if fields.get("label") is not None else "answerKey"
+    label = fields.get(key)
+    if label in (None, "", -1):  # -1 in the test sets of `datasets`
+        return text, choices, None
+    names = names or [str(index) for index in range(len(choices))]
+    if str(label) not in names and key == "label":
+        names = [str(index) for index in range(len(choices))]
+    if str(label) not in names:
+        raise ValueError(f"{key} is {excerpt(label)}, expected one of {', '.join(names)}")
+    return text, choices, names.index(str(label))
 
 
-_READERS: dict[str, Callable[[Path, Quoting], Iterator[_Row]]] = {
-    "swag": _swag,
-    "codah": _codah,
-    "jsonl": _json_lines,
-}
+def _string(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        if name not in fields:
+            raise ValueError(f"no field {name}; the row has {excerpt(sorted(fields), 300)}")
+        raise ValueError(f"{name} is {excerpt(value)}, expected a string")
+    return value.strip()
 
 
-def _check(path: Path, row: _Row) -> None:
-    if not row.text:
-        raise row_error(path, row.line, "the text is empty")
-    if len(row.choices) < 2:
-        raise row_error(path, row.line, f"{len(row.choices)} choices, expected two or more")
-    if not all(row.choices):
-        index = row.choices.index("")
-        raise row_error(path, row.line, f"choice {index} is empty")
+def _choices(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Returns the choices of a row, and their own labels, if they have any."""
+    numbered = [fields[name] for name in _numbered("choice", fields)]
+    if not numbered and "choices" not in fields:
+        raise ValueError(f"no field choices; the row has {excerpt(sorted(fields), 300)}")
+    choices = fields.get("choices", numbered)
+    if isinstance(choices, dict):  # of lists, as in Parquet
+        columns = [choices.get("label"), choices.get("text")]
+        if not all(isinstance(column, list) for column in columns):
+            raise ValueError(f"choices is {excerpt(choices)}, expected lists of label and text")
+        pairs = zip(*columns, strict=True)
+        choices = [{"label": label, "text": text} for label, text in pairs]
+    if not isinstance(choices, list):
+        raise ValueError(f"choices is {excerpt(choices)}, expected a list")
+    texts, labels = [], []
+    for choice in choices:
+        text = choice.get("text") if isinstance(choice, dict) else choice
+        if not isinstance(text, str):
+            expected = "strings, or objects of label and text"
+            raise ValueError(f"choices holds {excerpt(choice)}, expected {expected}")
+        texts.append(text.strip())
+        if isinstance(choice, dict) and "label" in choice:
+            labels.append(str(choice["label"]))
+    return texts, labels if len(labels) == len(texts) else []
 
 
-def _label(path: Path, row: _Row) -> int:
-    indices = [str(index) for index in range(len(row.choices))]
-    if row.label not in indices:
-        raise row_error(
-            path, row.line, f"label is {excerpt(row.label)}, expected one of {', '.join(indices)}"
-        )
-    return int(row.label)
+def _swag_choices(fields: Mapping[str, Any]) -> list[str]:
+    start = _string(fields, "sent2")
+    names = _numbered("ending", fields)
+    if not names:
+        raise ValueError(f"no field ending0; the row has {excerpt(sorted(fields), 300)}")
+    endings = [_string(fields, name) for name in names]
+    # The last columns are empty in rows with fewer endings than others.
+    endings = endings[: max((n for n, ending in enumerate(endings, 1) if ending), default=0)]
+    if "" in endings:
+        raise ValueError(f"{names[endings.index('')]} is empty, but another ending follows it")
+    return [f"{start} {ending}".strip() for ending in endings]
+
+
+def _numbered(start: str, fields: Iterable[str]) -> list[str]:
+    """Returns the names that consist of a word and a number, in the order of the numbers."""
+    names = (name for name in fields if re.fullmatch(rf"{start}\d+", name))
+    return sorted(names, key=lambda name: int(name.removeprefix(start)))

@@ -17,7 +17,7 @@ from keras_bert.data.conll import TaggedText
 from .choice_files import ChoiceRows
 from .labeled_text import LabeledText
 from .tagged_words import counts_of_words
-from .text_rows import excerpt
+from .values import excerpt
 
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import Tokenizer

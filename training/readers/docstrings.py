@@ -15,7 +15,7 @@ import textwrap
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -81,14 +81,10 @@ class DocstringData:
     """Docstrings labeled with their packages, and a held-out one.
 
     Args:
-        train: Training examples, a share of `SHARES["train"]`. The examples of a file are all in
+        train, dev, test: The examples of each split, `SHARES` of all. Those of a file are all in
             the same split.
-        dev: Development examples.
-        test: Test examples.
         held_out_text: A docstring from the test files that is in none of the splits.
         held_out_label: Its package.
-        num_files: Number of files that were read.
-        num_skipped_files: Number of files that could not be parsed, and were skipped.
     """
 
     train: LabeledText
@@ -96,23 +92,10 @@ class DocstringData:
     test: LabeledText
     held_out_text: str
     held_out_label: str
-    num_files: int
-    num_skipped_files: int
-
-
-@dataclass
-class _Gathered:
-    """Texts by split, each with its package, in the order in which they were read."""
-
-    texts: dict[str, list[tuple[str, str]]] = field(
-        default_factory=lambda: {split: [] for split in SHARES}
-    )
-    num_files: int = 0
-    num_skipped_files: int = 0
 
 
 def collect_docstrings(
-    packages: Sequence[str] | None = None, *, max_per_package: int = 200, seed: int = 0
+    packages: Sequence[str] = DEFAULT_PACKAGES, *, max_per_package: int = 200, seed: int = 0
 ) -> DocstringData:
     """Reads the docstrings of installed packages, without importing them.
 
@@ -124,7 +107,7 @@ def collect_docstrings(
     the same split. Tests, vendored packages and files over 100 kB are not read.
 
     Args:
-        packages: Top-level names of packages, two or more; `DEFAULT_PACKAGES` by default.
+        packages: Top-level names of packages, two or more.
         max_per_package: Maximum number of examples of one package, over all three splits.
         seed: Seed of the choice of files and examples. With the same versions of the packages, the
             same seed gives the same data in the same order.
@@ -136,32 +119,36 @@ def collect_docstrings(
         ValueError: If fewer than two packages are given, or one is not installed or has too few
             docstrings for one of the splits.
     """
-    names = tuple(sorted(set(packages or DEFAULT_PACKAGES)))
+    names = tuple(sorted(set(packages)))
     if len(names) < 2:
         raise ValueError(f"packages is {packages!r}, expected two names or more")
-    gathered = _Gathered()
     giveaway = _giveaway_pattern(names)
-    for package in names:
-        _gather(package, giveaway, max_per_package, seed, gathered)
-    unique = _of_one_package(gathered.texts)
-    rng = random.Random(seed)
-    chosen = {
-        split: _balanced(split, unique[split], names, max_per_package, rng) for split in SHARES
-    }
-    held_out_text, held_out_label = chosen["test"].pop()
-    return DocstringData(
-        train=_labeled(chosen["train"], names),
-        dev=_labeled(chosen["dev"], names),
-        test=_labeled(chosen["test"], names),
-        held_out_text=held_out_text,
-        held_out_label=held_out_label,
-        num_files=gathered.num_files,
-        num_skipped_files=gathered.num_skipped_files,
+    texts = {package: _split_texts(package, giveaway, max_per_package, seed) for package in names}
+    num_packages = Counter(
+        _key(text) for splits in texts.values() for own in splits.values() for text in own
     )
+    rng = random.Random(seed)
+    chosen: dict[str, list[tuple[str, str]]] = {}
+    for split, share in SHARES.items():
+        limit = round(share * max_per_package)
+        chosen[split] = []
+        for package in names:
+            own = [text for text in texts[package][split] if num_packages[_key(text)] == 1]
+            needed = 2 if split == "test" else 1  # One of the test examples will be held out.
+            if min(len(own), limit) < needed:
+                raise ValueError(
+                    f"package {package!r} has {min(len(own), limit)} docstrings for {split}, "
+                    f"expected {needed} or more; --max_per_package is {max_per_package}"
+                )
+            chosen[split] += [(text, package) for text in rng.sample(own, min(len(own), limit))]
+        rng.shuffle(chosen[split])
+    held_out_text, held_out_label = chosen["test"].pop()
+    train, dev, test = (_labeled(chosen[split], names) for split in SHARES)
+    return DocstringData(train, dev, test, held_out_text, held_out_label)
 
 
 def raw_sentences(
-    packages: Sequence[str] | None = None,
+    packages: Sequence[str] = DEFAULT_PACKAGES,
     *,
     leave_out: Iterable[str] = (),
     max_characters: int = 3_000_000,
@@ -170,7 +157,7 @@ def raw_sentences(
     """Reads whole docstrings without labels, for pre-training.
 
     Args:
-        packages: Top-level names of packages; `DEFAULT_PACKAGES` by default.
+        packages: Top-level names of packages.
         leave_out: Texts to exclude, ignoring case and punctuation.
         max_characters: Approximate number of characters to read, equally from each package.
         seed: Seed of the choice of files.
@@ -178,17 +165,13 @@ def raw_sentences(
     Yields:
         For each source file, the sentences of the prose in all its docstrings.
     """
-    names = tuple(sorted(set(packages or DEFAULT_PACKAGES)))
+    names = sorted(set(packages))
     unwanted = {_key(text) for text in leave_out}
     for package in names:
-        files = _source_files(package)
-        random.Random(f"{seed} {package}").shuffle(files)
         space = max_characters / len(names)
-        for file in files:
-            try:
-                sentences = [text for text in _sentences(file) if _key(text) not in unwanted]
-            except (SyntaxError, ValueError, RecursionError):
-                continue
+        for file in _source_files(package, random.Random(f"{seed} {package}")):
+            texts = (" ".join(text.split()) for prose in _prose(file) for text in _sentences(prose))
+            sentences = [text for text in texts if text and _key(text) not in unwanted]
             space -= sum(map(len, sentences))
             if sentences:
                 yield sentences
@@ -206,64 +189,48 @@ def standard_library_sentences(count: int) -> list[str]:
     return list(itertools.islice(sentences, count))
 
 
-def _gather(
-    package: str, giveaway: re.Pattern[str], max_per_package: int, seed: int, into: _Gathered
-) -> None:
-    """Assigns each file to the split that is furthest below its share, and reads its texts."""
-    files = _source_files(package)
-    rng = random.Random(f"{seed} {package}")
-    rng.shuffle(files)
-    counts = dict.fromkeys(SHARES, 0)
+def _split_texts(
+    package: str, giveaway: re.Pattern[str], max_per_package: int, seed: int
+) -> dict[str, list[str]]:
+    """Reads a package's texts; each file goes to the split that is furthest below its share."""
+    splits: dict[str, list[str]] = {split: [] for split in SHARES}
     seen: set[str] = set()
-    for file in files:
-        split = min(SHARES, key=lambda name: counts[name] / SHARES[name])
-        if counts[split] >= SHARES[split] * max_per_package * _SURPLUS:
-            return
-        into.num_files += 1
-        try:
-            found = {_key(text): text for text in _docstrings(file) if not giveaway.search(text)}
-        except (SyntaxError, ValueError, RecursionError):
-            into.num_skipped_files += 1
-            continue
+    rng = random.Random(f"{seed} {package}")
+    for file in _source_files(package, rng):
+        split = min(SHARES, key=lambda name: len(splits[name]) / SHARES[name])
+        if len(splits[split]) >= SHARES[split] * max_per_package * _SURPLUS:
+            break
+        firsts = (
+            textwrap.shorten(_sentences(prose)[0], MAX_CHARACTERS, placeholder="")
+            for prose in _prose(file)
+        )
+        found = {
+            _key(text): text
+            for text in firsts
+            if len(text) >= MIN_CHARACTERS and not giveaway.search(text)
+        }
         texts = [text for key, text in found.items() if key not in seen]
         seen.update(found)
-        chosen = rng.sample(texts, min(len(texts), _MAX_PER_FILE))
-        counts[split] += len(chosen)
-        into.texts[split] += [(text, package) for text in chosen]
+        splits[split] += rng.sample(texts, min(len(texts), _MAX_PER_FILE))
+    return splits
 
 
-def _source_files(package: str) -> list[Path]:
-    """Returns a package's Python files, sorted by path."""
+def _source_files(package: str, rng: random.Random) -> list[Path]:
+    """Returns a package's Python files in random order."""
     spec = importlib.util.find_spec(package)
     if spec is None or not (spec.submodule_search_locations or spec.has_location):
         raise ValueError(f"no source of package {package!r} was found, expected it to be installed")
-    if not spec.submodule_search_locations:
-        return [Path(spec.origin or "")]
-    roots = [Path(location) for location in spec.submodule_search_locations]
-    return sorted(
+    roots = [Path(location) for location in spec.submodule_search_locations or ()]
+    files = sorted(
         file
         for root in roots
         for file in root.rglob("*.py")
         if not _LEFT_OUT.search(file.relative_to(root.parent).as_posix())
         and file.stat().st_size <= _MAX_BYTES
     )
-
-
-def _docstrings(file: Path) -> Iterator[str]:
-    """Yields the first sentence of each docstring of a file, if it is long enough."""
-    for prose in _prose(file):
-        text = textwrap.shorten(_split_sentences(prose)[0], MAX_CHARACTERS, placeholder="")
-        if len(text) >= MIN_CHARACTERS:
-            yield text
-
-
-def _sentences(file: Path) -> Iterator[str]:
-    """Yields all sentences of a file's docstrings."""
-    for prose in _prose(file):
-        for sentence in _split_sentences(prose):
-            text = " ".join(sentence.split())
-            if text:
-                yield text
+    files = files if roots else [Path(spec.origin or "")]
+    rng.shuffle(files)
+    return files
 
 
 def _prose(file: Path) -> Iterator[str]:
@@ -271,13 +238,16 @@ def _prose(file: Path) -> Iterator[str]:
     with warnings.catch_warnings():
         # Third-party sources may have invalid escape sequences.
         warnings.simplefilter("ignore")
-        tree = ast.parse(file.read_bytes())
+        try:
+            tree = ast.parse(file.read_bytes())
+        except (SyntaxError, ValueError, RecursionError):  # as of templates, or of other versions
+            return
     for node in _documented(tree):
         docstring = inspect.cleandoc(ast.get_docstring(node, clean=False) or "")
         yield _SECTION.split(docstring, maxsplit=1)[0]
 
 
-def _split_sentences(prose: str) -> list[str]:
+def _sentences(prose: str) -> list[str]:
     return _SENTENCE_END.split(prose.strip())
 
 
@@ -302,41 +272,6 @@ def _giveaway_pattern(packages: Sequence[str]) -> re.Pattern[str]:
 def _key(text: str) -> str:
     """Normalizes case, spaces and punctuation of a text."""
     return " ".join(re.findall(r"\w+", text.casefold()))
-
-
-def _of_one_package(
-    texts: dict[str, list[tuple[str, str]]],
-) -> dict[str, list[tuple[str, str]]]:
-    """Drops texts that occur in two packages; within a package they are already unique."""
-    num_packages = Counter(_key(text) for found in texts.values() for text, _ in found)
-    return {
-        split: [example for example in found if num_packages[_key(example[0])] == 1]
-        for split, found in texts.items()
-    }
-
-
-def _balanced(
-    split: str,
-    examples: list[tuple[str, str]],
-    packages: Sequence[str],
-    max_per_package: int,
-    rng: random.Random,
-) -> list[tuple[str, str]]:
-    """Samples at most the split's share of each package, and shuffles."""
-    limit = round(SHARES[split] * max_per_package)
-    chosen = []
-    for package in packages:
-        own = [example for example in examples if example[1] == package]
-        # One of the test examples will be held out.
-        needed = 2 if split == "test" else 1
-        if min(len(own), limit) < needed:
-            raise ValueError(
-                f"package {package!r} has {min(len(own), limit)} docstrings for {split}, expected "
-                f"{needed} or more; --max_per_package is {max_per_package}"
-            )
-        chosen += rng.sample(own, min(len(own), limit))
-    rng.shuffle(chosen)
-    return chosen
 
 
 def _labeled(examples: list[tuple[str, str]], packages: tuple[str, ...]) -> LabeledText:

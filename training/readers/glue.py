@@ -8,9 +8,11 @@ Reference:
 
 import dataclasses
 import os
+import warnings
 from pathlib import Path
 
 from .labeled_text import LabeledText, read_labeled_text
+from .values import BadRows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,8 +202,9 @@ def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: st
             f"{task.folder} has no split {split!r}, expected one of {', '.join(task.splits)}"
         )
     is_test = split in task.test_splits
+    path, bad = _split_path(Path(data_dir), task, split), BadRows(collect=True)
     data = read_labeled_text(
-        _split_path(Path(data_dir), task, split),
+        path,
         text=task.test_text if is_test and task.test_text else task.text,
         text_pair=task.text_pair,
         label=None if is_test else task.label,
@@ -211,8 +214,13 @@ def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: st
         quoting="none",
         allow_empty=True,
         skip_labels=("-",),
-        on_bad_row="skip",
+        bad=bad,
     )
+    if bad.messages:
+        total = len(bad.messages) + len(data)
+        warnings.warn(
+            f"skipped {len(bad.messages)} of {total} rows: {bad.messages[0]}", stacklevel=2
+        )
     return dataclasses.replace(data, class_names=task.class_names)
 
 

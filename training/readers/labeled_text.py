@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of labeled text from TSV, CSV, JSON Lines and JSON files, optionally gzipped."""
+"""Labeled text from data files of any format."""
 
 from __future__ import annotations
 
@@ -8,26 +8,16 @@ import re
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
 from ..engine.options import ProgramConfig, added, check_one_of
-from .text_rows import (
-    Header,
-    Quoting,
-    Row,
-    excerpt,
-    format_of,
-    is_number,
-    read_columns,
-    row_error,
-    row_ids,
-    without_header,
-)
+from .tables import Header, Quoting, Row, format_of, read_columns, without_header
+from .values import BadRows, excerpt, is_number, row_error, row_ids
 
 # Value of the flag --header -> whether the first row is a header
 HEADERS: dict[str, Header] = {"auto": "auto", "yes": True, "no": False}
@@ -116,11 +106,13 @@ class TextColumns(ProgramConfig):
         text_pair: The column of the second text, likewise; empty for single texts.
         label: The column of the label, likewise.
         header: Whether the first row is a header: auto, yes or no.
-        format: Tsv, csv or jsonl (JSON Lines or an array); auto infers it from the suffix.
+        format: Tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet and Arrow files, and
+            folders of them) or xlsx; auto infers it from the suffix.
         quoting: Quotes in TSV: csv, they enclose cells and are doubled inside, as Excel and pandas
             write them; none, they are text; auto infers it from the file.
         allow_empty: Whether to accept empty texts.
         regression: Whether labels are scores rather than classes.
+        label_map: Labels to read as others: neutral:no,contradiction:no reads both as no.
     """
 
     text: str = "text"
@@ -131,10 +123,12 @@ class TextColumns(ProgramConfig):
     quoting: str = added("auto")
     allow_empty: bool = False
     regression: bool = False
+    label_map: tuple[str, ...] = added(())
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, header=tuple(HEADERS), quoting=get_args(Quoting))
+        parse_label_map(self.label_map)
 
     def read_text(
         self,
@@ -142,6 +136,7 @@ class TextColumns(ProgramConfig):
         class_names: Sequence[str] | None = None,
         regression: bool = False,
         labeled: bool = True,
+        bad: BadRows | None = None,
     ) -> LabeledText:
         """Reads a file as `read_labeled_text` does."""
         return read_labeled_text(
@@ -155,7 +150,35 @@ class TextColumns(ProgramConfig):
             class_names=class_names,
             regression=regression or self.regression,
             allow_empty=self.allow_empty,
+            label_map=parse_label_map(self.label_map),
+            bad=bad,
         )
+
+
+def parse_label_map(pairs: Sequence[str]) -> dict[str, str]:
+    """Returns the label that each label is read as.
+
+    Args:
+        pairs: Two labels each, with a colon between them.
+
+    Raises:
+        ValueError: If one of them has no colon or several, or two have the same first label.
+
+    Example:
+
+    >>> parse_label_map(["neutral:no", "contradiction:no"])
+    {'neutral': 'no', 'contradiction': 'no'}
+    """
+    label_map: dict[str, str] = {}
+    for pair in pairs:
+        label, *others = map(str.strip, pair.split(":"))
+        if len(others) != 1 or not label or not others[0] or label in label_map:
+            raise ValueError(
+                f"--label_map has {pair!r}, expected a label, a colon and the label to read it as, "
+                "once for each label"
+            )
+        label_map[label] = others[0]
+    return label_map
 
 
 def read_labeled_text(
@@ -165,24 +188,28 @@ def read_labeled_text(
     text_pair: str | int | None = None,
     label: str | int | None = "label",
     header: Header = "auto",
-    format: Literal["tsv", "csv", "jsonl"] | None = None,
+    format: str | None = None,
     quoting: Quoting = "auto",
     class_names: Sequence[str] | None = None,
     regression: bool = False,
     allow_empty: bool = False,
     skip_labels: Sequence[str] = (),
-    on_bad_row: Literal["raise", "skip"] = "raise",
+    label_map: Mapping[str, str] | None = None,
+    bad: BadRows | None = None,
 ) -> LabeledText:
     """Reads one file of labeled text.
 
     CSV follows RFC 4180: a quoted field may contain commas, doubled quotes and line ends. TSV does
     too if the file has such quotes; otherwise, quotes are plain characters, and a row is a line.
-    JSON Lines has one object per line; an array of objects is read too. Empty lines are skipped,
-    and so are rows of blank cells at the end of labeled text, which spreadsheets write. The line
-    ends CRLF and CR are accepted.
+    Of CSV that Excel saves, semicolons between columns, a first line `sep=;` and the encoding
+    Windows-1252 are recognized, and of an .xlsx file, the first sheet is read. JSON Lines has one
+    object per line; an array of objects is read too. Empty lines are skipped, and so are rows of
+    blank cells at the end of labeled text, which spreadsheets write. The line ends CRLF and CR are
+    accepted.
 
     Args:
-        path: The file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
+        path: The file; text in UTF-8, or in UTF-16 with a byte order mark, and optionally
+            compressed; or a folder of Parquet or Arrow files, as for `arrow_files.read_rows`.
         text: The column of the text: its name, or its index from 0, possibly as a string of
             digits. In JSON, `labels.0.name` is a field of nested objects and lists.
         text_pair: The column of the second text, for pairs.
@@ -199,8 +226,9 @@ def read_labeled_text(
         regression: Whether labels are scores.
         allow_empty: Whether to accept empty texts.
         skip_labels: Labels whose rows are skipped, such as SNLI's `-` for "no agreement".
-        on_bad_row: Whether to raise an error for a row with too few or too many columns, or to
-            skip it. Skipped rows are counted in a warning and in `LabeledText.skipped`.
+        label_map: The label that a label is read as.
+        bad: Collects malformed rows, whose number is `LabeledText.skipped`; by default, the first
+            one raises an error.
 
     Returns:
         A `LabeledText`, in the order of the file.
@@ -224,37 +252,49 @@ def read_labeled_text(
     >>> reviews.texts, reviews.labels.tolist(), reviews.class_names
     (['a gripping film', 'no'], [1, 0], ('bad', 'good'))
     """
-    path = Path(path)
+    if regression and class_names is not None:
+        raise ValueError(f"--regression has no classes, but --class_names is {list(class_names)}")
+    names = None if class_names is None else tuple(str(name) for name in class_names)
+    if names is not None and len(set(names)) < len(names):
+        raise ValueError(f"--class_names is {list(names)}, expected distinct names")
+    path, bad = Path(path), bad or BadRows()
     chosen = {"text": text, "text_pair": text_pair, "label": label}
     columns = {role: column for role, column in chosen.items() if column is not None}
-    found = read_columns(
+    rows, has_header = read_columns(
         path,
         format or format_of(path),
         columns,
         header,
-        skip_bad=on_bad_row == "skip",
         quoting=quoting,
         optional={"id": "id"},
         blank_end=label is None,
+        bad=bad,
     )
-    if found.bad:
-        warnings.warn(
-            f"skipped {len(found.bad)} of {len(found.bad) + len(found.rows)} rows: {found.bad[0]}",
-            stacklevel=2,
-        )
-    rows = without_header(path, found)
-    if label is not None and not regression and class_names is None and found.header == "auto":
+    rows = without_header(path, rows, has_header)
+    if label is not None and not regression and names is None and has_header == "auto":
         _warn_of_header(path, rows)
     rows = [row for row in rows if _label(row) not in skip_labels]
-    _check_rows(path, rows, allow_empty)
-    ids, names = _encode(path, rows, class_names, regression)
+    if label_map:
+        _map_labels(path, rows, label_map, is_training=names is None)
+    known = names if label is not None else None
+    rows = list(bad.without(rows, lambda row: _check(path, row, known, regression, allow_empty)))
+    if not rows:
+        reason = "".join(f"; the first malformed row: {row}" for row in bad.messages[:1])
+        raise ValueError(f"{path}: no examples{reason}")
+    labels = None
+    if label is not None and regression:
+        labels = np.array([float(_label(row)) for row in rows], "float32")
+    elif label is not None:
+        names = names or _class_names(path, rows)
+        ids = {name: index for index, name in enumerate(names)}
+        labels = np.array([ids[_label(row)] for row in rows], "int32")
     return LabeledText(
         texts=[row.cells["text"] for row in rows],
         text_pairs=None if text_pair is None else [row.cells["text_pair"] for row in rows],
-        labels=ids,
+        labels=labels,
         class_names=names,
         path=str(path),
-        skipped=len(found.bad),
+        skipped=len(bad.messages),
         ids=row_ids(row.cells.get("id") for row in rows),
     )
 
@@ -275,69 +315,53 @@ def _warn_of_header(path: Path, rows: list[Row]) -> None:
         )
 
 
-def _check_rows(path: Path, rows: list[Row], allow_empty: bool) -> None:
-    if not rows:
-        raise ValueError(f"{path}: no examples")
+def _map_labels(
+    path: Path, rows: list[Row], label_map: Mapping[str, str], is_training: bool
+) -> None:
+    labels = Counter(map(_label, rows))
+    unknown = [pair for pair in label_map.items() if not labels.keys() & {*pair}]
+    if is_training and unknown:
+        raise ValueError(
+            f"--label_map has {excerpt(':'.join(unknown[0]))}, neither of which is a label of "
+            f"{path}; they are {excerpt(list(labels), 300)}"
+        )
     for row in rows:
-        if "label" in row.cells and is_invisible(_label(row)):
-            text = excerpt(row.cells["text"], 40)
-            raise row_error(path, row.line, f"the label is empty; the text is {text}")
-        for role in ("text", "text_pair"):
-            if not allow_empty and is_invisible(row.cells.get(role, "-")):
-                raise row_error(path, row.line, f"{role} is empty (--allow_empty accepts it)")
+        row.cells["label"] = label_map.get(_label(row), _label(row))
 
 
-def _encode(
-    path: Path, rows: list[Row], class_names: Sequence[str] | None, regression: bool
-) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
-    """Converts labels to scores, or to class ids and class names."""
-    if regression and class_names is not None:
-        raise ValueError(f"--regression has no classes, but --class_names is {list(class_names)}")
-    names = None if class_names is None else tuple(str(name) for name in class_names)
-    if names is not None and len(set(names)) < len(names):
-        raise ValueError(f"--class_names is {list(names)}, expected distinct names")
-    if "label" not in rows[0].cells:
-        return None, names
-    if regression:
-        return np.array([_score(path, row) for row in rows], "float32"), None
-    if names is None:
-        counts = Counter(map(_label, rows))
-        names = _sorted_names(counts)
-        if len(names) < 2:
-            raise ValueError(
-                f"{path}: all {len(rows)} labels are {excerpt(names[0])}, expected two or more "
-                "classes"
-            )
-        _warn_of_labels(path, counts)
-    ids = {name: index for index, name in enumerate(names)}
-    _check_known(path, rows, ids)
-    return np.array([ids[_label(row)] for row in rows], "int32"), names
-
-
-def _score(path: Path, row: Row) -> float:
+def _check(
+    path: Path, row: Row, names: Sequence[str] | None, regression: bool, allow_empty: bool
+) -> None:
+    """Raises an error if a text is empty, or the label is empty, unknown, or not a number."""
     label = _label(row)
-    if not is_number(label):
+    message = ""
+    if "label" in row.cells and is_invisible(label):
+        message = f"the label is empty; the text is {excerpt(row.cells['text'], 40)}"
+    elif regression and "label" in row.cells and not is_number(label):
         hint = " with a decimal point" if _DECIMAL_COMMA.fullmatch(label) else ""
-        raise row_error(
-            path,
-            row.line,
-            f"the label is {excerpt(label)}, expected a finite float32 number{hint}",
-        )
-    return float(label)
+        message = f"the label is {excerpt(label)}, expected a finite float32 number{hint}"
+    elif names is not None and label not in names:
+        hint = "; if the first line is a header, use --header=yes" if row.place == "line 1" else ""
+        names = excerpt(list(names), 300)
+        message = f"unknown label {excerpt(label)}, expected one of {names}{hint}"
+    for role in ("text", "text_pair"):
+        if not allow_empty and is_invisible(row.cells.get(role, "-")):
+            message = message or f"{role} is empty (--allow_empty accepts it)"
+    if message:
+        raise row_error(path, row.place, message)
 
 
-def _check_known(path: Path, rows: list[Row], ids: dict[str, int]) -> None:
-    unknown = Counter(label for label in map(_label, rows) if label not in ids)
-    if unknown:
-        row = next(row for row in rows if _label(row) in unknown)
-        hint = "; if the first line is a header, use --header=yes" if row.line == 1 else ""
-        also = f" ({unknown.total()} rows have unknown labels)" if unknown.total() > 1 else ""
-        raise row_error(
-            path,
-            row.line,
-            f"unknown label {excerpt(_label(row))}{also}, expected one of "
-            f"{excerpt(list(ids), 300)}{hint}",
+def _class_names(path: Path, rows: list[Row]) -> tuple[str, ...]:
+    """Returns the labels, sorted as numbers if all of them are numbers, or else as strings."""
+    counts = Counter(map(_label, rows))
+    # Sorting is stable: numbers of equal value ("1", "1.0") stay in alphabetical order.
+    names = sorted(sorted(counts), key=float if all(map(is_number, counts)) else str)
+    if len(names) < 2:
+        raise ValueError(
+            f"{path}: all {len(rows)} labels are {excerpt(names[0])}, expected two or more classes"
         )
+    _warn_of_labels(path, counts)
+    return tuple(names)
 
 
 def _warn_of_labels(path: Path, counts: Counter[str]) -> None:
@@ -437,9 +461,3 @@ def _several_labels(counts: Mapping[str, int]) -> list[str]:
         for name, own in parts.items()
         if len(own) > 1 and all(part and num_labels[part] > 1 for part in own)
     ]
-
-
-def _sorted_names(labels: Iterable[str]) -> tuple[str, ...]:
-    names = sorted(set(labels))
-    # Sorting is stable: numbers of equal value ("1", "1.0") stay in alphabetical order.
-    return tuple(sorted(names, key=float) if all(map(is_number, names)) else names)

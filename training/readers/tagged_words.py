@@ -30,7 +30,7 @@ from ..engine.job import JobData
 from ..engine.options import LabeledFilesConfig, ProgramConfig, added, check_one_of
 from .data_splits import hold_out_tenth, stratified_sample
 from .labeled_text import warn_of_spellings
-from .text_rows import excerpt
+from .values import excerpt
 
 
 @dataclasses.dataclass(frozen=True)

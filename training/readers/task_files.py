@@ -9,15 +9,23 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras_bert.data.text_files import read_lines
 
-from .text_rows import FORMATS, TAGGING_SUFFIXES, is_array, read_cells, read_objects
+from .tables import (
+    FORMATS,
+    TAGGING_SUFFIXES,
+    format_of,
+    is_array,
+    read_cells,
+    read_records,
+    suffix_of,
+)
 
 # Formats that only files of choices have, and fields that only they have
 _CHOICE_FORMATS = ("swag", "codah")
-_CHOICE_FIELDS = (("choices",), ("sent1", "ending0"))
+_CHOICE_FIELDS = (("choices",), ("choice1", "choice2"), ("answerKey",), ("sent1", "ending0"))
 # Columns of two texts. Those after the first are taken where no column is named `text`.
 _PAIRS = (
     ("text", "text_pair"),
@@ -55,25 +63,27 @@ def task_of_file(path: Path, format: str = "auto", text: str | None = None) -> F
     Raises:
         ValueError: If the file does not tell it; the message has what was looked at.
     """
-    suffix = Path(str(path).removesuffix(".gz")).suffix.lower()
+    suffix = suffix_of(path)
     if suffix in TAGGING_SUFFIXES:
         return FileTask("tagging", f"{path} has the suffix {suffix}")
     if format in _CHOICE_FORMATS:
         return FileTask("choice", f"--format={format} is given")
     if suffix == ".json" and _is_squad(path):
         return FileTask("questions", f"{path} holds paragraphs with questions, as SQuAD does")
-    kind: Any = FORMATS.get(suffix) if format == "auto" else format
-    if kind not in ("csv", "jsonl") and (tag := _tag(path)):
+    kind = FORMATS.get(suffix) if format == "auto" else format
+    if kind in (None, "tsv") and path.is_file() and (tag := _tag(path)):
         return FileTask("tagging", f"the lines of {path} end with tags, such as {tag}")
-    if kind is None:
+    try:
+        kind = kind or format_of(path)
+    except ValueError:
         raise ValueError(
             f"{path} does not tell its task: it has the suffix {suffix!r}, expected one of "
             f"{', '.join((*FORMATS, *TAGGING_SUFFIXES))}, or lines that end with tags such as "
-            "B-PER. Name the task with --task, or the format of a table with --format: tsv, csv or "
-            "jsonl"
-        )
-    if kind == "jsonl":
-        names = set(next((record for _, record in read_objects(path)), {}))
+            "B-PER. Name the task with --task, or the format of a table with --format: "
+            f"{', '.join(dict.fromkeys(FORMATS.values()))}"
+        ) from None
+    if kind in ("jsonl", "arrow"):
+        names = set(next((record for _, record in read_records(path, kind)), {}))
     else:
         names = set(next((cells for _, cells in read_cells(path, kind)), []))
     for fields in _CHOICE_FIELDS:

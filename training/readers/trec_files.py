@@ -13,15 +13,10 @@ import numpy as np
 from absl import logging
 
 from keras_bert.atomic import atomic_path
+from keras_bert.data.text_files import COMPRESSIONS, read_lines
 
-from .text_rows import (
-    excerpt,
-    format_of,
-    read_cells,
-    read_lines,
-    read_objects,
-    row_error,
-)
+from .tables import format_of, read_cells, read_records, suffix_of
+from .values import excerpt, row_error
 
 # The file names of collections by BEIR, MS MARCO and others
 _FILES = {
@@ -112,17 +107,17 @@ def read_run(path: Path) -> dict[str, list[str]]:
         ValueError: If a line is malformed; the message names the file, the line and the field.
     """
     rows: dict[str, list[tuple[str, float]]] = {}
-    for line, fields in _fields(path):
+    for place, fields in _fields(path):
         if len(fields) != 6:
             raise row_error(
-                path, line, f"{len(fields)} fields, expected 6: qid Q0 doc rank score tag"
+                path, place, f"{len(fields)} fields, expected 6: qid Q0 doc rank score tag"
             )
         query, _, document, rank, score, _ = fields
         try:
             int(rank)
             rows.setdefault(query, []).append((document, float(score)))
         except ValueError as error:
-            raise row_error(path, line, f"rank {rank!r}, score {score!r}: {error}") from error
+            raise row_error(path, place, f"rank {rank!r}, score {score!r}: {error}") from error
     return {query: [document for document, _ in ranked(own)] for query, own in rows.items()}
 
 
@@ -136,26 +131,26 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
         ValueError: If a line is malformed; the message names the file, the line and the field.
     """
     judgements: dict[str, dict[str, int]] = {}
-    for line, (query, document, grade) in _judgements(path):
+    for place, (query, document, grade) in _judgements(path):
         if not re.fullmatch(r"[+-]?[0-9]+", grade):
-            raise row_error(path, line, f"the grade is {excerpt(grade)}, expected an integer")
+            raise row_error(path, place, f"the grade is {excerpt(grade)}, expected an integer")
         judgements.setdefault(query, {})[document] = int(grade)
     return judgements
 
 
-def _judgements(path: Path) -> Iterator[tuple[int, tuple[str, str, str]]]:
-    if path.name.removesuffix(".gz").endswith((".jsonl", ".json")):
-        for line, record in read_objects(path):
-            query, document, grade = (_field(path, line, record, names) for names in _JUDGEMENT)
-            yield line, (query, document, grade)
+def _judgements(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
+    if suffix_of(path) in (".jsonl", ".json", ".parquet"):
+        for place, record in read_records(path):
+            query, document, grade = (_field(path, place, record, names) for names in _JUDGEMENT)
+            yield place, (query, document, grade)
         return
-    for number, (line, fields) in enumerate(_fields(path)):
+    for number, (place, fields) in enumerate(_fields(path)):
         if len(fields) not in (3, 4):
             raise row_error(
-                path, line, f"{len(fields)} fields, expected a query, a document and a grade"
+                path, place, f"{len(fields)} fields, expected a query, a document and a grade"
             )
         if number or fields[0].casefold() not in _JUDGEMENT[0]:
-            yield line, (fields[0], fields[-2], fields[-1])
+            yield place, (fields[0], fields[-2], fields[-1])
 
 
 def read_collection(
@@ -216,7 +211,7 @@ def is_collection(folder: Path) -> bool:
 
 def _find(folder: Path, role: str, name: str) -> Path:
     names = (name,) if name else _FILES[role]
-    for candidate in (*names, *(f"{name}.gz" for name in names)):
+    for candidate in (f"{name}{suffix}" for suffix in ("", *COMPRESSIONS) for name in names):
         if (folder / candidate).is_file():
             return folder / candidate
     advice = "" if name else f"; use --{role} for another name"
@@ -226,49 +221,49 @@ def _find(folder: Path, role: str, name: str) -> Path:
 def _texts(path: Path) -> dict[str, str]:
     """Reads the texts of documents or queries, by id."""
     texts: dict[str, str] = {}
-    for line, id, text in _numbered_texts(path):
+    for place, id, text in _texts_with_ids(path):
         if id in texts:
-            raise row_error(path, line, f"another row has the id {excerpt(id)}")
+            raise row_error(path, place, f"another row has the id {excerpt(id)}")
         texts[id] = " ".join(text.split())
     if not texts:
         raise ValueError(f"{path}: no rows")
     return texts
 
 
-def _numbered_texts(path: Path) -> Iterator[tuple[int, str, str]]:
+def _texts_with_ids(path: Path) -> Iterator[tuple[str, str, str]]:
     format = format_of(path)
-    if format == "jsonl":
-        for line, record in read_objects(path):
-            title, text = record.get("title") or "", _field(path, line, record, ("text",))
-            yield line, _field(path, line, record, _IDS), f"{title} {text}"
+    if format in ("jsonl", "arrow"):
+        for place, record in read_records(path, format):
+            title, text = record.get("title") or "", _field(path, place, record, ("text",))
+            yield place, _field(path, place, record, _IDS), f"{title} {text}"
         return
     columns = [0, 1]
-    for number, (line, cells) in enumerate(read_cells(path, format)):
+    for number, (place, cells) in enumerate(read_cells(path, format)):
         names = [cell.strip().casefold() for cell in cells]
         if not number and names[0] in _IDS:
             columns = [0, *(names.index(name) for name in _TEXTS if name in names)]
             if "text" not in names:
                 raise row_error(
-                    path, line, f"no column text; the first row is {excerpt(cells, 300)}"
+                    path, place, f"no column text; the first row is {excerpt(cells, 300)}"
                 )
             width = len(cells)
             continue
         width = len(cells) if not number else width
         if len(cells) != width or (columns == [0, 1] and width != 2 and not number):
             expected = width if number else "an id and a text, or a header"
-            raise row_error(path, line, f"{len(cells)} columns, expected {expected}")
+            raise row_error(path, place, f"{len(cells)} columns, expected {expected}")
         id, *parts = (cells[column].strip() for column in columns)
-        yield line, id, " ".join(parts)
+        yield place, id, " ".join(parts)
 
 
-def _field(path: Path, line: int, record: Mapping[str, Any], names: Sequence[str]) -> str:
+def _field(path: Path, place: str, record: Mapping[str, Any], names: Sequence[str]) -> str:
     """Returns the first of the fields that exists, as a string."""
     for name in names:
         if isinstance(record.get(name), str | int) and not isinstance(record[name], bool):
             return str(record[name])
     raise row_error(
         path,
-        line,
+        place,
         f"no field {names[0]} with a string or an integer; the object has "
         f"{excerpt(sorted(record), 300)}",
     )
@@ -320,12 +315,14 @@ def _records(path: Path, parts: Sequence[str]) -> Iterator[tuple[int, str]]:
             if number:
                 yield number, _joined(texts)
             if not text[2:].strip().isdecimal():
-                raise row_error(path, line, f"expected .I and a number, received {text!r}")
+                message = f"expected .I and a number, received {text!r}"
+                raise row_error(path, f"line {line}", message)
             number, part, texts = int(text[2:]), "", dict.fromkeys(parts, "")
         elif len(text.strip()) == 2 and text.startswith("."):
             part = text.strip()[1]
         elif not number:
-            raise row_error(path, line, f"expected .I and a number first, received {text!r}")
+            message = f"expected .I and a number first, received {text!r}"
+            raise row_error(path, f"line {line}", message)
         elif part in texts:
             texts[part] += text + "\n"
     if number:
@@ -337,7 +334,7 @@ def _joined(texts: Mapping[str, str]) -> str:
     return title + "".join(text.removeprefix(title) for text in rest)
 
 
-def _fields(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _fields(path: Path) -> Iterator[tuple[str, list[str]]]:
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
-            yield number, line.split()
+            yield f"line {number}", line.split()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..readers.text_rows import excerpt
+from ..readers.values import excerpt
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)

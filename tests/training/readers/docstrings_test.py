@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Docstrings as labeled text: of generated packages, and once of installed ones."""
 
-import dataclasses
 import sys
 
 import pytest
@@ -94,9 +93,8 @@ def test_classes_are_balanced_and_capped(packages):
     assert data.held_out_text not in [*data.train.texts, *data.dev.texts, *data.test.texts]
 
 
-def test_files_that_do_not_parse_are_counted(packages):
-    data = collect_docstrings(packages, max_per_package=1000)
-    assert (data.num_files, data.num_skipped_files) == (2 * 32, 2)
+def test_packages_are_not_imported(packages):
+    collect_docstrings(packages, max_per_package=1000)
     assert not set(PACKAGES) & sys.modules.keys()
 
 
@@ -128,7 +126,6 @@ def test_installed_packages():
         assert not {"numpy", "np", "sklearn", "scikit"} & set(
             text.lower().replace(".", " ").split()
         )
-    assert dataclasses.asdict(data)["num_skipped_files"] == 0
 
 
 def test_raw_sentences_are_whole_docstrings_without_what_is_scored(packages):

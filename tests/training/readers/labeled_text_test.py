@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from training.readers.labeled_text import read_labeled_text
-from training.readers.text_rows import MissingColumnError
+from training.readers.tables import MissingColumnError
+from training.readers.values import BadRows
 
 pytestmark = pytest.mark.backend_independent
 
@@ -240,7 +241,7 @@ def test_a_column_that_is_not_there(write, arguments, message):
         ("a.tsv", "text\ttext\tlabel\na\tb\tx\n", "line 1: two columns have the name 'text'"),
         (
             "a.tsv",
-            b"text\tlabel\na\tx\ncaf\xe9\ty\n",
+            b"text\tlabel\nna\xc3\xafve\tx\ncaf\xe9\ty\n",
             "line 3: expected UTF-8, found byte 0xe9 .* `iconv -f",
         ),
         ("a.tsv", "text\tlabel\n", "a.tsv: no examples"),
@@ -263,22 +264,22 @@ def test_a_column_that_is_not_there(write, arguments, message):
         ("a.jsonl", '{"text": "a", "label": [1]}\n', "line 1: label is a list, expected a str"),
         ("a.jsonl", '{"text": 7, "label": 1}\n', "line 1: text is a int, expected a string"),
         ("a.jsonl", '\n"a"\n', "line 2: found a str, expected a JSON object"),
-        ("a.jsonl", '\n["a", 1]\n', "line 2: found a str, expected a JSON object"),
-        ("a.jsonl", '{"text": "a", "label": 1} 2\n', "line 1: unexpected text after the JSON: '2'"),
+        ("a.jsonl", '\n["a", 1]\n', "row 1: found a str, expected a JSON object"),
+        ("a.jsonl", '{"text": "a", "label": 1} 2\n', "line 1: not JSON: Extra data at position 26"),
         ("a.jsonl", '{"text": "a", "text": "b"}\n', "line 1: .* two fields have the name 'text'"),
         ("a.jsonl", '{"text": "\\ud83d", "label": 1}\n', "line 1: 'text' contains an unpaired"),
         ("a.jsonl", '{"text": ' + "[" * 200_000, "line 1: cannot be read: nested too deeply"),
         ("a.json", '[{"text": "a",\n"label": 1},\n{"text": }]', "line 3: not JSON: Expecting"),
-        ("a.json", '[{"text": "a", "label": 1}\n{"text"', "line 1: the array is incomplete"),
+        ("a.json", '[{"text": "a", "label": 1}\n{"text"', "line 2: not JSON: Expecting ',' del"),
         (
             "a.json",
             '[{"text": "a", "label": 1}]\n{',
-            "line 1: unexpected text after the array: '{'",
+            "line 2: not JSON: Extra data at position 0",
         ),
         ("a.json", '[{"text": "a", "label": {"b": 1}}]', "a dict, .* or one of its fields: label."),
         ("a.json", '[{"text": "a", "labels": {"b": 1}}]', r"has \['labels', 'labels.b', 'text'\]"),
         ("a.jsonl", '{"text": "a"\n', "line 1: not JSON"),
-        ("a.txt", "text\tlabel\na\tx\n", r"cannot infer the format from the suffix '\.txt'"),
+        ("a.txt", "text,label\na,x\n", r"cannot infer the format from the suffix '\.txt'"),
     ],
 )
 def test_errors_name_the_place(write, name, content, message):
@@ -293,7 +294,7 @@ def test_an_array_and_nested_fields_are_read(write):
     for name in ("a.jsonl", "a.json"):
         read = read_labeled_text(write(name, content), text="body.text", label="labels.0.label")
         assert (read.texts, read.labels.tolist()) == (["a", "b"], [0, 1])
-    with pytest.raises(MissingColumnError, match="line 2: no column 'label' for label"):
+    with pytest.raises(MissingColumnError, match="row 1: no column 'label' for label"):
         read_labeled_text(write("a.json", content), text="body.text")
 
 
@@ -372,13 +373,15 @@ def test_labels_that_are_skipped(write):
     assert (read.texts, read.class_names) == (["a", "c"], ("x", "y"))
 
 
-def test_bad_rows_are_skipped_and_counted_if_asked(write):
+def test_bad_rows_are_collected_if_asked(write):
     path = write("a.tsv", "torn\na\tx\nb\nc\ty\nd\tx\n")
-    with pytest.warns(
-        UserWarning, match=r"skipped 2 of 5 rows: .*a\.tsv, line 1: 1 columns, expec"
-    ):
-        read = read_labeled_text(path, text=0, label=1, on_bad_row="skip")
+    bad = BadRows(collect=True)
+    read = read_labeled_text(path, text=0, label=1, bad=bad)
     assert (read.texts, read.skipped) == (["a", "c", "d"], 2)
+    assert bad.messages == [
+        f"{path}, line 1: 1 columns, expected 2; the row starts with 'torn'",
+        f"{path}, line 3: 1 columns, expected 2; the row starts with 'b'",
+    ]
 
 
 def test_arguments_that_contradict(write):

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows with choices, in the fields of each public set."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from training.readers.choice_files import choice_fields, read_choices
+from training.readers.values import BadRows
+
+pytestmark = pytest.mark.backend_independent
+
+TEXTS = ["bank", "library"]
+LISTS = {"label": ["A", "B"], "text": TEXTS}
+OBJECTS = [{"label": label, "text": text} for label, text in zip("AB", TEXTS, strict=True)]
+ROWS = {
+    "own": {"text": "Where?", "choices": TEXTS, "label": 1},
+    "CommonsenseQA": {
+        "question": {"stem": "Where?", "question_concept": "x", "choices": OBJECTS},
+        "answerKey": "B",
+    },
+    "CommonsenseQA, in datasets": {"question": "Where?", "choices": LISTS, "answerKey": "B"},
+    "ARC": {
+        "question": {
+            "stem": "Where?",
+            "choices": [{**one, "label": n} for n, one in zip("12", OBJECTS, strict=True)],
+        },
+        "answerKey": "2",
+    },
+    "OpenBookQA, in datasets": {"question_stem": "Where?", "choices": LISTS, "answerKey": "B"},
+    "SWAG": {"sent1": "Where?", "sent2": "", "ending0": "bank", "ending1": "library", "label": "1"},
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_fields_of_each_set_are_read(name, tmp_path):
+    assert choice_fields(ROWS[name]) == ("Where?", TEXTS, 1)
+    unlabeled = {
+        field: value
+        for field, value in ROWS[name].items()
+        if "abel" not in field and "Key" not in field
+    }
+    for labels in ({}, {"answerKey": ""}, {"label": -1}):
+        assert choice_fields({**unlabeled, **labels}) == ("Where?", TEXTS, None)
+    (tmp_path / "a.jsonl").write_text(json.dumps({"id": 7, **ROWS[name]}) + "\n")
+    data = read_choices(tmp_path / "a.jsonl")
+    assert (data.texts, data.choices, data.labels.tolist(), data.ids) == (
+        ["Where?"],
+        [TEXTS],
+        [1],
+        ["7"],
+    )
+    parquet.write_table(pa.Table.from_pylist([ROWS[name]]), tmp_path / "a.parquet")
+    assert read_choices(tmp_path / "a.parquet").labels.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("cause", "The man fell. What was the cause of this?"),
+        ("effect", "The man fell. What happened as a result?"),
+    ],
+)
+def test_copa_asks_for_the_cause_or_the_effect(question, text):
+    row = {"premise": "The man fell.", "choice1": "a", "choice2": "b", "question": question}
+    assert choice_fields({**row, "label": 1, "idx": 3}) == (text, ["a", "b"], 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"question": "a"}, r"no field choices; the row has \['question'\]"),
+        (
+            {"question": "a", "choices": {"text": ["b"]}},
+            "choices is .*, expected lists of label and text",
+        ),
+        (
+            {"question": "a", "choices": [{"label": "A"}, {}]},
+            "choices holds .*, expected strings, or",
+        ),
+        (
+            {"question": "a", "choices": LISTS, "answerKey": "C"},
+            "answerKey is 'C', expected one of A, B",
+        ),
+        ({"question": "a", "choices": LISTS, "label": 2}, "label is 2, expected one of 0, 1"),
+        ({"question": {"stem": None}}, "stem is None, expected a string"),
+    ],
+)
+def test_what_is_wrong_with_a_row_is_told(row, message, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(ROWS["own"]) + "\n" + json.dumps(row) + "\n")
+    with pytest.raises(ValueError, match=rf"a\.jsonl, line 2: {message}"):
+        read_choices(path)
+    bad = BadRows(collect=True)
+    assert len(read_choices(path, bad=bad)) == len(bad.messages) == 1
+
+
+def test_columns_that_are_not_read_may_have_one_name(tmp_path):
+    (tmp_path / "a.csv").write_text("gold,gold,sent1,sent2,ending0,ending1,label\n,,a,b,c,d,1\n")
+    assert read_choices(tmp_path / "a.csv").choices == [["b c", "b d"]]

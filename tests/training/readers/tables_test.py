@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of other programs: compressed, of Excel, SICK, Parquet, Arrow, folders of `datasets`."""
+
+import bz2
+import json
+import lzma
+
+import openpyxl
+import pyarrow as pa
+import pytest
+from pyarrow import ipc, parquet
+
+from training.readers.labeled_text import read_labeled_text
+from training.readers.tables import exists, format_of, kind_of, read_columns, read_records
+from training.readers.values import BadRows
+
+pytestmark = pytest.mark.backend_independent
+
+ROWS = "text,label\ngood; really,pos\nbad,neg\n"
+EXPECTED = (["good; really", "bad"], [1, 0], ("neg", "pos"))
+
+
+def read(path, **arguments):
+    data = read_labeled_text(path, **arguments)
+    return data.texts, data.labels.tolist(), data.class_names
+
+
+def zstandard(content):
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"), [("bz2", bz2.compress), ("xz", lzma.compress), ("zst", zstandard)]
+)
+def test_compressed_files_are_read(suffix, compress, tmp_path):
+    path = tmp_path / f"a.csv.{suffix}"
+    path.write_bytes(compress(ROWS.encode()))
+    assert read(path) == EXPECTED
+    path.write_bytes(compress(ROWS.encode() * 99)[:-20])
+    with pytest.raises(ValueError, match=rf"a\.csv\.{suffix}: cannot be read past line"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        'text;label\n"good; really";pos\nbad;neg\n'.encode("utf-8-sig"),
+        b'"text";"label"\r\n"good; really";"pos"\r\n"bad";"neg"\r\n',
+        b"sep=|\r\ntext|label\r\ngood; really|pos\r\nbad|neg\r\n",
+        'text;label\n"good; really";pos\nbad;neg\n'.encode("utf-16"),
+        ROWS.encode(),
+    ],
+)
+def test_csv_is_read_as_excel_saves_it(content, tmp_path):
+    (tmp_path / "a.csv").write_bytes(content)
+    assert read(tmp_path / "a.csv") == EXPECTED
+
+
+def test_the_place_of_an_error_counts_the_line_of_the_separator(tmp_path):
+    (tmp_path / "a.csv").write_text('sep=;\ntext;label\n"a\nb";x\nc\n')
+    with pytest.raises(ValueError, match=r"a\.csv, line 5: 1 columns, expected 2; .* 'c'"):
+        read(tmp_path / "a.csv")
+
+
+def test_a_semicolon_in_a_single_wanted_column_is_text(tmp_path):
+    (tmp_path / "a.csv").write_text("Hello; world\nNo; no\n")
+    rows, _ = read_columns(tmp_path / "a.csv", "csv", {"text": 0}, False)
+    assert [row.cells["text"] for row in rows] == ["Hello; world", "No; no"]
+
+
+def test_windows_1252_is_read_with_a_warning_if_nothing_speaks_against_it(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("text;label\nun café;pos\nŒuvre – à l’œil;neg\n".encode("cp1252"))
+    with pytest.warns(UserWarning, match="read as Windows-1252, in which line 2 is 'un café;pos'"):
+        assert read(path)[0] == ["un café", "Œuvre – à l’œil"]
+    # UTF-8 with one wrong byte, and Windows-1251
+    for content in ("text,label\nnaïve,x\nna\x00ve,y\n", "text,label\nПривет,x\n"):
+        encoding = "utf-8" if "ï" in content else "cp1251"
+        path.write_bytes(content.encode(encoding).replace(b"\0", b"\xef"))
+        with pytest.raises(ValueError, match=r"a\.csv, line [23]: expected UTF-8, found byte 0x"):
+            read(path)
+
+
+def test_the_first_sheet_of_an_excel_file_is_read(tmp_path):
+    book = openpyxl.Workbook()
+    for row in (["text", "label", "id"], ["a", 1, None], ["b", 2.5, "x"], [True, 1, None]):
+        book.active.append(row)
+    book.active.cell(row=9, column=5).font = openpyxl.styles.Font(bold=True)  # but no value
+    book.save(tmp_path / "a.xlsx")
+    data = read_labeled_text(tmp_path / "a.xlsx")
+    assert (data.texts, data.labels.tolist()) == (["a", "b", "TRUE"], [0, 1, 0])
+    assert (data.class_names, data.ids) == (("1", "2.5"), [None, "x", None])
+    book.active["B3"] = None
+    book.create_sheet("more")
+    book.save(tmp_path / "a.xlsx")
+    with (
+        pytest.warns(UserWarning, match="has 2 sheets; only the first, 'Sheet', is read"),
+        pytest.raises(ValueError, match=r"a\.xlsx, row 3: the label is empty"),
+    ):
+        read(tmp_path / "a.xlsx")
+    (tmp_path / "b.xlsx").write_text("text,label\n")
+    with pytest.raises(ValueError, match=r"b\.xlsx cannot be read as an Excel file"):
+        read(tmp_path / "b.xlsx")
+
+
+def test_sick_is_read(tmp_path):
+    path = tmp_path / "SICK_train.txt"
+    path.write_text(
+        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+        "1\tA man sings\tNobody sings\t3.5\tCONTRADICTION\n"
+        "2\tA man sings\tA person sings\t4.7\tENTAILMENT\n"
+    )
+    pair = {"text": "sentence_A", "text_pair": "sentence_B"}
+    data = read_labeled_text(path, **pair, label="entailment_judgment")
+    assert data.inputs[0] == ("A man sings", "Nobody sings")
+    assert data.class_names == ("CONTRADICTION", "ENTAILMENT")
+    scores = read_labeled_text(path, **pair, label="relatedness_score", regression=True)
+    assert scores.labels.tolist() == pytest.approx([3.5, 4.7])
+    assert (format_of(path), kind_of(path)) == ("tsv", "text")
+
+
+def class_table(labels, names=("neg", "pos")):
+    features = {"text": {"dtype": "string"}, "label": {"names": names, "_type": "ClassLabel"}}
+    table = pa.table({"text": [f"text {n}" for n in range(len(labels))], "label": labels})
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    return table.replace_schema_metadata(metadata)
+
+
+def write_arrow(path, table):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+
+
+def test_parquet_gives_the_names_of_classes(tmp_path):
+    path = tmp_path / "a.parquet"
+    parquet.write_table(class_table([1, 0, 1]), path)
+    assert read(path) == (["text 0", "text 1", "text 2"], [1, 0, 1], ("neg", "pos"))
+    with pytest.raises(ValueError, match=r"a\.parquet, row 1: no column 'body' .* 'text'\]"):
+        read(path, text="body")
+    parquet.write_table(class_table([1, -1, 0]), path)
+    with pytest.raises(ValueError, match=r"a\.parquet, row 2: the label is empty"):
+        read(path)
+    # The labels of a test set
+    parquet.write_table(class_table([-1, -1]), path)
+    assert [record for _, record in read_records(path)] == [{"text": "text 0"}, {"text": "text 1"}]
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ValueError, match=r"a\.parquet cannot be read"):
+        read(path)
+
+
+def test_folders_of_datasets_are_read(tmp_path):
+    for split, labels in {"train": [1, 0, 1], "test": [0, 1]}.items():
+        folder = tmp_path / "saved" / split
+        for number, part in enumerate((labels[:2], labels[2:])):
+            write_arrow(folder / f"data-{number:05}-of-00002.arrow", class_table(part))
+        write_arrow(folder / "cache-0123.arrow", class_table([1]))
+        files = [{"filename": f"data-{number:05}-of-00002.arrow"} for number in range(2)]
+        (folder / "state.json").write_text(json.dumps({"_data_files": files}))
+    (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    assert read(tmp_path / "saved" / "train")[1] == [1, 0, 1]
+    assert (format_of(tmp_path / "saved"), kind_of(tmp_path / "saved")) == ("arrow", "text")
+    with pytest.raises(ValueError, match=r"saved has the splits test, train; expected the path of"):
+        read(tmp_path / "saved")
+
+
+@pytest.mark.parametrize(
+    "names", ["data/{}-00000-of-00001.parquet", "{}/0000.parquet", "{}.parquet"]
+)
+def test_a_split_of_a_folder_of_parquet_is_read(names, tmp_path):
+    for split, labels in {"train": [1, 0, 1], "validation": [0, 1]}.items():
+        path = tmp_path / names.format(split)
+        path.parent.mkdir(exist_ok=True)
+        parquet.write_table(class_table(labels), path)
+    assert read(tmp_path / "validation")[1] == [0, 1]
+    assert exists(tmp_path / "train")
+    assert not exists(tmp_path / "test")
+    with pytest.raises(ValueError, match="has the splits train, validation; expected"):
+        read(tmp_path)
+
+
+def test_a_folder_without_data(tmp_path):
+    with pytest.raises(ValueError, match="is a folder without Parquet or Arrow files"):
+        read(tmp_path)
+
+
+def test_malformed_rows_are_collected(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"text": "a", "label": "x"}\n{"text": \n{"label": "x"}\n{"text": "", "label": "y"}\n'
+        '{"text": "b", "label": "y"}\n[1]\n'
+    )
+    bad = BadRows(collect=True)
+    assert read(path, bad=bad)[0] == ["a", "b"]
+    places = [message.partition(": ")[0] for message in bad.messages]
+    assert places == [f"{path}, {place}" for place in ("line 2", "line 3", "row 1", "line 4")]
+    path.write_text('{"text": "", "label": "y"}\n')
+    with pytest.raises(ValueError, match=r"no examples; the first malformed row: .*line 1: te"):
+        read(path, bad=BadRows(collect=True))
+
+
+def test_labels_are_read_as_others(tmp_path):
+    path = tmp_path / "hans.tsv"
+    path.write_text("text\tlabel\na\tneutral\nb\tentailment\nc\tcontradiction\n")
+    label_map = {"neutral": "non-entailment", "contradiction": "non-entailment"}
+    assert read(path, label_map=label_map)[1:] == ([1, 0, 1], ("entailment", "non-entailment"))
+    with pytest.raises(ValueError, match=r"has 'neutrl:other', neither of which is a label of"):
+        read(path, label_map={"neutrl": "other"})

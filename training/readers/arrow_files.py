@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of Parquet and Arrow files, and of the folders of them that `datasets` writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..engine import child_programs
+
+# The number of a file among those of a split: train-00000-of-00002.parquet
+_SHARD = re.compile(r"-\d+-of-\d+$")
+# Names of files that are not the name of a split, which their folder has then
+_NO_SPLIT = re.compile(r"data|\d+|part-.*")
+
+
+def is_dataset(path: Path) -> bool:
+    """Returns whether a path is a folder of Parquet or Arrow files, or one of its splits."""
+    return path.is_dir() or (not path.exists() and path.name in _splits(path.parent))
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the place and the fields of each row.
+
+    The numbers of classes become their names, where `datasets` has written them into the file. A
+    column of classes that are all unknown (-1), as in test sets, is left out.
+
+    Args:
+        path: A file; a folder of files of one split, or written by `save_to_disk`; or, of a folder
+            with several splits, one of them: `folder/train` for `folder/train/*.parquet` or
+            `folder/data/train-00000-of-00001.parquet`.
+
+    Raises:
+        ImportError: If pyarrow is not installed.
+        ValueError: If a file is malformed, or a folder has no files or several splits.
+    """
+    number = 0
+    for file in [path] if path.is_file() else _files_of(path):
+        table = _read(file)
+        names = {}
+        for column, class_names in _class_names(table.schema).items():
+            if set(table[column].unique().to_pylist()) <= {None, -1}:
+                table = table.drop_columns(column)
+            else:
+                names[column] = [*class_names, None]  # -1 is an unknown class
+        for batch in table.to_batches():
+            for record in batch.to_pylist():
+                for column, own in names.items():
+                    record[column] = None if record[column] is None else own[record[column]]
+                number += 1
+                yield f"row {number}", record
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Returns the files of a folder with one split, or of one split of a folder."""
+    if (path / "state.json").is_file():  # written by save_to_disk
+        files = json.loads((path / "state.json").read_text(encoding="utf-8"))["_data_files"]
+        return [path / file["filename"] for file in files]
+    if not path.is_dir():
+        return _splits(path.parent)[path.name]
+    splits = _splits(path)
+    if not splits:
+        raise ValueError(f"{path} is a folder without Parquet or Arrow files")
+    if len(splits) > 1:
+        raise ValueError(
+            f"{path} has the splits {', '.join(splits)}; expected the path of one, such as "
+            f"{path / next(iter(splits))}"
+        )
+    return next(iter(splits.values()))
+
+
+def _splits(folder: Path) -> dict[str, list[Path]]:
+    """Returns the files of each split of a folder."""
+    splits: dict[str, list[Path]] = {}
+    for file in sorted([*folder.rglob("*.parquet"), *folder.rglob("*.arrow")]):
+        name = _SHARD.sub("", file.stem)
+        if not name.startswith("cache-"):  # of datasets' `map`
+            split = file.parent.name if _NO_SPLIT.fullmatch(name) else name
+            splits.setdefault(split, []).append(file)
+    return splits
+
+
+def _read(file: Path) -> Any:
+    try:
+        import pyarrow
+        from pyarrow import ipc, parquet
+    except ImportError as error:
+        raise ImportError(
+            f"{file} is read by pyarrow, which is not installed: {child_programs.install('tables')}"
+        ) from error
+    try:
+        if file.suffix.lower() == ".parquet":
+            return parquet.ParquetFile(file).read()
+        with open(file, "rb") as source:
+            is_file = source.read(6) == b"ARROW1"
+            source.seek(0)
+            return (ipc.open_file if is_file else ipc.open_stream)(source).read_all()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{file} cannot be read: {error}") from error
+
+
+def _class_names(schema: Any) -> dict[str, list[str]]:
+    """Returns the names of the classes of each column of class numbers."""
+    content = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = content.get("info", {}).get("features", {})
+    return {
+        column: feature["names"]
+        for column, feature in features.items()
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+    }

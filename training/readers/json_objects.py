@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of JSON Lines and of JSON arrays, each with its place in the file."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from .values import BadRows, excerpt, row_error
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def objects_of(
+    lines: Iterable[str], name: Path | str, bad: BadRows | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the place and the content of each object: the line, or the row of an array.
+
+    Args:
+        lines: The lines, with their line ends.
+        name: The name of the file, for error messages.
+        bad: Collects malformed objects; by default, the first one raises an error.
+
+    Raises:
+        ValueError: If a line is not JSON or not an object, two of its fields have the same name,
+            or it contains an unpaired surrogate.
+    """
+    bad = bad or BadRows()
+    numbered = enumerate(lines, start=1)
+    for number, line in numbered:
+        if not line.strip():
+            continue
+        is_array = line.lstrip().startswith("[")
+        text = line + "".join(line for _, line in numbered) if is_array else line.rstrip("\r\n")
+        try:
+            value = _parsed(text, number, name)
+        except ValueError as error:
+            bad.add(error)
+            continue
+        placed = [(f"line {number}", value)]
+        if is_array:
+            placed = [(f"row {row}", record) for row, record in enumerate(value, start=1)]
+        yield from bad.without(placed, functools.partial(_check, text, name))
+
+
+def _parsed(text: str, first_line: int, name: Path | str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        place = f"line {first_line + error.lineno - 1}"
+        message = f"not JSON: {error.msg} at position {error.colno - 1}"
+        raise row_error(name, place, message) from error
+    except (RecursionError, ValueError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise row_error(name, f"line {first_line}", f"cannot be read: {reason}") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"two fields have the name {excerpt(name)}")
+    return record
+
+
+def _check(text: str, name: Path | str, placed: tuple[str, Any]) -> None:
+    """Raises an error if a value is not an object, or has a surrogate that its text escapes."""
+    place, record = placed
+    if not isinstance(record, dict):
+        raise row_error(name, place, f"found a {type(record).__name__}, expected a JSON object")
+    if not _SURROGATE.search(text):
+        return
+    for field_name, value in record.items():
+        try:
+            json.dumps([field_name, value], ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            message = f"{excerpt(field_name)} contains an unpaired surrogate, which is no character"
+            raise row_error(name, place, message) from error

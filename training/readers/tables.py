@@ -1,0 +1,634 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of data files of any format, each with its place in the file.
+
+Every error names the file and the place, in text the physical line counted from 1 as in an editor,
+and quotes a short excerpt.
+
+A row of blank cells is a row, so that predictions can be aligned with a table's rows. An empty line
+is none, except between the rows of a single column.
+
+The standard library reads CSV and JSON. The readers of pyarrow and pandas would name no line,
+accept unclosed quotes, and turn texts that look like numbers or dates into those.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import difflib
+import itertools
+import json
+import math
+import re
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from keras_bert.data.text_files import UNREADABLE, byte_lines, plain_name, read_lines
+
+from ..engine import child_programs
+from . import arrow_files
+from .json_objects import objects_of
+from .values import BadRows, as_id, excerpt, field, is_number, row_error
+
+Header = bool | Literal["auto"]
+# Whether double quotes in TSV enclose cells ("csv": doubled inside, as Excel and pandas write
+# them), or are text ("none")
+Quoting = Literal["auto", "csv", "none"]
+
+# Suffix -> format
+FORMATS = {
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "arrow",
+    ".arrow": "arrow",
+    ".xlsx": "xlsx",
+}
+# The first line of a CSV file that names its separator, for Excel
+_NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n?')
+_OTHER_WORD = re.compile(rb"[\x80-\xff]{4}")
+# Formats whose rows are cells, of which the first may be a header; rows of others have fields
+_TABLES = ("tsv", "csv", "xlsx")
+# Suffixes of files with words in columns, which are not tables of texts
+TAGGING_SUFFIXES = (".conll", ".bio", ".iob")
+# Values of the flag --kind
+KINDS = ("auto", "text", "squad", "tagging", "choice")
+# Common names for columns of labels and of texts
+_USUAL_LABELS = ("label", "class", "category", "target", "score", "rating", "sentiment")
+_USUAL_TEXTS = ("text", "sentence", "sentence1", "review", "comment", "question", "question1")
+_USUAL_NAMES = {
+    "label": frozenset((*_USUAL_LABELS, "labels")),
+    "text": frozenset((*_USUAL_TEXTS, "texts", "content", "body", "tweet", "document", "query")),
+}
+# The largest limit of the module csv on all platforms; by default it is 131,072
+_LONGEST_CELL = 2**31 - 1
+
+
+class MissingColumnError(ValueError):
+    """Raised if a file lacks a requested column."""
+
+
+class Row(NamedTuple):
+    """One example as strings: the place where it starts, and a cell for each role."""
+
+    place: str
+    cells: dict[str, str]
+
+
+def exists(path: Path) -> bool:
+    """Returns whether there is a data file, or a folder of them, or the split of a folder."""
+    return path.is_file() or arrow_files.is_dataset(path)
+
+
+def format_of(path: Path) -> str:
+    """Infers the format from the suffix, ignoring that of a compression.
+
+    Raises:
+        ValueError: If the suffix is unknown.
+    """
+    suffix = suffix_of(path)
+    if suffix == ".txt" and "\t" in next(read_lines(path), ""):  # as SICK's
+        return "tsv"
+    if suffix not in FORMATS and arrow_files.is_dataset(path):
+        return "arrow"
+    if suffix not in FORMATS:
+        raise ValueError(
+            f"{path}: cannot infer the format from the suffix {suffix!r}, expected one of "
+            f"{', '.join(FORMATS)} (of text optionally with .gz, .bz2, .xz or .zst), or --format: "
+            f"{', '.join(dict.fromkeys(FORMATS.values()))}"
+        )
+    return FORMATS[suffix]
+
+
+def suffix_of(path: Path) -> str:
+    """Returns the suffix of a file in lower case, without that of a compression."""
+    return Path(plain_name(path.name)).suffix.lower()
+
+
+def kind_of(path: Path, kind: str = "auto") -> str:
+    """Returns the kind of data in a file, one of `KINDS` without `auto`.
+
+    Args:
+        path: The file.
+        kind: The value of `--kind`; `auto` infers it from the suffix, ignoring that of a
+            compression, and of a JSON file from whether it is an array.
+
+    Raises:
+        ValueError: If the suffix is unknown.
+    """
+    if kind != "auto":
+        return kind
+    suffix = suffix_of(path)
+    if suffix in TAGGING_SUFFIXES:
+        return "tagging"
+    if suffix == ".json":
+        return "text" if is_array(path) else "squad"
+    try:
+        format_of(path)
+    except ValueError:
+        raise ValueError(
+            f"cannot infer the kind of data from the name of {path}, expected one of the suffixes "
+            f"{', '.join((*FORMATS, *TAGGING_SUFFIXES))} (of text optionally with .gz, .bz2, .xz "
+            f"or .zst), or --kind, one of {', '.join(KINDS[1:])}"
+        ) from None
+    return "text"
+
+
+def is_array(path: Path) -> bool:
+    """Returns whether a JSON file contains an array, rather than one or several objects."""
+    return next((line for line in read_lines(path) if line.strip()), "").lstrip().startswith("[")
+
+
+def read_columns(
+    path: Path,
+    format: str,
+    columns: Mapping[str, str | int],
+    header: Header,
+    quoting: Quoting = "auto",
+    optional: Mapping[str, str] | None = None,
+    blank_end: bool = True,
+    bad: BadRows | None = None,
+) -> tuple[list[Row], Header]:
+    """Reads the requested columns of every row.
+
+    Args:
+        path: The file.
+        format: One of the values of `FORMATS`.
+        columns: Maps each role (`text`, `text_pair`, `label`, …) to the column's name or index. In
+            JSON the name may be a path into nested objects and lists, such as `labels.0.name`.
+        header: Whether the first row is a header; `"auto"` infers it.
+        quoting: How quotes in TSV are read; `"auto"` infers it from the file.
+        optional: Maps further roles to the names of columns that are read if they exist.
+        blank_end: Whether blank rows at the end of a table are rows.
+        bad: Collects malformed rows; by default, the first one raises an error.
+
+    Returns:
+        The rows, and whether the file has a header: `"auto"` if the columns do not determine it,
+        in which case its first row is the first of the rows.
+
+    Raises:
+        MissingColumnError: If a column does not exist.
+        ValueError: If the file is malformed.
+    """
+    optional, bad = optional or {}, bad or BadRows()
+    if format not in _TABLES:
+        if format not in FORMATS.values():
+            raise ValueError(
+                f"--format is {format!r}, expected {', '.join(dict.fromkeys(FORMATS.values()))}"
+            )
+        return list(_rows_of_records(path, format, columns, optional, bad)), True
+    table = list(read_cells(path, format, quoting, columns.values()))
+    while table and not blank_end and _is_blank(table[-1][1]):
+        del table[-1]
+    if not table:
+        raise ValueError(f"{path}: the file is empty")
+    is_named = not all(map(_is_position, columns.values()))
+    start = 0
+    if header is True or is_named:
+        start = next((n for n, (_, cells) in enumerate(table) if not _is_blank(cells)), 0)
+    place, first = table[start]
+    names = [cell.strip() for cell in first]
+    found = {role: name for role, name in optional.items() if names.count(name) == 1}
+    if header == "auto" and (found or is_named or all(one in names for one in columns.values())):
+        header = True
+    columns = {**columns, **(found if header is True else {})}
+    # A header has the right number of columns; without one, take the most frequent number.
+    widths = Counter(len(cells) for _, cells in table)
+    width = len(first) if header is True else widths.most_common(1)[0][0]
+    indices = {
+        role: _column_index(path, place, role, column, names, width, header is True)
+        for role, column in columns.items()
+    }
+    table = table[start + (header is True) :]
+    good = bad.without(table, lambda row: _check_width(path, row, width))
+    return [
+        Row(place, {role: cells[index] for role, index in indices.items()}) for place, cells in good
+    ], header
+
+
+def read_records(
+    path: Path,
+    format: str | None = None,
+    bad: BadRows | None = None,
+    single: Collection[str] | None = None,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the place and the fields of each row, by the names of a header if it is a table.
+
+    Args:
+        path: The file.
+        format: One of the values of `FORMATS`; inferred from the suffix by default.
+        bad: Collects malformed rows; by default, the first one raises an error.
+        single: The columns of which there must not be two; by default, all. Others of which there
+            are two are left out.
+
+    Raises:
+        ValueError: If the file is malformed, two columns have the same name, or a row differs from
+            the header in its number of columns.
+    """
+    format, bad = format or format_of(path), bad or BadRows()
+    if format == "jsonl":
+        yield from objects_of(read_lines(path), path, bad)
+    elif format == "arrow":
+        yield from arrow_files.read_rows(path)
+    else:
+        table = read_cells(path, format)
+        header, first = next((row for row in table if not _is_blank(row[1])), ("line 1", []))
+        names = [cell.strip() for cell in first]
+        for name in names if single is None else single:
+            check_single(path, header, name, names)
+        kept = [index for index, name in enumerate(names) if names.count(name) == 1]
+        for place, cells in bad.without(table, lambda row: _check_width(path, row, len(names))):
+            yield place, {names[index]: cells[index] for index in kept}
+
+
+def _is_blank(cells: list[str]) -> bool:
+    return not any(map(str.strip, cells))
+
+
+def _check_width(path: Path, row: tuple[str, list[str]], width: int) -> None:
+    place, cells = row
+    if len(cells) != width:
+        start = excerpt(cells[0], 40)
+        raise row_error(
+            path, place, f"{len(cells)} columns, expected {width}; the row starts with {start}"
+        )
+
+
+def read_cells(
+    path: Path,
+    format: str,
+    quoting: Quoting = "auto",
+    columns: Collection[str | int] = (),
+) -> Iterator[tuple[str, list[str]]]:
+    """Yields the place where each row of a table starts, and its cells.
+
+    Args:
+        path: The file.
+        format: `"tsv"`, `"csv"` or `"xlsx"`.
+        quoting: How quotes in TSV are read; `"auto"` infers it from the file.
+        columns: The columns that are wanted, by name or index; by default more than one.
+
+    Raises:
+        ValueError: If the file is malformed.
+    """
+    if format == "xlsx":
+        yield from _excel_rows(path)
+        return
+    csv.field_size_limit(_LONGEST_CELL)
+    encoding = _encoding(path)
+
+    def lines() -> Iterator[str]:
+        return read_lines(path, encoding)
+
+    if format == "csv":
+        rows = _csv_rows(path, lines(), *_separator(lines, columns))
+    elif quoting == "csv" or (quoting == "auto" and _is_quoted(path, lines)):
+        rows = _csv_rows(path, lines(), "\t")
+    else:
+        plain = (line.rstrip("\r\n") for line in lines())
+        rows = ((n, line.split("\t") if line else []) for n, line in enumerate(plain, start=1))
+    empty_lines: list[int] = []
+    width = 0
+    for number, cells in rows:
+        is_empty = len(cells) < 2 and not "".join(cells).strip()
+        if is_empty and (width != 1 or not cells):
+            empty_lines.append(number)
+            continue
+        width = width or len(cells)
+        if width == 1:
+            yield from ((f"line {empty}", [""]) for empty in empty_lines)
+        empty_lines.clear()
+        yield f"line {number}", cells
+
+
+def _csv_rows(
+    path: Path, lines: Iterator[str], separator: str, skipped: int = 0
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields the line on which each row starts, and its cells, after a number of lines."""
+    rest = itertools.islice(lines, skipped, None)
+    reader = csv.reader(rest, delimiter=separator, strict=True)
+    while True:
+        start = skipped + reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            hint = (
+                "perhaps a carriage return in an unquoted field"
+                if "new-line" in str(error)
+                else "perhaps an unclosed quote, or one that is not doubled inside a quoted field"
+            )
+            message = f"the row that starts here is not valid CSV: {error} ({hint})"
+            raise row_error(path, f"line {start}", message) from error
+        yield start, cells
+
+
+def _separator(
+    lines: Callable[[], Iterator[str]], columns: Collection[str | int]
+) -> tuple[str, int]:
+    """Returns the separator of a CSV file, and the number of lines before its first row.
+
+    It is a comma, unless a first line such as `sep=;` names another; or a semicolon, which Excel
+    writes where the comma is the decimal mark, if it alone divides the first row, and what is
+    wanted is not that row's single cell.
+    """
+    if named := _NAMED_SEPARATOR.fullmatch(next(lines(), "")):
+        return named[1], 1
+    by_comma, by_semicolon = (_first_row(lines(), separator) for separator in ",;")
+    is_wanted = bool(columns) and {str(column) for column in columns} <= {"0", "".join(by_comma)}
+    return (";" if len(by_comma) < 2 <= len(by_semicolon) and not is_wanted else ","), 0
+
+
+def _first_row(lines: Iterator[str], separator: str) -> list[str]:
+    try:
+        return next(filter(None, csv.reader(lines, delimiter=separator, strict=True)), [])
+    except csv.Error:
+        return []
+
+
+def _encoding(path: Path) -> str:
+    """Returns the encoding of a table: UTF-8, or Windows-1252, in which Excel may save CSV.
+
+    It is Windows-1252 if all lines that are not ASCII are not UTF-8, and look like words of a
+    Western language: none has four characters in a row that are not ASCII.
+    """
+    found = ""
+    with open(path, "rb") as file, contextlib.suppress(*UNREADABLE):  # which the reader raises too
+        for number, line in enumerate(byte_lines(file, path), start=1):
+            if line.isascii():
+                continue
+            if _OTHER_WORD.search(line) or "\ufffd" not in line.decode(errors="replace"):
+                return "utf-8"
+            text = line.decode("cp1252", "replace").strip()
+            found = found or f"in which line {number} is {excerpt(text)}"
+    if found:
+        warnings.warn(
+            f"{path} is not UTF-8, and is read as Windows-1252, {found}; if that is wrong, save it "
+            "as UTF-8",
+            stacklevel=2,
+        )
+    return "cp1252" if found else "utf-8"
+
+
+def _excel_rows(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yields the place and the cells of each row of the first sheet of an Excel file."""
+    try:
+        import openpyxl
+    except ImportError as error:
+        raise ImportError(
+            f"{path} is read by openpyxl, which is not installed: "
+            f"{child_programs.install('tables')}"
+        ) from error
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        sheet, *others = book.worksheets
+        rows = [[_excel_text(value) for value in row] for row in sheet.iter_rows(values_only=True)]
+        book.close()
+    except (KeyError, OSError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} cannot be read as an Excel file: {error}") from error
+    if others:
+        warnings.warn(
+            f"{path} has {1 + len(others)} sheets; only the first, {sheet.title!r}, is read",
+            stacklevel=2,
+        )
+    # Cells that were formatted, but are empty
+    width = max((n for row in rows for n, cell in enumerate(row, start=1) if cell), default=0)
+    for number, row in enumerate(rows, start=1):
+        yield f"row {number}", (row + [""] * width)[:width]
+
+
+def _excel_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).upper()
+    return "" if value is None else str(value)
+
+
+# A cell in double quotes, which are doubled inside of it, or without any
+_CELL = r'(?:"[^"]*+(?:""[^"]*+)*+"|[^"\t\r\n]*+)'
+_CELLS = re.compile(rf"(?:\A|\t)({_CELL})")
+_ROW = re.compile(rf"{_CELL}(?:\t{_CELL})*+")
+_EMPTY_LINE = re.compile(r'[^\S\t]*|"\s*"')
+_LOOKS_QUOTED = re.compile(r'(?<![^\t])"[^"\t]*+(?:""[^"\t]*+)++"(?![^\t\r\n])')
+_CHOOSE_QUOTING = (
+    "they are read as text. --quoting=none confirms that, --quoting=csv reads them as the marks of "
+    "cells, as Excel and pandas write them"
+)
+
+
+def _is_quoted(path: Path, lines: Callable[[], Iterator[str]]) -> bool:
+    """Returns whether double quotes in a TSV file enclose cells, rather than being text.
+
+    They do if all of them enclose cells or are doubled inside, and some are doubled, or all cells
+    of a column have them, or rows have equally many cells only if they do. If some cells look like
+    that, but it is not certain, quotes are text, and a warning says so.
+    """
+    num_rows, num_quoted, is_doubled, has_separators = 0, 0, False, False
+    in_every_row: set[int] | None = None
+    line_widths, row_widths = set(), set()
+    for row in _rows_in_quotes(lines()):
+        if _EMPTY_LINE.fullmatch(row):
+            continue
+        if not _ROW.fullmatch(row):
+            _warn_of_quotes(path, lines())
+            return False
+        cells = _CELLS.findall(row)
+        quoted = {index: cell[1:-1] for index, cell in enumerate(cells) if cell.startswith('"')}
+        num_rows += 1
+        num_quoted += len(quoted)
+        is_doubled |= any('"' in cell for cell in quoted.values())
+        has_separators |= any(set("\t\n\r") & set(cell) for cell in quoted.values())
+        in_every_row = {*quoted} if in_every_row is None else in_every_row & quoted.keys()
+        line_widths |= {line.count("\t") + 1 for line in row.split("\n") if line.rstrip("\r")}
+        row_widths.add(len(cells))
+    # Lines with equally many cells are hardly parts of cells.
+    are_rows = len(line_widths) == 1 and line_widths != {1}
+    if not num_quoted or (are_rows and len(row_widths) > 1):
+        return False
+    if (in_every_row and num_rows > 1) or len(row_widths) == 1 < len(line_widths):
+        return True
+    if is_doubled and not (are_rows and has_separators):
+        return True
+    warnings.warn(
+        f"{path}: {num_quoted} cells are in double quotes, and nothing tells whether these are "
+        f"text; {_CHOOSE_QUOTING}",
+        stacklevel=2,
+    )
+    return False
+
+
+def _rows_in_quotes(lines: Iterator[str]) -> Iterator[str]:
+    """Yields lines, those joined between which a quote is open."""
+    row: list[str] = []
+    is_open = False
+    for line in lines:
+        row.append(line.rstrip("\r\n"))
+        is_open ^= line.count('"') % 2 == 1
+        if not is_open:
+            yield "\n".join(row)
+            row.clear()
+    if row:
+        yield "\n".join(row)
+
+
+def _warn_of_quotes(path: Path, lines: Iterator[str]) -> None:
+    """Warns if cells of a file look quoted, although other quotes in it are text."""
+    found = [number for number, line in enumerate(lines, 1) if _LOOKS_QUOTED.search(line)]
+    if found:
+        warnings.warn(
+            f"{path}: {len(found)} lines, the first of which is {found[0]}, have quotes that "
+            f"enclose a cell and are doubled inside, but other lines have quotes that do not; "
+            f"{_CHOOSE_QUOTING}",
+            stacklevel=2,
+        )
+
+
+def without_header(path: Path, rows: list[Row], header: Header) -> list[Row]:
+    """Returns the rows without the first one, if it turns out to be a header.
+
+    Args:
+        path: The file, for messages.
+        rows, header: What `read_columns` returned.
+
+    Raises:
+        ValueError: If the first row looks like a header, but `header` is False.
+    """
+    if header is True or not _starts_with_header(rows):
+        return rows
+    if header == "auto":
+        return rows[1:]
+    first = rows[0]
+    role = "label" if "label" in first.cells else "text"
+    value = excerpt(first.cells[role])
+    raise row_error(
+        path, first.place, f"the {role} {value} looks like a column name; try --header=yes"
+    )
+
+
+def _starts_with_header(rows: list[Row]) -> bool:
+    """Returns whether the first row looks like a header: its label is a column name."""
+    if not rows:
+        return False
+    if "label" not in rows[0].cells:
+        return rows[0].cells.get("text", "").strip().casefold() in _USUAL_NAMES["text"]
+    first, *others = [row.cells["label"].strip() for row in rows]
+    if not first or first in others:
+        return False
+    only_word = bool(others) and all(map(is_number, others)) and not is_number(first)
+    return only_word or first.casefold() in _USUAL_NAMES["label"]
+
+
+def _is_position(column: str | int) -> bool:
+    return isinstance(column, int) or (column.isascii() and column.isdigit())
+
+
+def _column_index(
+    path: Path, place: str, role: str, column: str | int, names: list[str], width: int, header: bool
+) -> int:
+    """Returns the index of a role's column."""
+    if header:
+        check_single(path, place, column, names)
+    if header and column in names:
+        return names.index(str(column))
+    if not _is_position(column):
+        raise MissingColumnError(f"{path}, {place}: {_no_such_name(role, column, names, header)}")
+    if not 0 <= int(column) < width:
+        raise MissingColumnError(
+            f"{path}, {place}: {role} is column {column}, expected 0 to {width - 1}; "
+            f"the first row is {excerpt(names, 300)}"
+        )
+    return int(column)
+
+
+def check_single(path: Path, place: str, column: str | int, names: list[str]) -> None:
+    """Checks that only one column has the requested name.
+
+    Raises:
+        ValueError: If several have it; the message names the file, the line and the column.
+    """
+    if list[str | int](names).count(column) > 1:
+        raise row_error(
+            path, place, f"two columns have the name {column!r}; give the column by its index"
+        )
+
+
+def _no_such_name(role: str, column: str | int, names: list[str], header: bool) -> str:
+    if not header:
+        return f"{role} is column {column!r}, expected an index from 0 with --header=no"
+    for separator, format in (("\t", "tsv"), (",", "csv")):
+        if len(names) == 1 and separator in names[0]:
+            return (
+                f"no column {column!r} for {role}; the first row is {excerpt(names, 300)}, a "
+                f"single cell that looks like {format}: use --format={format}, or that suffix"
+            )
+    return (
+        f"no column {column!r} for {role}{_did_you_mean(column, names)}; the first row is "
+        f"{excerpt(names, 300)}. If that row is not a header, use --header=no and give columns by "
+        "their index from 0, such as --text=0"
+    )
+
+
+def _did_you_mean(column: str | int, names: Iterable[str]) -> str:
+    by_spelling = {name.casefold(): name for name in names}
+    close = difflib.get_close_matches(str(column).casefold(), by_spelling, n=1)
+    return f" (did you mean {by_spelling[close[0]]!r}?)" if close else ""
+
+
+def _rows_of_records(
+    path: Path,
+    format: str,
+    columns: Mapping[str, str | int],
+    optional: Mapping[str, str],
+    bad: BadRows,
+) -> Iterator[Row]:
+    """Yields the requested fields of each row that has fields."""
+    for place, record in read_records(path, format, bad):
+        cells = {
+            role: as_id(record[column])
+            for role, column in optional.items()
+            if record.get(column) is not None
+        }
+        try:
+            for role, column in columns.items():
+                cells[role] = _cell(path, place, role, str(column), record)
+        except ValueError as error:
+            bad.add(error)
+        else:
+            yield Row(place, cells)
+
+
+def _cell(path: Path, place: str, role: str, column: str, record: Mapping[str, Any]) -> str:
+    """Returns a field as a cell; null and NaN, which pandas writes, as an empty one."""
+    try:
+        value = field(record, column)
+    except KeyError:
+        names = sorted(_field_names(record))
+        raise MissingColumnError(
+            f"{path}, {place}: no column {column!r} for {role}{_did_you_mean(column, names)}; "
+            f"the object has {excerpt(names, 300)}"
+        ) from None
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, str):
+        return value
+    may_be_number = role in ("label", "grade")
+    if may_be_number and isinstance(value, bool | int | float):
+        return json.dumps(value)
+    expected = "a string, a number or a boolean" if may_be_number else "a string"
+    nested = f", or one of its fields: {role}.NAME" if isinstance(value, dict | list) else ""
+    if role == "label" and isinstance(value, list):
+        nested += "; a row has one label"
+    raise row_error(path, place, f"{role} is a {type(value).__name__}, expected {expected}{nested}")
+
+
+def _field_names(record: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in record.items():
+        yield f"{prefix}{name}"
+        if isinstance(value, dict):
+            yield from _field_names(value, f"{prefix}{name}.")
