@@ -283,7 +283,10 @@ def test_patience_stops_a_run_that_does_not_improve(preset, reviews, tmp_path):
         ({}, "either --task, a GLUE task, or --train_file"),
         ({"task": "sst2"}, "needs --data_dir"),
         ({"task": "sst2", "data_dir": "nowhere"}, "nowhere"),
-        ({"task": "sst2", "data_dir": "glue", "test_file": "a.tsv"}, "--test_file are for --train"),
+        (
+            {"task": "sst2", "data_dir": "glue", "test_file": "a.tsv"},
+            "--test_file and --label_map are for --train",
+        ),
         ({"train_file": "nowhere.tsv"}, "nowhere.tsv does not exist"),
     ],
 )
@@ -300,7 +303,7 @@ def test_bad_input_is_found_before_training(changes, message):
         ({"accumulation": 5}, "divisor of --batch_size, 32"),
         ({"warmup": 1.0}, "warmup is 1.0"),
         ({"header": "maybe"}, "header is 'maybe', expected one of auto, yes, no"),
-        ({"format": "xml"}, "format is 'xml', expected one of auto, csv, jsonl, tsv"),
+        ({"format": "xml"}, "format is 'xml', expected one of auto, arrow, csv"),
         ({"bilstm_layers": 3}, "bilstm_layers is 3, but there is no new BiLSTM: .*--bilstm_units"),
         ({"bilstm_layers": 1, "bilstm_units": 0}, "bilstm_layers is 1, but there is no new BiLS"),
         (

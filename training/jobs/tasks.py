@@ -18,6 +18,7 @@ from ..engine import config_flags, program
 from ..engine.job import Job
 from ..engine.options import FineTuningConfig, LabeledFilesConfig
 from ..readers import glue, trec_files
+from ..readers.tables import exists
 from ..readers.task_files import FileTask, task_of_file
 from . import reranking
 from .classification import ClassificationJob
@@ -214,7 +215,7 @@ def _told_by_files(given: Mapping[str, Any]) -> FileTask:
             f"of them, or in --data_dir, {str(folder)!r}, documents, queries and judgements"
         )
     path = folder / given["train_file"]
-    if not path.is_file():
+    if not exists(path):
         raise FileNotFoundError(f"{path} does not exist, expected a training file")
     if given.get("regression"):
         return FileTask("regression", "--regression is given")

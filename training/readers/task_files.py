@@ -33,6 +33,7 @@ _PAIRS = (
     ("premise", "hypothesis"),
     ("question1", "question2"),
     ("text1", "text2"),
+    ("sentence_A", "sentence_B"),
 )
 _TAG = re.compile(r"O|[BIESLUM]-\S+")
 _LINES_READ = 1000
