@@ -27,6 +27,7 @@ from absl import logging
 from keras_bert import atomic
 from keras_bert.data.pretraining.corpus import format_of, sentence_splitter
 from keras_bert.data.pretraining.instances import PAIR_KINDS
+from keras_bert.data.text_files import COMPRESSIONS
 from keras_bert.progress import bar
 from keras_bert.tables import of_records, text_table
 
@@ -223,7 +224,7 @@ def _tokenize(config: PretrainingDataConfig, folder: Path) -> None:
     from .pretraining.tokenized_corpus import write_token_store
 
     paths = config.paths()
-    is_size_known = not any(path.suffix == ".gz" for path in paths)
+    is_size_known = not any(path.suffix in COMPRESSIONS for path in paths)
     size = sum(path.stat().st_size for path in paths) if is_size_known else None
     with bar("tokenizing", size, "B", unit_scale=True) as shown:
         write_token_store(config, folder, shown.update)

@@ -8,7 +8,7 @@
 
 The kind of data is that of the model; with --answers it is inferred from the file's name, or given
 by --kind: `text` (texts and labels in TSV, CSV, JSON Lines or a JSON array), `squad` (SQuAD's
-JSON), `tagging` (CoNLL columns), `choice` (SWAG's CSV, CODAH's TSV, JSON Lines).
+JSON), `tagging` (CoNLL columns), `choice` (SWAG's CSV, CODAH's TSV, JSON Lines, Parquet).
 
 Predictions are read from the files that the other programs write: `answers.tsv`, the JSON Lines of
 `predict` (`.jsonl`), `predictions.json`, or CoNLL columns with the predictions last. Predictions
@@ -36,8 +36,8 @@ from .engine.job import Job
 from .engine.options import check_one_of
 from .jobs.tasks import jobs_by_verb
 from .plots import page
+from .readers.data_files import KINDS, exists, kind_of
 from .readers.labeled_text import TextColumns
-from .readers.tables import KINDS, exists, kind_of
 from .readers.tagged_words import WordColumns
 
 _REPORT = "report.html"

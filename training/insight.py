@@ -38,8 +38,8 @@ from .engine.job import InsightRows
 from .engine.options import NonNegativeInt, PositiveInt, check_one_of
 from .jobs.tasks import jobs_by_verb
 from .plots import page
+from .readers.data_files import FORMATS, TAGGING_SUFFIXES, exists, suffix_of
 from .readers.labeled_text import TextColumns
-from .readers.tables import FORMATS, TAGGING_SUFFIXES, exists, suffix_of
 from .readers.tagged_words import WordColumns
 
 # As in keras_bert.insight.attribution, which is imported only when the program runs

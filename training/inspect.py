@@ -33,10 +33,10 @@ from .plots import page
 from .plots.length_histogram import length_figure
 from .readers import data_inspection
 from .readers.choice_files import read_choices
+from .readers.data_files import KINDS, exists, kind_of
 from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
 from .readers.labeled_text import LabeledText, TextColumns
-from .readers.tables import KINDS, exists, kind_of
 from .readers.tagged_words import WordColumns, with_span_labels
 from .readers.values import BadRows, excerpt
 

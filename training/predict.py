@@ -36,9 +36,7 @@ from .engine.config_flags import define_flags, read_flags
 from .engine.options import PositiveInt, ProgramConfig, check_one_of
 from .readers import answer_files
 from .readers.choice_files import choice_fields, read_choices
-from .readers.json_objects import objects_of
-from .readers.labeled_text import HEADERS, parse_label_map
-from .readers.tables import (
+from .readers.data_files import (
     FORMATS,
     TAGGING_SUFFIXES,
     Quoting,
@@ -50,6 +48,8 @@ from .readers.tables import (
     suffix_of,
     without_header,
 )
+from .readers.json_objects import objects_of
+from .readers.labeled_text import HEADERS, parse_label_map
 from .readers.values import excerpt, field
 
 Row = dict[str, Any]

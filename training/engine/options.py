@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias
 from keras_bert import checks
 from keras_bert.checks import Numbers
 
-from ..readers.tables import exists
+from ..readers.data_files import exists
 
 # The types of fields that are numbers: each names the numbers that are accepted
 PositiveInt: TypeAlias = Annotated[int, checks.POSITIVE_INT]

@@ -36,9 +36,9 @@ from ..engine.options import (
 )
 from ..engine.output_folder import trained_on_pairs
 from ..readers import glue
+from ..readers.data_files import FORMATS, MissingColumnError
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.labeled_text import LabeledText, TextColumns, parse_label_map
-from ..readers.tables import FORMATS, MissingColumnError
 from ..readers.values import excerpt
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from ..engine.options import (
     optional,
 )
 from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
+from ..readers.data_files import Quoting
 from ..readers.data_splits import hold_out_tenth, stratified_sample
-from ..readers.tables import Quoting
 from .classification import write_answers
 
 if TYPE_CHECKING:
@@ -46,12 +46,13 @@ class ChoiceConfig(LabeledFilesConfig):
     """Fine-tuning on texts with choices.
 
     Args:
-        train_file: The training file: SWAG's CSV, CODAH's TSV, or JSON Lines with text, choices and
-            label.
+        train_file: The training file: SWAG's CSV, CODAH's TSV, or JSON Lines or Parquet with text,
+            choices and label, or with the fields of CommonsenseQA, ARC, OpenBookQA or COPA.
         dev_file: The development file, which selects the best epoch; empty holds out a random tenth
             of train_file, stratified by the index of the correct choice.
         test_file: The test file, predicted at the end and scored if it has labels; empty for none.
-        format: Swag, codah or jsonl; auto infers it from the suffix: .csv, .tsv or .jsonl.
+        format: Swag (CSV), codah (TSV), jsonl, arrow (Parquet, Arrow) or xlsx; auto infers it from
+            the suffix.
         quoting: Quotes in TSV: csv, they enclose cells and are doubled inside, as Excel and pandas
             write them; none, they are text; auto infers it from the file.
         batch_size: Texts in an optimizer step, each with all its choices.

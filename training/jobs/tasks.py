@@ -18,7 +18,7 @@ from ..engine import config_flags, program
 from ..engine.job import Job
 from ..engine.options import FineTuningConfig, LabeledFilesConfig
 from ..readers import glue, trec_files
-from ..readers.tables import exists
+from ..readers.data_files import exists
 from ..readers.task_files import FileTask, task_of_file
 from . import reranking
 from .classification import ClassificationJob

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from absl import logging
 
-from .tables import read_records
+from .data_files import read_records
 from .values import as_id, excerpt, is_number, row_error, row_ids
 
 Answer = TypeVar("Answer")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .tables import Quoting, format_of, read_cells, read_records
+from .data_files import Quoting, format_of, read_cells, read_records
 from .values import BadRows, as_id, excerpt, row_error, row_ids
 
 # Value of the flag --format -> the format of the file

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from keras_bert.data.text_files import read_lines
 
-from .tables import (
+from .data_files import (
     FORMATS,
     TAGGING_SUFFIXES,
     format_of,

@@ -15,7 +15,7 @@ from absl import logging
 from keras_bert.atomic import atomic_path
 from keras_bert.data.text_files import COMPRESSIONS, read_lines
 
-from .tables import format_of, read_cells, read_records, suffix_of
+from .data_files import format_of, read_cells, read_records, suffix_of
 from .values import excerpt, row_error
 
 # The file names of collections by BEIR, MS MARCO and others

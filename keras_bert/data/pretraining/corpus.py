@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
-from keras_bert.data.text_files import read_lines
+from keras_bert.data.text_files import plain_name, read_lines
 
 FORMATS = ("auto", "sentences", "paragraphs", "jsonl")
 DOCUMENT_ENDS = ("blank_lines", "files", "wikitext")
@@ -81,8 +81,7 @@ def format_of(path: Path, format: str) -> str:
     """Returns the format of a file: that of its suffix for `"auto"`, otherwise `format`."""
     if format != "auto":
         return format
-    plain_name = path.name.lower().removesuffix(".gz")
-    return "jsonl" if plain_name.endswith(_JSON_SUFFIXES) else "sentences"
+    return "jsonl" if plain_name(path.name).lower().endswith(_JSON_SUFFIXES) else "sentences"
 
 
 def sentence_splitter(language: str = "en") -> Callable[[str], list[str]]:

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from training.readers.data_files import MissingColumnError
 from training.readers.labeled_text import read_labeled_text
-from training.readers.tables import MissingColumnError
 from training.readers.values import BadRows
 
 pytestmark = pytest.mark.backend_independent

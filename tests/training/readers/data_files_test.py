@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
+from training.readers.data_files import exists, format_of, kind_of, read_columns, read_records
 from training.readers.labeled_text import read_labeled_text
-from training.readers.tables import exists, format_of, kind_of, read_columns, read_records
 from training.readers.values import BadRows
 
 pytestmark = pytest.mark.backend_independent
