@@ -115,13 +115,13 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
         raise ValueError("--data_file is empty, expected a labeled file")
     model = _load(config.model) if config.model else None
     job = _job_of_file(config) if model is None else _job_of_model(model, config)
-    kind = job.kind
-    if config.plots_dir and not (kind == "text" or (kind == "squad" and config.model)):
+    has_plots = job.verb == "classify" or (job.verb == "answer" and config.model)
+    if config.plots_dir and not has_plots:
         raise ValueError(
             "--plots_dir: plots are available for text classification, and for question answering "
             "with --model"
         )
-    if config.report_dir or kind in ("text", "choice"):
+    if config.report_dir or job.kind in ("text", "choice"):
         program.require(program.TRAINING_LIBRARIES, "training")
     found = job.evaluate(config, model)
     if config.report_dir:

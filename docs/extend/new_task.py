@@ -191,5 +191,8 @@ except ValueError as error:
 # ## In the library
 #
 # A task that belongs to the library has its file in `keras_bert/tasks`, its signatures in `keras_bert/export`, and a job in
-# `training/jobs`, with which `finetune` has the task: training, scoring, resuming and the report are there. If its input is of a new kind,
-# neither texts nor words, questions or choices, it also has a subclass of `keras_bert.tasks.adapters.InputAdapter`, in the file of the task.
+# `training/jobs`, for which `TASKS` in `training/jobs/tasks.py` has a row: `finetune` trains it, resumes and reports. By the verb of
+# the job, `evaluate` scores the task (the method `evaluate` of the job) and `insight` explains its rows (`insight_rows` and
+# `explained`); `predict` and `export` ask the task itself. If its input is of a new kind, neither texts nor words, questions or
+# choices, it also has a subclass of `keras_bert.tasks.adapters.InputAdapter`, in the file of the task. Its public name is listed in
+# `keras_bert/tasks/__init__.py` and `keras_bert/__init__.py`.

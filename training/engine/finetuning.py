@@ -212,15 +212,11 @@ def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
         model: The task, whose whole encoder is trained.
         x: The training data, in a form that the task's `fit` takes.
     """
-    from keras_bert import MultipleChoice, TextClassifier
-
-    # They read the first token only, unless layers on top read all.
-    is_of_first = isinstance(model, TextClassifier | MultipleChoice)
-    reads_all = not is_of_first or bool(getattr(model, "top_layers", ()))
 
     def flops() -> int:
         lengths = model.sequence_lengths(x)
-        return model_flops.fine_tuning_flops(model.config, lengths, reads_all)
+        # A pooler reads the first token only.
+        return model_flops.fine_tuning_flops(model.config, lengths, not model.uses_pooler)
 
     return flops
 

@@ -280,9 +280,7 @@ def relevance(model: Any, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         model: A `MultipleChoice`, or a `TextClassifier` whose last class is the relevant one.
         pairs: Queries and texts.
     """
-    from keras_bert import MultipleChoice
-
-    if isinstance(model, MultipleChoice):
+    if "choices" in model.fields:
         rows = [(query, [text]) for query, text in pairs]
         return finite(model.predict(rows, batch_size=64, verbose=0)[:, 0])
     logits = finite(model.predict(list(pairs), batch_size=64, verbose=0))

@@ -29,17 +29,6 @@ FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 TASK_FILE = "task.json"
-TASKS = (
-    "MaskedLM",
-    "MultipleChoice",
-    "Pretrainer",
-    "QuestionAnswerer",
-    "ReplacedTokenDetector",
-    "TextClassifier",
-    "TextEmbedder",
-    "TokenClassifier",
-)
-"""The classes that a task.json can have."""
 HEAD_OPTIONS = ("bilstm_units", "bilstm_layers")
 
 
@@ -168,11 +157,6 @@ def _task(path: Path) -> dict[str, Any]:
     fields = read_json(path)
     if not fields:
         raise CheckpointError(f"{path}: the object is empty; expected the settings of a task.")
-    name = fields.get("class_name")
-    if name is not None and name not in TASKS:
-        raise CheckpointError(
-            f"{path}: class_name is {name!r}; this version of keras_bert has {', '.join(TASKS)}."
-        )
     for setting in ("sequence_length", "overlap", "doc_stride", "max_query_length"):
         if setting in fields and not POSITIVE_INT.allows(fields[setting]):
             raise CheckpointError(

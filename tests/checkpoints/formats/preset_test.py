@@ -185,7 +185,6 @@ def test_a_head_of_which_a_part_is_missing_is_an_error(tmp_path):
     ("fields", "message"),
     [
         ({}, "the object is empty"),
-        ({"class_name": "Translator"}, "class_name is 'Translator'; .* has MaskedLM, "),
         ({"sequence_length": "128"}, "sequence_length is '128'; it must be an integer above 0"),
         ({"sequence_length": 8, "overlap": 0}, "overlap is 0"),
         ({"head_options": {"lstm": 3}}, "head_options is .*; it must be an object of bilstm_units"),
