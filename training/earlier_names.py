@@ -22,6 +22,8 @@ PROGRAMS = {
     "finetune_choice": ("finetune", "--task=choice"),
     "rerank": ("finetune", "--task=ranking"),
     "train_tokenizer": ("tokenizer",),
+    "pretraining_ablation": ("ablation", "--of=tasks"),
+    "size_ablation": ("ablation", "--of=size"),
 }
 
 

@@ -42,7 +42,7 @@ class Command:
     """A command of `keras-bert`.
 
     Attributes:
-        name: Its name, such as `size-ablation`.
+        name: Its name, such as `compare-models`.
         description: The docstring of its program.
         flags: Its flags, in the order in which `--help` lists them.
         by_task: Of `finetune`, the flags that a task has besides or with other defaults, by the
@@ -61,7 +61,7 @@ class Command:
 
     @property
     def module(self) -> str:
-        """The module that runs it in a checkout: `training.size_ablation`."""
+        """The module that runs it in a checkout: `training.compare_models`."""
         return f"training.{self.name.replace('-', '_')}"
 
     @property

@@ -50,7 +50,9 @@ def run_cells(cells: Mapping[Key, Callable[[], Result]]) -> dict[Key, Result]:
         The results without those of runs that diverged, which are logged.
     """
     results = {}
-    with bar("grid", len(cells), "runs", lines=True, mininterval=0, delay=0) as shown:
+    # A line after each run that took some time
+    options = {"lines": True, "mininterval": 1.0, "miniters": 1, "delay": 1.0, "leave": False}
+    with bar("grid", len(cells), "runs", **options) as shown:
         for key, run in cells.items():
             try:
                 results[key] = run()

@@ -13,9 +13,9 @@ pytestmark = pytest.mark.backend_independent
 
 
 def test_commands_are_those_of_the_checkout_or_of_the_installed_program(monkeypatch):
-    assert child_programs.typed("size_ablation") == "python -m training.size_ablation"
+    assert child_programs.typed("compare_models") == "python -m training.compare_models"
     monkeypatch.setattr(child_programs, "_PACKAGE", "keras_bert_training")
-    assert child_programs.typed("size_ablation") == "keras-bert size-ablation"
+    assert child_programs.typed("compare_models") == "keras-bert compare-models"
 
 
 def test_a_child_is_announced_by_a_command_that_can_be_pasted(tmp_path, caplog):
