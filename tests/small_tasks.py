@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every task at miniature size, and batches of ids for training."""
+"""Every task at miniature size, and batches of ids for training.
+
+The tasks and rows of text that a model learns from are those of `tests/task_cases.py`.
+"""
 
 import keras
 import numpy as np
 
+import keras_bert
 from keras_bert import (
     Backbone,
     BertConfig,
@@ -27,6 +31,7 @@ CONFIG = BertConfig(
     intermediate_dim=32,
     max_sequence_length=12,
 )
+LETTERS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
 
 
 class Buckets(keras.utils.PyDataset):
@@ -150,3 +155,18 @@ def make_task(task: type, config: BertConfig = CONFIG) -> keras.Model:
     if issubclass(task, ReplacedTokenDetector):
         return task(Backbone(config), generator_size=0.5)
     return task(Backbone(config))
+
+
+def make_text_task(name: str, *arguments, **preprocessor) -> keras.Model:
+    """A task of the class of a name, whose texts consist of the words "a" and "b".
+
+    Args:
+        name: The name of the class in `keras_bert`.
+        *arguments: Those of the class after the backbone.
+        **preprocessor: Options of the preprocessor.
+    """
+    config = CONFIG.replace(
+        vocabulary_size=len(LETTERS), hidden_dim=8, intermediate_dim=8, max_sequence_length=32
+    )
+    preprocessor = {"tokenizer": {"vocabulary": LETTERS}, "sequence_length": 32, **preprocessor}
+    return getattr(keras_bert, name)(Backbone(config), *arguments, preprocessor=preprocessor)

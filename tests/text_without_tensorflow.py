@@ -9,9 +9,7 @@ A process of its own, since what it shows is what such a process imports:
 import contextlib
 import runpy
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from absl import app, flags
@@ -23,67 +21,31 @@ if __name__ == "__main__" and sys.argv[2:]:
 
 import keras_bert
 from keras_bert.ops.lazy_tensorflow import set_random_seed
-from keras_bert.text import train_vocabulary
+from tests.task_cases import NUM_ROWS, make_task, task_case
 
 TEXTS = ["a good film", "a bad film", "the film is good", "bad"]
 LABELS = [1, 0, 1, 0]
-WORDS = [text.split() for text in TEXTS]
-TAGS = [[len(word) % 2 for word in words] for words in WORDS]
-ANSWERS = {"text": ["film"], "answer_start": [2]}
-QUESTIONS = [{"question": "what", "context": "a film", "answers": ANSWERS}] * 4
-CHOICES = [(text, ["good", "bad"]) for text in TEXTS]
-# The rows that `fit` takes of each task, and its verb
-TASKS: dict[str, tuple[tuple[Any, ...], Callable[[Any], Any]]] = {
-    "TextClassifier": ((TEXTS, LABELS), lambda task: task.classify(TEXTS)),
-    "TokenClassifier": (
-        (WORDS, TAGS),
-        lambda task: task.tag(WORDS),
-    ),
-    "QuestionAnswerer": ((QUESTIONS,), lambda task: task.answer("what", "a film")),
-    "MultipleChoice": ((CHOICES, LABELS), lambda task: task.choose(CHOICES)),
-    "TextEmbedder": (([(text, "film") for text in TEXTS],), lambda task: task.embed(TEXTS)),
-    "MaskedLM": ((TEXTS,), lambda task: task.fill("a [MASK] film")),
-    "ReplacedTokenDetector": ((TEXTS,), lambda task: task.detect(TEXTS)),
-}
+# A case of each task that takes text
+CASES = ("classes", "tagging", "questions", "choices", "embedding", "masked_lm", "detection")
 
 
-def make(name: str, vocabulary: list[str]) -> Any:
-    config = keras_bert.BertConfig(
-        vocabulary_size=len(vocabulary),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=8,
-        max_sequence_length=16,
-    )
-    task = getattr(keras_bert, name)
-    options = {"class_names": ["bad", "good"]} if name.endswith("Classifier") else {}
-    preprocessor = {"tokenizer": {"vocabulary": vocabulary}, "sequence_length": 16}
-    if name == "QuestionAnswerer":
-        preprocessor |= {"doc_stride": 4, "max_query_length": 4}
-    if name == "ReplacedTokenDetector":
-        options = {"generator_size": 0.5}
-    return task(keras_bert.Backbone(config), preprocessor=preprocessor, **options)
-
-
-def use_task(name: str, vocabulary: list[str], folder: Path) -> None:
-    rows, ask = TASKS[name]
-    task = make(name, vocabulary)
+def use_task(name: str, folder: Path) -> None:
+    """Does with a task what users do; `tests/tasks/contract_test.py` checks what it gives."""
+    case = task_case(name)
+    task = make_task(case)
     task.compile("sgd")
-    weights = {"sample_weight": np.ones(4)} if name == "TextClassifier" else {}
-    task.fit(*rows, batch_size=2, validation_split=0.5, verbose=0, **weights)
+    options = {"batch_size": 11, "verbose": 0}
+    if name == "classes":
+        options["sample_weight"] = np.ones(NUM_ROWS)
+    task.fit(**case.data, validation_split=0.5, **options)
     if task.supports_class_weight:
-        task.fit(
-            *rows, batch_size=2, validation_data=rows, class_weight={0: 1.0, 1: 2.0}, verbose=0
-        )
-    task.evaluate(*rows, batch_size=2, verbose=0)
-    if name not in ("TextEmbedder", "MaskedLM", "ReplacedTokenDetector"):
-        task.predict(rows[0], batch_size=2, verbose=0)
-    ask(task)
-    assert task.num_steps(rows[0], batch_size=2) == 2
-    assert len(task.sequence_lengths(rows[0])) >= 4
+        weights = {"class_weight": {0: 1.0, 1: 2.0}}
+        task.fit(**case.data, validation_data=(case.x, case.y), **weights, **options)
+    task.evaluate(**case.data, **options)
+    case.answers(task)
+    assert len(task.sequence_lengths(case.x)) >= NUM_ROWS
     task.save(folder / "task.keras")
-    ask(keras_bert.load_model(folder / "task.keras"))
+    case.answers(keras_bert.load_model(folder / "task.keras"))
     task.save_to_preset(folder / name)
     type(task).from_preset(folder / name)
 
@@ -96,7 +58,7 @@ def use_programs(folder: Path) -> None:
     texts.write_text("\n".join(TEXTS))
     tokenizer = {"vocabulary_size": 60, "output_dir": folder / "tokenizer"}
     run("tokenizer", input_files=texts, **tokenizer)
-    preset, model = folder / "TextClassifier", folder / "run" / "seed_1" / "model.keras"
+    preset, model = folder / "classes", folder / "run" / "seed_1" / "model.keras"
     columns = {"text": "text", "label": "label"}
     run("inspect", data_file=data, preset=preset, **columns)
     files = {"train_file": data, "dev_file": data, "output_dir": folder / "run"}
@@ -133,9 +95,8 @@ def run(program: str, **values: object) -> None:
 
 def main(folder: Path) -> None:
     set_random_seed(0)
-    vocabulary = train_vocabulary(TEXTS, 60, progress=False)
-    for name in TASKS:
-        use_task(name, vocabulary, folder)
+    for name in CASES:
+        use_task(name, folder)
     app.define_help_flags()
     use_programs(folder)
     pretrain(folder)

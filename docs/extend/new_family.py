@@ -89,4 +89,4 @@ print(classifier.predict({"token_ids": ids * mask, "padding_mask": mask}, verbos
 # - If its architecture differs in a value that `BertConfig` does not have, add a field with the default of the others, and the few lines in
 #   `layers` or `models` that read it. If it differs in kind (relative positions, other attention), it is not a family of this encoder.
 # - A tokenizer is needed only if it is of a new kind; WordPiece, byte-level BPE and SentencePiece are there.
-# - `tests/checkpoints/families_test.py` compares each family with `transformers`, and `tests/tasks/family_grid_test.py` runs it in every task.
+# - `tests/checkpoints/families_test.py` compares each family with `transformers`, and `tests/tasks/contract_test.py` runs it in every task.

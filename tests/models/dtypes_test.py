@@ -7,7 +7,7 @@ import pytest
 
 from keras_bert.models import Backbone
 from keras_bert.tasks import Pretrainer, TextClassifier
-from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
+from tests.models.small_backbone import SMALL, features, random_weights, to_numpy
 
 # A policy, its variables' dtype, its outputs' dtype, and how far outputs may be from float32's:
 # LayerNorm makes them about 1, and a rounding to eight or eleven bits comes after every step.
@@ -79,30 +79,6 @@ def test_the_global_policy_does_not_reach_the_logits():
     inputs = {**features(), "mask_positions": np.zeros((3, 1), "int32")}
     logits = to_numpy(model(inputs)["next_sentence_logits"])
     np.testing.assert_allclose(logits, pooled @ kernel + bias, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [
-        "mixed_bfloat16",
-        pytest.param(
-            "mixed_float16",
-            marks=pytest.mark.skipif(
-                keras.backend.backend() == "jax",
-                reason="JAX' compiler for CPUs lacks the float16 product of its own attention",
-            ),
-        ),
-    ],
-)
-def test_training_in_mixed_precision_learns(policy):
-    backbone = Backbone(WITHOUT_DROPOUT.replace(num_layers=1), dtype=policy)
-    backbone.compile(keras.optimizers.Adam(1e-2), loss={"pooled_output": "mse"})
-    targets = {"pooled_output": np.sign(np.random.default_rng(0).normal(size=(3, 16)))}
-    first = backbone.train_on_batch(features(), targets)
-    for _ in range(8):
-        last = backbone.train_on_batch(features(), targets)
-    assert last < 0.7 * first
-    assert {dtype_of(v) for v in backbone.weights} == {"float32"}
 
 
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX has no float64 by default")

@@ -143,24 +143,6 @@ def test_int8_frees_the_weights_and_collects_garbage_once(monkeypatch):
     assert [kernel() for kernel in kernels] == [None, None]
 
 
-def test_int8_stays_after_a_reload(quantized, tmp_path):
-    backbone, _ = quantized
-    backbone.save(tmp_path / "encoder.keras")
-    loaded = keras.saving.load_model(tmp_path / "encoder.keras")
-    np.testing.assert_allclose(sequence_output(loaded), sequence_output(backbone), atol=1e-6)
-    assert loaded.blocks[0].intermediate.kernel.dtype == "int8"
-    # As it was saved before the config had a field for it
-    config = loaded.get_config()
-    get = keras.dtype_policies.deserialize
-    policies = {path: get(policy) for path, policy in config.pop("quantized").items()}
-    config["dtype"] = keras.dtype_policies.serialize(
-        keras.dtype_policies.DTypePolicyMap(loaded.dtype_policy, policies)
-    )
-    again = Backbone.from_config(config)
-    assert again.blocks[0].intermediate.kernel.dtype == "int8"
-    assert again.get_config() == loaded.get_config()
-
-
 @pytest.mark.parametrize("rank", [0, -1])
 def test_a_rank_is_positive(rank):
     with pytest.raises(ValueError, match=f"rank is {rank}; it must be an integer above 0"):

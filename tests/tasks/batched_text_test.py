@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from tests.tasks.length_window_test import made
+from tests.small_tasks import make_text_task
 
 TEXTS = ["a", "b a", "a a b", "b", "a b", "b b b b", "a a"]
 PAIRS = {"text": TEXTS, "text_pair": TEXTS[::-1]}
@@ -80,7 +80,7 @@ def unknown_loader(*columns):
 @pytest.fixture(scope="module")
 def classifier():
     """A classifier without dropout, whose classes have names."""
-    task = made("TextClassifier", 2)
+    task = make_text_task("TextClassifier", 2)
     config = task.config.replace(dropout=0.0, attention_dropout=0.0, initializer_range=0.5)
     task = keras_bert.TextClassifier(
         keras_bert.Backbone(config), preprocessor=task.preprocessor, class_names=NAMES
@@ -212,7 +212,7 @@ def test_batches_that_are_malformed_are_named(classifier):
         classifier.num_steps(Sequence(TEXTS, num_batches=None))
     assert classifier.num_steps(Sequence(TEXTS, LABELS), epochs=2) == 8
     with pytest.raises(ValueError, match=r"A TokenClassifier takes .*; received .* another form"):
-        made("TokenClassifier", 2).predict(Sequence(TEXTS), verbose=0)
+        make_text_task("TokenClassifier", 2).predict(Sequence(TEXTS), verbose=0)
 
 
 # === Datasets of TensorFlow ===
@@ -284,7 +284,9 @@ def test_an_infinite_dataset_needs_steps(form, shuffle, trained, monkeypatch):
 @pytest.mark.on_tensorflow
 def test_a_distiller_needs_no_labels():
     tf = pytest.importorskip("tensorflow")
-    distiller = keras_bert.Distiller(made("TextClassifier", 2), made("TextClassifier", 2))
+    distiller = keras_bert.Distiller(
+        make_text_task("TextClassifier", 2), make_text_task("TextClassifier", 2)
+    )
     distiller.compile("sgd")
     expected = distiller.evaluate(TEXTS, verbose=0)
     for x in (single(tf, TEXTS).map(lambda text: text), Sequence(TEXTS)):

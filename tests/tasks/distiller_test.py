@@ -201,26 +201,6 @@ def test_a_student_of_shared_layers():
         np.testing.assert_array_equal(weight, value)
 
 
-@pytest.mark.on_tensorflow
-@pytest.mark.parametrize("pair", [masked_pair, classifier_pair])
-def test_keras_file_round_trip(pair, tmp_path):
-    model = Distiller(*pair(), temperature=4.0)
-    model.compile()
-    x, y = (inputs(), IDS) if pair is masked_pair else (features(), np.array([0, 1, 2]))
-    model.fit(x, y, verbose=0)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert loaded.get_config() == model.get_config()
-    expected = outputs_of(model, x)
-    for name, value in outputs_of(loaded, x).items():
-        np.testing.assert_array_equal(value, expected[name])
-    assert len(loaded.trainable_variables) == len(model.trainable_variables)
-    assert loaded.optimizer.iterations == 1
-    np.testing.assert_allclose(
-        loaded.predict(x, verbose=0), model.student_task.predict(x, verbose=0), atol=1e-6
-    )
-
-
 def test_what_is_refused():
     student, teacher = masked_pair()
     with pytest.raises(TypeError, match="received MaskedLM and TextClassifier"):

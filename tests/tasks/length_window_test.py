@@ -6,29 +6,15 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import Backbone, BertConfig
 from keras_bert.tasks.feeding import Feed
+from tests.small_tasks import make_text_task
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
-CONFIG = BertConfig(
-    vocabulary_size=len(TOKENS),
-    num_layers=1,
-    num_heads=2,
-    hidden_dim=8,
-    intermediate_dim=8,
-    max_sequence_length=32,
-)
 # Six texts of so many words, two in each batch
 WORDS = [1, 9, 2, 8, 3, 7]
 TEXTS = [" ".join("a" * count) for count in WORDS]
 LABELS = [0, 1] * 3
-
-
-def made(task, *arguments, **preprocessor):
-    config = {"tokenizer": {"vocabulary": TOKENS}, "sequence_length": 32, **preprocessor}
-    return getattr(keras_bert, task)(Backbone(CONFIG), *arguments, preprocessor=config)
 
 
 def question(text):
@@ -36,23 +22,25 @@ def question(text):
 
 
 TASKS = {
-    "TextClassifier": lambda: (made("TextClassifier", 2), (TEXTS, LABELS)),
+    "TextClassifier": lambda: (make_text_task("TextClassifier", 2), (TEXTS, LABELS)),
     "TokenClassifier": lambda: (
-        made("TokenClassifier", 2),
+        make_text_task("TokenClassifier", 2),
         ([text.split() for text in TEXTS], [[0] * count for count in WORDS]),
     ),
     "QuestionAnswerer": lambda: (
-        made("QuestionAnswerer", doc_stride=8, max_query_length=4),
+        make_text_task("QuestionAnswerer", doc_stride=8, max_query_length=4),
         ([question(text) for text in TEXTS],),
     ),
     "MultipleChoice": lambda: (
-        made("MultipleChoice"),
+        make_text_task("MultipleChoice"),
         ([(text, ["a", "b"]) for text in TEXTS], LABELS),
     ),
-    "TextEmbedder": lambda: (made("TextEmbedder"), ([(text, "b") for text in TEXTS],)),
-    "MaskedLM": lambda: (made("MaskedLM"), (TEXTS,)),
+    "TextEmbedder": lambda: (make_text_task("TextEmbedder"), ([(text, "b") for text in TEXTS],)),
+    "MaskedLM": lambda: (make_text_task("MaskedLM"), (TEXTS,)),
     "Distiller": lambda: (
-        keras_bert.Distiller(made("TextClassifier", 2), made("TextClassifier", 2)),
+        keras_bert.Distiller(
+            make_text_task("TextClassifier", 2), make_text_task("TextClassifier", 2)
+        ),
         (TEXTS, LABELS),
     ),
 }

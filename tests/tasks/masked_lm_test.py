@@ -9,7 +9,6 @@ pytestmark = pytest.mark.on_tensorflow
 
 from keras_bert import Backbone, BertConfig, MaskedLM  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from keras_bert.tasks import Pretrainer  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat", ".", "é"]
@@ -124,36 +123,6 @@ def test_targets_must_be_tokens(masked_lm, targets, message):
         masked_lm.fill("a [MASK]", targets=targets)
 
 
-@pytest.mark.parametrize("task", [MaskedLM, Pretrainer])
-def test_presets_keep_everything(task, masked_lm, tmp_path):
-    model = task(Backbone(SMALL), masked_lm.preprocessor)
-    model.save_to_preset(tmp_path / "preset")
-    loaded = task.from_preset(tmp_path / "preset")
-    assert loaded.preprocessor.get_config() == model.preprocessor.get_config()
-    for weight, other in zip(model.weights, loaded.weights, strict=True):
-        np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), other.numpy())
-
-
-def test_text_trains_all_but_the_pooler():
-    keras.utils.set_random_seed(0)
-    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=12)
-    model = MaskedLM(Backbone(SMALL), preprocessor, masking={"mask_selection_rate": 0.3})
-    model.compile(keras.optimizers.AdamW(0.01))
-    texts = ["the cat sat on the mat.", "é cat sat."] * 32
-    pooler = [keras.ops.convert_to_numpy(v) for v in model.backbone.pooler.variables]
-    history = model.fit(texts * 5, validation_data=(texts, None), verbose=0).history
-    after = model.evaluate(texts, verbose=0, return_dict=True)
-    assert model.evaluate(texts, verbose=0, return_dict=True) == after
-    assert after["loss"] < history["loss"][0]
-    np.testing.assert_allclose(history["val_loss"][-1], after["loss"], rtol=1e-4)
-    # No masked token depends on it: neither gradient nor weight decay
-    for variable, value in zip(model.backbone.pooler.variables, pooler, strict=True):
-        np.testing.assert_array_equal(keras.ops.convert_to_numpy(variable), value)
-    assert len(model.trainable_variables) + len(model.non_trainable_variables) == (
-        len(model.variables)
-    )
-
-
 def test_text_has_no_labels(masked_lm):
     tf = pytest.importorskip("tensorflow")
     with pytest.raises(ValueError, match="must not have labels or sample weights"):
@@ -164,9 +133,3 @@ def test_text_has_no_labels(masked_lm):
             masked_lm.fit(rows, sample_weight=weights)
     with pytest.raises(ValueError, match="for text, use `fill`"):
         masked_lm.predict(["the cat"])
-
-
-def test_keras_file(masked_lm, tmp_path):
-    masked_lm.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert loaded.fill("The [MASK] sat.") == masked_lm.fill("The [MASK] sat.")

@@ -11,7 +11,6 @@ pandas = pytest.importorskip("pandas")
 from keras_bert import Backbone, BertConfig, MultipleChoice, checkpoints  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
 from keras_bert.data.input_forms import choice_columns, is_choices  # noqa: E402
-from keras_bert.optimizers import AdamW  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
@@ -45,18 +44,6 @@ ROWS = [
     ("b", ["good"]),
     ("a film c b", ["bad", "a good film"]),
 ]
-
-
-def questions(count=36):
-    """Rows of two to four choices, of which the good one is right."""
-    rows, labels = [], []
-    for index in range(count):
-        choices = ["bad film", "bad a", "b bad", "c bad"][: 2 + index % 3]
-        label = index % len(choices)
-        choices[label] = "a good film"
-        rows.append(("a " * (1 + index % 5), choices))
-        labels.append(label)
-    return rows, labels
 
 
 def logits_of(task, texts, choices):
@@ -104,27 +91,6 @@ def test_choices_are_ranked(task):
     single = task.choose(ROWS[0])
     assert [ranked["choice"] for ranked in single] == [ranked["choice"] for ranked in answers[0]]
     assert task.choose([]) == []
-
-
-def test_it_trains_on_text_and_comes_back(tmp_path):
-    keras.utils.set_random_seed(1)
-    task = make_task()
-    task.compile(AdamW(1e-2))
-    rows, labels = questions()
-    rows, labels = rows * 8, labels * 8
-    weights = np.ones(len(rows))
-    history = task.fit(rows, labels, sample_weight=weights, validation_split=0.1, verbose=0).history
-    assert history["val_accuracy"][-1] == 1.0
-    task.save(tmp_path / "task.keras")
-    task.save_to_preset(tmp_path / "preset")
-    texts, choices = choice_columns(ROWS)
-    expected = logits_of(task, texts, choices)
-    for same in (
-        keras.saving.load_model(tmp_path / "task.keras"),
-        MultipleChoice.from_preset(tmp_path / "preset"),
-    ):
-        np.testing.assert_allclose(logits_of(same, texts, choices), expected, atol=1e-6)
-        assert same.preprocessor.sequence_length == 16
 
 
 @pytest.mark.on_each_backend

@@ -137,14 +137,6 @@ def test_keras_file_round_trip(next_sentence, tmp_path):
         np.testing.assert_array_equal(to_numpy(outputs[name]), to_numpy(expected[name]))
 
 
-def test_weights_round_trip(model, tmp_path):
-    model.save_weights(tmp_path / "model.weights.h5")
-    other = Pretrainer(Backbone(WITHOUT_DROPOUT))
-    other.load_weights(tmp_path / "model.weights.h5")
-    for expected, loaded in zip(model.get_weights(), other.get_weights(), strict=True):
-        np.testing.assert_array_equal(loaded, expected)
-
-
 @pytest.mark.parametrize("call", ["fit", "evaluate", "predict"])
 def test_text_is_refused_with_what_to_do(model, call):
     with pytest.raises(ValueError, match=r"create_pretraining_data.*pretraining_batches"):

@@ -136,18 +136,3 @@ def losses_in_transformers(folder: Path, batches: list[Batch]) -> np.ndarray:
         schedule.step()
         losses.append(float(loss.detach()))
     return np.array(losses)
-
-
-def test_transformers_reads_the_head_that_is_written(folder, tmp_path):
-    from keras_bert import checkpoints
-
-    ours = QuestionAnswerer.from_preset(folder, dtype="float32")
-    checkpoints.save_hugging_face(
-        ours.backbone, tmp_path / "written", heads={"question_answerer": ours.head}
-    )
-    theirs = transformers.BertForQuestionAnswering.from_pretrained(tmp_path / "written").eval()
-    features, targets = random_batch(3)
-    with torch.no_grad():
-        expected = their_outputs(theirs, features, targets)
-    logits = ours.predict(features, verbose=0)
-    np.testing.assert_allclose(logits["end_logits"], expected.end_logits.numpy(), atol=1e-5)

@@ -134,19 +134,6 @@ def test_windows_and_their_features_give_the_same_logits(trained):
             np.testing.assert_allclose(rows[index], expected[name][index, :length], atol=1e-5)
 
 
-def test_a_saved_answerer_answers_and_trains_on(trained, tmp_path):
-    answerer, _ = trained
-    answerer.save(tmp_path / "answerer.keras")
-    same = keras.models.load_model(tmp_path / "answerer.keras")
-    assert (same.null_threshold, same.max_answer_length) == (0.0, 30)
-    assert same.preprocessor.get_config() == answerer.preprocessor.get_config()
-    text = ("wo ?", "der Hund läuft golden und dann")
-    assert same.answer(*text) == pytest.approx(answerer.answer(*text))
-    assert int(same.optimizer.iterations) == int(answerer.optimizer.iterations)
-    loss = same.fit(questions(8), verbose=0).history["loss"][0]
-    assert loss < 0.5
-
-
 def test_a_preset_brings_head_windows_and_threshold_back(trained, tmp_path):
     answerer, _ = trained
     answerer.save_to_preset(tmp_path / "preset")

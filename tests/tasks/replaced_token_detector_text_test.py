@@ -98,19 +98,3 @@ def test_hugging_face_folders(tmp_path):
     with pytest.warns(CheckpointWarning, match="has no generator; it is initialized randomly"):
         fresh = ReplacedTokenDetector.from_preset(tmp_path / "discriminator", generator_size=0.5)
     same_weights(fresh.discriminator, model.discriminator)
-
-
-@pytest.mark.on_each_backend
-def test_transformers_reads_them(tmp_path):
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    model = detector()
-    save_hugging_face(
-        model.discriminator, tmp_path, heads=model.heads, tokenizer={"vocabulary": TOKENS}
-    )
-    reference = transformers.ElectraForPreTraining.from_pretrained(tmp_path).eval()
-    ids = np.array([[2, 5, 6, 7, 10, 3]])
-    with torch.no_grad():
-        expected = reference(torch.tensor(ids)).logits.numpy()
-    received = to_numpy(model.head(model.discriminator(ids)["sequence_output"]))
-    np.testing.assert_allclose(received, expected, atol=1e-5)

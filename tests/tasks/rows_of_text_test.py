@@ -10,17 +10,16 @@ import pytest
 pytestmark = pytest.mark.on_tensorflow
 
 from keras_bert import Backbone, TextClassifier, TokenClassifier  # noqa: E402
-from tests.small_tasks import CONFIG, TASKS, make_task  # noqa: E402
-from tests.tasks.length_window_test import made  # noqa: E402
+from tests.small_tasks import CONFIG, TASKS, make_task, make_text_task  # noqa: E402
 
 TEXTS = ["a", "b a", "a a b", "b", "a b"]
 
 
 def test_an_iterator_loses_no_text():
-    classifier, embedder = made("TextClassifier", 2), made("TextEmbedder")
+    classifier, embedder = make_text_task("TextClassifier", 2), make_text_task("TextEmbedder")
     assert classifier.classify(iter(TEXTS)) == classifier.classify(TEXTS)
     assert embedder.embed(text for text in TEXTS).shape == (5, 8)
-    tagger = made("TokenClassifier", 2)
+    tagger = make_text_task("TokenClassifier", 2)
     assert [len(tags) for tags in tagger.tag(iter(TEXTS))] == [1, 2, 3, 1, 2]
 
 
@@ -43,7 +42,7 @@ def test_class_weights_of_text_are_weights_of_its_rows():
     losses = []
     for weights in ({"class_weight": {0: 3.0}}, {"sample_weight": np.array([3, 1, 1, 3, 1.0])}):
         keras.utils.set_random_seed(0)
-        classifier = made("TextClassifier", 2)
+        classifier = make_text_task("TextClassifier", 2)
         classifier.compile("sgd")
         history = classifier.fit(TEXTS, labels, batch_size=2, epochs=2, verbose=0, **weights)
         losses.append(history.history["loss"])
@@ -57,7 +56,7 @@ def test_class_weights_weigh_the_loss_and_not_the_metrics():
     labels = np.array([0, 1, 1, 0, 1])
     options = {"dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.5}
     config = CONFIG.replace(max_sequence_length=32, **options)
-    preprocessor = made("TextClassifier", 2).preprocessor
+    preprocessor = make_text_task("TextClassifier", 2).preprocessor
     classifier = TextClassifier(Backbone(config), 2, preprocessor)
     classifier.compile(keras.optimizers.SGD(0.0))
     plain, accuracy = classifier.evaluate(TEXTS, labels, verbose=0)
@@ -82,7 +81,7 @@ def test_class_weights_may_have_names_and_are_checked():
     losses = []
     for class_weight in ({1: 3.0}, {"b": 3.0}, {np.int64(1): 3, "a": 1}):
         keras.utils.set_random_seed(0)
-        classifier = made("TextClassifier", 2)
+        classifier = make_text_task("TextClassifier", 2)
         classifier.class_names = ("a", "b")
         classifier.compile("sgd")
         history = classifier.fit(
@@ -110,16 +109,16 @@ def test_class_weights_reach_datasets_words_and_choices():
         results = []
         for weights in ({"class_weight": {1: 3.0}}, {"sample_weight": sample_weight}):
             keras.utils.set_random_seed(0)
-            model = made(task, *([2] if task == "TokenClassifier" else []))
+            model = make_text_task(task, *([2] if task == "TokenClassifier" else []))
             model.compile("sgd")
             results.append(model.fit(*rows, verbose=0, **weights).history["loss"])
         assert results[0] == pytest.approx(results[1], rel=1e-6)
     with pytest.raises(ValueError, match="are not class ids"):
-        made("TextEmbedder").fit([("a", "b")], class_weight={0: 2.0})
+        make_text_task("TextEmbedder").fit([("a", "b")], class_weight={0: 2.0})
 
 
 def test_evaluation_batches_are_what_evaluate_computes():
-    classifier = made("TextClassifier", 2)
+    classifier = make_text_task("TextClassifier", 2)
     classifier.compile()
     labels, weights = [0, 1, 1, 0, 1], [1.0, 2.0, 0.0, 1.0, 1.0]
     batches = list(classifier.evaluation_batches(TEXTS, labels, weights, batch_size=2))
@@ -138,7 +137,7 @@ def test_evaluation_batches_are_what_evaluate_computes():
 
 def test_labels_of_a_dataset_are_checked():
     tf = pytest.importorskip("tensorflow")
-    classifier = made("TextClassifier", 2)
+    classifier = make_text_task("TextClassifier", 2)
     classifier.compile()
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 2, 1]))
     with pytest.raises(Exception, match=r"label in row 3 is 2; expected an id from 0 to 1"):
@@ -147,7 +146,7 @@ def test_labels_of_a_dataset_are_checked():
 
 def test_weights_beside_a_dataset_are_refused():
     tf = pytest.importorskip("tensorflow")
-    classifier = made("TextClassifier", 2)
+    classifier = make_text_task("TextClassifier", 2)
     classifier.compile()
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 0, 1]))
     for method in (classifier.fit, classifier.evaluate):
@@ -161,7 +160,7 @@ def test_validation_text_is_batched_as_training_text():
         on_epoch_end=lambda epoch, logs: steps.append(epoch), on_train_batch_end=None
     )
     counted.on_test_batch_end = lambda batch, logs=None: steps.append("validation")
-    classifier = made("TextClassifier", 2)
+    classifier = make_text_task("TextClassifier", 2)
     classifier.compile("sgd")
     labels = [0, 1, 1, 0, 1]
     data = {"validation_data": (TEXTS, labels), "callbacks": [counted], "verbose": 0}
@@ -173,7 +172,7 @@ def test_validation_text_is_batched_as_training_text():
 
 @pytest.mark.parametrize("task", ["MaskedLM", "ReplacedTokenDetector"])
 def test_masks_of_an_evaluation_are_a_rows_own_whatever_its_batch(task):
-    model = made(task)
+    model = make_text_task(task)
     model.compile()
     texts = ["a b a b b a a b a a b", "a", "b b a", "a a a b b b", "b a b a b", "a b " * 12]
     results = [model.evaluate(texts, batch_size=size, verbose=0) for size in (1, 4)]
@@ -187,7 +186,7 @@ def test_an_empty_dataset_has_nothing_to_train_on(is_counted):
     tf = pytest.importorskip("tensorflow")
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, [0, 1, 1, 0, 1]))
     rows = rows.take(0) if is_counted else rows.filter(lambda text, label: label > 1)
-    classifier = made("TextClassifier", 2)
+    classifier = make_text_task("TextClassifier", 2)
     classifier.compile("sgd")
     if not is_counted and keras.backend.backend() != "tensorflow":
         pytest.skip("Keras reads an epoch without a batch")

@@ -124,32 +124,6 @@ def test_no_text_gives_no_answers(trained):
     assert trained[0].classify([]) == []
 
 
-def test_a_saved_classifier_answers_and_trains_on(trained, tmp_path):
-    classifier, _ = trained
-    texts, labels = reviews(16)
-    classifier.save(tmp_path / "classifier.keras")
-    same = keras.models.load_model(tmp_path / "classifier.keras")
-    assert same.class_names == ("negative", "positive")
-    np.testing.assert_allclose(
-        same.predict(texts, verbose=0), classifier.predict(texts, verbose=0), atol=1e-6
-    )
-    assert isinstance(same.optimizer, AdamW)
-    assert int(same.optimizer.iterations) == int(classifier.optimizer.iterations)
-    same.fit(texts, labels, verbose=0)
-
-
-def test_a_preset_brings_vocabulary_head_and_names_back(trained, tmp_path):
-    classifier, _ = trained
-    texts, _ = reviews(5)
-    classifier.save_to_preset(tmp_path / "preset")
-    same = TextClassifier.from_preset(tmp_path / "preset")
-    assert same.class_names == ("negative", "positive")
-    assert same.preprocessor.sequence_length == 32
-    np.testing.assert_allclose(
-        same.predict(texts, verbose=0), classifier.predict(texts, verbose=0), atol=1e-6
-    )
-
-
 def test_the_encoder_of_a_preset_may_drop_more(trained, tmp_path):
     classifier, _ = trained
     classifier.save_to_preset(tmp_path / "preset")
@@ -190,14 +164,6 @@ def test_pairs_train_in_every_form(trained):
         np.testing.assert_allclose(other, logits[0], atol=1e-6)
     single = classifier.predict(list(columns[0]), verbose=0)
     assert np.abs(single - logits[0]).max() > 1e-3
-
-
-def test_pairs_are_fitted(classifier):
-    tf = pytest.importorskip("tensorflow")
-    columns = (["good", "bad", "a"], ["film", "a film", "very bad film"])
-    classifier.fit(columns, [1, 0, 0], verbose=0)
-    dataset = tf.data.Dataset.from_tensor_slices((columns, [1, 0, 0]))
-    classifier.fit(dataset, verbose=0, validation_data=dataset.batch(2))
 
 
 def test_sample_weights_count(classifier):

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from keras_bert import TokenClassifier, checkpoints  # noqa: E402
+from keras_bert import TokenClassifier  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
 
 NAMES = ["O", "B-PER", "I-PER", "B-creative-work", "I-creative-work"]
@@ -100,31 +100,3 @@ def train_theirs(model, batches, peak, warmup=2):
         schedule.step()
         losses.append(float(loss.detach()))
     return losses
-
-
-def test_their_tokenizer_and_model_tag_the_same_words(folder):
-    words = ["w1", "w30", "nothing", "w2"]
-    tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"))
-    encoded = tokenizer(words, is_split_into_words=True, return_tensors="pt")
-    model = transformers.BertForTokenClassification.from_pretrained(folder).eval()
-    with torch.no_grad():
-        logits = model(**encoded).logits[0].numpy()
-    first_pieces = [encoded.word_ids().index(index) for index in range(len(words))]
-    tagger = TokenClassifier.from_preset(folder, dtype="float32")
-    (received,) = tagger.predict([words], verbose=0)
-    np.testing.assert_allclose(received, logits[first_pieces], atol=1e-4)
-    labels = [tag["label"] for tag in tagger.tag([words])[0]]
-    assert labels == [NAMES[index] for index in logits[first_pieces].argmax(-1)]
-
-
-def test_transformers_reads_what_is_written(folder, tmp_path):
-    tagger = TokenClassifier.from_preset(folder, dtype="float32")
-    checkpoints.save_hugging_face(
-        tagger.backbone, tmp_path, heads=tagger.heads, class_names=tagger.class_names,
-        tokenizer=tagger.preprocessor.tokenizer.get_config(),
-    )  # fmt: skip
-    model = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path)
-    assert [model.config.id2label[index] for index in range(len(NAMES))] == NAMES
-    expected = transformers.BertForTokenClassification.from_pretrained(folder).state_dict()
-    for name, value in model.state_dict().items():
-        np.testing.assert_array_equal(value, expected[name])

@@ -192,16 +192,6 @@ def test_ids_without_weights_leave_out_padding_and_negative_labels(trained):
     assert received == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_saved_tagger_tags_and_trains_on(trained, tmp_path):
-    tagger, _ = trained
-    words, labels = sentences(6)
-    tagger.save(tmp_path / "tagger.keras")
-    same = keras.models.load_model(tmp_path / "tagger.keras")
-    assert same.preprocessor.get_config() == tagger.preprocessor.get_config()
-    assert same.tag(words) == tagger.tag(words)
-    same.fit(words, labels, verbose=0)
-
-
 def test_a_preset_brings_vocabulary_head_and_names_back(trained, tmp_path):
     tagger, _ = trained
     tagger.save_to_preset(tmp_path / "preset")
@@ -212,12 +202,6 @@ def test_a_preset_brings_vocabulary_head_and_names_back(trained, tmp_path):
     assert [{**word, "score": pytest.approx(word["score"])} for word in expected] == found
     with pytest.warns(CheckpointWarning, match="for 3 classes, but expected 2"):
         TokenClassifier.from_preset(tmp_path / "preset", num_classes=2)
-
-
-def test_the_pooler_is_left_alone():
-    tagger = make_tagger()
-    trained = {id(variable) for variable in tagger.trainable_variables}
-    assert not trained & {id(variable) for variable in tagger.backbone.pooler.variables}
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tokenizer's inputs, outputs, files and errors."""
 
-import copy
-import json
 import os
 import random
 import subprocess
@@ -54,11 +52,6 @@ def test_a_string_gives_a_list(tokenizer, text):
     assert tokens_of(tokenizer, tokenizer(text)) == ["the", "caf", "##e", "##s"]
 
 
-@pytest.mark.parametrize("make", [list, tuple, np.array])
-def test_a_batch_gives_rows(tokenizer, make):
-    assert tokenizer(make(["the", "", "the sat!"])) == [[5], [], [5, 9, 13]]
-
-
 def test_a_tensor_gives_a_tensor():
     tokenizer = WordPieceTokenizer(TOKENS)
     ids = tokenizer(tf.constant("The sat"))
@@ -73,41 +66,6 @@ def test_batches_of_batches_keep_their_shape(tokenizer):
     assert tokenizer([["the"], ["sat", "!"]]) == [[[5]], [[9], [13]]]
     ragged = tf.ragged.constant([["the"], [], ["sat", "!"]], row_splits_dtype=tf.int32)
     assert WordPieceTokenizer(TOKENS)(ragged).to_list() == [[[5]], [], [[9], [13]]]
-
-
-def test_an_empty_batch(tokenizer):
-    assert tokenizer([]) == []
-    assert tokenizer.tokenize_with_offsets([]) == ([], [], [])
-
-
-def test_numbers_are_refused(tokenizer):
-    with pytest.raises((TypeError, ValueError)):
-        tokenizer([1, 2])
-
-
-def test_in_a_data_set_and_in_a_function_of_unknown_batch_size():
-    tokenizer = WordPieceTokenizer(TOKENS)
-    texts = ["The sat!", "Cafés", "!"]
-    dataset = tf.data.Dataset.from_tensor_slices(texts)
-    by_one = [ids.numpy().tolist() for ids in dataset.map(tokenizer)]
-    batches = dataset.batch(2).map(tokenizer, num_parallel_calls=2)
-    by_two = [row for batch in batches for row in batch.to_list()]
-    function = tf.function(tokenizer, input_signature=[tf.TensorSpec([None], tf.string)])
-    assert by_one == by_two == function(tf.constant(texts)).to_list() == tokenizer(texts)
-    with pytest.raises(ValueError, match="rank of the text is unknown"):
-        tf.function(tokenizer, input_signature=[tf.TensorSpec(None, tf.string)])(tf.constant(texts))
-
-
-def test_a_tokenizer_made_inside_a_function_works_outside():
-    made = []
-
-    @tf.function
-    def make():
-        made.append(WordPieceTokenizer(TOKENS))
-        return made[0](tf.constant("the"))
-
-    assert make().numpy().tolist() == [5]
-    assert made[0](tf.constant("sat")).numpy().tolist() == made[0]("sat") == [9]
 
 
 def test_invalid_bytes_are_dropped_as_python_drops_them(tokenizer):
@@ -226,31 +184,6 @@ def test_detokenize_refuses_what_is_no_token():
             tokenizer.detokenize(wrong)
     with pytest.raises(ValueError, match=r"shape \(\); expected \(tokens,\)"):
         tokenizer.detokenize(tf.constant(5))
-
-
-def test_tokens_and_ids(tokenizer):
-    assert tokenizer.vocabulary == tuple(TOKENS)
-    assert tokenizer.vocabulary_size == len(TOKENS)
-    names = ("pad", "unk", "cls", "sep", "mask")
-    assert [getattr(tokenizer, f"{name}_token_id") for name in names] == [0, 1, 2, 3, 4]
-    assert tokenizer.token_to_id("##e") == 7
-    assert tokenizer.id_to_token(7) == "##e"
-    with pytest.raises(ValueError, match="'xyz' is not in the vocabulary of 15 tokens"):
-        tokenizer.token_to_id("xyz")
-    for token_id in (-1, 15):
-        with pytest.raises(ValueError, match=rf"{token_id} is not in \[0, 15\)"):
-            tokenizer.id_to_token(token_id)
-
-
-@pytest.mark.parametrize("settings", [(True, True), (False, False)])
-def test_config_is_json_and_makes_the_same_tokenizer(settings):
-    tokenizer = WordPieceTokenizer(TOKENS, *settings)
-    config = json.loads(json.dumps(tokenizer.get_config()))
-    again = WordPieceTokenizer.from_config(config)
-    assert again.get_config() == tokenizer.get_config()
-    text = "The [MASK] CAFÉS sat"
-    for twin in (again, copy.deepcopy(tokenizer)):
-        assert twin(text) == tokenizer(text)
 
 
 def test_a_file_and_a_list_make_the_same_tokenizer(tmp_path, tokenizer):

@@ -174,57 +174,6 @@ def test_words_for_activations_mean_what_transformers_computes(word, activation,
     np.testing.assert_allclose(ours, theirs, atol=2e-6)
 
 
-@pytest.mark.on_each_backend
-def test_pretraining_logits_equal_those_of_transformers(tmp_path):
-    model = saved_by_transformers("BertForPreTraining", tmp_path, type_vocab_size=2)
-    checkpoint = checkpoints.open_checkpoint(tmp_path)
-    assert checkpoint.heads == ("masked_lm", "next_sentence")
-    backbone = Backbone(checkpoint.config)
-    ours = Pretrainer(backbone)
-    checkpoint.load_into(backbone)
-    assert checkpoint.load_head(
-        "masked_lm", (ours.get_layer("masked_lm_transform"), ours.get_layer("masked_lm_bias"))
-    )
-    assert checkpoint.load_head("next_sentence", ours.get_layer("next_sentence"))
-    assert checkpoint.unused() == []
-
-    inputs = random_inputs(checkpoint.config)
-    positions = np.array([[1, 2, 0], [3, 0, 1], [4, 4, 2]])
-    logits = outputs_of(ours, {**inputs, "mask_positions": positions})
-    theirs = reference_outputs(model, inputs)
-    expected = np.take_along_axis(theirs.prediction_logits.numpy(), positions[:, :, None], 1)
-    np.testing.assert_allclose(logits["masked_lm_logits"], expected, atol=1e-5)
-    np.testing.assert_allclose(
-        logits["next_sentence_logits"], theirs.seq_relationship_logits, atol=1e-5
-    )
-
-
-@pytest.mark.on_each_backend
-def test_classifier_logits_equal_those_of_transformers(tmp_path):
-    model = saved_by_transformers(
-        "BertForSequenceClassification",
-        tmp_path,
-        num_labels=3,
-        id2label={0: "no", 1: "maybe", 2: "yes"},
-        label2id={"no": 0, "maybe": 1, "yes": 2},
-    )
-    checkpoint = checkpoints.open_checkpoint(tmp_path)
-    assert checkpoint.heads == ("classifier",)
-    assert checkpoint.num_classes() == 3
-    assert checkpoint.class_names == ("no", "maybe", "yes")
-    backbone = Backbone(checkpoint.config)
-    checkpoint.load_into(backbone)
-    head = classification_head(8, 3)
-    assert checkpoint.load_head("classifier", head)
-    assert checkpoint.unused() == []
-
-    inputs = random_inputs(checkpoint.config)
-    logits = keras.ops.convert_to_numpy(head(backbone(inputs)["pooled_output"]))
-    np.testing.assert_allclose(logits, reference_outputs(model, inputs).logits, atol=1e-5)
-    arrays = checkpoint.head_arrays("classifier")
-    np.testing.assert_array_equal(arrays["kernel"], model.classifier.weight.detach().numpy().T)
-
-
 def test_a_multi_label_head_is_refused_by_name(tmp_path):
     saved_by_transformers(
         "BertForSequenceClassification",

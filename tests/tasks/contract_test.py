@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every task does with text, on every family: the cases of `tests/task_cases.py`.
+
+A cell trains one small model by the public API, with the family's own kind of tokenizer, and asks
+for its answers and scores in all ways there are: `fit` for two epochs with rows held out, the
+task's verb, rows of its fields, `evaluate` in batches of two sizes, a dataset, a saved file, a
+preset, and an export.
+
+Each cell runs on one of the three backends, another one from cell to cell, so that a backend runs
+every task and every family; `KERAS_BERT_WHOLE_GRID=1` runs them all on each.
+"""
+
+import dataclasses
+import os
+
+import keras
+import numpy as np
+import pytest
+
+pytest.importorskip("tokenizers")
+pytest.importorskip("sentencepiece")
+
+import keras_bert
+from tests.task_cases import (
+    BATCH,
+    CASES,
+    FAMILIES,
+    MANY_ROUNDS,
+    NUM_ROWS,
+    make_task,
+    task_case,
+    train,
+    trained,
+)
+
+BACKENDS = ["tensorflow", "jax", "torch"]
+BACKEND = keras.backend.backend()
+
+
+def cells():
+    """The tasks and families that this backend runs."""
+    return [
+        (name, family)
+        for row, name in enumerate(CASES)
+        for column, family in enumerate(FAMILIES)
+        if os.environ.get("KERAS_BERT_WHOLE_GRID") == "1"
+        or (row + column) % len(BACKENDS) == BACKENDS.index(BACKEND)
+    ]
+
+
+@pytest.mark.parametrize(("name", "family"), cells())
+def test_a_task_learns_and_answers_alike_however_it_is_asked(name, family, tmp_path):
+    case, (task, history) = task_case(name, family), trained(name, family)
+    answers, scores = check_answers(task, case, tmp_path)
+    validation = {name: history[f"val_{name}"][-1] for name in scores}
+    assert validation == pytest.approx(scores, rel=1e-5, abs=1e-5)
+    assert len(history["loss"]) == 2
+    if case.ask is not None:
+        check_alike(case.ask(task), answers)
+    if BACKEND == "tensorflow":  # which the other backends export and read datasets with
+        if case.dataset is not None:
+            check_dataset(task, case, scores)
+        if case.export is not None:
+            check_export(task, case, answers, tmp_path / "1")
+
+
+def check_answers(task, case, folder, tolerance=1e-5):
+    """A task is right, and the same from its files; returns its answers and scores."""
+    answers = case.answers(task)
+    assert case.accuracy(answers) >= 0.95
+    scores = check_saved(task, case, folder, tolerance)
+    task.save_to_preset(folder / "preset")
+    loaded = (case.from_preset or type(task)).from_preset(folder / "preset")
+    student = getattr(task, "student_task", task)
+    assert loaded.preprocessor.get_config() == student.preprocessor.get_config()
+    check_alike(case.answers(loaded), answers, tolerance)
+    return answers, scores
+
+
+def check_saved(task, case, folder, tolerance=1e-5):
+    scores = evaluate(task, case, BATCH)
+    task.save(folder / "task.keras")
+    loaded = keras_bert.load_model(folder / "task.keras")
+    assert loaded.get_config() == task.get_config()
+    assert int(loaded.optimizer.iterations) == int(task.optimizer.iterations)
+    # The other rows of a batch are an embedder's negatives.
+    size = BATCH if isinstance(task, keras_bert.TextEmbedder) else NUM_ROWS
+    assert evaluate(loaded, case, size) == pytest.approx(scores, rel=tolerance, abs=tolerance)
+    return scores
+
+
+def evaluate(task, case, batch_size):
+    return task.evaluate(**case.data, batch_size=batch_size, return_dict=True, verbose=0)
+
+
+def check_alike(received, expected, tolerance=1e-5):
+    """Checks that nested answers have the same strings, and about the same numbers."""
+
+    def check(one, other):
+        if isinstance(one, str):  # an export has strings for classes without names
+            assert one == str(other)
+        else:
+            np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+    keras.tree.map_structure(check, received, expected)
+
+
+def check_dataset(task, case, scores):
+    import tensorflow as tf
+
+    rows = tf.data.Dataset.from_tensor_slices(case.dataset)
+    received = task.evaluate(rows, batch_size=BATCH, return_dict=True, verbose=0)
+    assert received == pytest.approx(scores, rel=1e-5, abs=1e-5)
+
+
+def check_export(task, case, answers, folder):
+    task.export(folder, warm_up=False, **case.export)
+    served = keras_bert.export.ServedModel(folder)
+    assert (served.verb, served.list_fields) == (task.verb, task.list_fields)
+    # Those of classes have the probabilities of all besides.
+    received = [
+        {name: row[name] for name in answer} if isinstance(answer, dict) else row
+        for row, answer in zip(served.apply_verb(case.rows), answers, strict=True)
+    ]
+    check_alike(received, answers)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.on_tensorflow)]
+)
+def test_a_task_learns_in_mixed_precision(dtype, tmp_path):
+    case = task_case("tagging")
+    task = make_task(case, dtype=dtype)
+    train(task, case)
+    # The preset is read in float32.
+    check_answers(task, case, tmp_path, tolerance=0.03)
+
+
+def test_a_low_rank_update_learns_and_is_loaded(tmp_path):
+    # It changes little: the embeddings stay as they were drawn.
+    case = dataclasses.replace(task_case("tagging"), rounds=MANY_ROUNDS)
+    task = make_task(case)
+    task.backbone.enable_lora(4)
+    train(task, case)
+    check_answers(task, case, tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_a_quantized_task_is_right_and_is_loaded(tmp_path):
+    case = task_case("tagging")
+    task = make_task(case)
+    train(task, case)
+    task.quantize("int8")
+    assert case.accuracy(case.answers(task)) >= 0.95
+    check_saved(task, case, tmp_path)
+    # A preset holds floating-point weights.
+    with pytest.raises(keras_bert.checkpoints.CheckpointError, match="Save before quantizing"):
+        task.save_to_preset(tmp_path / "preset")
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("distilled")])
+def test_rows_have_the_fields_of_the_task(name):
+    case = task_case(name)
+    task = make_task(case)
+    if not case.rows:
+        with pytest.raises(ValueError, match="A Pretrainer does not answer text"):
+            task.apply_verb([{"text": "the test"}])
+        return
+    row = case.rows[0]
+    assert set(task.fields) <= set(row)
+    assert task.apply_verb([]) == []
+    with pytest.raises(ValueError, match=f"Row 1 has no {task.fields[0]}; it has id"):
+        task.apply_verb([row, {"id": 1}])
+    for field in task.optional_fields:
+        with pytest.raises(ValueError, match=f"Row 1 has no {field}; it has text"):
+            task.apply_verb([{**row, field: "fails"}, {"text": "the test"}])
