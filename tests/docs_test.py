@@ -256,8 +256,6 @@ def test_commands_and_their_flags_exist(page):
     for line in command_lines(page):
         for found in COMMAND.finditer(line):
             name = found[1] or found[2].replace("_", "-")
-            if f"training.{found[2]}" == "training.benchmarks":
-                continue  # modules with one measurement each, which take no flags
             assert name in names, line
             known = {flag.name for flag in commands.read(name).all_flags}
             known |= {f"no{flag.name}" for flag in commands.read(name).all_flags if flag.is_switch}

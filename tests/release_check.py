@@ -151,6 +151,14 @@ CHECKS = {
     "energy": Check(
         "training,energy", ("python tiny.py", f"{_TUNED} | tee tuned.txt", "grep CO2 tuned.txt")
     ),
+    # Nothing listens there, which locust reports
+    "load": Check(
+        "load",
+        (
+            "keras-bert benchmark --what=serve --subjects=http://localhost:9/v1/models/m | "
+            "grep 'Connection refused'",
+        ),
+    ),
     "quickstart": Check("quickstart", ("keras-bert quickstart --epochs=1 --max_per_package=60",)),
     "vocabulary": Check(
         "vocabulary",

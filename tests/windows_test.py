@@ -35,7 +35,7 @@ from pathlib import Path
 from keras_bert.atomic import atomic_path
 from keras_bert.data.pretraining.token_store import TokenStore, TokenStoreWriter
 import keras_bert.models.thread_safe
-import training.benchmarks.worker
+import training.benchmarks.library
 from training.engine import output_folder, program
 
 def main(arguments):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the speed and memory of keras_bert, KerasHub and `transformers` in one run.
+"""Measures steps, forward passes and served requests of libraries and servers in one run.
 
-Each subject, a library on a backend, runs in its own process. All of them build, compile and warm
-up first. Then the subjects take turns, one round each, so that other load on the machine affects
-all of them alike. The medians over the rounds are reported.
+The subjects are libraries, each on a backend in a process of its own, or models on servers. All of
+them build, compile and warm up first. Then they take turns, one round each, so that other load on
+the machine affects all of them alike. The medians over the rounds are reported.
 
     python -m training.benchmark
     python -m training.benchmark --what=classify --model=minilm_l6_h384_uncased --batch_size=32 \\
@@ -13,24 +13,64 @@ all of them alike. The medians over the rounds are reported.
     python -m training.benchmark --subjects=keras_bert:jax,keras_bert:jax@albert_base_v2
     python -m training.benchmark --what=serve --model=minilm_l6_h384_uncased --batch_size=1 \\
         --steps=50 --subjects=keras_bert:tensorflow,keras_hub:tensorflow
+    python -m training.benchmark --what=serve --subjects=http://localhost:8501/v1/models/sst2 \\
+        --texts=dev.txt --batch_size=1 --clients=1,4,16 --rates=20,40,80 --rounds=1
+    python -m training.benchmark --what=tokenize --batch_size=1024
+
+Locust (the extra `load`) sends the requests to servers with TensorFlow Serving's REST API, and to
+no other host: with each number of `--clients` that wait for the answers (a closed loop), then at
+each of `--rates`, regardless of the answers (an open loop).
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import os
 import platform
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-from keras_bert import atomic
+from keras_bert import atomic, checks
 
+from .benchmarks.library import Library
 from .benchmarks.report import Row, format_table, make_rows
-from .benchmarks.subject import Subject
-from .benchmarks.workload import Workload
+from .benchmarks.server import Server
+from .benchmarks.subject import Load, Subject
+from .benchmarks.workload import WORK, Workload
 from .engine import program
 from .engine.config_flags import define_flags, read_flags
-from .engine.options import NonNegativeFloat, PositiveInt, ProgramConfig, ProperFraction
+from .engine.options import (
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    ProgramConfig,
+    ProperFraction,
+    check_one_of,
+)
+from .readers.docstrings import standard_library_sentences
+
+MAX_TEXTS = 2000
+_MODELS = ("forward", "classify", "pretrain")
+# What is measured in this process: the module, and its function that returns the subjects
+_FUNCTIONS = {
+    "tokenize": ("tokenizer", "tokenizer_subjects"),
+    "mask": ("masking", "masking_subjects"),
+    "answers": ("answers", "answer_subjects"),
+}
+# Options of some kinds of work only
+_OPTIONS_OF = {
+    "subjects": (*_MODELS, "serve"),
+    "texts": ("serve", "tokenize"),
+    "vocabulary": ("serve", "tokenize"),
+    "clients": ("serve", "tokenize", "mask"),
+    "batching": ("serve",),
+    "plot": ("serve",),
+}
+_OPTIONS_OF_SERVERS = ("rates", "signature", "expected", "tolerance", "seconds", "timeout")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,27 +79,40 @@ class BenchmarkConfig(ProgramConfig):
 
     Args:
         what: What to measure: forward (inference), classify (training steps of a classifier),
-            pretrain (training steps of a masked LM) or serve (requests of text to a
-            SavedModel of a BERT classifier, which TensorFlow executes in this process).
+            pretrain (training steps of a masked LM), serve (requests of text to a server, or to a
+            SavedModel of a BERT classifier, which TensorFlow executes in this process), tokenize
+            (batches of texts), mask (batches of ids) or answers (the span search of questions).
         subjects: The subjects, each library:backend[:precision][@model], with a precision and a
             model if they differ from --precision and --model; libraries are keras_bert, keras_hub
-            and transformers. Ratios are relative to the first subject.
+            and transformers. With --what=serve also models on servers, such as
+            http://localhost:8501/v1/models/sst2. Ratios are relative to the first subject.
         model: A name that BertConfig.from_name knows.
         precision: Float32, bfloat16 or mixed_bfloat16 (autocast, for transformers).
         batch_size: Rows in a batch, or texts in a request.
         sequence_length: Tokens in a row; of texts, the maximum, to which KerasHub pads all.
         padding: Share of the tokens that are padding.
-        steps: Batches, or requests, in a round.
-        clients: Requests at a time, of --what=serve.
-        batching: A batching_params.pbtxt, by which requests that wait are joined to batches as
-            TensorFlow Serving does; empty to answer each by itself.
+        steps: Batches, requests or questions in a round.
         rounds: Rounds of each subject.
         clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
-        texts: File of texts to serve, one per line; empty for sentences of docstrings.
-        vocabulary: WordPiece vocabulary to serve with, a vocab.txt; empty for the installed
-            MiniLM's.
+        texts: File of texts to serve or to tokenize, one per line; empty for sentences of
+            docstrings. Servers also take JSON Lines, whose objects are sent unchanged.
+        vocabulary: WordPiece vocabulary to serve or to tokenize with, a vocab.txt; empty for the
+            installed MiniLM's.
+        clients: Numbers of requests at a time, of --what=serve; each is a row of the table. To
+            tokenize and to mask, the number of threads.
+        batching: A batching_params.pbtxt, by which requests that wait are joined to batches as
+            TensorFlow Serving does; empty to answer each by itself.
+        rates: Requests per second to servers, sent at random times whether earlier ones are
+            answered or not; each is a row of the table.
+        seconds: Seconds of a round of requests to a server.
+        signature: The signature of models on servers.
+        expected: JSON Lines with the prediction expected from a server for each line of --texts,
+            as `python -m training.predict` writes them; empty to check no answers.
+        tolerance: Maximum difference of a number from the expected one.
+        timeout: Maximum seconds for an answer of a server.
         device: Cpu, or auto for an accelerator if there is one.
         json: File for the results as JSON; empty for none.
+        plot: PNG file for a plot of the latency of requests; empty for none.
     """
 
     what: str = "forward"
@@ -78,34 +131,109 @@ class BenchmarkConfig(ProgramConfig):
     clip_norm: NonNegativeFloat = 1.0
     texts: str = ""
     vocabulary: str = ""
-    clients: PositiveInt = 1
+    clients: tuple[str, ...] = ("1",)
     batching: str = ""
+    rates: tuple[str, ...] = ()
+    seconds: PositiveInt = 10
+    signature: str = "serving_default"
+    expected: str = ""
+    tolerance: NonNegativeFloat = 1e-3
+    timeout: PositiveFloat = 30.0
     device: str = "auto"
     json: str = ""
+    plot: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.device not in ("cpu", "auto"):
-            raise ValueError(f"--device is {self.device!r}, expected cpu or auto")
+        check_one_of(self, what=WORK, device=("cpu", "auto"))
+        given = [
+            field.name
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+        for name in given:
+            if self.what not in _OPTIONS_OF.get(name, WORK):
+                raise ValueError(
+                    f"--{name} is an option of --what={' or '.join(_OPTIONS_OF[name])}, "
+                    f"received --what={self.what}"
+                )
+            if name in _OPTIONS_OF_SERVERS and not any(map(is_url, self.subjects)):
+                raise ValueError(
+                    f"--{name} is an option of models on servers, expected a URL in --subjects"
+                )
+        if self.expected and not self.texts:
+            raise ValueError("--expected requires --texts, the lines that it has predictions for")
 
     @property
-    def workload(self) -> Workload:
-        """The fields that a child process needs."""
-        fields = [field.name for field in dataclasses.fields(Workload)]
-        return Workload(**{name: getattr(self, name) for name in fields})
+    def loads(self) -> list[Load]:
+        """The load of each number of clients, then of each rate."""
+        clients = _positive("clients", self.clients, int)
+        rates = _positive("rates", self.rates, float)
+        return [*(Load(clients=number) for number in clients), *(Load(rate=rate) for rate in rates)]
+
+    def workload(self, load: Load) -> Workload:
+        """The fields that the work of a library needs."""
+        fields = {field.name for field in dataclasses.fields(Workload)} - {"clients"}
+        return Workload(**{name: getattr(self, name) for name in fields}, clients=load.clients)
+
+    @property
+    def locust_options(self) -> list[str]:
+        """The options of the locustfile."""
+        names = ("texts", "expected", "tolerance", "signature", "batch_size", "timeout")
+        return [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]
+
+
+def is_url(subject: str) -> bool:
+    """Returns whether a subject is a model on a server."""
+    return subject.startswith(("http://", "https://"))
+
+
+def _positive(name: str, values: Sequence[str], number: Callable[[str], Any]) -> list[Any]:
+    try:
+        numbers = [number(value) for value in values]
+    except ValueError:
+        numbers = [0]
+    if not all(map(checks.POSITIVE.allows, numbers)):
+        raise ValueError(f"--{name} is {','.join(values)!r}, expected positive numbers")
+    return numbers
+
+
+def make_subjects(config: BenchmarkConfig) -> Iterator[Subject]:
+    """Yields the subjects, with each load if they are served.
+
+    Raises:
+        ValueError: If a subject, a load or a field of the workload is invalid.
+    """
+    loads = config.loads
+    if config.what in _FUNCTIONS:
+        if len(loads) > 1:
+            raise ValueError(f"--clients is {','.join(config.clients)!r}, expected one number")
+        module, function = _FUNCTIONS[config.what]
+        program.import_quietly("tensorflow")
+        work = importlib.import_module(f"{__package__}.benchmarks.{module}")
+        yield from getattr(work, function)(config.workload(loads[0]))
+        return
+    for load in loads:
+        for name in config.subjects:
+            if is_url(name):
+                yield Server(name, load, config.seconds, config.locust_options)
+            elif not load.rate:
+                yield Library(name, config.workload(load), config.device)
 
 
 def run(config: BenchmarkConfig) -> list[Row]:
     """Measures every subject of `config`, in alternating rounds.
 
     Raises:
-        ValueError: If a subject or a field of the workload is invalid.
+        ValueError: If a subject, a load or a field of the workload is invalid.
     """
     with contextlib.ExitStack() as stack:
-        subjects = [
-            stack.enter_context(Subject(name, config.workload, config.device))
-            for name in config.subjects
-        ]
+        if config.what in _OPTIONS_OF["texts"] and not config.texts:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            path = Path(folder, "texts.txt")
+            path.write_text("\n".join(standard_library_sentences(MAX_TEXTS)), "utf-8")
+            config = dataclasses.replace(config, texts=str(path))
+        subjects = [stack.enter_context(subject) for subject in make_subjects(config)]
         for subject in subjects:
             subject.prepare()
         for _ in range(config.rounds):
@@ -124,21 +252,33 @@ def write_json(path: str, config: BenchmarkConfig, rows: Sequence[Row]) -> None:
     atomic.write_json(path, results)
 
 
+def _heading(config: BenchmarkConfig) -> str:
+    batch = f"{config.batch_size} x {config.sequence_length} tokens, padding {config.padding:.0%}"
+    if config.what in _OPTIONS_OF["texts"]:
+        batch = f"{config.batch_size} texts"
+    is_server = [config.what == "serve" and is_url(name) for name in config.subjects]
+    rounds = [f"{config.rounds} rounds of"]
+    rounds += [f"{config.steps} steps"] if not all(is_server) else []
+    rounds += [f"{config.seconds} seconds"] if any(is_server) else []
+    model = f"{config.model}, {config.precision}, "
+    has_model = config.what not in _FUNCTIONS and not all(is_server)
+    return f"{config.what}, {model if has_model else ''}{batch}, {' '.join(rounds)}"
+
+
 def main(arguments: list[str]) -> None:
     program.refuse_arguments(arguments)
     config = read_flags(BenchmarkConfig)
-    batch = f"{config.batch_size} x {config.sequence_length} tokens, padding {config.padding:.0%}"
-    if config.what == "serve":
-        batch = f"{config.batch_size} texts of at most {config.sequence_length} tokens"
-    print(
-        f"{config.what}, {config.model}, {batch}, {config.precision}, {config.rounds} rounds of "
-        f"{config.steps} steps",
-        flush=True,
-    )
+    if config.plot:
+        program.require(("matplotlib",), "training")
+    print(_heading(config), flush=True)
     rows = run(config)
     print(format_table(rows))
     if config.json:
         write_json(config.json, config, rows)
+    if config.plot:
+        from .plots.serving_latency import plot_serving_latency
+
+        plot_serving_latency(Path(config.plot), rows)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ COMMANDS = {
     ),
     "Measure": (
         "benchmark",
-        "serving-benchmark",
         "plan",
         "compare-models",
         "compare-exports",

@@ -7,6 +7,7 @@ is now, and run it. Python finds this file under each of these names, see `Finde
 
 from __future__ import annotations
 
+import argparse
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -21,6 +22,7 @@ PROGRAMS = {
     "finetune_tagging": ("finetune", "--task=tagging"),
     "finetune_choice": ("finetune", "--task=choice"),
     "rerank": ("finetune", "--task=ranking"),
+    "serving_benchmark": ("benchmark", "--what=serve"),
     "train_tokenizer": ("tokenizer",),
     "pretraining_ablation": ("ablation", "--of=tasks"),
     "size_ablation": ("ablation", "--of=size"),
@@ -55,13 +57,36 @@ def run(name: str) -> None:
     from .engine import child_programs
 
     program, *flags = PROGRAMS[name]
+    arguments = sys.argv[1:]
+    if name == "serving_benchmark" and "--help" not in arguments:
+        arguments = benchmark_flags(arguments)
     now = " ".join([child_programs.typed(program), *flags])
     print(
         f"warning: {child_programs.typed(name)} is now {now}; its earlier name will be removed",
         file=sys.stderr,
     )
-    sys.argv[1:1] = flags
+    sys.argv[1:] = [*flags, *arguments]
     runpy.run_module(f"{__package__}.{program}", run_name="__main__", alter_sys=True)
+
+
+def benchmark_flags(arguments: Sequence[str]) -> list[str]:
+    """Returns the flags of `benchmark` that measure the same as those of `serving-benchmark`.
+
+    `--max_rows`, `--max_requests` and `--seed` have no successor, and are ignored.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--url", default="http://localhost:8501")
+    parser.add_argument("--rows", default="1")
+    for name in ("model", "version", "input", "max_rows", "max_requests", "seed"):
+        parser.add_argument(f"--{name}", default="")
+    earlier, others = parser.parse_known_args(arguments)
+    version = f"/versions/{earlier.version}" if earlier.version else ""
+    return [
+        f"--subjects={earlier.url.rstrip('/')}/v1/models/{earlier.model}{version}",
+        *(f"--batch_size={earlier.rows}", "--rounds=1", "--clients=1,4,16"),
+        *([f"--texts={earlier.input}"] if earlier.input else []),
+        *others,
+    ]
 
 
 if __name__ == "__main__":

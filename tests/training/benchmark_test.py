@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from training import benchmark
+from training.benchmarks.library import Library
 from training.benchmarks.report import format_table
-from training.benchmarks.subject import Subject
-from training.benchmarks.workload import Workload
+from training.benchmarks.subject import Load
+from training.benchmarks.workload import Workload, batching_options
 
 TINY = benchmark.BenchmarkConfig(
     # Each runs in its own process, independent of this one's backend; one fails.
@@ -57,15 +58,17 @@ def test_both_libraries_answer_requests_of_text(tmp_path):
         texts=str(texts),
         vocabulary=str(vocabulary),
         batching=str(tmp_path / "batching_params.pbtxt"),
-        clients=2,
+        clients=("2",),
     )
     write_batching_parameters(tmp_path, 4, splits=False)
     # The third text is one too few for a request of two.
-    assert config.workload.requests() == [["a cat", "a mat is not a cat"]]
+    assert config.workload(Load()).requests() == [["a cat", "a mat is not a cat"]]
     rows = benchmark.run(config)
     assert [row.unavailable for row in rows] == ["", ""]
     assert all(row.milliseconds > 0 for row in rows)
     assert [row.tokens_per_second for row in rows] == [0, 0]
+    assert all(row.requests == 2 and 0 < row.p50 <= row.p99 for row in rows)
+    assert [str(row.load) for row in rows] == ["2 at a time"] * 2
 
 
 @pytest.mark.backend_independent
@@ -76,8 +79,7 @@ def test_requests_are_joined_as_an_export_s_file_says(tmp_path, splits, sizes):
 
     write_batching_parameters(tmp_path, 6, splits=splits)
     path = tmp_path / "batching_params.pbtxt"
-    config = dataclasses.replace(TINY, what="serve", batching=str(path))
-    assert config.workload.batching_options() == {
+    assert batching_options(path) == {
         "max_batch_size": 6,
         "batch_timeout_micros": 0,
         "num_batch_threads": os.cpu_count(),
@@ -86,7 +88,7 @@ def test_requests_are_joined_as_an_export_s_file_says(tmp_path, splits, sizes):
     }
     path.write_text("max_batch_size { value: 6 }\n")
     with pytest.raises(ValueError, match=r"batching_params\.pbtxt has no batch_timeout_micros"):
-        config.workload.batching_options()
+        batching_options(path)
 
 
 @pytest.mark.backend_independent
@@ -97,7 +99,7 @@ def test_requests_are_joined_as_an_export_s_file_says(tmp_path, splits, sizes):
         ({"what": "serve", "subjects": ("keras_bert:jax",)}, "has 'keras_bert:jax', expected"),
         (
             {"texts": "texts.txt"},
-            "--texts, --vocabulary, --clients and --batching are options of --what=serve",
+            "--texts is an option of --what=serve or tokenize, received --what=forward",
         ),
     ],
 )
@@ -110,7 +112,7 @@ def test_what_cannot_be_served_is_refused(fields, message):
 def test_fewer_texts_than_a_request_has_are_refused(tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("a\n")
-    workload = dataclasses.replace(TINY, what="serve", texts=str(texts)).workload
+    workload = dataclasses.replace(TINY, what="serve", texts=str(texts)).workload(Load())
     with pytest.raises(ValueError, match="has 1 texts, expected at least 2"):
         workload.requests()
 
@@ -126,7 +128,7 @@ def test_fewer_texts_than_a_request_has_are_refused(tmp_path):
     ],
 )
 def test_a_subject_may_have_its_own_precision_and_model(name, precision, model):
-    with Subject(name, TINY.workload) as subject:
+    with Library(name, TINY.workload(Load())) as subject:
         assert (subject.workload.precision, subject.workload.model) == (precision, model)
 
 
@@ -152,4 +154,4 @@ def test_padding_is_about_the_share_asked_for(padding, batch_size):
 @pytest.mark.parametrize(("field", "value"), [("what", "sleep"), ("padding", 1.0)])
 def test_a_wrong_field_is_named(field, value):
     with pytest.raises(ValueError, match=f"{field} is {value!r}"):
-        _ = dataclasses.replace(TINY, **{field: value}).workload
+        dataclasses.replace(TINY, **{field: value})

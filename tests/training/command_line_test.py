@@ -89,6 +89,20 @@ def test_the_name_of_an_earlier_version_says_what_the_command_is_now(name):
     assert flags.findall(shown.stdout) == flags.findall(run(program, *task, "--help").stdout)
 
 
+def test_the_flags_of_the_earlier_serving_benchmark_are_those_of_the_benchmark():
+    assert earlier_names.benchmark_flags(
+        ["--url=https://host/", "--model", "sst2", "--input=dev.txt", "--rows=3", "--seed=5",
+         "--clients=1,8"]
+    ) == [
+        "--subjects=https://host/v1/models/sst2", "--batch_size=3", "--rounds=1",
+        "--clients=1,4,16", "--texts=dev.txt", "--clients=1,8",
+    ]  # fmt: skip
+    (subject, *_) = earlier_names.benchmark_flags(["--model=a", "--version=2"])
+    assert subject == "--subjects=http://localhost:8501/v1/models/a/versions/2"
+    shown = run("serving-benchmark", "--model=a", "--clients=x")
+    assert shown.stderr.endswith("error: --clients is 'x', expected positive numbers\n")
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"), [("finetune_glue", "finetune-glue"), ("predcit", "predict")]
 )

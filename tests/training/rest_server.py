@@ -36,14 +36,16 @@ def serving(signatures: Any, model: str) -> Iterator[tuple[str, list[dict[str, A
 
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            requests.append({"path": self.path, **request})
+            requests.append(request)
+            rows = request["instances"]
+            texts = [row["text"] if isinstance(row, dict) else row for row in rows]
             if self.path != f"/v1/models/{model}:predict":
                 self._answer(404, {"error": f"Servable not found for {self.path}"})
-            elif "bad" in request["instances"]:
+            elif "bad" in texts:
                 self._answer(400, {"error": "a bad text"})
             else:
                 signature = signatures[request["signature_name"]]
-                outputs = signature(text=tf.constant(request["instances"]))
+                outputs = signature(text=tf.constant(texts))
                 self._answer(200, {"predictions": predictions(outputs)})
 
         def _answer(self, status: int, value: Any) -> None:

@@ -1,68 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmark of the span search in question answering, from logits to answers.
+"""The span search in question answering, from logits to answers.
 
-    python -m training.benchmarks.answers
-
-It uses random logits, with as many questions as SQuAD 2.0's development set, in windows of similar
-sizes, and includes the search, the 20 best answers of each question, the null odds and the
-predictions.
+A step is a question. It includes the search in random logits, the 20 best answers, the null odds
+and the prediction.
 """
 
 from __future__ import annotations
-
-import json
-import statistics
-import time
-from typing import Any
 
 import numpy as np
 
 from keras_bert.data.questions import QuestionRows
 from keras_bert.tasks.answer_spans import find_answer_spans
 
+from .subject import Function
+from .workload import Workload
+
 # Characters of a token and the space after it
 TOKEN_WIDTH = 5
 QUESTION_TOKENS = 15
+MIN_TOKENS, MAX_TOKENS = 80, 384
 
 
-def run(rounds: int = 5, num_questions: int = 11_873) -> dict[str, Any]:
-    """Measures the search on random logits.
+def answer_subjects(workload: Workload) -> list[Function]:
+    """Returns the search, for as many questions as there are steps.
 
-    Args:
-        rounds: Number of repetitions.
-        num_questions: Number of questions. One in twenty has two windows; windows have 80 to 384
-            tokens.
-
-    Returns:
-        A dict of `windows`, `spans` (the number of candidates) and, over the rounds,
-        `questions_per_second` (the median), `slowest` and `fastest`.
+    One question in twenty has two windows; windows have 80 to 384 tokens.
     """
-    rows = random_rows(num_questions)
+    rows = random_rows(workload.steps)
     generator = np.random.default_rng(1)
     logits = generator.normal(0, 3, (2, len(rows.token_ids))).astype("float32")
-    contexts = ["abcd " * 384] * num_questions
-    speeds, spans = [], None
-    for _ in range(rounds):
-        start = time.perf_counter()
+    contexts = ["abcd " * MAX_TOKENS] * workload.steps
+
+    def answer() -> int:
         spans = find_answer_spans(rows, *logits)
         spans.n_best(contexts, with_null=True)
         spans.null_odds.tolist()
         spans.answers(contexts, null_threshold=0.0)
-        speeds.append(num_questions / (time.perf_counter() - start))
-    return {
-        "windows": len(rows),
-        "spans": 0 if spans is None else len(spans.char_starts),
-        "questions_per_second": statistics.median(speeds),
-        "slowest": min(speeds),
-        "fastest": max(speeds),
-    }
+        return len(rows.token_ids)
+
+    return [Function("keras_bert", answer, workload.steps)]
 
 
 def random_rows(num_questions: int) -> QuestionRows:
     """Returns random windows, whose first 15 tokens are the question and special tokens."""
     generator = np.random.default_rng(0)
     counts = generator.choice([1, 2], num_questions, p=[0.95, 0.05])
-    lengths = generator.integers(80, 385, counts.sum())
+    lengths = generator.integers(MIN_TOKENS, MAX_TOKENS + 1, counts.sum())
     row_splits = np.concatenate([[0], np.cumsum(lengths)])
     position = np.arange(row_splits[-1]) - np.repeat(row_splits[:-1], lengths)
     is_passage = (position >= QUESTION_TOKENS) & (position < np.repeat(lengths, lengths) - 1)
@@ -80,7 +63,3 @@ def random_rows(num_questions: int) -> QuestionRows:
         end_positions=nothing,
         num_questions=num_questions,
     )
-
-
-if __name__ == "__main__":
-    print(json.dumps(run(), indent=2))

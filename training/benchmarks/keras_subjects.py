@@ -11,14 +11,15 @@ import keras
 import numpy as np
 
 from .peers import keras_hub_backbone, keras_hub_class, sequence_output
+from .subject import Round
 from .workload import Workload
 
 LEARNING_RATE = 2e-5
 WEIGHT_DECAY = 0.01
 
 
-def keras_bert_work(workload: Workload) -> Callable[[int], float]:
-    """Returns a function that runs a number of steps with keras_bert, and returns the seconds."""
+def keras_bert_work(workload: Workload) -> Callable[[int], Round]:
+    """Returns a function that runs a number of steps with keras_bert."""
     from keras_bert import models, optimizers
     from keras_bert.tasks import MaskedLM, TextClassifier
 
@@ -45,8 +46,8 @@ def keras_bert_work(workload: Workload) -> Callable[[int], float]:
     return _fit(MaskedLM(backbone), optimizer, inputs, workload)
 
 
-def keras_hub_work(workload: Workload) -> Callable[[int], float]:
-    """Returns a function that runs a number of steps with KerasHub, and returns the seconds."""
+def keras_hub_work(workload: Workload) -> Callable[[int], Round]:
+    """Returns a function that runs a number of steps with KerasHub."""
     _set_up(workload)
     if workload.what == "serve":
         from .served_subjects import keras_hub_requests
@@ -87,16 +88,16 @@ def _has_gpu() -> bool:
     return any("gpu" in device or "cuda" in device for device in keras.distribution.list_devices())
 
 
-def _forward(backbone: keras.Model, inputs: dict[str, Any]) -> Callable[[int], float]:
+def _forward(backbone: keras.Model, inputs: dict[str, Any]) -> Callable[[int], Round]:
     # The mean makes the copy to NumPy small, while every token's output is still computed.
     mean = keras.layers.GlobalAveragePooling1D(dtype="float32")
     model = keras.Model(backbone.input, mean(sequence_output(backbone)))
 
-    def run(steps: int) -> float:
+    def run(steps: int) -> Round:
         start = time.perf_counter()
         for _ in range(steps):
             model.predict_on_batch(inputs)
-        return time.perf_counter() - start
+        return Round(time.perf_counter() - start, steps)
 
     return run
 
@@ -125,12 +126,12 @@ def _fit(
     optimizer: keras.optimizers.Optimizer,
     inputs: dict[str, Any],
     workload: Workload,
-) -> Callable[[int], float]:
+) -> Callable[[int], Round]:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean")
     model.compile(optimizer, loss, metrics=[])
     labels = workload.labels()
 
-    def run(steps: int) -> float:
+    def run(steps: int) -> Round:
         def repeated(array: Any) -> Any:
             return None if array is None else np.concatenate([array] * steps)
 
@@ -144,6 +145,6 @@ def _fit(
             verbose=0,
             callbacks=[stopwatch],
         )
-        return stopwatch.seconds
+        return Round(stopwatch.seconds, steps)
 
     return run

@@ -5,75 +5,120 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
 
-from .subject import Subject
+import numpy as np
+
+from keras_bert.tables import text_table
+
+from .subject import Load, Subject
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The result of one subject.
+    """The result of one subject under one load.
 
     Args:
-        subject: `library:backend[:precision][@model]`.
-        milliseconds: Milliseconds of a step, the median over the rounds.
+        subject: Its name.
+        load: The load; `None` for what is not served.
+        milliseconds: Milliseconds of a step, or of the round for each request that was answered:
+            the median over the rounds.
+        fastest: The same in the fastest round.
+        slowest: The same in the slowest round.
         tokens_per_second: Tokens per second at the median, padding excluded; 0 for requests of
             text.
-        fastest: Milliseconds of a step in the fastest round.
-        slowest: Milliseconds of a step in the slowest round.
-        peak_mib: Peak memory in MiB.
-        ratio: This subject's median relative to the first row's; above 1, the first is faster.
+        p50: Median latency of the requests of all rounds, in milliseconds; 0 for steps.
+        p99: 99th percentile of the latency.
+        requests: Number of requests in all rounds; 0 for steps.
+        errors: Number of requests that ended in an error, or were not answered as expected.
+        most_frequent_error: The most frequent error; empty if there is none.
+        peak_mib: Peak memory in MiB; 0 for servers and for work in this process.
+        ratio: The median relative to that of the first row with the same load; above 1, the first
+            is faster.
         unavailable: The reason why there are no results; empty if there are.
     """
 
     subject: str
+    load: Load | None = None
     milliseconds: float = 0.0
-    tokens_per_second: float = 0.0
     fastest: float = 0.0
     slowest: float = 0.0
+    tokens_per_second: float = 0.0
+    p50: float = 0.0
+    p99: float = 0.0
+    requests: int = 0
+    errors: int = 0
+    most_frequent_error: str = ""
     peak_mib: float = 0.0
     ratio: float = 0.0
     unavailable: str = ""
 
 
-def make_rows(subjects: list[Subject]) -> list[Row]:
+_COLUMNS: dict[str, Callable[[Row], str]] = {
+    "subject": lambda row: row.subject,
+    "load": lambda row: str(row.load or ""),
+    "ms/step": lambda row: f"{row.milliseconds:.1f}",
+    "(min - max)": lambda row: f"{row.fastest:.1f} - {row.slowest:.1f}",
+    "steps/s": lambda row: f"{1000 / row.milliseconds:.1f}",
+    "tokens/s": lambda row: f"{row.tokens_per_second:.0f}" if row.tokens_per_second else "",
+    "p50 ms": lambda row: f"{row.p50:.1f}" if row.requests else "",
+    "p99 ms": lambda row: f"{row.p99:.1f}" if row.requests else "",
+    "errors": lambda row: f"{row.errors} of {row.requests}" if row.errors else "",
+    "peak MiB": lambda row: f"{row.peak_mib:.0f}" if row.peak_mib else "",
+    "time/first": lambda row: f"{row.ratio:.2f}" if row.ratio else "",
+}
+
+
+def make_rows(subjects: Sequence[Subject]) -> list[Row]:
     """Returns a row for each subject, in their order."""
     rows = [_row(subject) for subject in subjects]
-    first = rows[0].milliseconds
+    first: dict[Load | None, float] = {}
+    for row in rows:
+        first.setdefault(row.load, row.milliseconds)
     return [
-        dataclasses.replace(row, ratio=row.milliseconds / first) if first else row for row in rows
+        dataclasses.replace(row, ratio=row.milliseconds / first[row.load])
+        if first[row.load]
+        else row
+        for row in rows
     ]
+
+
+def format_table(rows: Sequence[Row]) -> str:
+    """Formats the rows as a table in plain text, without the columns that are empty."""
+    measured = [row for row in rows if not row.unavailable]
+    columns = {name: [cell(row) for row in measured] for name, cell in _COLUMNS.items()}
+    columns = {name: cells for name, cells in columns.items() if any(cells)}
+    lines = [text_table(list(columns), zip(*columns.values(), strict=True))] if measured else []
+    for row in rows:
+        name = f"{row.subject}, {row.load}" if row.load else row.subject
+        if row.unavailable:
+            lines.append(f"{name}: unavailable: {row.unavailable}")
+        elif row.errors:
+            lines.append(f"{name}: most frequent error: {row.most_frequent_error}")
+    return "\n".join(lines)
 
 
 def _row(subject: Subject) -> Row:
-    if subject.unavailable or not subject.seconds:
-        return Row(subject.name, unavailable=subject.unavailable or "no rounds")
-    steps, seconds = subject.workload.steps, subject.seconds
-    median = statistics.median(seconds)
+    rounds = subject.rounds
+    if subject.unavailable or not rounds:
+        return Row(subject.name, subject.load, unavailable=subject.unavailable or "no rounds")
+    times = [1000 * each.seconds / each.steps for each in rounds]
+    latencies = [time for each in rounds for time in each.milliseconds]
+    errors = Counter(error for each in rounds for error in each.errors)
+    median = statistics.median(times)
+    p50, p99 = np.percentile(latencies or [0.0], [50, 99]).tolist()
     return Row(
         subject.name,
-        milliseconds=1000 * median / steps,
-        tokens_per_second=subject.workload.tokens_per_round / median,
-        fastest=1000 * min(seconds) / steps,
-        slowest=1000 * max(seconds) / steps,
-        peak_mib=subject.peak_bytes / 2**20,
+        subject.load,
+        milliseconds=median,
+        fastest=min(times),
+        slowest=max(times),
+        tokens_per_second=1000 * rounds[0].tokens / rounds[0].steps / median,
+        p50=p50,
+        p99=p99,
+        requests=sum(each.requests for each in rounds),
+        errors=errors.total(),
+        most_frequent_error=errors.most_common(1)[0][0] if errors else "",
+        peak_mib=rounds[-1].peak_bytes / 2**20,
     )
-
-
-def format_table(rows: list[Row]) -> str:
-    """Formats the rows as a table in plain text."""
-    width = max(len("subject"), *(len(row.subject) for row in rows))
-    lines = [
-        f"{'subject':<{width}}  {'ms/step':>9}  {'(min - max)':>17}  {'tokens/s':>9}  "
-        f"{'peak MiB':>8}  {'time/first':>10}"
-    ]
-    for row in rows:
-        if row.unavailable:
-            lines.append(f"{row.subject:<{width}}  unavailable: {row.unavailable}")
-            continue
-        tokens = f"{row.tokens_per_second:.0f}" if row.tokens_per_second else ""
-        spread = f"{row.fastest:.1f} - {row.slowest:.1f}"
-        lines.append(
-            f"{row.subject:<{width}}  {row.milliseconds:>9.1f}  {spread:>17}  "
-            f"{tokens:>9}  {row.peak_mib:>8.0f}  {row.ratio:>10.2f}"
-        )
-    return "\n".join(lines)

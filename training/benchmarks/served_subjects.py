@@ -21,14 +21,15 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the operations of the SavedModels)
 
 from .peers import keras_hub_backbone, keras_hub_class
-from .workload import Workload
+from .subject import Round
+from .workload import Workload, batching_options
 
 NUM_CLASSES = 2
 # Requests before the first round, of all lengths: TensorFlow is slow with each for the first time
 WARM_UP_REQUESTS = 32
 
 
-def keras_bert_requests(workload: Workload) -> Callable[[int], float]:
+def keras_bert_requests(workload: Workload) -> Callable[[int], Round]:
     """Returns a function that sends a number of requests to an export of keras_bert."""
     from keras_bert.data import TextClassifierPreprocessor
     from keras_bert.models import Backbone
@@ -48,7 +49,7 @@ def keras_bert_requests(workload: Workload) -> Callable[[int], float]:
     return _requests(workload, lambda texts: serve(text=texts)["probabilities"], model)
 
 
-def keras_hub_requests(workload: Workload) -> Callable[[int], float]:
+def keras_hub_requests(workload: Workload) -> Callable[[int], Round]:
     """Returns a function that sends a number of requests to an export of KerasHub."""
     import keras_hub
 
@@ -83,13 +84,9 @@ def keras_hub_requests(workload: Workload) -> Callable[[int], float]:
 
 def _requests(
     workload: Workload, answer: Callable[[tf.Tensor], tf.Tensor], model: Any
-) -> Callable[[int], float]:
+) -> Callable[[int], Round]:
     if workload.batching:
-        answer = tf.function(
-            tf.nondifferentiable_batch_function(**workload.batching_options())(answer),
-            input_signature=[tf.TensorSpec([None], tf.string)],
-            autograph=False,
-        )
+        answer = batched(answer, batching_options(workload.batching))
     requests = workload.requests()
     by_length = sorted(requests, key=lambda texts: max(map(len, texts)))
     for texts in by_length[:: max(1, len(by_length) // WARM_UP_REQUESTS)]:
@@ -97,11 +94,30 @@ def _requests(
     following = itertools.cycle(requests)
     clients = ThreadPoolExecutor(workload.clients)
 
-    def run(steps: int, model: Any = model) -> float:  # which the signature does not keep alive
+    def milliseconds(texts: list[str]) -> float:
+        start = time.perf_counter()
+        answer(tf.constant(texts)).numpy()
+        return 1000 * (time.perf_counter() - start)
+
+    def run(steps: int, model: Any = model) -> Round:  # which the signature does not keep alive
         sent = list(itertools.islice(following, steps))
         start = time.perf_counter()
-        for _ in clients.map(lambda texts: answer(tf.constant(texts)).numpy(), sent):
-            pass
-        return time.perf_counter() - start
+        latencies = tuple(clients.map(milliseconds, sent))
+        seconds = time.perf_counter() - start
+        return Round(seconds, steps, milliseconds=latencies, requests=steps)
 
     return run
+
+
+def batched(answer: Callable[[tf.Tensor], Any], options: dict[str, Any]) -> Callable[..., Any]:
+    """Returns a function of texts whose calls are joined by the scheduler of a server's batching.
+
+    Args:
+        answer: Returns a tensor, or a list of them, with a row for each text.
+        options: As returned by `batching_options`.
+    """
+    return tf.function(
+        tf.nondifferentiable_batch_function(**options)(answer),
+        input_signature=[tf.TensorSpec([None], tf.string)],
+        autograph=False,
+    )

@@ -1,96 +1,93 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Controls a child process that measures one library on one backend."""
+"""What a benchmark measures: by rounds, in turns with others."""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any, Self
-
-from .worker import LIBRARIES
-from .workload import Workload
-
-ROOT = Path(__file__).resolve().parents[2]
-BACKENDS = ("tensorflow", "jax", "torch")
-SERVED = ("keras_bert:tensorflow", "keras_hub:tensorflow")
+import time
+from collections.abc import Callable
+from typing import Self
 
 
-class Subject:
-    """One library on one backend, in its own process.
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """The requests that a model is to answer.
 
     Args:
-        name: `library:backend[:precision][@model]`, with a precision and a model if they differ
-            from the workload's.
-        workload: The workload to measure.
-        device: `cpu`, or `auto` for an accelerator if there is one.
-
-    Raises:
-        ValueError: If the library or the backend is unknown, or has no SavedModel to serve.
+        clients: Number of requests at a time, each sent as soon as the previous one is answered.
+        rate: Requests per second, sent whether earlier ones are answered or not; 0 for `clients`.
     """
 
-    def __init__(self, name: str, workload: Workload, device: str = "auto") -> None:
-        runner, _, model = name.partition("@")
-        library, backend, precision = (*runner.split(":"), "", "")[:3]
-        if library not in LIBRARIES or backend not in BACKENDS:
-            raise ValueError(
-                f"--subjects has {name!r}, expected library:backend[:precision][@model] with a "
-                f"library of {', '.join(LIBRARIES)} and a backend of {', '.join(BACKENDS)}"
-            )
-        if workload.what == "serve" and f"{library}:{backend}" not in SERVED:
-            raise ValueError(
-                f"--subjects has {name!r}, expected {' or '.join(SERVED)} with --what=serve"
-            )
+    clients: int = 1
+    rate: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.rate:g} requests/s" if self.rate else f"{self.clients} at a time"
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """The result of a round.
+
+    Args:
+        seconds: Its duration.
+        steps: Number of steps, or of requests that were answered.
+        tokens: Number of tokens in them, padding excluded; 0 if they are not counted.
+        milliseconds: The time of each request that was answered; empty if they are not measured.
+        requests: Number of requests, answered or not; 0 for steps.
+        errors: What was wrong with a request or its answer, for each with an error.
+        peak_bytes: Peak memory so far; 0 if it is unknown.
+    """
+
+    seconds: float
+    steps: int
+    tokens: int = 0
+    milliseconds: tuple[float, ...] = ()
+    requests: int = 0
+    errors: tuple[str, ...] = ()
+    peak_bytes: int = 0
+
+
+class Subject(abc.ABC):
+    """What is measured: a row of the table.
+
+    Args:
+        name: Its name in `--subjects`, and in the table.
+        load: The load, for a model that is served.
+    """
+
+    def __init__(self, name: str, load: Load | None = None) -> None:
         self.name = name
-        self.library, self.backend = library, backend
-        self.workload = dataclasses.replace(
-            workload, precision=precision or workload.precision, model=model or workload.model
-        )
-        self.seconds: list[float] = []
-        self.peak_bytes = 0
+        self.load = load
+        self.rounds: list[Round] = []
         self.unavailable = ""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.worker"],
-            cwd=ROOT,
-            env=os.environ | _environment(backend, device),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Builds, compiles and warms up."""
+
+    @abc.abstractmethod
+    def run(self) -> Round:
+        """Runs a round."""
+
+    def close(self) -> None:  # noqa: B027  (most have nothing to end)
+        """Ends its process."""
 
     def prepare(self) -> None:
-        """Builds, compiles and warms up; sets `unavailable` if that fails."""
-        order = {"library": self.library, "workload": dataclasses.asdict(self.workload)}
-        self.unavailable = self._ask(json.dumps(order)).get("unavailable", "")
+        """Starts the subject; if that fails, it is `unavailable`, and others are measured."""
+        try:
+            self.start()
+        except Exception as error:
+            self.unavailable = str(error)
 
     def measure(self) -> None:
-        """Runs one round."""
-        if self.unavailable:
-            return
-        answer = self._ask("round")
-        self.unavailable = answer.get("unavailable", "")
+        """Runs a round, unless the subject is unavailable."""
         if not self.unavailable:
-            self.seconds.append(answer["seconds"])
-            self.peak_bytes = answer["peak_bytes"]
-
-    def _ask(self, line: str) -> dict[str, Any]:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
-            return {"unavailable": f"the process ended with status {self._process.wait()}"}
-        return json.loads(answer)
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._process.kill()
-        self._process.communicate()
+            try:
+                self.rounds.append(self.run())
+            except Exception as error:
+                self.unavailable = str(error)
 
     def __enter__(self) -> Self:
         return self
@@ -99,14 +96,24 @@ class Subject:
         self.close()
 
 
-def _environment(backend: str, device: str) -> dict[str, str]:
-    environment = {
-        "KERAS_BACKEND": backend,
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        # With preallocation, the reported peak would be the size of the memory pool.
-        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-    }
-    if device == "cpu":
-        environment |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-    return environment
+class Function(Subject):
+    """A function in this process.
+
+    Args:
+        name: Its name in the table.
+        call: Processes the data once, and returns the number of its tokens.
+        steps: Number of batches of the data.
+    """
+
+    def __init__(self, name: str, call: Callable[[], int], steps: int) -> None:
+        super().__init__(name)
+        self._call = call
+        self._steps = steps
+
+    def start(self) -> None:
+        self._call()
+
+    def run(self) -> Round:
+        start = time.perf_counter()
+        tokens = self._call()
+        return Round(time.perf_counter() - start, self._steps, tokens)

@@ -12,13 +12,14 @@ import torch
 
 from .keras_subjects import LEARNING_RATE, WEIGHT_DECAY
 from .peers import transformers_class, transformers_config
+from .subject import Round
 from .workload import Workload
 
 _PRECISIONS = ("float32", "bfloat16", "mixed_bfloat16")
 
 
-def transformers_work(workload: Workload) -> Callable[[int], float]:
-    """Returns a function that runs a number of steps, and returns the seconds.
+def transformers_work(workload: Workload) -> Callable[[int], Round]:
+    """Returns a function that runs a number of steps.
 
     Raises:
         ValueError: If the precision is unknown; it would be measured in float32.
@@ -59,26 +60,26 @@ def _autocast(workload: Workload, device: str) -> AbstractContextManager[Any]:
 
 def _forward(
     model: torch.nn.Module, inputs: dict[str, Any], workload: Workload, device: str
-) -> Callable[[int], float]:
-    def run(steps: int) -> float:
+) -> Callable[[int], Round]:
+    def run(steps: int) -> Round:
         start = time.perf_counter()
         for _ in range(steps):
             batch = {name: torch.from_numpy(array).to(device) for name, array in inputs.items()}
             with torch.inference_mode(), _autocast(workload, device):
                 hidden = model(**batch).last_hidden_state
             hidden.float().mean(1).cpu().numpy()
-        return time.perf_counter() - start
+        return Round(time.perf_counter() - start, steps)
 
     return run
 
 
 def _train(
     model: torch.nn.Module, inputs: dict[str, Any], workload: Workload, device: str
-) -> Callable[[int], float]:
+) -> Callable[[int], Round]:
     optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     labels = _labels(workload)
 
-    def run(steps: int) -> float:
+    def run(steps: int) -> Round:
         start = time.perf_counter()
         for _ in range(steps):
             batch = {name: torch.from_numpy(array).to(device) for name, array in inputs.items()}
@@ -90,7 +91,7 @@ def _train(
             optimizer.step()
             optimizer.zero_grad()
         loss.item()  # waits for the device
-        return time.perf_counter() - start
+        return Round(time.perf_counter() - start, steps)
 
     return run
 

@@ -13,12 +13,16 @@ import numpy as np
 
 from keras_bert.config import BertConfig
 
-from ..engine.options import NonNegativeFloat, PositiveInt, ProgramConfig, ProperFraction
+from ..engine.options import (
+    NonNegativeFloat,
+    PositiveInt,
+    ProgramConfig,
+    ProperFraction,
+    check_one_of,
+)
 from ..engine.pretrained import minilm_folder
-from ..readers.docstrings import standard_library_sentences
 
-WORK = ("forward", "classify", "pretrain", "serve")
-MAX_TEXTS = 2000
+WORK = ("forward", "classify", "pretrain", "serve", "tokenize", "mask", "answers")
 # Fields of a batching_params.pbtxt
 _BATCHING_FIELD = re.compile(r"^\s*(\w+)\s*\{\s*value:\s*(\d+)\s*\}", re.M)
 _BATCH_SIZE = re.compile(r"^\s*allowed_batch_sizes:\s*(\d+)", re.M)
@@ -30,20 +34,20 @@ class Workload(ProgramConfig):
 
     Args:
         what: `forward` (from ids to the mean over tokens, as NumPy arrays), `classify` (training
-            steps of a classifier with two classes), `pretrain` (training steps of a masked LM) or
-            `serve` (requests of text to a SavedModel of a classifier).
+            steps of a classifier with two classes), `pretrain` (training steps of a masked LM),
+            `serve` (requests of text to a SavedModel of a classifier), `tokenize` (batches of
+            texts), `mask` (batches of ids) or `answers` (the span search of questions).
         model: A name that `BertConfig.from_name` knows.
         precision: `float32`, `bfloat16` or `mixed_bfloat16`.
         batch_size: Rows in a batch.
         sequence_length: Tokens in a row.
         padding: Share of the tokens that are padding; with 0 no mask is given, if the library
             allows it.
-        steps: Batches in a round.
+        steps: Batches, requests or questions in a round.
         clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
-        texts: To serve, a file of the texts to send, one per line. Empty for sentences of
-            docstrings.
-        vocabulary: To serve, a `vocab.txt`. Empty for that of the installed MiniLM.
-        clients: To serve, how many requests there are at a time.
+        texts: A file of the texts to serve or to tokenize, one per line.
+        vocabulary: To serve or to tokenize, a `vocab.txt`. Empty for that of the installed MiniLM.
+        clients: Number of requests, or of batches of texts or ids, at a time.
         batching: To serve, a `batching_params.pbtxt`, by which requests that wait are joined to
             batches. Empty to answer each by itself.
     """
@@ -63,13 +67,7 @@ class Workload(ProgramConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.what not in WORK:
-            raise ValueError(f"--what is {self.what!r}, expected one of {', '.join(WORK)}")
-        of_serving = (self.texts, self.vocabulary, self.clients > 1, self.batching)
-        if self.what != "serve" and any(of_serving):
-            raise ValueError(
-                "--texts, --vocabulary, --clients and --batching are options of --what=serve"
-            )
+        check_one_of(self, what=WORK)
 
     @property
     def architecture(self) -> BertConfig:
@@ -122,39 +120,17 @@ class Workload(ProgramConfig):
         return self._random().integers(0, 2, (self.batch_size,)).astype("int32")
 
     def requests(self) -> list[list[str]]:
-        """Returns the texts of each request, `batch_size` of them, in the order of the file.
+        """Returns the texts of each request or batch, `batch_size` of them, in the file's order.
 
         Raises:
             ValueError: If there are fewer texts than a request has.
         """
-        lines = standard_library_sentences(MAX_TEXTS)
-        if self.texts:
-            lines = [line for line in Path(self.texts).read_text("utf-8").splitlines() if line]
+        lines = [line for line in Path(self.texts).read_text("utf-8").split("\n") if line.strip()]
         size = self.batch_size
         found = [lines[i : i + size] for i in range(0, len(lines) - size + 1, size)]
         if not found:
             raise ValueError(f"--texts has {len(lines)} texts, expected at least {size}")
         return found
-
-    def batching_options(self) -> dict[str, Any]:
-        """Returns the options of `tf.nondifferentiable_batch_function` that `batching` sets.
-
-        Raises:
-            ValueError: If the file does not set `max_batch_size` and `batch_timeout_micros`.
-        """
-        text = Path(self.batching).read_text("utf-8")
-        found = {name: int(value) for name, value in _BATCHING_FIELD.findall(text)}
-        try:
-            return {
-                # The largest batch; `max_batch_size` is then the largest request.
-                "max_batch_size": found.get("max_execution_batch_size", found["max_batch_size"]),
-                "batch_timeout_micros": found["batch_timeout_micros"],
-                "num_batch_threads": found.get("num_batch_threads", os.cpu_count() or 1),
-                "max_enqueued_batches": found.get("max_enqueued_batches", 10),
-                "allowed_batch_sizes": [int(size) for size in _BATCH_SIZE.findall(text)] or None,
-            }
-        except KeyError as error:
-            raise ValueError(f"{self.batching} has no {error.args[0]}") from None
 
     def words(self) -> list[str]:
         """Returns the WordPiece vocabulary."""
@@ -163,3 +139,27 @@ class Workload(ProgramConfig):
 
     def _random(self) -> np.random.Generator:
         return np.random.default_rng(0)
+
+
+def batching_options(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns the options of `tf.nondifferentiable_batch_function` that a file sets.
+
+    Args:
+        path: A `batching_params.pbtxt`.
+
+    Raises:
+        ValueError: If the file does not set `max_batch_size` and `batch_timeout_micros`.
+    """
+    text = Path(path).read_text("utf-8")
+    found = {name: int(value) for name, value in _BATCHING_FIELD.findall(text)}
+    try:
+        return {
+            # The largest batch; `max_batch_size` is then the largest request.
+            "max_batch_size": found.get("max_execution_batch_size", found["max_batch_size"]),
+            "batch_timeout_micros": found["batch_timeout_micros"],
+            "num_batch_threads": found.get("num_batch_threads", os.cpu_count() or 1),
+            "max_enqueued_batches": found.get("max_enqueued_batches", 10),
+            "allowed_batch_sizes": [int(size) for size in _BATCH_SIZE.findall(text)] or None,
+        }
+    except KeyError as error:
+        raise ValueError(f"{path} has no {error.args[0]}") from None

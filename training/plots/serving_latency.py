@@ -8,31 +8,31 @@ from pathlib import Path
 
 from keras_bert import atomic
 
-from ..benchmarks.serving_load import Result
+from ..benchmarks.report import Row
 
 
-def plot_serving_latency(path: Path, results: Sequence[Result]) -> None:
+def plot_serving_latency(path: Path, rows: Sequence[Row]) -> None:
     """Plots the median and the 99th percentile of the latency over answered requests per second.
 
     Args:
         path: The PNG file.
-        results: Results of closed and open loops; those without an answer are omitted.
+        rows: The rows of a benchmark; those without requests are omitted.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.0, 3.6), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    for loop, colour in (("closed", "#0b5394"), ("open", "#d1570c")):
+    for loop, color in (("closed", "#0b5394"), ("open", "#d1570c")):
         points = sorted(
-            (result.qps, result.p50, result.p99, result.load)
-            for result in results
-            if result.loop == loop and result.qps
+            (1000 / row.milliseconds, row.p50, row.p99, row.load.rate or row.load.clients)
+            for row in rows
+            if row.load and row.requests and bool(row.load.rate) == (loop == "open")
         )
         if not points:
             continue
         qps, p50, p99, loads = zip(*points, strict=True)
-        axes.plot(qps, p50, "o-", color=colour, label=f"{loop} loop, p50")
-        axes.plot(qps, p99, "s--", color=colour, label=f"{loop} loop, p99")
+        axes.plot(qps, p50, "o-", color=color, label=f"{loop} loop, p50")
+        axes.plot(qps, p99, "s--", color=color, label=f"{loop} loop, p99")
         for x, y, load in zip(qps, p99, loads, strict=True):
             axes.annotate(
                 f"{load:g}", (x, y), xytext=(3, 3), textcoords="offset points", fontsize=7

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a benchmark measures in its own process: tokenizers, masking, the search for answers."""
+
+import dataclasses
+
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("tokenizers")
+
+import tensorflow as tf
+
+from training import benchmark
+from training.benchmarks import answers, masking, tokenizer
+from training.benchmarks.subject import Load
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+
+def config(**fields):
+    return benchmark.BenchmarkConfig(**{"rounds": 2, "steps": 3, **fields})
+
+
+def test_all_tokenizers_cut_the_same_texts_into_as_many_tokens(tmp_path):
+    path = tmp_path / "texts.txt"
+    # The third is one too few for a batch of two
+    path.write_text("A sentence of seven tokens, then.\n\nAnd another one\nIt\n", encoding="utf-8")
+    measured = config(what="tokenize", texts=str(path), batch_size=2)
+    subjects = tokenizer.tokenizer_subjects(measured.workload(Load()))
+    assert [subject.run().tokens for subject in subjects] == [3 * 12] * 5
+    rows = benchmark.run(measured)
+    assert [row.unavailable for row in rows] == [""] * 5
+    for row in rows:
+        assert 0 < row.fastest <= row.milliseconds <= row.slowest
+        assert row.tokens_per_second == pytest.approx(12_000 / row.milliseconds)
+        assert row.ratio == row.milliseconds / rows[0].milliseconds
+
+
+def test_without_a_file_texts_are_sentences_of_docstrings():
+    rows = benchmark.run(config(what="tokenize", batch_size=100, rounds=1))
+    assert all(row.tokens_per_second > 0 for row in rows)
+
+
+def test_all_mask_the_same_share_of_the_same_rows():
+    measured = config(what="mask", batch_size=256, sequence_length=20)
+    masked = masking.masked_batches(measured.workload(Load()))
+    names = ["keras_bert, token", "keras_bert, word", "keras_bert, ngram", "keras_hub"]
+    assert list(masked) == names
+    for name, batches in masked.items():
+        share = sum(float(tf.reduce_sum(batch["mask_weights"])) for batch in batches) / (
+            3 * 256 * 20
+        )
+        # Three of twenty; fewer where a whole word does not fit
+        whole = name in names[1:3]
+        assert share == pytest.approx(0.15, rel=0.02 if whole else 1e-6)
+    rows = benchmark.run(measured)
+    assert [row.subject for row in rows] == names
+    assert all(row.tokens_per_second > 0 for row in rows)
+
+
+def test_a_step_of_the_search_for_answers_is_a_question():
+    rows = answers.random_rows(50)
+    assert 50 <= len(rows) < 60
+    (subject,) = answers.answer_subjects(config(what="answers", steps=50).workload(Load()))
+    assert subject.run().steps == 50
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"what": "tokenize", "clients": ("1", "2")}, "--clients is '1,2', expected one number"),
+        ({"what": "answers", "texts": "a.txt"}, "--texts is an option of --what=serve or tokenize"),
+        ({"what": "mask", "subjects": ("keras_hub:jax",)}, "--subjects is an option of --what="),
+    ],
+)
+def test_options_of_other_work_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        benchmark.run(dataclasses.replace(config(), **fields))

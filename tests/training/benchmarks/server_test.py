@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load by locust of a server on this machine, which joins requests as TensorFlow Serving does."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow_text")
+
+from tests.export.small_classifier import make_classifier  # noqa: E402
+from tests.training.rest_server import serving  # noqa: E402
+from training import benchmark  # noqa: E402
+from training.benchmarks.report import format_table  # noqa: E402
+from training.benchmarks.served_subjects import batched  # noqa: E402
+from training.benchmarks.server import LOCUSTFILE  # noqa: E402
+from training.benchmarks.workload import batching_options  # noqa: E402
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+TEXTS = ["the cat", "a mat?", "unbelievable words " * 9]
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return make_classifier(class_names=["bad", "good"])
+
+
+@pytest.fixture(scope="module")
+def server(classifier, tmp_path_factory):
+    """The URL of a model, and the requests that have come in."""
+    folder = tmp_path_factory.mktemp("exported") / "1"
+    classifier.export(folder, warm_up=False)
+    model = tf.saved_model.load(str(folder))
+    signature = model.signatures["serving_default"]
+    names = list(signature.structured_outputs)
+    join = batched(
+        lambda text: [signature(text=text)[name] for name in names],
+        batching_options(folder / "batching_params.pbtxt"),
+    )
+    signatures = {"serving_default": lambda text: dict(zip(names, join(text), strict=True))}
+    with serving(signatures, "small") as (url, requests):
+        yield f"{url}/v1/models/small", requests
+
+
+def config(server, **changes):
+    fast = {"seconds": 1, "rounds": 1, "batch_size": 1, "timeout": 20.0}
+    return benchmark.BenchmarkConfig(what="serve", subjects=(server[0],), **{**fast, **changes})
+
+
+def test_closed_and_open_loops_are_measured_and_answers_checked(classifier, server, tmp_path):
+    texts, expected = tmp_path / "texts.txt", tmp_path / "answers.jsonl"
+    texts.write_text("\n".join(TEXTS) + "\n")
+    answers = classifier.classify(TEXTS)
+    answers[1]["label"] = "neither"
+    expected.write_text("".join(json.dumps({"id": 7, **answer}) + "\n" for answer in answers))
+    server[1].clear()
+    rows = benchmark.run(
+        config(server, texts=str(texts), expected=str(expected), clients=("3",), rates=("20",))
+    )
+    assert [str(row.load) for row in rows] == ["3 at a time", "20 requests/s"]
+    for row in rows:
+        assert row.unavailable == ""
+        # One text of three has another label; all occur before any repeats
+        assert row.requests // 3 <= row.errors <= (row.requests + 2) // 3, row
+        assert row.most_frequent_error == "1 of 1 predictions are not as expected"
+        assert 0 < row.p50 <= row.p99
+    assert rows[1].requests <= 45  # Poisson of 20, whatever the server could answer
+    # And the warm-up
+    assert len(server[1]) >= sum(row.requests for row in rows)
+    assert {text for request in server[1] for text in request["instances"]} == set(TEXTS)
+    assert f"{rows[0].errors} of {rows[0].requests}" in format_table(rows)
+
+
+def test_json_lines_are_sent_unchanged_and_errors_counted(server, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "the cat"}\n{"text": "a mat?"}\n{"text": "bad"}\n')
+    server[1].clear()
+    (row,) = benchmark.run(config(server, texts=str(rows), batch_size=1))
+    assert row.requests // 3 <= row.errors <= (row.requests + 2) // 3, row
+    assert row.most_frequent_error == 'HTTP 400: {"error": "a bad text"}'
+    assert {"text": "the cat"} in [x for request in server[1] for x in request["instances"]]
+
+
+def test_what_cannot_be_measured_is_said(server, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_bytes(b"a\nb\xff\n")
+    url = server[0].replace("small", "other")
+    (missing, refused) = benchmark.run(
+        dataclasses.replace(config(server), subjects=(url, "http://127.0.0.1:9/v1/models/small"))
+    )
+    assert missing.unavailable.startswith("no answer: HTTP 404")
+    assert refused.unavailable == "no answer: [Errno 111] Connection refused"
+    (row,) = benchmark.run(config(server, texts=str(rows)))
+    assert f"error: {rows}, line 2: 'utf-8' codec can't decode byte 0xff" in row.unavailable
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"clients": ("1", "x")}, "--clients is '1,x', expected positive numbers"),
+        ({"rates": ("0",)}, "--rates is '0', expected positive numbers"),
+        ({"expected": "answers.jsonl"}, "--expected requires --texts"),
+        (
+            {"subjects": ("keras_bert:tensorflow",), "rates": ("5",)},
+            "--rates is an option of models on",
+        ),
+    ],
+)
+def test_wrong_options_are_refused(server, fields, message):
+    with pytest.raises(ValueError, match=message):
+        benchmark.run(dataclasses.replace(config(server), **fields))
+
+
+def test_predictions_are_compared_up_to_the_tolerance():
+    # In a process of its own, which importing locust patches
+    script = f"""
+import sys
+sys.path.insert(0, {str(LOCUSTFILE.parent)!r})
+from locustfile import error_of, is_as_expected
+
+for prediction, expected, is_same in [
+    ({{"label": "a", "score": 0.5004, "more": 1}}, {{"id": 3, "label": "a", "score": 0.5}}, True),
+    ({{"label": "a", "score": 0.6}}, {{"label": "a", "score": 0.5}}, False),
+    ([0.1, 0.2], {{"vector": [0.1, 0.2001]}}, True),
+    ([0.1], [0.1, 0.2], False),
+    ("a", "b", False),
+    ({{"label": "a"}}, {{"score": 0.5}}, False),
+]:
+    assert is_as_expected(prediction, expected, 1e-3) == is_same, (prediction, expected)
+assert error_of(200, '{{"predictions": ["a"]}}', 1, ["a"], 0.0) == ""
+assert error_of(200, '{{"predictions": []}}', 1, None, 0.0).startswith("expected 1 predictions")
+assert error_of(200, "<html>", 1, None, 0.0).startswith("no predictions in the answer")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

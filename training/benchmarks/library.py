@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A library on a backend, which runs a workload in a process of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from .subject import Load, Round, Subject
+from .workload import Workload
+
+# Each library is imported only in the process that measures it.
+LIBRARIES = {
+    "keras_bert": ("keras_subjects", "keras_bert_work"),
+    "keras_hub": ("keras_subjects", "keras_hub_work"),
+    "transformers": ("torch_subject", "transformers_work"),
+}
+BACKENDS = ("tensorflow", "jax", "torch")
+SERVED = ("keras_bert:tensorflow", "keras_hub:tensorflow")
+WARM_UP_STEPS = 2
+
+
+class Library(Subject):
+    """One library on one backend.
+
+    Args:
+        name: `library:backend[:precision][@model]`, with a precision and a model if they differ
+            from the workload's.
+        workload: The workload to measure.
+        device: `cpu`, or `auto` for an accelerator if there is one.
+
+    Raises:
+        ValueError: If the library or the backend is unknown, or has no SavedModel to serve.
+    """
+
+    def __init__(self, name: str, workload: Workload, device: str = "auto") -> None:
+        super().__init__(name, Load(workload.clients) if workload.what == "serve" else None)
+        runner, _, model = name.partition("@")
+        library, backend, precision = (*runner.split(":"), "", "")[:3]
+        if library not in LIBRARIES or backend not in BACKENDS:
+            raise ValueError(
+                f"--subjects has {name!r}, expected library:backend[:precision][@model] with a "
+                f"library of {', '.join(LIBRARIES)} and a backend of {', '.join(BACKENDS)}"
+            )
+        if workload.what == "serve" and f"{library}:{backend}" not in SERVED:
+            raise ValueError(
+                f"--subjects has {name!r}, expected {' or '.join(SERVED)}, or a model's URL, with "
+                "--what=serve"
+            )
+        self.workload = dataclasses.replace(
+            workload, precision=precision or workload.precision, model=model or workload.model
+        )
+        self._connection, connection = multiprocessing.Pipe()
+        self._process = multiprocessing.get_context("spawn").Process(
+            target=_work,
+            args=(connection, library, self.workload, _environment(backend, device)),
+            daemon=True,
+        )
+        self._process.start()
+        connection.close()
+
+    def start(self) -> None:
+        self._receive()
+
+    def run(self) -> Round:
+        self._connection.send("round")
+        return self._receive()
+
+    def _receive(self) -> Any:
+        try:
+            answer = self._connection.recv()
+        except EOFError:
+            self._process.join()
+            raise RuntimeError(f"the process ended with status {self._process.exitcode}") from None
+        if isinstance(answer, str):
+            raise RuntimeError(answer)
+        return answer
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def _environment(backend: str, device: str) -> dict[str, str]:
+    environment = {
+        "KERAS_BACKEND": backend,
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        # With preallocation, the reported peak would be the size of the memory pool.
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    }
+    if device == "cpu":
+        environment |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    return environment
+
+
+def _work(
+    connection: Connection, library: str, workload: Workload, environment: dict[str, str]
+) -> None:
+    """Prepares the work, and then runs a round for each message; runs in the child process.
+
+    Sends `None` when it is ready, and the result of each round, or an error as text.
+    """
+    os.environ.update(environment)
+    # What libraries print would be between the rows of the table.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    try:
+        module, name = LIBRARIES[library]
+        work = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+        run: Callable[[int], Round] = work(workload)
+        run(WARM_UP_STEPS)
+        connection.send(None)
+        while connection.recv():
+            result = run(workload.steps)
+            connection.send(
+                dataclasses.replace(
+                    result, tokens=workload.tokens_per_round, peak_bytes=peak_bytes()
+                )
+            )
+    except EOFError:
+        return  # The parent has ended
+    except Exception as error:
+        connection.send(f"{type(error).__name__}: {error}")
+
+
+def peak_bytes() -> int:
+    """Returns the peak memory: the accelerator's if there is one, otherwise the process's.
+
+    On Windows, that of a process is unknown, and 0 is returned.
+    """
+    for peak in (_torch_peak, _jax_peak, _tensorflow_peak):
+        found = peak()
+        if found:
+            return found
+    try:
+        import resource
+    except ImportError:
+        return 0
+    # In KiB on Linux
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _torch_peak() -> int:
+    torch: Any = sys.modules.get("torch")
+    return torch.cuda.max_memory_allocated() if torch and torch.cuda.is_available() else 0
+
+
+def _jax_peak() -> int:
+    jax: Any = sys.modules.get("jax")
+    statistics = jax.local_devices()[0].memory_stats() if jax else None
+    return (statistics or {}).get("peak_bytes_in_use", 0)
+
+
+def _tensorflow_peak() -> int:
+    tf: Any = sys.modules.get("tensorflow")
+    if not tf or not tf.config.list_physical_devices("GPU"):
+        return 0
+    return tf.config.experimental.get_memory_info("GPU:0")["peak"]

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load of a server with TensorFlow Serving's REST API: a locustfile, which `locust` runs.
+
+    locust --locustfile=training/benchmarks/locustfile.py --headless --run-time=30s --csv=load \\
+        --host=http://localhost:8501/v1/models/sst2 --texts=dev.txt --users=16 --spawn-rate=16
+
+Each user sends a request as soon as its previous one is answered (a closed loop). With `--rate`, it
+sends requests at random times, whether the earlier ones are answered or not (an open loop), and
+their times count from when they were due. Requests go to `--host` and to no other address. The file
+needs locust alone, so that it can be copied to another machine.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import gevent.pool
+from locust import FastHttpUser, events, task
+from locust.contrib.csv_request_logger import CsvRequestLogger
+
+HTTP_OK = 200
+# Requests of an open loop that wait for an answer at the same time; further ones wait for these
+MAX_CONNECTIONS = 1000
+ROWS_BETWEEN_FLUSHES = 1000
+
+
+@events.init_command_line_parser.add_listener
+def add_options(parser: Any) -> None:
+    add = parser.add_argument
+    add("--texts", default="", help="one text per line, or JSON Lines whose objects are sent")
+    add("--expected", default="", help="JSON Lines with the expected prediction of each text")
+    add("--tolerance", type=float, default=1e-3, help="largest difference from expected numbers")
+    add("--signature", default="serving_default", help="the signature")
+    add("--batch-size", type=int, default=1, help="texts in a request")
+    add("--rate", type=float, default=0.0, help="requests per second of a user; 0: closed loop")
+    add("--timeout", type=float, default=30.0, help="maximum seconds for an answer")
+    add("--request-log", default="", help="CSV file for the time and the error of each request")
+
+
+@events.init.add_listener
+def read_files(environment: Any, **_: Any) -> None:
+    options = environment.parsed_options
+    texts = read_lines(options.texts, str)
+    is_json = texts[0].lstrip().startswith("{")
+    Client.instances = read_lines(options.texts, json.loads) if is_json else texts
+    Client.order = random_order(len(texts))
+    if options.expected:
+        Client.expected = read_lines(options.expected, json.loads)
+        if len(Client.expected) != len(texts):
+            sys.exit(
+                f"error: {options.expected} has {len(Client.expected)} lines, expected "
+                f"{len(texts)}, as in {options.texts}"
+            )
+    Client.network_timeout = Client.connection_timeout = options.timeout
+    if options.request_log:
+        CsvRequestLogger(options.request_log, flush_interval=ROWS_BETWEEN_FLUSHES).register(
+            environment
+        )
+
+
+def read_lines(name: str, read: Callable[[str], Any]) -> list[Any]:
+    """Reads each line of a file. An error ends the program, and names the file and the line."""
+    path = Path(name)
+    lines = path.read_bytes().splitlines() if path.is_file() else []
+    if not lines:
+        sys.exit(f"error: {name!r} is no file with lines")
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            rows.append(read(line.decode()))
+        except ValueError as error:
+            sys.exit(f"error: {path}, line {number}: {error}")
+    return rows
+
+
+def random_order(count: int) -> Iterator[int]:
+    """Yields the numbers below `count` in random order, all of them before any repeats."""
+    generator = random.Random(0)
+    while True:
+        yield from generator.sample(range(count), count)
+
+
+def error_of(
+    status: int, text: str, count: int, expected: Sequence[Any] | None, tolerance: float
+) -> str:
+    """Returns what is wrong with an answer to a request of `count` texts; empty for nothing."""
+    if status != HTTP_OK:
+        return f"HTTP {status}: {text.strip()[:200]}"
+    try:
+        predictions = json.loads(text)["predictions"]
+    except (ValueError, KeyError, TypeError):
+        return f"no predictions in the answer: {text[:200]!r}"
+    if not isinstance(predictions, list) or len(predictions) != count:
+        return f"expected {count} predictions in the answer: {text[:200]!r}"
+    wrong = sum(
+        not is_as_expected(prediction, row, tolerance)
+        for prediction, row in zip(predictions, expected or (), strict=False)
+    )
+    return f"{wrong} of {count} predictions are not as expected" if wrong else ""
+
+
+def is_as_expected(prediction: Any, expected: Any, tolerance: float) -> bool:
+    """Returns whether a prediction has the expected outputs, within a tolerance for numbers.
+
+    A prediction may have further outputs. For a model with a single output the prediction is the
+    value itself, which is compared with the only expected one. An expected `id` is ignored.
+    """
+    if isinstance(expected, dict):
+        expected = {name: value for name, value in expected.items() if name != "id"}
+        if not isinstance(prediction, dict):
+            return len(expected) == 1 and is_as_expected(
+                prediction, next(iter(expected.values())), tolerance
+            )
+        return all(
+            name in prediction and is_as_expected(prediction[name], value, tolerance)
+            for name, value in expected.items()
+        )
+    if isinstance(expected, list):
+        return (
+            isinstance(prediction, list)
+            and len(prediction) == len(expected)
+            and all(map(is_as_expected, prediction, expected, [tolerance] * len(expected)))
+        )
+    if isinstance(expected, (int, float)) and isinstance(prediction, (int, float)):
+        return math.isclose(prediction, expected, rel_tol=0.0, abs_tol=tolerance)
+    return bool(prediction == expected)
+
+
+class Client(FastHttpUser):
+    """A user of the server; locust starts `--users` of them."""
+
+    insecure = False  # checks certificates
+    concurrency = MAX_CONNECTIONS
+    instances: Sequence[Any]
+    expected: Sequence[Any] | None = None
+    order: Iterator[int]  # of all users
+
+    def on_start(self) -> None:
+        self.options = self.environment.parsed_options
+        self.client.client.redirect_response_codes = frozenset()
+        self.unanswered = gevent.pool.Group()
+        self.due = time.perf_counter()
+
+    def on_stop(self) -> None:
+        self.unanswered.join()
+
+    def wait_time(self) -> float:
+        if not self.options.rate:
+            return 0.0
+        self.due += random.expovariate(self.options.rate)
+        return max(0.0, self.due - time.perf_counter())
+
+    @task
+    def send(self) -> None:
+        if self.options.rate:
+            self.unanswered.spawn(self.predict, self.due)
+        else:
+            self.predict(time.perf_counter())
+
+    def predict(self, due: float) -> None:
+        """Sends a request, whose time counts from when it was due, and checks the answer."""
+        options = self.options
+        positions = [next(self.order) for _ in range(options.batch_size)]
+        instances = [self.instances[position] for position in positions]
+        expected = self.expected and [self.expected[position] for position in positions]
+        with self.client.post(
+            ":predict",
+            json={"signature_name": options.signature, "instances": instances},
+            headers={"Accept-Encoding": "identity"},
+            catch_response=True,
+        ) as response:
+            response.request_meta["response_time"] = 1000 * (time.perf_counter() - due)
+            if response.status_code:  # 0 if there is no answer: the error is then locust's
+                text = response.text or ""
+                error = error_of(
+                    response.status_code, text, len(positions), expected, options.tolerance
+                )
+                if error:
+                    response.failure(error)
