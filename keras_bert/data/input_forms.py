@@ -114,6 +114,32 @@ def as_array(values: Any) -> np.ndarray[Any, Any]:
     return np.asarray(values)
 
 
+def columns_of_rows(
+    rows: Sequence[Mapping[str, Any]], fields: Sequence[str], optional_fields: Sequence[str] = ()
+) -> dict[str, list[Any]]:
+    """Converts rows to columns.
+
+    Args:
+        rows: The rows, each a dict of its fields. Other entries are ignored.
+        fields: The names of the fields that all rows have.
+        optional_fields: The names of those that all rows have or none.
+
+    Returns:
+        A dict of the list of values of each field.
+
+    Raises:
+        ValueError: If a row lacks a field; the message names the row.
+    """
+    present = [name for name in optional_fields if any(name in row for row in rows)]
+    columns: dict[str, list[Any]] = {name: [] for name in (*fields, *present)}
+    for index, row in enumerate(rows):
+        for name, column in columns.items():
+            if name not in row:
+                raise ValueError(f"Row {index} has no {name}; it has {', '.join(row)}.")
+            column.append(row[name])
+    return columns
+
+
 def check_lengths(columns: Mapping[str, Sized]) -> None:
     """Checks that columns have the same number of rows.
 

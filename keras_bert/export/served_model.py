@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_bert.data.input_forms import columns_of_rows
 from keras_bert.export.description import DESCRIPTION_FILE, ExportDescription, RowRequest
 
 Row = Mapping[str, Any]
@@ -22,7 +23,8 @@ class ServedModel:
         folder: A folder that `export` wrote.
 
     Raises:
-        ValueError: If the folder has no SavedModel, or that of another package.
+        OSError: If the folder has no SavedModel.
+        ValueError: If its SavedModel is not one that `export` wrote.
 
     Example:
 
@@ -40,6 +42,11 @@ class ServedModel:
         import tensorflow_text  # noqa: F401  # registers the operations of tokenizers
 
         self._signatures = tf.saved_model.load(os.fspath(folder)).signatures
+        if "serving_default" not in self._signatures:
+            raise ValueError(
+                f"{os.fspath(folder)} has the signatures {sorted(self._signatures)}; expected "
+                "serving_default, as in a folder that `export` wrote."
+            )
         path = Path(folder, DESCRIPTION_FILE)
         self.description = (
             ExportDescription.from_json(path.read_text(encoding="utf-8"))
@@ -70,7 +77,11 @@ class ServedModel:
 
         Returns:
             A dict of the outputs of each row in the order of their names, or a list of dicts.
+
+        Raises:
+            ValueError: If a row lacks a field, or has a list where there is a string in others.
         """
+        columns_of_rows(rows, self.fields)
         answers: list[Any] = [None] * len(rows)
         remaining = list(range(len(rows)))
         for request in self.description.requests:

@@ -14,7 +14,7 @@ import keras
 from keras_bert import checkpoints
 from keras_bert.checkpoints import Checkpoint, hub
 from keras_bert.config import BertConfig
-from keras_bert.data.input_forms import is_questions, is_text
+from keras_bert.data.input_forms import columns_of_rows, is_questions, is_text
 from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
@@ -138,13 +138,7 @@ class Task(TextModel):
         """
         if not self.verb:
             raise ValueError(f"A {type(self).__name__} does not answer text.")
-        columns: dict[str, list[Any]] = {name: [] for name in self.fields}
-        columns |= {name: [] for name in self.optional_fields if any(name in row for row in rows)}
-        for index, row in enumerate(rows):
-            for name, column in columns.items():
-                if name not in row:
-                    raise ValueError(f"Row {index} has no {name}; it has {', '.join(row)}.")
-                column.append(row[name])
+        columns = columns_of_rows(rows, self.fields, self.optional_fields)
         return self._answer_columns(columns) if len(rows) else []
 
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:

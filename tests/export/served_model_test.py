@@ -34,6 +34,13 @@ def rounded(answer):
     return pytest.approx(answer, abs=1e-4) if isinstance(answer, float) else answer
 
 
+def test_a_saved_model_of_others_is_refused(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    tf.saved_model.save(tf.Module(), str(tmp_path))
+    with pytest.raises(ValueError, match=r"has the signatures \[\]; expected serving_default"):
+        ServedModel(tmp_path)
+
+
 @pytest.mark.parametrize("kind", ROWS)
 def test_an_export_says_what_it_answers(kind, tmp_path):
     task, rows = served_tasks.make(kind).task, ROWS[kind]
@@ -56,3 +63,5 @@ def test_an_export_says_what_it_answers(kind, tmp_path):
     if kind == "pairs":
         with pytest.raises(ValueError, match=r"Row 0 is .*; the model takes the fields"):
             before.apply_verb([{"text": ["a"], "text_pair": "b"}])
+        with pytest.raises(ValueError, match="Row 1 has no text_pair; it has text"):
+            served.apply_verb([rows[0], {"text": "a"}])
