@@ -301,11 +301,12 @@ def test_validation_data_is_used_instead_of_a_validation_split(tasks):
     assert history["val_loss"][0] == pytest.approx(task.evaluate(["c d"], [1], verbose=0)[0])
 
 
-def test_class_weights_are_not_for_the_texts_that_are_held_out(tasks):
+def test_the_last_rows_are_held_out_and_class_weights_are_not_for_them(tasks):
+    texts = list("abcdefgh")
     for name, x, y in (
-        ("TextClassifier", ["a", "b c"] * 4, [0, 1] * 4),
-        ("TokenClassifier", [["a"], ["b", "c"]] * 4, [[0], [1, 0]] * 4),
-        ("MultipleChoice", [("a", ["b", "c d"])] * 8, [0, 1] * 4),
+        ("TextClassifier", texts, [0, 1] * 4),
+        ("TokenClassifier", [[text, "y"] for text in texts], [[0, 1], [1, 0]] * 4),
+        ("MultipleChoice", [(text, ["w", "x y"]) for text in texts], [0, 1] * 4),
     ):
         task = tasks[name]
         task.compile(keras.optimizers.SGD(0.0))

@@ -193,8 +193,9 @@ def test_tokens_and_ids(tokenizer):
         assert tokenizer.token_text(token_id) == token
     with pytest.raises(ValueError, match="'no such' is not in the vocabulary"):
         tokenizer.token_to_id("no such")
-    with pytest.raises(ValueError, match=r"Token id -1 is not in \[0, "):
-        tokenizer.id_to_token(-1)
+    for token_id in (-1, tokenizer.vocabulary_size):
+        with pytest.raises(ValueError, match=rf"Token id {token_id} is not in \[0, "):
+            tokenizer.id_to_token(token_id)
 
 
 def test_special_tokens_continue_no_word(tokenizer):
@@ -214,9 +215,16 @@ def test_detokenize(tokenizer):
         tokenizer.detokenize([99999])
 
 
-@pytest.mark.parametrize("kind", small_tokenizers.MAKERS)
-def test_config_is_json_and_makes_the_same_tokenizer(kind):
-    tokenizer = small_tokenizers.MAKERS[kind](special_tokens_in_text=True)
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("wordpiece", {"lowercase": False}),
+        ("byte_pair", {"add_prefix_space": True}),
+        ("sentence_piece", {"lowercase": False, "keep_accents": True}),
+    ],
+)
+def test_config_is_json_and_makes_the_same_tokenizer(kind, options):
+    tokenizer = small_tokenizers.MAKERS[kind](special_tokens_in_text=True, **options)
     config = json.loads(json.dumps(tokenizer.get_config()))
     again = tokenizer_from_config(config)
     assert type(again) is type(tokenizer)
