@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> None:
     report, num_bad = inspect(config)
     print(report)
     if num_bad:
-        raise ValueError(f"{num_bad} rows are malformed; training refuses a file with such rows")
+        raise ValueError(f"malformed rows: {num_bad}; training refuses a file that has any")
 
 
 def inspect(config: InspectConfig) -> tuple[str, int]:
@@ -224,7 +224,7 @@ class Report:
             more = len(messages) - _MAX_BAD_ROWS
             shown = [*messages[:_MAX_BAD_ROWS], *([f"… and {more} more"] if more > 0 else [])]
             if messages:
-                found.append((f"{name}: {len(messages)} malformed rows, left out below", shown))
+                found.append((f"{name}: malformed rows, left out below: {len(messages)}", shown))
         return found
 
     def sections(self, figures: Mapping[str, Figure]) -> list[page.Html]:

@@ -73,13 +73,13 @@ def test_malformed_rows_and_classes_of_one_row_are_listed(tmp_path):
     report, num_bad = inspect(InspectConfig(data_file=str(path), report_dir=str(tmp_path)))
     assert num_bad == 63
     assert report.startswith(
-        "train: 63 malformed rows, left out below\n"
+        "train: malformed rows, left out below: 63\n"
         f"{path}, line 8: 1 columns, expected 2; the row starts with 'torn'\n"
     )
     assert f"{path}, line 12: 3 columns, expected 2; the row starts with 'x0'" in report
     assert "… and 13 more" in report
     assert "train: 1 of 3 classes have a single row, ['rare']" in report
-    assert "63 malformed rows" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "left out below: 63" in (tmp_path / "report.html").read_text(encoding="utf-8")
     words = tmp_path / "train.conll"
     words.write_text("Ann B-PER\nsang O\n\nBob\n\n")
     report, num_bad = inspect(InspectConfig(data_file=str(words)))
