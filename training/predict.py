@@ -39,7 +39,6 @@ from .readers.choice_files import choice_fields, read_choices
 from .readers.data_files import (
     FORMATS,
     TAGGING_SUFFIXES,
-    Quoting,
     exists,
     format_of,
     is_array,
@@ -50,6 +49,7 @@ from .readers.data_files import (
 )
 from .readers.json_objects import objects_of
 from .readers.labeled_text import HEADERS, parse_label_map
+from .readers.separated_values import Quoting
 from .readers.values import excerpt, field
 
 Row = dict[str, Any]

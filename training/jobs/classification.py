@@ -60,8 +60,8 @@ class FinetuneConfig(LabeledFilesConfig, TextColumns):
         task: A GLUE task (sst2, cola, mrpc, stsb, rte, qnli, qqp, mnli, wnli), read from data_dir;
             empty for your own files.
         data_dir: Folder of the GLUE download, or of the files that are given by a relative path.
-        train_file: Labeled text to train on: .tsv, .csv, .jsonl, .json, .parquet, .arrow or .xlsx, text
-            optionally compressed; or a folder of Parquet or Arrow files.
+        train_file: Labeled text to train on: .tsv, .csv, .jsonl, .json, .parquet, .arrow or .xlsx,
+            text optionally compressed; or a folder of Parquet or Arrow files.
         dev_file: Labeled text that selects the best epoch; empty holds out a random stratified
             tenth of train_file.
         test_file: Text to predict at the end, labeled or not; empty for none.

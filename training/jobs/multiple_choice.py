@@ -29,8 +29,8 @@ from ..engine.options import (
     optional,
 )
 from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
-from ..readers.data_files import Quoting
 from ..readers.data_splits import hold_out_tenth, stratified_sample
+from ..readers.separated_values import Quoting
 from .classification import write_answers
 
 if TYPE_CHECKING:

@@ -19,7 +19,9 @@ _NO_SPLIT = re.compile(r"data|\d+|part-.*")
 
 def is_dataset(path: Path) -> bool:
     """Returns whether a path is a folder of Parquet or Arrow files, or one of its splits."""
-    return path.is_dir() or (not path.exists() and path.name in _splits(path.parent))
+    # Names of splits have no suffix, and whoever misspells a file should not wait for the search
+    may_be_split = not path.suffix and not path.exists()
+    return path.is_dir() or (may_be_split and path.name in _splits(path.parent))
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .data_files import Quoting, format_of, read_cells, read_records
+from .data_files import format_of, read_cells, read_records
+from .separated_values import Quoting
 from .values import BadRows, as_id, excerpt, row_error, row_ids
 
 # Value of the flag --format -> the format of the file

@@ -2,42 +2,31 @@
 """Rows of data files of any format, each with its place in the file.
 
 Every error names the file and the place, in text the physical line counted from 1 as in an editor,
-and quotes a short excerpt.
-
-A row of blank cells is a row, so that predictions can be aligned with a table's rows. An empty line
-is none, except between the rows of a single column.
-
-The standard library reads CSV and JSON. The readers of pyarrow and pandas would name no line,
-accept unclosed quotes, and turn texts that look like numbers or dates into those.
+and quotes a short excerpt. A row of blank cells is a row, so that predictions can be aligned with a
+table's rows.
 """
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import difflib
-import itertools
 import json
 import math
-import re
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from keras_bert.data.text_files import UNREADABLE, byte_lines, plain_name, read_lines
+from keras_bert.data.text_files import plain_name, read_lines
 
 from ..engine import child_programs
 from . import arrow_files
 from .json_objects import objects_of
+from .separated_values import Quoting, read_separated
 from .values import BadRows, as_id, excerpt, field, is_number, row_error
 
 Header = bool | Literal["auto"]
-# Whether double quotes in TSV enclose cells ("csv": doubled inside, as Excel and pandas write
-# them), or are text ("none")
-Quoting = Literal["auto", "csv", "none"]
 
 # Suffix -> format
 FORMATS = {
@@ -50,9 +39,6 @@ FORMATS = {
     ".arrow": "arrow",
     ".xlsx": "xlsx",
 }
-# The first line of a CSV file that names its separator, for Excel
-_NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n?')
-_OTHER_WORD = re.compile(rb"[\x80-\xff]{4}")
 # Formats whose rows are cells, of which the first may be a header; rows of others have fields
 _TABLES = ("tsv", "csv", "xlsx")
 # Suffixes of files with words in columns, which are not tables of texts
@@ -66,8 +52,6 @@ _USUAL_NAMES = {
     "label": frozenset((*_USUAL_LABELS, "labels")),
     "text": frozenset((*_USUAL_TEXTS, "texts", "content", "body", "tweet", "document", "query")),
 }
-# The largest limit of the module csv on all platforms; by default it is 131,072
-_LONGEST_CELL = 2**31 - 1
 
 
 class MissingColumnError(ValueError):
@@ -278,107 +262,15 @@ def read_cells(
         ValueError: If the file is malformed.
     """
     if format == "xlsx":
-        yield from _excel_rows(path)
-        return
-    csv.field_size_limit(_LONGEST_CELL)
-    encoding = _encoding(path)
-
-    def lines() -> Iterator[str]:
-        return read_lines(path, encoding)
-
-    if format == "csv":
-        rows = _csv_rows(path, lines(), *_separator(lines, columns))
-    elif quoting == "csv" or (quoting == "auto" and _is_quoted(path, lines)):
-        rows = _csv_rows(path, lines(), "\t")
+        unit, rows = "row", _excel_rows(path)
     else:
-        plain = (line.rstrip("\r\n") for line in lines())
-        rows = ((n, line.split("\t") if line else []) for n, line in enumerate(plain, start=1))
-    empty_lines: list[int] = []
-    width = 0
+        unit, rows = "line", read_separated(path, format, quoting, columns)
     for number, cells in rows:
-        is_empty = len(cells) < 2 and not "".join(cells).strip()
-        if is_empty and (width != 1 or not cells):
-            empty_lines.append(number)
-            continue
-        width = width or len(cells)
-        if width == 1:
-            yield from ((f"line {empty}", [""]) for empty in empty_lines)
-        empty_lines.clear()
-        yield f"line {number}", cells
+        yield f"{unit} {number}", cells
 
 
-def _csv_rows(
-    path: Path, lines: Iterator[str], separator: str, skipped: int = 0
-) -> Iterator[tuple[int, list[str]]]:
-    """Yields the line on which each row starts, and its cells, after a number of lines."""
-    rest = itertools.islice(lines, skipped, None)
-    reader = csv.reader(rest, delimiter=separator, strict=True)
-    while True:
-        start = skipped + reader.line_num + 1
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            hint = (
-                "perhaps a carriage return in an unquoted field"
-                if "new-line" in str(error)
-                else "perhaps an unclosed quote, or one that is not doubled inside a quoted field"
-            )
-            message = f"the row that starts here is not valid CSV: {error} ({hint})"
-            raise row_error(path, f"line {start}", message) from error
-        yield start, cells
-
-
-def _separator(
-    lines: Callable[[], Iterator[str]], columns: Collection[str | int]
-) -> tuple[str, int]:
-    """Returns the separator of a CSV file, and the number of lines before its first row.
-
-    It is a comma, unless a first line such as `sep=;` names another; or a semicolon, which Excel
-    writes where the comma is the decimal mark, if it alone divides the first row, and what is
-    wanted is not that row's single cell.
-    """
-    if named := _NAMED_SEPARATOR.fullmatch(next(lines(), "")):
-        return named[1], 1
-    by_comma, by_semicolon = (_first_row(lines(), separator) for separator in ",;")
-    is_wanted = bool(columns) and {str(column) for column in columns} <= {"0", "".join(by_comma)}
-    return (";" if len(by_comma) < 2 <= len(by_semicolon) and not is_wanted else ","), 0
-
-
-def _first_row(lines: Iterator[str], separator: str) -> list[str]:
-    try:
-        return next(filter(None, csv.reader(lines, delimiter=separator, strict=True)), [])
-    except csv.Error:
-        return []
-
-
-def _encoding(path: Path) -> str:
-    """Returns the encoding of a table: UTF-8, or Windows-1252, in which Excel may save CSV.
-
-    It is Windows-1252 if all lines that are not ASCII are not UTF-8, and look like words of a
-    Western language: none has four characters in a row that are not ASCII.
-    """
-    found = ""
-    with open(path, "rb") as file, contextlib.suppress(*UNREADABLE):  # which the reader raises too
-        for number, line in enumerate(byte_lines(file, path), start=1):
-            if line.isascii():
-                continue
-            if _OTHER_WORD.search(line) or "\ufffd" not in line.decode(errors="replace"):
-                return "utf-8"
-            text = line.decode("cp1252", "replace").strip()
-            found = found or f"in which line {number} is {excerpt(text)}"
-    if found:
-        warnings.warn(
-            f"{path} is not UTF-8, and is read as Windows-1252, {found}; if that is wrong, save it "
-            "as UTF-8",
-            stacklevel=2,
-        )
-    return "cp1252" if found else "utf-8"
-
-
-def _excel_rows(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yields the place and the cells of each row of the first sheet of an Excel file."""
+def _excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yields the number and the cells of each row of the first sheet of an Excel file."""
     try:
         import openpyxl
     except ImportError as error:
@@ -401,92 +293,13 @@ def _excel_rows(path: Path) -> Iterator[tuple[str, list[str]]]:
     # Cells that were formatted, but are empty
     width = max((n for row in rows for n, cell in enumerate(row, start=1) if cell), default=0)
     for number, row in enumerate(rows, start=1):
-        yield f"row {number}", (row + [""] * width)[:width]
+        yield number, (row + [""] * width)[:width]
 
 
 def _excel_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).upper()
     return "" if value is None else str(value)
-
-
-# A cell in double quotes, which are doubled inside of it, or without any
-_CELL = r'(?:"[^"]*+(?:""[^"]*+)*+"|[^"\t\r\n]*+)'
-_CELLS = re.compile(rf"(?:\A|\t)({_CELL})")
-_ROW = re.compile(rf"{_CELL}(?:\t{_CELL})*+")
-_EMPTY_LINE = re.compile(r'[^\S\t]*|"\s*"')
-_LOOKS_QUOTED = re.compile(r'(?<![^\t])"[^"\t]*+(?:""[^"\t]*+)++"(?![^\t\r\n])')
-_CHOOSE_QUOTING = (
-    "they are read as text. --quoting=none confirms that, --quoting=csv reads them as the marks of "
-    "cells, as Excel and pandas write them"
-)
-
-
-def _is_quoted(path: Path, lines: Callable[[], Iterator[str]]) -> bool:
-    """Returns whether double quotes in a TSV file enclose cells, rather than being text.
-
-    They do if all of them enclose cells or are doubled inside, and some are doubled, or all cells
-    of a column have them, or rows have equally many cells only if they do. If some cells look like
-    that, but it is not certain, quotes are text, and a warning says so.
-    """
-    num_rows, num_quoted, is_doubled, has_separators = 0, 0, False, False
-    in_every_row: set[int] | None = None
-    line_widths, row_widths = set(), set()
-    for row in _rows_in_quotes(lines()):
-        if _EMPTY_LINE.fullmatch(row):
-            continue
-        if not _ROW.fullmatch(row):
-            _warn_of_quotes(path, lines())
-            return False
-        cells = _CELLS.findall(row)
-        quoted = {index: cell[1:-1] for index, cell in enumerate(cells) if cell.startswith('"')}
-        num_rows += 1
-        num_quoted += len(quoted)
-        is_doubled |= any('"' in cell for cell in quoted.values())
-        has_separators |= any(set("\t\n\r") & set(cell) for cell in quoted.values())
-        in_every_row = {*quoted} if in_every_row is None else in_every_row & quoted.keys()
-        line_widths |= {line.count("\t") + 1 for line in row.split("\n") if line.rstrip("\r")}
-        row_widths.add(len(cells))
-    # Lines with equally many cells are hardly parts of cells.
-    are_rows = len(line_widths) == 1 and line_widths != {1}
-    if not num_quoted or (are_rows and len(row_widths) > 1):
-        return False
-    if (in_every_row and num_rows > 1) or len(row_widths) == 1 < len(line_widths):
-        return True
-    if is_doubled and not (are_rows and has_separators):
-        return True
-    warnings.warn(
-        f"{path}: {num_quoted} cells are in double quotes, and nothing tells whether these are "
-        f"text; {_CHOOSE_QUOTING}",
-        stacklevel=2,
-    )
-    return False
-
-
-def _rows_in_quotes(lines: Iterator[str]) -> Iterator[str]:
-    """Yields lines, those joined between which a quote is open."""
-    row: list[str] = []
-    is_open = False
-    for line in lines:
-        row.append(line.rstrip("\r\n"))
-        is_open ^= line.count('"') % 2 == 1
-        if not is_open:
-            yield "\n".join(row)
-            row.clear()
-    if row:
-        yield "\n".join(row)
-
-
-def _warn_of_quotes(path: Path, lines: Iterator[str]) -> None:
-    """Warns if cells of a file look quoted, although other quotes in it are text."""
-    found = [number for number, line in enumerate(lines, 1) if _LOOKS_QUOTED.search(line)]
-    if found:
-        warnings.warn(
-            f"{path}: {len(found)} lines, the first of which is {found[0]}, have quotes that "
-            f"enclose a cell and are doubled inside, but other lines have quotes that do not; "
-            f"{_CHOOSE_QUOTING}",
-            stacklevel=2,
-        )
 
 
 def without_header(path: Path, rows: list[Row], header: Header) -> list[Row]:

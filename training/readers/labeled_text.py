@@ -16,7 +16,8 @@ from typing import get_args
 import numpy as np
 
 from ..engine.options import ProgramConfig, added, check_one_of
-from .data_files import Header, Quoting, Row, format_of, read_columns, without_header
+from .data_files import Header, Row, format_of, read_columns, without_header
+from .separated_values import Quoting
 from .values import BadRows, excerpt, is_number, row_error, row_ids
 
 # Value of the flag --header -> whether the first row is a header
