@@ -30,15 +30,12 @@ from statistics import mean
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from absl import flags
-
 from keras_bert import atomic, tables
 from keras_bert.config import BertConfig
 from keras_bert.intervals import mean_text
 
 from .costs.run_cost import operations
 from .engine import output_folder, program
-from .engine.config_flags import define_flags, read_flags
 from .engine.grid import Cell, run_cells, seed_scores
 from .engine.options import (
     NonNegativeFloat,
@@ -299,9 +296,7 @@ def finetuning_cells(config: AblationConfig) -> dict[tuple[str, str], Cell]:
     return cells
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
-    config = read_flags(AblationConfig)
+def main(config: AblationConfig) -> None:
     config.check_folders()
     program.require(program.TRAINING_LIBRARIES, "training")
     program.import_quietly()
@@ -394,5 +389,4 @@ def size_figure(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) ->
 
 
 if __name__ == "__main__":
-    define_flags(AblationConfig(), flags.FLAGS)
-    program.run(main)
+    program.run(main, AblationConfig)

@@ -42,7 +42,6 @@ from .benchmarks.server import Server
 from .benchmarks.subject import Load, Subject
 from .benchmarks.workload import WORK, Workload
 from .engine import program
-from .engine.config_flags import define_flags, read_flags
 from .engine.options import (
     NonNegativeFloat,
     PositiveFloat,
@@ -265,9 +264,7 @@ def _heading(config: BenchmarkConfig) -> str:
     return f"{config.what}, {model if has_model else ''}{batch}, {' '.join(rounds)}"
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
-    config = read_flags(BenchmarkConfig)
+def main(config: BenchmarkConfig) -> None:
     if config.plot:
         program.require(("matplotlib",), "training")
     print(_heading(config), flush=True)
@@ -282,5 +279,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags(BenchmarkConfig())
-    program.run(main)
+    program.run(main, BenchmarkConfig)

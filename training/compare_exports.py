@@ -28,14 +28,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from absl import flags, logging
+from absl import logging
 
 from keras_bert import atomic
 from keras_bert.intervals import mean_text
 from keras_bert.tables import markdown_table
 
 from .engine import output_folder, program
-from .engine.config_flags import define_flags, read_flags
 from .engine.options import NonNegativeFloat, NonNegativeInt, PositiveInt
 from .export import megabytes
 from .readers.labeled_text import TextColumns
@@ -168,9 +167,7 @@ class Answers:
     numbers: np.ndarray[Any, Any]
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
-    config = read_flags(CompareExportsConfig)
+def main(config: CompareExportsConfig) -> None:
     program.require(program.TRAINING_LIBRARIES, "training")
     # Read when TensorFlow starts
     os.environ |= dict.fromkeys(
@@ -633,5 +630,4 @@ def _seconds(network: Network, batches: Sequence[Arrays], least: float) -> float
 
 
 if __name__ == "__main__":
-    define_flags(CompareExportsConfig(), flags.FLAGS)
-    program.run(main)
+    program.run(main, CompareExportsConfig)

@@ -16,7 +16,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from absl import flags, logging
+from absl import logging
 
 from keras_bert.config import BertConfig
 from keras_bert.tables import markdown_table
@@ -24,7 +24,6 @@ from keras_bert.vocabularies.files import read_json
 
 from .costs import run_cost
 from .engine import program
-from .engine.config_flags import define_flags, read_flags
 from .engine.options import ENCODER_SIZES, PositiveInt, ProgramConfig
 
 # Floating-point operations of the pre-training, and the mean score on GLUE's development sets
@@ -89,9 +88,7 @@ class CompareModelsConfig(ProgramConfig):
         return found
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
-    config = read_flags(CompareModelsConfig)
+def main(config: CompareModelsConfig) -> None:
     program.import_quietly()
     print(compare(config))
 
@@ -160,5 +157,4 @@ def _check_encoder(name: str, path: Path, encoder: dict[str, int] | None) -> Non
 
 
 if __name__ == "__main__":
-    define_flags(CompareModelsConfig(), flags.FLAGS)
-    program.run(main)
+    program.run(main, CompareModelsConfig)

@@ -31,7 +31,7 @@ from keras_bert.data.text_files import COMPRESSIONS
 from keras_bert.progress import bar
 from keras_bert.tables import of_records, text_table
 
-from .engine import config_flags, output_folder, program
+from .engine import output_folder, program
 from .pretraining.config import PretrainingDataConfig
 
 SUMMARY_FILE = "summary.json"
@@ -51,9 +51,7 @@ if TYPE_CHECKING:
     from .pretraining.shards import ShardStatistics
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
-    config = config_flags.read_flags(PretrainingDataConfig)
+def main(config: PretrainingDataConfig) -> None:
     program.require(("matplotlib",), "pretraining")
     with output_folder.claimed(config.output_dir):
         summary = create_pretraining_data(config)
@@ -262,5 +260,4 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    config_flags.define_flags(PretrainingDataConfig)
-    program.run(main)
+    program.run(main, PretrainingDataConfig)

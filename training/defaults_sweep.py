@@ -27,7 +27,6 @@ from keras_bert.intervals import mean_text
 from keras_bert.tables import markdown_table
 
 from .engine import output_folder, program
-from .engine.config_flags import define_flags, read_flags
 from .engine.grid import Cell, run_cells
 from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig
 from .readers.glue import find_task
@@ -72,10 +71,8 @@ class Setting(NamedTuple):
     learning_rate: str
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
+def main(config: DefaultsSweepConfig) -> None:
     program.require(program.TRAINING_LIBRARIES, "training")
-    config = read_flags(DefaultsSweepConfig)
     with output_folder.claimed(config.output_dir):
         results = run_cells(
             {setting: partial(scores_of, cell) for setting, cell in cells(config).items()}
@@ -143,5 +140,4 @@ def format_table(config: DefaultsSweepConfig, results: Mapping[Setting, Mapping[
 
 
 if __name__ == "__main__":
-    define_flags(DefaultsSweepConfig())
-    program.run(main)
+    program.run(main, DefaultsSweepConfig)

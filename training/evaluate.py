@@ -26,12 +26,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from absl import flags
-
 from keras_bert import atomic
 
 from .engine import program
-from .engine.config_flags import define_flags, read_flags
 from .engine.job import Job
 from .engine.options import check_one_of
 from .jobs.tasks import jobs_by_verb
@@ -85,9 +82,7 @@ class EvaluateConfig(TextColumns, WordColumns):
         check_one_of(self, kind=KINDS)
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
-    config = read_flags(EvaluateConfig)
+def main(config: EvaluateConfig) -> None:
     print(json.dumps(evaluate(config), indent=2))
     if config.report_dir:
         print(f"report: {Path(config.report_dir, _REPORT)}", file=sys.stderr)
@@ -163,5 +158,4 @@ def _job_of_model(model: Any, config: EvaluateConfig) -> type[Job]:
 
 
 if __name__ == "__main__":
-    define_flags(EvaluateConfig(), flags.FLAGS)
-    program.run(main)
+    program.run(main, EvaluateConfig)

@@ -23,10 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from absl import flags
-
 from .engine import child_programs, program, run_report
-from .engine.config_flags import define_flags, read_flags
 from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, check_one_of
 from .readers.labeled_text import read_labeled_text
 
@@ -98,9 +95,8 @@ _OF_EXPORTS = ("dtype", "pair", "class_names", "sequence_length", "max_text_byte
 _NO_TEXT = "--takes_text is for classifiers, regressions and embedders in openvino, but"
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
-    print(export(read_flags(ExportConfig)))
+def main(config: ExportConfig) -> None:
+    print(export(config))
 
 
 def export(config: ExportConfig) -> str:
@@ -263,5 +259,4 @@ def megabytes(path: Path) -> float:
 
 
 if __name__ == "__main__":
-    define_flags(ExportConfig(), flags.FLAGS)
-    program.run(main)
+    program.run(main, ExportConfig)

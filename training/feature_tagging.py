@@ -12,15 +12,13 @@ development and test sets (`dev.conll`, `test.conll`) with their scores by entit
 (`dev_scores.json`, `test_scores.json`).
 """
 
-from .engine import config_flags, program
-from .jobs.feature_tagging import FeatureTagging
+from .engine import program
+from .jobs.feature_tagging import FeatureTagging, FeatureTaggingConfig
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
-    program.fine_tune(config_flags.configuration(FeatureTagging.config_class), FeatureTagging)
+def main(config: FeatureTaggingConfig) -> None:
+    program.fine_tune(config, FeatureTagging)
 
 
 if __name__ == "__main__":
-    config_flags.define_program_flags(FeatureTagging.config_class())
-    program.run(main)
+    program.run(main, FeatureTaggingConfig, with_recipes=True)

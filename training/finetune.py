@@ -29,11 +29,13 @@ weights and scores. Seeds that are finished are not trained again.
 
 Files written to `output_dir`: for each seed the best model (`seed_N/model.keras`) and the curves of
 loss and metrics (`seed_N/curves.png`); `results.json`; a SavedModel that takes text (`export/1`);
-and the best seed's predictions for the test file: `answers.tsv`, or in the official formats
-`dev.conll` and `test.conll`, with their scores by entity type (`dev_scores.json`), or
-`predictions.json` and `test/predictions.json`. Ranking writes the rankings of held-out queries by
-BM25, by the encoder and by both (`bm25.run`, `reranked.run`, `combined.run`), their judgements
-(`held_out.qrels`), `scores.json` and `model.keras`.
+and the best seed's predictions for the test file: `answers.tsv`. Tagging writes those for both
+files as `dev.conll` and `test.conll`, the predictions in the last column, with their scores by
+entity type (`dev_scores.json`, `test_scores.json`); questions as BERT's released code,
+`predictions.json`, `nbest_predictions.json` and, where questions may be unanswerable,
+`null_odds.json`, and for the test file in the folder `test`. Ranking writes the rankings of
+held-out queries by BM25, by the encoder and by both (`bm25.run`, `reranked.run`, `combined.run`),
+their judgements (`held_out.qrels`), `scores.json` and `model.keras`.
 """
 
 from .engine import program
@@ -48,4 +50,4 @@ def main(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     tasks.define_flags()
-    program.run(main, tasks.help_text)
+    program.run(main, help=tasks.help_text)

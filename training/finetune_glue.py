@@ -13,13 +13,11 @@ where there are test files (MNLI's model also predicts the diagnostic set); `glu
 and `glue.png`.
 """
 
-from .engine import config_flags, output_folder, program
+from .engine import output_folder, program
 from .jobs.glue_grid import FinetuneGlueConfig, finetune_glue, format_table
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
-    config = config_flags.configuration(FinetuneGlueConfig)
+def main(config: FinetuneGlueConfig) -> None:
     program.require(program.TRAINING_LIBRARIES, "training")
     with output_folder.claimed(config.output_dir):
         results = finetune_glue(config)
@@ -27,5 +25,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    config_flags.define_program_flags(FinetuneGlueConfig())
-    program.run(main)
+    program.run(main, FinetuneGlueConfig, with_recipes=True)

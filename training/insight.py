@@ -27,13 +27,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from absl import flags, logging
+from absl import logging
 
 from keras_bert.data.text_files import read_lines
 
 from .costs import run_cost
 from .engine import program
-from .engine.config_flags import define_flags, read_flags
 from .engine.job import InsightRows
 from .engine.options import NonNegativeInt, PositiveInt, check_one_of
 from .jobs.tasks import jobs_by_verb
@@ -93,9 +92,7 @@ class InsightConfig(TextColumns, WordColumns):
         check_one_of(self, method=_METHODS)
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
-    config = read_flags(InsightConfig)
+def main(config: InsightConfig) -> None:
     for name in ("model", "data_file", "report_dir"):
         if not getattr(config, name):
             raise ValueError(f"--{name} is empty, expected a path")
@@ -389,5 +386,4 @@ def _explain(
 
 
 if __name__ == "__main__":
-    define_flags(InsightConfig(), flags.FLAGS)
-    program.run(main)
+    program.run(main, InsightConfig)

@@ -21,13 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from absl import flags
 
 from keras_bert import checks
 from keras_bert.tables import of_records, text_table, with_spaces
 
 from .engine import child_programs, pretrained, program
-from .engine.config_flags import define_flags, read_flags
 from .engine.options import check_one_of
 from .plots import page
 from .plots.length_histogram import length_figure
@@ -81,12 +79,7 @@ class InspectConfig(TextColumns, WordColumns):
         check_one_of(self, kind=KINDS)
 
 
-def main(arguments: list[str]) -> None:
-    config = read_flags(InspectConfig)
-    if len(arguments) > 2 or (len(arguments) == 2 and config.data_file):
-        raise ValueError(f"expected one data file, received {' '.join(arguments[1:])}")
-    if len(arguments) == 2:
-        config = dataclasses.replace(config, data_file=arguments[1])
+def main(config: InspectConfig) -> None:
     program.require(program.TRAINING_LIBRARIES, "training")
     report, num_bad = inspect(config)
     print(report)
@@ -357,5 +350,4 @@ def _advice(tokens: Tokens, config: InspectConfig) -> list[str]:
 
 
 if __name__ == "__main__":
-    define_flags(InspectConfig(), flags.FLAGS)
-    program.run(main)
+    program.run(main, InspectConfig, argument="data_file")

@@ -25,15 +25,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from absl import flags
-
 from keras_bert.config import BertConfig
 from keras_bert.data.pretraining.static_masking import default_max_predictions
 
 from .costs import energy, run_cost
 from .costs.hardware import ACCELERATORS, ASSUMED_SHARE
 from .engine import child_programs, program, run_report
-from .engine.config_flags import define_flags, read_flags
 from .engine.options import (
     Fraction,
     NonNegativeFloat,
@@ -205,9 +202,8 @@ def busy_note(load: float, cores: int) -> str:
     )
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
-    print(plan(read_flags(PlanConfig)))
+def main(config: PlanConfig) -> None:
+    print(plan(config))
 
 
 def plan(config: PlanConfig) -> str:
@@ -419,5 +415,4 @@ def _memory(config: PlanConfig, architecture: BertConfig) -> str:
 
 
 if __name__ == "__main__":
-    define_flags(PlanConfig(), flags.FLAGS)
-    program.run(main)
+    program.run(main, PlanConfig)

@@ -26,13 +26,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, get_args
 
-from absl import flags, logging
+from absl import logging
 
 from keras_bert.atomic import atomic_path
 from keras_bert.data.text_files import decoded_lines, read_lines
 
 from .engine import output_folder, program
-from .engine.config_flags import define_flags, read_flags
 from .engine.options import PositiveInt, ProgramConfig, check_one_of
 from .readers import answer_files
 from .readers.choice_files import choice_fields, read_choices
@@ -125,11 +124,10 @@ class PredictConfig(ProgramConfig):
         parse_label_map(self.label_map)
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
+def main(config: PredictConfig) -> None:
     program.import_quietly()
     with program.quiet_where_output_is_closed():
-        predict(read_flags(PredictConfig))
+        predict(config)
 
 
 def predict(config: PredictConfig) -> int:
@@ -388,5 +386,4 @@ def _opened_output(name: str) -> Iterator[IO[str]]:
 
 
 if __name__ == "__main__":
-    define_flags(PredictConfig(), flags.FLAGS)
-    program.run(main)
+    program.run(main, PredictConfig)

@@ -20,18 +20,16 @@ and `preset`, a preset that `from_preset` of every task loads.
 
 from pathlib import Path
 
-from .engine import config_flags, output_folder, program
+from .engine import output_folder, program
 from .pretraining.config import PretrainConfig
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
+def main(config: PretrainConfig) -> None:
     program.import_quietly("keras")
     from .engine.run_checkpoints import NotFiniteError
     from .pretraining import pretraining_report, pretraining_run
     from .pretraining.run import pretrain
 
-    config = config_flags.configuration(PretrainConfig)
     program.require(("matplotlib",), "pretraining")
     with output_folder.claimed(config.output_dir):
         try:
@@ -53,5 +51,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    config_flags.define_program_flags(PretrainConfig)
-    program.run(main)
+    program.run(main, PretrainConfig, with_recipes=True)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from absl import logging
 
-from .engine import config_flags, output_folder, program
+from .engine import output_folder, program
 from .engine.options import PositiveInt, ProgramConfig, Seed
 from .engine.pretrained import minilm_folder
 from .jobs.classification import (
@@ -68,12 +68,10 @@ class QuickstartConfig(ProgramConfig):
     output_dir: str = "runs/quickstart"
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
+def main(config: QuickstartConfig) -> None:
     started = time.perf_counter()
     # TensorFlow logs every file that it writes.
     logging.set_verbosity(logging.WARNING)
-    config = config_flags.read_flags(QuickstartConfig)
     preset = minilm_folder()
     program.require((*program.TRAINING_LIBRARIES, "tensorflow", "tensorflow_text"), "training")
     with output_folder.claimed(config.output_dir):
@@ -172,5 +170,4 @@ def answer_in_fresh_process(export: Path, text: str) -> tuple[str, float]:
 
 
 if __name__ == "__main__":
-    config_flags.define_flags(QuickstartConfig())
-    program.run(main)
+    program.run(main, QuickstartConfig)

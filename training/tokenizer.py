@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from absl import logging
 
 from .engine import output_folder, program
-from .engine.config_flags import define_flags, read_flags
 from .engine.options import PositiveInt, ProgramConfig, check_one_of
 from .pretraining.config import files_of
 
@@ -135,10 +134,8 @@ def make_tokenizer(
     return text.WordPieceTokenizer(tokens, lowercase=lowercase)
 
 
-def main(arguments: list[str]) -> None:
-    program.refuse_arguments(arguments)
+def main(config: TokenizerConfig) -> None:
     program.import_quietly()
-    config = read_flags(TokenizerConfig)
     if not config.output_dir:
         raise ValueError("--output_dir is empty, expected a folder")
     with output_folder.claimed(config.output_dir):
@@ -148,5 +145,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags(TokenizerConfig)
-    program.run(main)
+    program.run(main, TokenizerConfig)

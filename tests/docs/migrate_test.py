@@ -25,6 +25,7 @@ from keras_bert import checkpoints  # noqa: E402
 from tests.checkpoints.small_models import randomize  # noqa: E402
 from tests.docs import pages  # noqa: E402
 from training.engine import config_flags  # noqa: E402
+from training.jobs import tasks  # noqa: E402
 
 PAGES = {page.stem: page for page in sorted((pages.DOCS / "migrate").glob("*.md"))}
 ROWS = {name: pages.table_rows(page) for name, page in PAGES.items()}
@@ -78,33 +79,36 @@ ORIGINAL_FLAGS = {
 
 def parsed(command: str, arguments: list[str]) -> object:
     """The config that a program makes from flags; an unknown flag or wrong value is an error."""
+    command, *task = command.split()
+    values = flags.FlagValues()
+    if command == "finetune":
+        tasks.define_flags(values)
+        values([command, *(task or ["--task=classification"]), *arguments])
+        return tasks.configured(values)[1]
     module = importlib.import_module(f"training.{command.replace('-', '_')}")
     (call,) = [
         node
         for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func).endswith(("define_program_flags", "define_flags"))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "program.run"
     ]
-    config = eval(ast.unparse(call.args[0]), vars(module))
-    values = flags.FlagValues()
-    getattr(config_flags, ast.unparse(call.func).split(".")[-1])(config, values)
+    config_class = eval(ast.unparse(call.args[1]), vars(module))
+    config_flags.define_program_flags(config_class, values)
     values([command, *arguments])
-    config_class = config if isinstance(config, type) else type(config)
-    return config_class(**config_flags.given_flags(config_class, values))
+    return config_flags.configuration(config_class, values)
 
 
 FLAG_ROWS = [
     row
     for rows in ROWS.values()
     for row in rows
-    if re.fullmatch(r"`keras-bert [\w-]+`", row.header[1])
+    if re.fullmatch(r"`keras-bert [\w-]+( --task=\w+)?`", row.header[1])
 ]
 FILE_ROWS = [row for rows in ROWS.values() for row in rows if row.header[1].endswith(" writes")]
 
 
 @pytest.mark.parametrize("row", FLAG_ROWS, ids=str)
 def test_the_program_has_the_flags_of_a_row(row):
-    command = row.header[1].strip("`").split()[1]
+    command = row.header[1].strip("`").removeprefix("keras-bert ")
     for code in row.code(1):
         if code.startswith("--"):
             parsed(command, shlex.split(code))

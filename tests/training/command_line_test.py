@@ -130,6 +130,18 @@ def test_a_mistyped_flag_is_one_line(typed, message):
     assert wrong.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (["none.csv"], "none.csv does not exist"),
+        (["a.csv", "b.csv"], "expected flags only, received a.csv b.csv"),
+        (["a.csv", "--data_file=b.csv"], "received a.csv; did you mean --data_file=a.csv?"),
+    ],
+)
+def test_a_data_file_is_also_named_without_its_flag(typed, message):
+    assert message in run("inspect", *typed).stderr
+
+
 def test_help_of_a_command():
     shown = run("help", "export")
     assert shown.returncode == 0

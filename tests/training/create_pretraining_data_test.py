@@ -229,9 +229,8 @@ def test_the_library_for_paragraphs_is_missed_before_any_work(
     assert not (tmp_path / "run").exists()
 
 
-def test_what_is_printed_is_for_people(config, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(config_flags, "read_flags", lambda _: config)
-    create_pretraining_data.main(["program"])
+def test_what_is_printed_is_for_people(config, tmp_path, capsys):
+    create_pretraining_data.main(config)
     printed = capsys.readouterr().out
     summary = json.loads((tmp_path / "records" / "summary.json").read_text())
     assert f"30 documents, 360 sentences, {summary['tokens']:,} tokens (0.0 % unknown)" in printed
@@ -255,14 +254,13 @@ def test_shards_follow_the_size_and_no_shard_is_empty(config, tmp_path):
     assert create(many)["files"] == 30
 
 
-def test_what_a_user_can_mend_is_said_without_a_traceback(config, tmp_path, monkeypatch):
+def test_what_a_user_can_mend_is_said_without_a_traceback(config, tmp_path):
     (tmp_path / "corpus" / "c.jsonl").write_text('{"text": 3}\n')
     with pytest.raises(ValueError, match=r"c.jsonl, line 1: 'text' is of type int"):
         create(config)
     assert not (tmp_path / "records" / "work" / "store").exists()
-    monkeypatch.setattr(config_flags, "read_flags", lambda _: config)
     with pytest.raises(SystemExit, match=r"error: .*c.jsonl, line 1"), program.plain_errors():
-        create_pretraining_data.main(["program"])
+        create_pretraining_data.main(config)
     (tmp_path / "corpus" / "c.jsonl").unlink()
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")

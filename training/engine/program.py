@@ -26,8 +26,11 @@ from absl import app, flags, logging
 from ..costs import energy
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
-from . import child_programs, output_folder, run_report
+from . import child_programs, config_flags, output_folder, run_report
 from .job import Job
+
+# absl attributes the flags to the program that calls `run`, so that `--help` shows them.
+flags.disclaim_key_flags()
 
 HELP_FLAGS = frozenset({"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"})
 _INTERRUPTED = 130
@@ -41,16 +44,30 @@ _SECONDS_TO_END = 1.0
 TRAINING_LIBRARIES = ("matplotlib", "scipy", "sklearn")
 
 
-def run(main: Callable[[list[str]], Any], help: Callable[[], str] | None = None) -> None:
+def run(
+    main: Callable[[Any], Any],
+    config_class: type | None = None,
+    *,
+    with_recipes: bool = False,
+    argument: str = "",
+    help: Callable[[], str] | None = None,
+) -> None:
     """Runs a program: prints its help, or calls `main`; errors and Ctrl-C are reported on one line.
 
-    Call it at the end of a program file, after defining the flags. `main` should import slow
-    libraries itself, so that the help and errors about flags do not wait for them.
+    Call it at the end of a program file. `main` should import slow libraries itself, so that the
+    help and errors about flags do not wait for them.
 
     Args:
-        main: Called with the program's name and the arguments that are not flags.
+        main: Called with the config that the command line gives; without a `config_class`, with the
+            program's name and the arguments that are not flags.
+        config_class: The class of the config, whose fields are the flags, see `config_flags`;
+            `None` if the program has defined its flags itself.
+        with_recipes: Whether the program has recipes, and the flag `--recipe`.
+        argument: The field that is also given without the flag's name; empty for none.
         help: Returns what `--help` prints, `help_text()` by default.
     """
+    if config_class is not None:
+        main = _with_config(main, config_class, with_recipes, argument)
     if HELP_FLAGS & set(sys.argv[1:]):
         with quiet_where_output_is_closed():
             print((help or help_text)(), end="")
@@ -72,6 +89,25 @@ def run(main: Callable[[list[str]], Any], help: Callable[[], str] | None = None)
             app.run(main, flags_parser=_parse_flags)
     except KeyboardInterrupt as error:
         watch.end((*getattr(error, "__notes__", ()), _NOTHING)[0])
+
+
+def _with_config(
+    main: Callable[[Any], Any], config_class: type, with_recipes: bool, argument: str
+) -> Callable[[list[str]], Any]:
+    """Defines the flags of a config, and returns `main` as a function of the other arguments."""
+    if with_recipes:
+        define, read = config_flags.define_program_flags, config_flags.configuration
+    else:
+        define, read = config_flags.define_flags, config_flags.read_flags
+    define(config_class)
+
+    def call(arguments: list[str]) -> Any:
+        if argument and len(arguments) == 2 and not flags.FLAGS[argument].present:
+            setattr(flags.FLAGS, argument, arguments.pop())
+        refuse_arguments(arguments)
+        return main(read(config_class))
+
+    return call
 
 
 def _parse_flags(arguments: list[str]) -> list[str]:
