@@ -6,8 +6,8 @@
     python -m training.evaluate --data_file=dev-v1.1.json --answers=predictions.json
     python -m training.evaluate --data_file=dev.conll --answers=predicted.conll
 
-The kind of data is that of the model; with --answers it is inferred from the file's name, or given
-by --kind: `text` (texts and labels in TSV, CSV, JSON Lines or a JSON array), `squad` (SQuAD's
+The kind of data is that of the model; with --answers the file tells it, as it does `finetune`, or
+--kind: `text` (texts and labels in TSV, CSV, JSON Lines or a JSON array), `squad` (SQuAD's
 JSON), `tagging` (CoNLL columns), `choice` (SWAG's CSV, CODAH's TSV, JSON Lines, Parquet).
 
 Predictions are read from the files that the other programs write: `answers.tsv`, the JSON Lines of
@@ -33,9 +33,10 @@ from .engine.job import Job
 from .engine.options import check_one_of
 from .jobs.tasks import jobs_by_verb
 from .plots import page
-from .readers.data_files import KINDS, exists, kind_of
+from .readers.data_files import exists
 from .readers.labeled_text import TextColumns
 from .readers.tagged_words import WordColumns
+from .readers.task_files import KINDS, kind_of, task_of_file
 
 _REPORT = "report.html"
 
@@ -47,7 +48,7 @@ class EvaluateConfig(TextColumns, WordColumns):
     Args:
         data_file: The labeled file.
         kind: The kind of data: text, squad, tagging or choice; auto takes that of the model, or
-            infers it from the file's name.
+            looks at the file.
         model: The .keras file of the task to score. Give either --model or --answers.
         answers: The file of predictions to score. Give either --model or --answers.
         null_odds: For SQuAD 2.0, the file of null odds that belongs to --answers.
@@ -137,7 +138,9 @@ def _load(path: str) -> Any:
 
 def _job_of_file(config: EvaluateConfig) -> type[Job]:
     """Returns the job that scores files of predictions on a kind of data."""
-    kind = kind_of(Path(config.data_file), config.kind)
+    kind = config.kind
+    if kind == "auto":
+        kind = kind_of(task_of_file(Path(config.data_file), config.format, flag="--kind").name)
     return next(job for job in jobs_by_verb().values() if job.kind == kind)
 
 

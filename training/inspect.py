@@ -31,11 +31,12 @@ from .plots import page
 from .plots.length_histogram import length_figure
 from .readers import data_inspection
 from .readers.choice_files import read_choices
-from .readers.data_files import KINDS, exists, kind_of
+from .readers.data_files import exists
 from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
 from .readers.labeled_text import LabeledText, TextColumns
 from .readers.tagged_words import WordColumns, with_span_labels
+from .readers.task_files import KINDS, kind_of, task_of_file
 from .readers.values import BadRows, excerpt
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class InspectConfig(TextColumns, WordColumns):
     Args:
         data_file: The training file; it may also be given without the flag's name.
         dev_file: The development file, which is compared with it.
-        kind: The kind of data: text, squad, tagging or choice; auto infers it from the file's name.
+        kind: The kind of data: text, squad, tagging or choice; auto looks at the file.
         preset: The checkpoint whose vocabulary counts tokens: a folder, hf://organization/model, or
             a KerasHub preset name; empty for MiniLM.
         sequence_length: Maximum length in tokens, with special tokens, that you train with.
@@ -103,7 +104,13 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
     for path in files.values():
         if not exists(Path(path)):
             raise FileNotFoundError(f"{path} does not exist, expected a data file")
-    kind = kind_of(Path(config.data_file), config.kind)
+    kind = config.kind
+    if kind == "auto":
+        path, text = Path(config.data_file), None if config.text == "text" else config.text
+        task = task_of_file(path, config.format, text, flag="--kind")
+        kind = kind_of(task.name)
+        if not config.text_pair:
+            config = dataclasses.replace(config, **task.columns)
     parts: dict[str, Any] = {}
     bad = {name: BadRows(collect=True) for name in files}
     for name, path in files.items():

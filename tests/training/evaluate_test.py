@@ -322,10 +322,8 @@ def test_what_is_asked_for(reviews, tmp_path):
         evaluate(EvaluateConfig(data_file=reviews))
     with pytest.raises(FileNotFoundError, match="none does not exist"):
         evaluate(EvaluateConfig(data_file=reviews, model=str(tmp_path / "none")))
-    (tmp_path / "test.annotated").write_text("Ann B-PER\n")
-    with pytest.raises(
-        ValueError, match=r"infer the kind of data .* or --kind, one of text, squad"
-    ):
+    (tmp_path / "test.annotated").write_text("Ann sang\n")
+    with pytest.raises(ValueError, match=r"does not tell its task: .* Name it with --kind, or the"):
         evaluate(EvaluateConfig(data_file=str(tmp_path / "test.annotated"), answers=reviews))
 
 

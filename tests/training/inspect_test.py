@@ -64,6 +64,18 @@ def test_other_kinds(tmp_path):
     assert "sliding window" in report
 
 
+def test_the_file_tells_its_kind_and_its_pairs(tmp_path):
+    path = tmp_path / "nli.csv"
+    path.write_text("premise,hypothesis,label\n" + "a,b,0\nc,d,1\n" * 2)
+    report, _ = inspect(InspectConfig(data_file=str(path)))
+    assert report.endswith(f"finetune --train_file={path} --text=premise --text_pair=hypothesis")
+    path = tmp_path / "choices.jsonl"
+    path.write_text('{"text": \n{"question": "a", "choices": ["b", "c"], "answerKey": 1}\n')
+    report, num_bad = inspect(InspectConfig(data_file=str(path)))
+    assert "choice 1 is correct" in report
+    assert num_bad == 1
+
+
 def test_malformed_rows_and_classes_of_one_row_are_listed(tmp_path):
     path = tmp_path / "train.csv"
     good = [f"film {index},{'good' if index % 2 else 'bad'}" for index in range(6)]

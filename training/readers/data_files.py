@@ -43,8 +43,6 @@ FORMATS = {
 _TABLES = ("tsv", "csv", "xlsx")
 # Suffixes of files with words in columns, which are not tables of texts
 TAGGING_SUFFIXES = (".conll", ".bio", ".iob")
-# Values of the flag --kind
-KINDS = ("auto", "text", "squad", "tagging", "choice")
 # Common names for columns of labels and of texts
 _USUAL_LABELS = ("label", "class", "category", "target", "score", "rating", "sentiment")
 _USUAL_TEXTS = ("text", "sentence", "sentence1", "review", "comment", "question", "question1")
@@ -93,35 +91,6 @@ def format_of(path: Path) -> str:
 def suffix_of(path: Path) -> str:
     """Returns the suffix of a file in lower case, without that of a compression."""
     return Path(plain_name(path.name)).suffix.lower()
-
-
-def kind_of(path: Path, kind: str = "auto") -> str:
-    """Returns the kind of data in a file, one of `KINDS` without `auto`.
-
-    Args:
-        path: The file.
-        kind: The value of `--kind`; `auto` infers it from the suffix, ignoring that of a
-            compression, and of a JSON file from whether it is an array.
-
-    Raises:
-        ValueError: If the suffix is unknown.
-    """
-    if kind != "auto":
-        return kind
-    suffix = suffix_of(path)
-    if suffix in TAGGING_SUFFIXES:
-        return "tagging"
-    if suffix == ".json":
-        return "text" if is_array(path) else "squad"
-    try:
-        format_of(path)
-    except ValueError:
-        raise ValueError(
-            f"cannot infer the kind of data from the name of {path}, expected one of the suffixes "
-            f"{', '.join((*FORMATS, *TAGGING_SUFFIXES))} (of text optionally with .gz, .bz2, .xz "
-            f"or .zst), or --kind, one of {', '.join(KINDS[1:])}"
-        ) from None
-    return "text"
 
 
 def is_array(path: Path) -> bool:

@@ -22,6 +22,7 @@ from .data_files import (
     read_records,
     suffix_of,
 )
+from .values import BadRows
 
 # Formats that only files of choices have, and fields that only they have
 _CHOICE_FORMATS = ("swag", "codah")
@@ -35,6 +36,10 @@ _PAIRS = (
     ("text1", "text2"),
     ("sentence_A", "sentence_B"),
 )
+# What a task's files hold, as --kind names it where it is not text
+_KINDS = {"questions": "squad", "tagging": "tagging", "choice": "choice"}
+# Values of the flag --kind
+KINDS = ("auto", "text", *_KINDS.values())
 _TAG = re.compile(r"O|[BIESLUM]-\S+")
 _LINES_READ = 1000
 
@@ -53,13 +58,21 @@ class FileTask(NamedTuple):
     columns: Mapping[str, str] = MappingProxyType({})
 
 
-def task_of_file(path: Path, format: str = "auto", text: str | None = None) -> FileTask:
+def kind_of(task: str) -> str:
+    """Returns the kind of data, one of `KINDS`, in the files of a task."""
+    return _KINDS.get(task, "text")
+
+
+def task_of_file(
+    path: Path, format: str = "auto", text: str | None = None, flag: str = "--task"
+) -> FileTask:
     """Tells the task of a training file.
 
     Args:
         path: The file.
         format: The value of `--format`; `auto` infers it from the suffix.
         text: The column of the text if it is given: then a second one is not looked for.
+        flag: The flag that names it otherwise, for the error message.
 
     Raises:
         ValueError: If the file does not tell it; the message has what was looked at.
@@ -80,11 +93,12 @@ def task_of_file(path: Path, format: str = "auto", text: str | None = None) -> F
         raise ValueError(
             f"{path} does not tell its task: it has the suffix {suffix!r}, expected one of "
             f"{', '.join((*FORMATS, *TAGGING_SUFFIXES))}, or lines that end with tags such as "
-            "B-PER. Name the task with --task, or the format of a table with --format: "
+            f"B-PER. Name it with {flag}, or the format of a table with --format: "
             f"{', '.join(dict.fromkeys(FORMATS.values()))}"
         ) from None
     if kind in ("jsonl", "arrow"):
-        names = set(next((record for _, record in read_records(path, kind)), {}))
+        records = read_records(path, kind, BadRows(collect=True))
+        names = set(next((record for _, record in records), {}))
     else:
         names = set(next((cells for _, cells in read_cells(path, kind)), []))
     for fields in _CHOICE_FIELDS:
