@@ -5,12 +5,18 @@
     nox -s quick                   # what most changes break first, in less than two minutes
     nox -s jax lint                # some of them
     nox -s jax -- tests/layers -x  # a session, with these arguments of pytest instead of its paths
+    nox -s installed readme        # before a release: what users install
 
 Keras chooses its backend when it is imported, so each backend has a session. Sessions run in the
-environment that nox is started in, which `pip install -r requirements-test.txt -e .` fills.
+environment that nox is started in, which `pip install -r requirements-test.txt -e .` fills; only
+`installed` and `readme` make environments, empty ones.
 """
 
+import re
+import shutil
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import nox
 
@@ -34,6 +40,67 @@ CORE = (
     "--ignore=tests/optimizers/distribution_test.py",  # starts a process
 )
 WITHOUT_TENSORFLOW = {"KERAS_BERT_BLOCK_TENSORFLOW": "1"}
+# JAX's own option "if the cost of optimization is greater than that of running a less-optimized
+# program", as in tests, which run what they compile a few times. Operations are tested without it.
+UNOPTIMIZED = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+
+_TUNED = "keras-bert finetune --train_file=rows.csv --preset=preset --epochs=1 --output_dir=tuned"
+_TOKENIZER = "keras-bert train-tokenizer --input_files=corpus.txt"
+# What each extra is for: commands of bash in a folder with the files of tests/installed. Without an
+# extra, every command of `keras-bert` shows its help.
+INSTALLED = {
+    "": """
+        pip check
+        for name in $(keras-bert | sed -nE 's/^  ([a-z-]+) .*/\\1/p'); do
+            keras-bert $name --help
+        done
+        python tiny.py
+        printf 'good\\nbad\\n' | keras-bert predict --model=export/1
+    """,
+    "jax": "KERAS_BACKEND=jax python tiny.py",
+    "torch": "KERAS_BACKEND=torch python tiny.py",
+    "training": f"""
+        python tiny.py
+        keras-bert inspect rows.csv --preset=preset --report_dir=inspected
+        {_TUNED} --tensorboard
+        keras-bert evaluate --model=tiny.keras --data_file=rows.csv --report_dir=report
+    """,
+    "training,tables": """
+        python tiny.py
+        python -c "from pyarrow import csv, parquet; \\
+            parquet.write_table(csv.read_csv('rows.csv'), 'rows.parquet')"
+        keras-bert inspect rows.parquet --preset=preset
+    """,
+    # Nothing listens there, which locust reports.
+    "load": """
+        keras-bert benchmark --what=serve --subjects=http://localhost:9/v1/models/m |
+            grep 'Connection refused'
+    """,
+    "training,energy": f"""
+        python tiny.py
+        {_TUNED} | tee tuned.txt
+        grep CO2 tuned.txt
+    """,
+    "quickstart": "keras-bert quickstart --epochs=1 --max_per_package=60",
+    "vocabulary": f"""
+        python texts.py
+        {_TOKENIZER} --output_dir=wordpiece --kind=wordpiece --vocabulary_size=60
+        {_TOKENIZER} --output_dir=byte_pair --kind=byte_pair --vocabulary_size=280
+        {_TOKENIZER} --output_dir=sentence_piece --kind=sentence_piece --vocabulary_size=60
+    """,
+    "pretraining": """
+        python texts.py
+        keras-bert pretrain --input_files=corpus.txt --format=paragraphs --vocabulary_size=60 \\
+            --num_layers=1 --hidden_dim=16 --num_heads=2 --batch_size=4 --phases=16:1 \\
+            --num_steps=4 --warmup_steps=1 --dev_batches=1
+    """,
+    "ranking": """
+        python tiny.py && python texts.py
+        keras-bert finetune --data_dir=beir --preset=preset --epochs=1 --candidates=5
+    """,
+    "export": "python tiny.py && python exports.py && pip check",
+    "docs": 'cd "$CHECKOUT" && python -m mkdocs build --site-dir="$OLDPWD/site"',
+}
 
 
 def run_pytest(
@@ -81,7 +148,11 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def jax(session: nox.Session) -> None:
     """What depends on the backend, on JAX, in processes that cannot import TensorFlow."""
-    run_pytest(session, KERAS_BACKEND="jax", **WITHOUT_TENSORFLOW)
+    environment = {"KERAS_BACKEND": "jax", **WITHOUT_TENSORFLOW}
+    compiled = ("tests/ops", "tests/compiled_steps_test.py::test_compiled_steps[TextClassifier]")
+    run_pytest(session, paths=compiled, **environment)
+    if not session.posargs:
+        run_pytest(session, "--ignore=tests/ops", **environment, **UNOPTIMIZED)
 
 
 @nox.session
@@ -94,7 +165,7 @@ def torch(session: nox.Session) -> None:
 @nox.parametrize("backend", ["jax", "torch"])
 def with_tensorflow(session: nox.Session, backend: str) -> None:
     """What depends on the backend and needs TensorFlow too: exports, and inputs of `tf.data`."""
-    run_pytest(session, "-m", "needs_tensorflow", KERAS_BACKEND=backend)
+    run_pytest(session, "-m", "needs_tensorflow", KERAS_BACKEND=backend, **UNOPTIMIZED)
 
 
 @nox.session(default=False)
@@ -102,3 +173,31 @@ def quick(session: nox.Session) -> None:
     """The core on TensorFlow, and the linter."""
     session.run("ruff", "check")
     run_pytest(session, paths=CORE)
+
+
+@nox.session(venv_backend="venv", default=False)
+@nox.parametrize("extras", [nox.param(name, id=name or "wheel") for name in INSTALLED])
+def installed(session: nox.Session, extras: str) -> None:
+    """The wheel with an extra does, in an empty environment, what the extra is for."""
+    session.install(f".[{extras}]")
+    checkout, folder = Path.cwd(), session.create_tmp()
+    shutil.copytree("tests/installed", folder, dirs_exist_ok=True)
+    session.chdir(folder)
+    session.run(
+        *("bash", "-exo", "pipefail", "-c", INSTALLED[extras]),
+        env={"CHECKOUT": str(checkout), "PYTHONPATH": None, "KERAS_BACKEND": None},
+        external=True,
+    )
+    session.chdir(checkout)
+    shutil.rmtree(session.virtualenv.location)  # gigabytes
+
+
+@nox.session(default=False)
+def readme(session: nox.Session) -> None:
+    """The README's first command, as it is written, in a clone of the last commit."""
+    text = Path("README.md").read_text(encoding="utf-8")
+    command = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)[0]
+    with tempfile.TemporaryDirectory() as folder:
+        session.run("git", "clone", "--quiet", ".", folder)
+        with session.chdir(folder):
+            session.run("bash", "-exc", command, env={"PYTHONPATH": None, "KERAS_BACKEND": None})

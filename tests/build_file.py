@@ -10,6 +10,7 @@ import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.source_imports import ROOT, SOURCE_FOLDERS, imports_of, module_name, source_files
 
@@ -90,9 +91,18 @@ def requirement(distribution: str) -> str:
     return f'requirement("{distribution}")'
 
 
+def _project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def declared_extras() -> set[str]:
+    """The names of pyproject's extras."""
+    return set(_project()["optional-dependencies"])
+
+
 def declared_distributions() -> set[str]:
     """The names in pyproject's dependencies and extras, without their versions."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = _project()
     extras = project["optional-dependencies"].values()
     wanted = [*project["dependencies"], *(name for extra in extras for name in extra)]
     names = {name.split("[")[0].split(">")[0].split("=")[0].strip() for name in wanted}

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+import noxfile
 from tests import build_file
 from tests.build_file import BUILD, ROOT, libraries, read_targets
 from tests.source_imports import source_files
@@ -18,7 +19,6 @@ NOT_IMPORTED = {
     "mkdocs-material",  # named in mkdocs.yml
     "mkdocstrings-python",
     "mypy",
-    "nox",
     "pytest-xdist",
     "ruff",
     "tensorboard",  # keras.callbacks.TensorBoard on every backend
@@ -69,6 +69,12 @@ def test_every_declared_library_is_pinned_for_the_tests():
     lines = (ROOT / "requirements-test.txt").read_text().splitlines()
     pinned = {line.split("==")[0] for line in lines if "==" in line}
     assert sorted(build_file.declared_distributions() - pinned) == []
+
+
+def test_each_extra_is_installed_by_itself_before_a_release():
+    extras = {extra for names in noxfile.INSTALLED for extra in names.split(",") if extra}
+    # The suite runs where `test` is installed
+    assert extras == build_file.declared_extras() - {"test"}
 
 
 def test_wrong_deps_are_found_and_corrected():

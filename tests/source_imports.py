@@ -31,7 +31,7 @@ class Import:
 
 def source_files() -> dict[str, Path]:
     """Every Python file of the project, by its dotted module name."""
-    paths = [ROOT / "conftest.py"]
+    paths = [ROOT / "conftest.py", ROOT / "noxfile.py"]
     for folder in SOURCE_FOLDERS:
         paths += sorted((ROOT / folder).rglob("*.py"))
     pages = {path for folder in PAGE_FOLDERS for path in (ROOT / folder).glob("*.py")}
