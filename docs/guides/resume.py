@@ -92,7 +92,7 @@ print("exit status", finetune("runs/killed"))
 # %% [markdown]
 # And once more without an interruption, in another folder, to compare:
 
-# %%
+# %% small="assert all(equal)"
 print("exit status", finetune("runs/whole"))
 killed, whole = (
     keras_bert.load_model(f"runs/{name}/seed_1/model.keras") for name in ("killed", "whole")

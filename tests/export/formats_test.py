@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX, OpenVINO and LiteRT, each run by its own runtime."""
 
+import functools
 import json
 import sys
 import zipfile
@@ -21,6 +22,25 @@ def classifier():
     return make_classifier(num_classes=3)
 
 
+@pytest.fixture(scope="module")
+def exported(classifier, tmp_path_factory):
+    """Returns the file of a format and dtype, which one process writes for all tests."""
+
+    @functools.cache
+    def export(format, dtype="float32"):
+        path = tmp_path_factory.mktemp("exported") / FILES[format]
+        options = {"sequence_length": 16} if format == "litert" else {}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(sys.modules, "tensorflow_text", None)  # nor is it there on Windows
+            classifier.export(path, format, dtype=dtype, **options)
+        return path
+
+    return export
+
+
+FILES = {"onnx": "model.onnx", "openvino": "model.xml", "litert": "model.tflite"}
+
+
 def features(batch, length):
     generator = np.random.default_rng(batch)
     ids = generator.integers(4, 70, (batch, length), dtype="int32")
@@ -35,12 +55,10 @@ def check_description(description):
     assert (said["task"], said["verb"], said["fields"]) == ("TextClassifier", "classify", ["text"])
 
 
-def test_onnx(classifier, tmp_path, monkeypatch):
+def test_onnx(classifier, exported):
     pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
-    monkeypatch.setitem(sys.modules, "tensorflow_text", None)  # not needed, nor there on Windows
-    classifier.export(tmp_path / "model.onnx", "onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(exported("onnx"))
     check_description(session.get_modelmeta().custom_metadata_map["keras_bert"])
     for inputs in (features(3, 7), features(1, 64), features(5, 1)):
         (logits,) = session.run(["logits"], inputs)
@@ -68,13 +86,12 @@ def axes(nodes):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_onnx_names_axes_and_refuses_ids_out_of_the_vocabulary(classifier, dtype, tmp_path):
+def test_onnx_names_axes_and_refuses_ids_out_of_the_vocabulary(classifier, dtype, exported):
     pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
-    classifier.export(tmp_path / "model.onnx", "onnx", dtype=dtype)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", options)
+    session = onnxruntime.InferenceSession(exported("onnx", dtype), options)
     inputs = features(2, 5)
     assert axes(session.get_inputs()) == {name: ["batch", "length"] for name in inputs}
     assert axes(session.get_outputs()) == {"logits": ["batch", 3]}
@@ -112,25 +129,23 @@ def test_no_other_format_is_padded_by_a_server(classifier, tmp_path):
 
 # Seen once after tests that had used JAX: this test forks, and JAX warns
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
-def test_openvino(classifier, tmp_path):
+def test_openvino(classifier, exported):
     openvino = pytest.importorskip("openvino")
-    classifier.export(tmp_path / "model.xml", "openvino")
-    assert {path.name for path in tmp_path.iterdir()} == {"model.xml", "model.bin"}
-    read = openvino.Core().read_model(tmp_path / "model.xml")
+    path = exported("openvino")
+    assert {file.name for file in path.parent.iterdir()} == {"model.xml", "model.bin"}
+    read = openvino.Core().read_model(path)
     check_description(read.get_rt_info("keras_bert").astype(str))
-    model = openvino.compile_model(
-        tmp_path / "model.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
-    )
+    model = openvino.compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     for inputs in (features(3, 7), features(1, 64), features(5, 1)):
         expected = classifier.predict(inputs, verbose=0)
         np.testing.assert_allclose(model(inputs)["logits"], expected, atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
-def test_litert_takes_one_length(classifier, tmp_path):
-    classifier.export(tmp_path / "model.tflite", "litert", sequence_length=16)
-    check_description(zipfile.ZipFile(tmp_path / "model.tflite").read("task.json"))
-    runner = tf.lite.Interpreter(str(tmp_path / "model.tflite")).get_signature_runner()
+def test_litert_takes_one_length(classifier, exported):
+    path = exported("litert")
+    check_description(zipfile.ZipFile(path).read("task.json"))
+    runner = tf.lite.Interpreter(str(path)).get_signature_runner()
     for inputs in (features(1, 16), features(3, 16)):
         expected = classifier.predict(inputs, verbose=0)
         np.testing.assert_allclose(runner(**inputs)["logits"], expected, atol=1e-4)
@@ -138,3 +153,30 @@ def test_litert_takes_one_length(classifier, tmp_path):
         inputs["token_ids"][1, 2] = wrong
         with pytest.raises(RuntimeError, match="gather index out of bounds"):
             runner(**inputs)
+
+
+# === Models of 8-bit products: answers near those of the model ===
+
+
+def test_onnx_in_int8(classifier, exported):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("tf2onnx")
+    path = exported("onnx", "int8")
+    assert list(path.parent.iterdir()) == [path]
+    assert b"MatMulInteger" in path.read_bytes()
+    session = onnxruntime.InferenceSession(path)
+    inputs = features(5, 40)
+    (logits,) = session.run(["logits"], inputs)
+    expected = classifier.predict(inputs, verbose=0)
+    np.testing.assert_allclose(logits, expected, atol=0.3)
+    assert np.max(np.abs(logits - expected)) > 0
+
+
+@pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
+def test_litert_in_int8(classifier, exported):
+    smaller, path = exported("litert", "int8"), exported("litert")
+    assert smaller.stat().st_size < path.stat().st_size
+    runner = tf.lite.Interpreter(str(smaller)).get_signature_runner()
+    inputs = features(2, 16)
+    logits = runner(**inputs)["logits"]
+    np.testing.assert_allclose(logits, classifier.predict(inputs, verbose=0), atol=0.3)

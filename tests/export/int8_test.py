@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of 8-bit products: answers near those of the model, and what is asked of the caller."""
+"""Models of 8-bit products that need more than the weights, and what is asked of the caller.
+
+Those of one classifier without more are in `formats_test`.
+"""
 
 import numpy as np
 import pytest
@@ -25,20 +28,6 @@ def classifier():
 def ids_of(classifier, texts):
     features = classifier.preprocessor(texts)
     return {name: tf.cast(values, tf.int32).numpy() for name, values in features.items()}
-
-
-def test_onnx(classifier, tmp_path):
-    onnxruntime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("tf2onnx")
-    path = tmp_path / "model.onnx"
-    classifier.export(path, "onnx", dtype="int8")
-    assert list(tmp_path.iterdir()) == [path]
-    assert b"MatMulInteger" in path.read_bytes()
-    session = onnxruntime.InferenceSession(path)
-    (logits,) = session.run(["logits"], ids_of(classifier, TEXTS))
-    expected = classifier.predict(TEXTS, verbose=0)
-    np.testing.assert_allclose(logits, expected, atol=0.3)
-    assert np.max(np.abs(logits - expected)) > 0
 
 
 def test_onnx_with_an_outlier_channel(tmp_path):
@@ -134,18 +123,6 @@ def test_openvino_takes_the_windows_of_passages(tmp_path):
         assert 0 < np.std(difference) < 0.5 * np.std(logits[mask])
     with pytest.raises(ValueError, match="expected a question and its passage"):
         answerer.export(tmp_path / "2.xml", "openvino", dtype="int8", calibration=["the cat?"])
-
-
-@pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
-def test_litert(classifier, tmp_path):
-    classifier.export(tmp_path / "float.tflite", "litert", sequence_length=16)
-    classifier.export(tmp_path / "int8.tflite", "litert", dtype="int8", sequence_length=16)
-    sizes = [(tmp_path / name).stat().st_size for name in ("int8.tflite", "float.tflite")]
-    assert sizes[0] < sizes[1]
-    runner = tf.lite.Interpreter(str(tmp_path / "int8.tflite")).get_signature_runner()
-    inputs = ids_of(classifier, ["0 1 2 3 4 5 6 7 8 9 a b c d"])
-    logits = runner(**inputs)["logits"]
-    np.testing.assert_allclose(logits, classifier.predict(inputs, verbose=0), atol=0.3)
 
 
 def test_calibration_is_texts_for_openvino(classifier, tmp_path):
