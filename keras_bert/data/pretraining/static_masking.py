@@ -30,7 +30,7 @@ class MaskedTokens(NamedTuple):
     ids: Ids
 
 
-# (By a generator of NumPy: `mask_selection` is for batches, and slow for single rows, by 9 times.)
+# (`mask_selection` is for batches; for single rows, this is nine times as fast.)
 class StaticMasker:
     """Selects tokens or whole words to predict; 80% are masked, 10% random, 10% unchanged.
 
