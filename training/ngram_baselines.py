@@ -9,6 +9,7 @@ same masked tokens of the held-out text as the run itself.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Collection, Iterable
@@ -16,19 +17,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from absl import flags
 
 from keras_bert.tables import text_table
 
 from .engine import program
+from .engine.options import ProgramConfig
 from .pretraining.config import PretrainConfig
 from .pretraining.unigrams import UnigramModel, never_predicted, unmasked_rows
 
-RUN = flags.DEFINE_string("run", "", "The --output_dir of a finished training.pretrain.")
 # Count of the previous token at which bigram and unigram have equal weights.
 _COUNT_FOR_HALF = 5.0
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclasses.dataclass(frozen=True)
+class NgramBaselinesConfig(ProgramConfig):
+    """The run.
+
+    Args:
+        run: The --output_dir of a finished training.pretrain.
+    """
+
+    run: str = ""
 
 
 class NgramModel:
@@ -121,10 +132,10 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
     return {**scores, "this run": network}
 
 
-def main(arguments: list[str]) -> None:
-    if len(arguments) > 1 or not RUN.value:
+def main(config: NgramBaselinesConfig) -> None:
+    if not config.run:
         raise ValueError("no --run is given, expected the folder of a pre-training run")
-    scores = baselines(Path(RUN.value))
+    scores = baselines(Path(config.run))
     rows = [
         [name, 100 * values["masked_accuracy"], values["perplexity"]]
         for name, values in scores.items()
@@ -133,4 +144,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    program.run(main)
+    program.run(main, NgramBaselinesConfig)
