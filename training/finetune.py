@@ -12,7 +12,7 @@ The file tells the task, or else --task names it:
     classification  texts and labels in TSV, CSV, JSON Lines, a JSON array, Parquet or .xlsx
     pairs           the same with two texts, in --text and --text_pair
     regression      the same, of a text or two, with labels that are numbers
-    tagging         words and labels in columns, as in CoNLL's shared tasks
+    tagging         words and labels in columns, as in CoNLL's shared tasks, or in lists, in JSON
     questions       SQuAD's JSON, version 1.1 or 2.0
     choice          SWAG's CSV, CODAH's TSV, or JSON with text, choices and label, or with the
                     fields of CommonsenseQA, ARC, OpenBookQA or COPA

@@ -49,6 +49,7 @@ from .readers.data_files import (
 from .readers.json_objects import objects_of
 from .readers.labeled_text import HEADERS, parse_label_map
 from .readers.separated_values import Quoting
+from .readers.tagged_words import WORDS
 from .readers.values import excerpt, field
 
 Row = dict[str, Any]
@@ -319,6 +320,9 @@ def _with_fields(config: PredictConfig, predictor: Predictor, record: Row) -> Ro
         with contextlib.suppress(ValueError):
             text, choices, _ = choice_fields(record)
             return {**record, "text": text, "choices": choices}
+    words = [record[name] for name in WORDS if name in record]
+    if words and "text" in predictor.lists and config.text not in record:
+        return {**record, "text": words[0]}
     columns = {"text": config.text} | ({"text_pair": config.text_pair} if config.text_pair else {})
     for role, column in columns.items():
         with contextlib.suppress(KeyError):

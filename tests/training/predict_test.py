@@ -238,24 +238,29 @@ def test_the_files_of_other_tasks_are_read(tmp_path):
         "a.csv": Predictor(("text", "choices"), list, ("choices",)),
         "copa.jsonl": Predictor(("text", "choices"), list, ("choices",)),
         "a.parquet": CLASSIFIER,
+        "words.jsonl": Predictor(("text",), list, ("text",)),
     }
     expected = {
         "dev.json": [{"id": "q", "question": "a", "context": "b"}],
         "a.conll": [{"text": ["Ann", "sang"]}, {"text": ["here"]}],
         "a.csv": [{"text": "a", "choices": ["b c", "b d"]}],
         "copa.jsonl": [{"text": "a What was the cause of this?", "choices": ["b", "c"]}],
+        "words.jsonl": [{"id": 1, "text": ["Ann", "sang"]}, {"text": "Bob sang"}],
         "a.parquet": [{"id": 3, "text": "a"}, {"id": 4, "text": ""}],
     }
     (tmp_path / "copa.jsonl").write_text(
         '{"premise": "a", "question": "cause", "choice1": "b", "choice2": "c"}\n'
     )
+    (tmp_path / "words.jsonl").write_text(
+        '{"id": 1, "tokens": ["Ann", "sang"]}\n{"text": "Bob sang"}\n'
+    )
     rows = [{"id": 3, "text": "a"}, {"id": 4, "text": None}]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
     for name, predictor in predictors.items():
         config = PredictConfig(input=str(tmp_path / name))
-        fields = expected[name][0]
         found = list(read_rows(config, predictor))
-        assert [{field: row[field] for field in fields} for row in found] == expected[name]
+        for row, wanted in zip(found, expected[name], strict=True):
+            assert {field: row[field] for field in wanted} == wanted
 
 
 def test_a_saved_task_of_another_kind(tmp_path, classifier):

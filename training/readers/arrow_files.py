@@ -42,16 +42,14 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     number = 0
     for file in [path] if path.is_file() else _files_of(path):
         table = _read(file)
-        names = {}
-        for column, class_names in _class_names(table.schema).items():
-            if set(table[column].unique().to_pylist()) <= {None, -1}:
+        names = _class_names(table.schema)
+        for column in names:
+            if {repr(value) for value in table[column].to_pylist()} <= {"None", "-1"}:
                 table = table.drop_columns(column)
-            else:
-                names[column] = [*class_names, None]  # -1 is an unknown class
         for batch in table.to_batches():
             for record in batch.to_pylist():
-                for column, own in names.items():
-                    record[column] = None if record[column] is None else own[record[column]]
+                for column in names.keys() & record.keys():
+                    record[column] = _named(record[column], names[column])
                 number += 1
                 yield f"row {number}", record
 
@@ -94,22 +92,28 @@ def _read(file: Path) -> Any:
             f"{file} is read by pyarrow, which is not installed: {child_programs.install('tables')}"
         ) from error
     try:
-        if file.suffix.lower() == ".parquet":
-            return parquet.ParquetFile(file).read()
         with open(file, "rb") as source:
-            is_file = source.read(6) == b"ARROW1"
+            start = source.read(6)
             source.seek(0)
-            return (ipc.open_file if is_file else ipc.open_stream)(source).read_all()
+            if start.startswith(b"PAR1"):
+                return parquet.ParquetFile(source).read()
+            return (ipc.open_file if start == b"ARROW1" else ipc.open_stream)(source).read_all()
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{file} cannot be read: {error}") from error
 
 
 def _class_names(schema: Any) -> dict[str, list[str]]:
-    """Returns the names of the classes of each column of class numbers."""
+    """Returns the names of the classes of each column of class numbers, or of lists of them."""
     content = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    features = content.get("info", {}).get("features", {})
-    return {
-        column: feature["names"]
-        for column, feature in features.items()
-        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-    }
+    names = {}
+    for column, feature in content.get("info", {}).get("features", {}).items():
+        item = feature.get("feature", feature) if isinstance(feature, dict) else feature[0]
+        if item.get("_type") == "ClassLabel":
+            names[column] = item["names"]
+    return names
+
+
+def _named(value: Any, names: list[str]) -> Any:
+    if isinstance(value, list):
+        return [_named(item, names) for item in value]
+    return None if value in (None, -1) else names[value]

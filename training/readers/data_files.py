@@ -88,6 +88,11 @@ def format_of(path: Path) -> str:
     return FORMATS[suffix]
 
 
+def has_records(path: Path) -> bool:
+    """Returns whether the rows of a file have fields, whose values may be lists."""
+    return FORMATS.get(suffix_of(path)) in ("jsonl", "arrow") or arrow_files.is_dataset(path)
+
+
 def suffix_of(path: Path) -> str:
     """Returns the suffix of a file in lower case, without that of a compression."""
     return Path(plain_name(path.name)).suffix.lower()

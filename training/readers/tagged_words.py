@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 from absl import logging
@@ -28,9 +29,14 @@ from keras_bert.data.tagging_schemes import (
 
 from ..engine.job import JobData
 from ..engine.options import LabeledFilesConfig, ProgramConfig, added, check_one_of
+from .data_files import has_records, read_records
 from .data_splits import hold_out_tenth, stratified_sample
 from .labeled_text import warn_of_spellings
-from .values import excerpt
+from .values import BadRows, excerpt, row_error
+
+# The fields of words, and of their labels, in rows with lists; the first that a row has is read
+WORDS = ("words", "tokens")
+LABELS = ("labels", "tags", "ner_tags", "pos_tags")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +60,12 @@ class WordColumns(ProgramConfig):
         check_one_of(self, separator=get_args(Separator))
 
     def read_words(self, path: str, labeled: bool = True, *, skip_bad: bool = False) -> TaggedText:
-        """Reads the words of a file, with or without their labels."""
+        """Reads the words of a file, with or without their labels.
+
+        Rows of JSON, Parquet and Arrow have lists in the fields `WORDS` and `LABELS`.
+        """
+        if has_records(Path(path)):
+            return _read_lists(Path(path), labeled, BadRows(collect=skip_bad))
         return read_conll(
             path,
             word_column=self.word_column,
@@ -63,6 +74,41 @@ class WordColumns(ProgramConfig):
             comments=self.comments,
             skip_bad=skip_bad,
         )
+
+
+def _read_lists(path: Path, labeled: bool, bad: BadRows) -> TaggedText:
+    words: list[list[str]] = []
+    labels: list[list[str]] = []
+    for place, record in read_records(path, bad=bad):
+        if labeled and not words and not any(name in record for name in LABELS):
+            raise MissingLabelsError(
+                f"{path}, {place}: no field {' or '.join(LABELS)}; the row has "
+                f"{excerpt(sorted(record), 300)}"
+            )
+        try:
+            own = _strings(record, WORDS)
+            tags = _strings(record, LABELS) if labeled else own
+            if len(tags) != len(own):
+                raise ValueError(f"{len(tags)} labels, expected one for each of {len(own)} words")
+        except ValueError as error:
+            bad.add(row_error(path, place, str(error)))
+        else:
+            words.append(own)
+            labels.append(tags)
+    if not words:
+        raise ValueError(f"{path}: no sentences")
+    return TaggedText(
+        words, labels if labeled else None, path=str(path), skipped=tuple(bad.messages)
+    )
+
+
+def _strings(record: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """Returns the first of the fields that exists, which must be a list of strings."""
+    name = next((name for name in names if name in record), names[0])
+    values = record.get(name)
+    if not isinstance(values, list) or not values or not all(isinstance(v, str) for v in values):
+        raise ValueError(f"{name} is {excerpt(values)}, expected a list of one or more strings")
+    return values
 
 
 @dataclasses.dataclass(frozen=True)

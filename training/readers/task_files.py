@@ -22,6 +22,7 @@ from .data_files import (
     read_records,
     suffix_of,
 )
+from .tagged_words import LABELS, WORDS
 from .values import BadRows
 
 # Formats that only files of choices have, and fields that only they have
@@ -101,6 +102,8 @@ def task_of_file(
         names = set(next((record for _, record in records), {}))
     else:
         names = set(next((cells for _, cells in read_cells(path, kind)), []))
+    if names.intersection(WORDS) and names.intersection(LABELS):
+        return FileTask("tagging", f"{path} has words and their labels")
     for fields in _CHOICE_FIELDS:
         if names.issuperset(fields):
             return FileTask("choice", f"{path} has {' and '.join(fields)}")

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words and labels in lists, as JSON Lines, and as `datasets` writes them."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from keras_bert.data.conll import MissingLabelsError
+from training.readers.tagged_words import WordColumns
+from training.readers.task_files import task_of_file
+
+pytestmark = pytest.mark.backend_independent
+
+WORDS = [["Ann", "sang"], ["Bob"]]
+LABELS = [["B-PER", "O"], ["B-PER"]]
+
+
+def test_lists_in_json_lines_are_read(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [{"words": own, "labels": tags} for own, tags in zip(WORDS, LABELS, strict=True)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    text = WordColumns().read_words(str(path))
+    assert (text.words, text.labels, text.path) == (WORDS, LABELS, str(path))
+    assert WordColumns().read_words(str(path), labeled=False).labels is None
+    assert task_of_file(path).name == "tagging"
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_numbers_of_labels_become_their_names(is_wrapped, tmp_path):
+    label = {"names": ["O", "B-PER"], "_type": "ClassLabel"}
+    features = {"ner_tags": {"feature": label, "_type": "List"} if is_wrapped else [label]}
+    table = pa.table({"tokens": WORDS, "ner_tags": [[1, 0], [1]]})
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    parquet.write_table(table.replace_schema_metadata(metadata), tmp_path / "a.parquet")
+    text = WordColumns().read_words(str(tmp_path / "a.parquet"))
+    assert (text.words, text.labels) == (WORDS, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"words": ["a"], "labels": ["O", "O"]}, "2 labels, expected one for each of 1 words"),
+        ({"words": [], "labels": []}, r"words is \[\], expected a list of one or more strings"),
+        ({"words": ["a"], "labels": [1]}, r"labels is \[1\], expected a list"),
+        ({"labels": ["O"]}, "words is None, expected a list"),
+    ],
+)
+def test_what_is_wrong_with_a_row_is_told(row, message, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"words": ["a"], "labels": ["O"]}\n' + json.dumps(row))
+    with pytest.raises(ValueError, match=rf"a\.jsonl, line 2: {message}"):
+        WordColumns().read_words(str(path))
+    text = WordColumns().read_words(str(path), skip_bad=True)
+    assert (len(text), len(text.skipped)) == (1, 1)
+
+
+def test_rows_without_labels_are_told(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"tokens": ["a"]}\n')
+    with pytest.raises(MissingLabelsError, match="line 1: no field labels or tags or ner_tags"):
+        WordColumns().read_words(str(path))
