@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables as text: aligned for a terminal, and in Markdown."""
+"""Tables: text that is aligned for a terminal, Markdown, and HTML for a notebook."""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
 
 # A float is written with two decimals, `None` as a blank.
@@ -55,6 +56,21 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> st
     """
     heads, *lines = (f"| {' | '.join(map(_text, row))} |" for row in (columns, *rows))
     return "\n".join([heads, "|---" * len(columns) + "|", *lines])
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """Returns a table in HTML for a notebook; columns and rows are those of `text_table`.
+
+    Example:
+
+    >>> html_table(["", "f1"], [["R & D", 91.5]])
+    '<table><tr><th></th><th>f1</th></tr><tr><td>R &amp; D</td><td>91.50</td></tr></table>'
+    """
+    lines = [
+        "".join(f"<{tag}>{html.escape(_text(cell))}</{tag}>" for cell in row)
+        for tag, row in (("th", columns), *(("td", row) for row in rows))
+    ]
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def of_records(title: str, records: Records) -> tuple[list[str], list[list[Cell]]]:

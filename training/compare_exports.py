@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import statistics
@@ -32,6 +33,7 @@ from absl import logging
 
 from keras_bert import atomic
 from keras_bert.intervals import mean_text
+from keras_bert.progress import bar
 from keras_bert.tables import markdown_table
 
 from .engine import output_folder, program
@@ -601,11 +603,13 @@ def _measure(
     for network in networks.values():
         for batch in (features for part in batches.values() for features in part):
             network(batch)  # traces and allocates
-    for number in range(config.rounds):
-        logging.info("round %d of %d", number + 1, config.rounds)
-        for kind, part in batches.items():
-            for name, network in networks.items():
+    with bar("timing", config.rounds, "rounds") as shown:
+        for _ in range(config.rounds):
+            for (kind, part), (name, network) in itertools.product(
+                batches.items(), networks.items()
+            ):
                 found.setdefault((name, kind), []).append(_seconds(network, part, config.seconds))
+            shown.update()
     measured = [export for export in exports if export.name in networks]
     for export in measured:
         export.milliseconds = {

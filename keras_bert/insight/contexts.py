@@ -16,7 +16,7 @@ from keras_bert import checks
 from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.states import encoder_of, shortened, text_states
 from keras_bert.models.backbone import Backbone
-from keras_bert.tables import text_table
+from keras_bert.tables import html_table, text_table
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -49,11 +49,8 @@ class Neighbours:
         return "\n".join(f"{row['similarity']:.4f}  {row['token']}" for row in self.rows)
 
     def _repr_html_(self) -> str:
-        lines = (
-            f"<tr><td>{html.escape(row['token'])}</td><td>{row['similarity']:.4f}</td></tr>"
-            for row in self.rows
-        )
-        return f"<table><tr><th>{html.escape(self.token)}</th></tr>{''.join(lines)}</table>"
+        rows = [[row["token"], f"{row['similarity']:.4f}"] for row in self.rows]
+        return html_table([self.token, "similarity"], rows)
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draws the similarities as bars, the nearest token at the top.
@@ -155,13 +152,16 @@ class WordContexts:
             "similarities": self.similarities.tolist(),
         }
 
-    def __str__(self) -> str:
+    def _table(self) -> tuple[list[str], list[list[str]]]:
         similarities = zip(self.self_similarity, self.baseline, strict=True)
         rows = [
             [f"layer {layer}" if layer else "embeddings", f"{own:.3f}", f"{other:.3f}"]
             for layer, (own, other) in enumerate(similarities)
         ]
-        return text_table(["", f"{self.word!r} in two texts", "any two tokens"], rows)
+        return ["", f"{self.word!r} in two texts", "any two tokens"], rows
+
+    def __str__(self) -> str:
+        return text_table(*self._table())
 
     def _repr_html_(self) -> str:
         """The texts with the word in bold, and the similarities by layer."""
@@ -170,16 +170,7 @@ class WordContexts:
             f"{html.escape(text[end:])}</li>"
             for text, (start, end) in zip(self.texts, self.spans, strict=True)
         )
-        lines = "".join(
-            f"<tr><th>{layer or 'embeddings'}</th><td>{own:.3f}</td><td>{other:.3f}</td></tr>"
-            for layer, (own, other) in enumerate(
-                zip(self.self_similarity, self.baseline, strict=True)
-            )
-        )
-        return (
-            f"<div><ol>{texts}</ol><table><tr><th>layer</th><th>{html.escape(self.word)} in two "
-            f"texts</th><th>any two tokens</th></tr>{lines}</table></div>"
-        )
+        return f"<div><ol>{texts}</ol>{html_table(*self._table())}</div>"
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draws the similarities of the word and of any two tokens by layer.

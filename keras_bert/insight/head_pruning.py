@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import html
 import itertools
 import statistics
 import time
@@ -21,7 +20,7 @@ from keras_bert.insight.drawing import draw_heads
 from keras_bert.models.backbone import Backbone
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.gradients import gradient_function
-from keras_bert.tables import text_table
+from keras_bert.tables import html_table, text_table
 from keras_bert.tasks import (
     MaskedLM,
     MultipleChoice,
@@ -354,23 +353,18 @@ class PruningReport:
             for name, (before, after) in pairs.items()
         ]
 
-    def __str__(self) -> str:
+    def _table(self) -> tuple[list[str], list[list[str]]]:
         rows = [
             [row["name"], f"{row['before']:,.6g}", f"{row['after']:,.6g}", f"{row['change']:.1f}"]
             for row in self.rows
         ]
-        return text_table(["", "before", "after", "change, %"], rows)
+        return ["", "before", "after", "change, %"], rows
+
+    def __str__(self) -> str:
+        return text_table(*self._table())
 
     def _repr_html_(self) -> str:
-        lines = (
-            f"<tr><th>{html.escape(row['name'])}</th><td>{row['before']:,.6g}</td>"
-            f"<td>{row['after']:,.6g}</td><td>{row['change']:.1f}</td></tr>"
-            for row in self.rows
-        )
-        return (
-            "<table><tr><th></th><th>before</th><th>after</th><th>change, %</th></tr>"
-            f"{''.join(lines)}</table>"
-        )
+        return html_table(*self._table())
 
 
 def compare_pruned(

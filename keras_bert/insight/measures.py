@@ -19,7 +19,7 @@ from keras_bert.intervals import (
     first_column,
     share_interval,
 )
-from keras_bert.tables import text_table
+from keras_bert.tables import html_table, text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -188,7 +188,7 @@ class Result(abc.ABC):
         return "\n".join([*lines, "", self.notes] if self.notes else lines)
 
     def _repr_html_(self) -> str:
-        return html_table(self.title, *self.table(), self.notes)
+        return _for_notebook(self, self.table())
 
     def to_dict(self) -> dict[str, Any]:
         """The measures, and what was observed of each unit, as JSON takes it."""
@@ -361,7 +361,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         kind = next(iter(self.results.values()))
-        return html_table(kind.title, *self.table(), kind.notes)
+        return _for_notebook(kind, self.table())
 
     def to_dict(self) -> dict[str, Any]:
         """The rows, and the results by name, as JSON takes it."""
@@ -424,19 +424,9 @@ def compare(results: Mapping[str, Result]) -> Comparison:
     return Comparison(dict(results))
 
 
-def html_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caveat: str
-) -> str:
-    """A table for a notebook."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows
-    )
-    note = f"<p>{html.escape(caveat)}</p>" if caveat else ""
-    return (
-        f"<div><p><b>{html.escape(title)}</b></p><table><thead><tr>{head}</tr></thead>"
-        f"<tbody>{body}</tbody></table>{note}</div>"
-    )
+def _for_notebook(kind: Result, table: tuple[list[str], list[list[str]]]) -> str:
+    note = f"<p>{html.escape(kind.notes)}</p>" if kind.notes else ""
+    return f"<div><p><b>{html.escape(kind.title)}</b></p>{html_table(*table)}{note}</div>"
 
 
 def _as_json(value: Any) -> Any:

@@ -27,7 +27,7 @@ from keras_bert.insight.probe_models import (
 from keras_bert.insight.states import encoder_of
 from keras_bert.intervals import mean_and_interval
 from keras_bert.models.backbone import Backbone
-from keras_bert.tables import text_table
+from keras_bert.tables import html_table, text_table
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -141,13 +141,13 @@ class ProbeScores:
             "seeds": len(self.mixing_weights),
         }
 
-    def _table(self) -> list[list[str]]:
+    def _table(self) -> tuple[list[str], list[list[str]]]:
         names = [*self.scores, "control", "selectivity", "cumulative", "mixing_weight"]
-        lines = [["layer", *names]]
+        rows = []
         for row in self.rows:
             cells = [_with_interval(row[name], row[f"{name}_interval"], 3) for name in names]
-            lines.append([str(row["layer"]), *cells])
-        return lines
+            rows.append([str(row["layer"]), *cells])
+        return ["layer", *names], rows
 
     def _summary(self) -> str:
         center = _with_interval(*mean_and_interval(self.expected_layer), 2)
@@ -161,17 +161,10 @@ class ProbeScores:
         )
 
     def __str__(self) -> str:
-        columns, *rows = self._table()
-        return f"{self._summary()}\n{text_table(columns, rows)}"
+        return f"{self._summary()}\n{text_table(*self._table())}"
 
     def _repr_html_(self) -> str:
-        head, *lines = (
-            "".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in self._table()
-        )
-        body = "".join(f"<tr>{line}</tr>" for line in lines)
-        return (
-            f"<div><p>{html.escape(self._summary())}</p><table><tr>{head}</tr>{body}</table></div>"
-        )
+        return f"<div><p>{html.escape(self._summary())}</p>{html_table(*self._table())}</div>"
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draws the scores of single layers, their controls and the mixing weights by layer.

@@ -63,22 +63,15 @@ def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, s
     report.add("Where heads look", blocks, attention=patterns.to_dict())
 
 
+@style()
 def _heat_map(report: Report, patterns: Any, name: str) -> page.Html:
     """One measure of every head; two of them fit beside one another."""
-    from matplotlib.figure import Figure
-
     layers, heads = patterns.measures[name].shape
-    drawn = Figure(
-        figsize=(max(3.0, 0.25 * heads + 1.4), max(1.6, 0.25 * layers + 0.9)), layout="constrained"
-    )
-    axes = patterns.plot(name, axes=drawn.add_subplot())
+    drawn, (axes,) = new_figure(max(3.0, 0.25 * heads + 1.4), max(1.6, 0.25 * layers + 0.9))
+    patterns.plot(name, axes=axes)
     # Over the whole figure: over a few heads, the title of the axes would be cut
     axes.set_title("")
     drawn.suptitle(insight.MEASURES[name], fontsize=9)
-    for each in drawn.axes:
-        each.tick_params(labelsize=7)
-        each.xaxis.label.set_fontsize(8)
-        each.yaxis.label.set_fontsize(8)
     return report.figure(f"attention_{name}", drawn, f"{insight.MEASURES[name]}, of each head")
 
 
