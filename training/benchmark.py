@@ -273,9 +273,10 @@ def main(config: BenchmarkConfig) -> None:
     if config.json:
         write_json(config.json, config, rows)
     if config.plot:
-        from .plots.serving_latency import plot_serving_latency
+        from .plots.serving_latency import serving_latency_figure
+        from .plots.style import save
 
-        plot_serving_latency(Path(config.plot), rows)
+        save(serving_latency_figure(rows), config.plot)
 
 
 if __name__ == "__main__":

@@ -4,25 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-
-from keras_bert import atomic
+from typing import TYPE_CHECKING
 
 from ..benchmarks.report import Row
+from .style import BLUE, ORANGE, new_figure, style
 
-
-def plot_serving_latency(path: Path, rows: Sequence[Row]) -> None:
-    """Plots the median and the 99th percentile of the latency over answered requests per second.
-
-    Args:
-        path: The PNG file.
-        rows: The rows of a benchmark; those without requests are omitted.
-    """
+if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.0, 3.6), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
-    for loop, color in (("closed", "#0b5394"), ("open", "#d1570c")):
+
+@style()
+def serving_latency_figure(rows: Sequence[Row]) -> Figure:
+    """Draws the median and the 99th percentile of the latency over answered requests per second.
+
+    Args:
+        rows: The rows of a benchmark; those without requests are omitted.
+    """
+    figure, (axes,) = new_figure(6.0, 3.6)
+    for loop, color in (("closed", BLUE), ("open", ORANGE)):
         points = sorted(
             (1000 / row.milliseconds, row.p50, row.p99, row.load.rate or row.load.clients)
             for row in rows
@@ -40,8 +39,6 @@ def plot_serving_latency(path: Path, rows: Sequence[Row]) -> None:
     axes.set_xlabel("answered requests/s (numbers at p99: clients, or requests/s sent)")
     axes.set_ylabel("milliseconds")
     axes.set_ylim(bottom=0)
-    axes.spines[["top", "right"]].set_visible(False)
     if axes.lines:
-        axes.legend(frameon=False, fontsize=8)
-    with atomic.atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png")
+        axes.legend()
+    return figure
