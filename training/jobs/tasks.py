@@ -35,14 +35,12 @@ class FineTuningTask:
     """A value of `--task`.
 
     Args:
-        summary: What the model learns.
         config_class: The options.
         run: Reads the files that a config names, trains, and prints a report.
         settings: Options that the task sets, unless the command line does.
         job_class: How models of the task are scored and explained; `None` if they are not.
     """
 
-    summary: str
     config_class: type[FineTuningConfig]
     run: Callable[[Any], None]
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -54,26 +52,21 @@ class FineTuningTask:
         return [field.name for field in dataclasses.fields(self.config_class)]
 
 
-def _task(summary: str, job_class: type[Job], **settings: Any) -> FineTuningTask:
+def _task(job_class: type[Job], **settings: Any) -> FineTuningTask:
     run = functools.partial(program.fine_tune, job_class=job_class)
-    return FineTuningTask(summary, job_class.config_class, run, settings, job_class)
+    return FineTuningTask(job_class.config_class, run, settings, job_class)
 
 
+# The docstring of `training.finetune` says what each of them learns
 TASKS = {
-    "classification": _task("a text; its class", ClassificationJob),
-    "pairs": _task("two texts; their class", ClassificationJob, text_pair="text_pair"),
-    "regression": _task("a text, or two; a number", ClassificationJob, regression=True),
-    "tagging": _task("words; a tag for each", Tagging),
-    "questions": _task("a question and a passage; the words that answer it", QuestionJob),
-    "choice": _task("a text and several choices; the right one", ChoiceJob),
-    "ranking": FineTuningTask(
-        "a query; the documents of a collection, the best first",
-        reranking.RerankConfig,
-        reranking.run_program,
-    ),
+    "classification": _task(ClassificationJob),
+    "pairs": _task(ClassificationJob, text_pair="text_pair"),
+    "regression": _task(ClassificationJob, regression=True),
+    "tagging": _task(Tagging),
+    "questions": _task(QuestionJob),
+    "choice": _task(ChoiceJob),
+    "ranking": FineTuningTask(reranking.RerankConfig, reranking.run_program),
 }
-# Options of ranking that name files
-_COLLECTION = ("documents", "queries", "judgements")
 
 
 def jobs_by_verb() -> dict[str, type[Job]]:
@@ -206,7 +199,7 @@ def _told_by_files(given: Mapping[str, Any]) -> FileTask:
     """Returns the task that the files tell that the flags name."""
     folder = Path(given.get("data_dir", ""))
     if not given.get("train_file"):
-        if not set(_COLLECTION).isdisjoint(given):
+        if not given.keys().isdisjoint(("documents", "queries", "judgements")):
             return FileTask("ranking", "a file of a collection is named")
         if trec_files.is_collection(folder):
             return FileTask("ranking", f"{folder} holds documents, queries and judgements")
