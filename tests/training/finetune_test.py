@@ -280,7 +280,8 @@ def test_patience_stops_a_run_that_does_not_improve(preset, reviews, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, "either --task, a GLUE task, or --train_file"),
+        ({}, "--train_file is empty, expected a file of labeled text"),
+        ({"task": "sst2", "train_file": "a.tsv"}, "or the GLUE task --task=sst2, received both"),
         ({"task": "sst2"}, "needs --data_dir"),
         ({"task": "sst2", "data_dir": "nowhere"}, "nowhere"),
         (

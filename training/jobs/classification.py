@@ -111,10 +111,12 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
         FileNotFoundError: If a file does not exist.
         ValueError: If a file is malformed; the message names the file, the line and the reason.
     """
-    if bool(config.task) == bool(config.train_file):
+    if not (config.task or config.train_file):
+        raise ValueError("--train_file is empty, expected a file of labeled text, or a GLUE --task")
+    if config.task and config.train_file:
         raise ValueError(
-            f"expected either --task, a GLUE task, or --train_file, received "
-            f"--task={config.task} and --train_file={config.train_file}"
+            f"expected --train_file={config.train_file} or the GLUE task --task={config.task}, "
+            "received both"
         )
     if config.task and (config.dev_file or config.test_file or config.label_map):
         raise ValueError(
