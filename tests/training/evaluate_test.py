@@ -80,6 +80,20 @@ def test_labels_of_the_file_and_of_the_answers_are_read_as_others(tmp_path):
     for class_names in ((), ("contradiction", "entailment", "neutral")):
         mapped = dataclasses.replace(config, label_map=label_map, class_names=class_names)
         assert evaluate(mapped)["accuracy"] == 100
+    # A model of three classes: the answers are those of its own labels, read as two
+    tokenizer = keras_bert.WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abc?"])
+    classifier = keras_bert.TextClassifier(
+        keras_bert.Backbone(SMALL),
+        preprocessor=keras_bert.data.TextClassifierPreprocessor(tokenizer, 16),
+        class_names=["contradiction", "entailment", "neutral"],
+    )
+    classifier.save(tmp_path / "model.keras")
+    is_entailment = [row["label"] == "entailment" for row in classifier.classify(["a", "b", "c"])]
+    right = sum(one == two for one, two in zip(is_entailment, (True, False, False), strict=True))
+    mapped = dataclasses.replace(mapped, answers="", model=str(tmp_path / "model.keras"))
+    for names in ((), mapped.class_names):
+        scores = evaluate(dataclasses.replace(mapped, class_names=names))
+        assert scores["accuracy"] == pytest.approx(100 * right / 3)
 
 
 def test_answers_that_do_not_belong_to_the_file(reviews, tmp_path):

@@ -27,8 +27,9 @@ def is_dataset(path: Path) -> bool:
 def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the place and the fields of each row.
 
-    The numbers of classes become their names, where `datasets` has written them into the file. A
-    column of classes that are all unknown (-1), as in test sets, is left out.
+    The numbers of classes become their names, where `datasets` has written them into the file; -1,
+    an unknown class, becomes `None`. A column of which all are unknown, as in test sets, is left
+    out.
 
     Args:
         path: A file; a folder of files of one split, or written by `save_to_disk`; or, of a folder
@@ -44,7 +45,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         table = _read(file)
         names = _class_names(table.schema)
         for column in names:
-            if {repr(value) for value in table[column].to_pylist()} <= {"None", "-1"}:
+            if all(value in (None, -1) for value in table[column].to_pylist()):
                 table = table.drop_columns(column)
         for batch in table.to_batches():
             for record in batch.to_pylist():
