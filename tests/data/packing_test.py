@@ -176,12 +176,21 @@ def test_a_graph_packs_as_numpy_does(make, kind):
             np.testing.assert_array_equal(received, wanted)
 
 
-@pytest.mark.parametrize("make", PREPROCESSORS)
-def test_configs_are_json_and_make_the_same_preprocessor(make, tokenizer):
-    preprocessor = make(tokenizer, 80)
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (MultipleChoicePreprocessor, {}),
+        (QuestionAnswererPreprocessor, {"doc_stride": 9, "max_query_length": 7}),
+        (TextClassifierPreprocessor, {}),
+        (TokenClassifierPreprocessor, {"overlap": 5}),
+    ],
+)
+def test_configs_are_json_and_make_the_same_preprocessor(make, options, tokenizer):
+    preprocessor = make(tokenizer, 80, **options)
     config = json.loads(json.dumps(preprocessor.get_config()))
+    assert config == {"tokenizer": tokenizer.get_config(), "sequence_length": 80, **options}
     again = make.from_config(config)
-    assert again.get_config() == preprocessor.get_config()
+    assert again.get_config() == config
     assert type(again.tokenizer) is type(tokenizer)
 
 

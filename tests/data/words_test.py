@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import json
 
 import numpy as np
 import pytest
@@ -137,13 +136,6 @@ def test_pieces_and_places_are_those_of_transformers(tmp_path):
     assert windows.token_ids.to_list() == [encoded["input_ids"]]
     first_pieces = [encoded.word_ids().index(index) for index in range(len(sentence))]
     assert windows.word_position.tolist() == first_pieces
-
-
-def test_config_round_trip_is_json():
-    preprocessor = make_preprocessor(overlap=3)
-    config = json.loads(json.dumps(preprocessor.get_config()))
-    same = TokenClassifierPreprocessor.from_config(config)
-    assert same.get_config() == preprocessor.get_config()
 
 
 @pytest.mark.parametrize(

@@ -195,23 +195,6 @@ def test_released_generators(name, size, generator):
     assert config == BertConfig.from_name(generator)
 
 
-@pytest.mark.on_tensorflow
-def test_keras_file_round_trip(tmp_path):
-    model, x = detector(), inputs()
-    model.compile()
-    model.fit(x, IDS, sample_weight=WEIGHTS, verbose=0)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert loaded.get_config() == model.get_config()
-    assert loaded.generator.token_embedding is loaded.discriminator.token_embedding
-    for name, value in outputs_of(model, x).items():
-        np.testing.assert_array_equal(outputs_of(loaded, x)[name], value)
-    model.reset_metrics()
-    expected = model.test_on_batch(x, IDS, WEIGHTS)
-    np.testing.assert_allclose(loaded.test_on_batch(x, IDS, WEIGHTS), expected, rtol=1e-5)
-    assert loaded.optimizer.iterations == 1
-
-
 def test_mixed_precision():
     keras.utils.set_random_seed(0)
     model = ReplacedTokenDetector(Backbone(CONFIG, dtype="mixed_bfloat16"), generator_size=0.5)
