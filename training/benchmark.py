@@ -252,16 +252,18 @@ def write_json(path: str, config: BenchmarkConfig, rows: Sequence[Row]) -> None:
 
 
 def _heading(config: BenchmarkConfig) -> str:
-    batch = f"{config.batch_size} x {config.sequence_length} tokens, padding {config.padding:.0%}"
-    if config.what in _OPTIONS_OF["texts"]:
-        batch = f"{config.batch_size} texts"
     is_server = [config.what == "serve" and is_url(name) for name in config.subjects]
-    rounds = [f"{config.rounds} rounds of"]
-    rounds += [f"{config.steps} steps"] if not all(is_server) else []
-    rounds += [f"{config.seconds} seconds"] if any(is_server) else []
-    model = f"{config.model}, {config.precision}, "
-    has_model = config.what not in _FUNCTIONS and not all(is_server)
-    return f"{config.what}, {model if has_model else ''}{batch}, {' '.join(rounds)}"
+    parts = [config.what]
+    if config.what not in _FUNCTIONS and not all(is_server):
+        parts += [config.model, config.precision]
+    if config.what in _OPTIONS_OF["texts"]:
+        parts.append(f"batches of {config.batch_size}")
+    elif config.what != "answers":
+        tokens = f"{config.batch_size} x {config.sequence_length} tokens"
+        parts.append(f"{tokens}, padding {config.padding:.0%}")
+    steps = [] if all(is_server) else [f"{config.steps} steps"]
+    seconds = [f"{config.seconds} s"] if any(is_server) else []
+    return f"{', '.join(parts)}, rounds: {config.rounds} x {' or '.join(steps + seconds)}"
 
 
 def main(config: BenchmarkConfig) -> None:
@@ -277,6 +279,8 @@ def main(config: BenchmarkConfig) -> None:
         from .plots.style import save
 
         save(serving_latency_figure(rows), config.plot)
+    if all(row.unavailable for row in rows):
+        raise ValueError("nothing could be measured, for the reasons in the table")
 
 
 if __name__ == "__main__":

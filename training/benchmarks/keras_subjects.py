@@ -29,21 +29,16 @@ def keras_bert_work(workload: Workload) -> Callable[[int], Round]:
 
         return keras_bert_requests(workload)
     backbone = models.Backbone(workload.architecture)
-    has_padding = workload.padding > 0
     inputs = {
         "token_ids": workload.token_ids(),
         "segment_ids": np.zeros_like(workload.token_ids()),
-        "padding_mask": workload.padding_mask() if has_padding else None,
+        "padding_mask": workload.padding_mask() if workload.padding > 0 else None,
     }
-    if workload.what == "forward":
-        return _forward(backbone, inputs)
-    optimizer = optimizers.AdamW(
-        LEARNING_RATE, weight_decay=WEIGHT_DECAY, global_clipnorm=workload.clip_norm or None
-    )
-    if workload.what == "classify":
-        return _fit(TextClassifier(backbone, num_classes=2), optimizer, inputs, workload)
-    inputs["mask_positions"] = workload.mask_positions()
-    return _fit(MaskedLM(backbone), optimizer, inputs, workload)
+    tasks = {
+        "classify": lambda: TextClassifier(backbone, num_classes=2),
+        "pretrain": lambda: MaskedLM(backbone),
+    }
+    return _steps(workload, backbone, inputs, tasks, optimizers.AdamW)
 
 
 def keras_hub_work(workload: Workload) -> Callable[[int], Round]:
@@ -58,19 +53,29 @@ def keras_hub_work(workload: Workload) -> Callable[[int], Round]:
     inputs = {"token_ids": workload.token_ids(), "padding_mask": workload.padding_mask()}
     if "segment_ids" in backbone.input:
         inputs["segment_ids"] = np.zeros_like(workload.token_ids())
+    arguments = {"backbone": backbone, "preprocessor": None}
+    tasks = {
+        "classify": lambda: keras_hub_class(config, "TextClassifier")(num_classes=2, **arguments),
+        "pretrain": lambda: keras_hub_class(config, "MaskedLM")(**arguments),
+    }
+    return _steps(workload, backbone, inputs, tasks, keras.optimizers.AdamW)
+
+
+def _steps(
+    workload: Workload,
+    backbone: keras.Model,
+    inputs: dict[str, Any],
+    tasks: dict[str, Callable[[], keras.Model]],
+    optimizer_class: type[keras.optimizers.Optimizer],
+) -> Callable[[int], Round]:
     if workload.what == "forward":
         return _forward(backbone, inputs)
-    optimizer = keras.optimizers.AdamW(
+    if workload.what == "pretrain":
+        inputs["mask_positions"] = workload.mask_positions()
+    optimizer = optimizer_class(
         LEARNING_RATE, weight_decay=WEIGHT_DECAY, global_clipnorm=workload.clip_norm or None
     )
-    if workload.what == "classify":
-        model = keras_hub_class(config, "TextClassifier")(
-            backbone, num_classes=2, preprocessor=None
-        )
-        return _fit(model, optimizer, inputs, workload)
-    model = keras_hub_class(config, "MaskedLM")(backbone, preprocessor=None)
-    inputs["mask_positions"] = workload.mask_positions()
-    return _fit(model, optimizer, inputs, workload)
+    return _fit(tasks[workload.what](), optimizer, inputs, workload)
 
 
 def _set_up(workload: Workload) -> None:
