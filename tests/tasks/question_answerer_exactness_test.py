@@ -13,13 +13,12 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from keras_bert import QuestionAnswerer  # noqa: E402
-from keras_bert.optimizers import AdamW  # noqa: E402
+from tests.tasks.same_training import losses_here, losses_in_transformers  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*has no pooler:keras_bert.checkpoints.CheckpointWarning"
 )
 
-STEPS, WARMUP, PEAK, WEIGHT_DECAY = 20, 2, 2e-3, 0.01
 Batch = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
 
@@ -100,39 +99,13 @@ def test_logits_and_loss(folder):
 
 
 def test_the_losses_of_training(folder):
-    batches = [random_batch(seed) for seed in range(STEPS)]
-    expected = losses_in_transformers(folder, batches)
-    ours = QuestionAnswerer.from_preset(folder, dtype="float32")
-    ours.compile(AdamW(PEAK, STEPS, WARMUP, weight_decay=WEIGHT_DECAY, global_clipnorm=1.0))
-    received = []
-    for features, targets in batches:
-        # Keras reports running means; each step here is the first of an epoch.
-        ours.reset_metrics()
-        received.append(ours.train_on_batch(features, targets, return_dict=True)["loss"])
-    assert expected[-1] < expected[0] - 0.1
-    np.testing.assert_allclose(np.array(received, "float64"), expected, rtol=1e-4)
-
-
-def losses_in_transformers(folder: Path, batches: list[Batch]) -> np.ndarray:
+    batches = [random_batch(seed) for seed in range(20)]
     model = transformers.BertForQuestionAnswering.from_pretrained(folder).train()
     # [PAD] gets no gradient in transformers. In the released code its logits are in the loss.
     model.bert.embeddings.word_embeddings.padding_idx = None
-    decayed, others = [], []
-    for name, parameter in model.named_parameters():
-        excluded = name.endswith("bias") or "LayerNorm" in name
-        (others if excluded else decayed).append(parameter)
-    groups = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=PEAK, weight_decay=WEIGHT_DECAY)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda s: min((s + 1) / WARMUP, (STEPS - s) / (STEPS - WARMUP))
+    expected = losses_in_transformers(
+        model, batches, lambda *batch: their_outputs(model, *batch).loss, 2e-3, 2
     )
-    losses = []
-    for features, targets in batches:
-        loss = their_outputs(model, features, targets).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        losses.append(float(loss.detach()))
-    return np.array(losses)
+    received = losses_here(QuestionAnswerer.from_preset(folder, dtype="float32"), batches, 2e-3, 2)
+    assert expected[-1] < expected[0] - 0.1
+    np.testing.assert_allclose(received, expected, rtol=1e-4)

@@ -23,9 +23,9 @@ transformers = pytest.importorskip("transformers")
 
 from keras_bert import Backbone, QuestionAnswerer, TokenClassifier  # noqa: E402
 from keras_bert.data.loader import BatchOptions  # noqa: E402
-from keras_bert.optimizers import AdamW  # noqa: E402
+from tests.tasks.same_training import losses_here, losses_in_transformers  # noqa: E402
 
-STEPS, WARMUP, PEAK, WEIGHT_DECAY = 200, 20, 1.5e-4, 0.01
+STEPS, WARMUP, PEAK = 200, 20, 1.5e-4
 Features = dict[str, np.ndarray]
 
 
@@ -124,8 +124,8 @@ def their_features(features: Features) -> dict[str, Any]:
 
 def compare(task: keras.Model, model: Any, batches: list[Any], their_loss: Any) -> None:
     assert len(batches) == STEPS
-    expected = train_theirs(model, batches, their_loss)
-    received = train_ours(task, batches)
+    expected = losses_in_transformers(model, batches, their_loss, PEAK, WARMUP)
+    received = losses_here(task, batches, PEAK, WARMUP)
     error = np.abs(received / expected - 1)
     print(
         f"\nlargest relative difference: {error[:20].max():.1e} in the first 20 steps, "
@@ -133,35 +133,3 @@ def compare(task: keras.Model, model: Any, batches: list[Any], their_loss: Any) 
     )
     assert error[:20].max() < 1e-4
     assert error.max() < 1e-2
-
-
-def train_ours(task: keras.Model, batches: list[Any]) -> np.ndarray:
-    task.compile(AdamW(PEAK, STEPS, WARMUP, weight_decay=WEIGHT_DECAY, global_clipnorm=1.0))
-    losses = []
-    for batch in batches:
-        # Keras reports running means; each step here is the first of an epoch.
-        task.reset_metrics()
-        losses.append(float(task.train_on_batch(*batch, return_dict=True)["loss"]))
-    return np.array(losses)
-
-
-def train_theirs(model: Any, batches: list[Any], their_loss: Any) -> np.ndarray:
-    decayed, others = [], []
-    for name, parameter in model.named_parameters():
-        excluded = name.endswith("bias") or "LayerNorm" in name
-        (others if excluded else decayed).append(parameter)
-    groups = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=PEAK, weight_decay=WEIGHT_DECAY)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda s: min((s + 1) / WARMUP, (STEPS - s) / (STEPS - WARMUP))
-    )
-    losses = []
-    for batch in batches:
-        loss = their_loss(*batch)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        losses.append(float(loss.detach()))
-    return np.array(losses)

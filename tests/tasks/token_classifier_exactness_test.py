@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from keras_bert import TokenClassifier  # noqa: E402
-from keras_bert.optimizers import AdamW  # noqa: E402
+from tests.tasks.same_training import losses_here, losses_in_transformers  # noqa: E402
 
 NAMES = ["O", "B-PER", "I-PER", "B-creative-work", "I-creative-work"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(45))]
@@ -60,43 +60,18 @@ def test_logits_and_losses_over_twenty_steps(folder):
     mask = features["padding_mask"]
     np.testing.assert_allclose(received[mask], expected.logits.detach().numpy()[mask], atol=1e-4)
 
-    steps, peak = len(batches), 2e-3
-    tagger.compile(AdamW(peak, steps, 2, weight_decay=0.0, global_clipnorm=None))
+    tagger.compile()
     tagger.evaluate(features, labels, verbose=0)
     assert tagger.evaluate(features, labels, verbose=0, return_dict=True)["loss"] == pytest.approx(
         float(expected.loss.detach()), abs=1e-5
     )
-    losses = []
-    for features, labels in batches:
-        tagger.reset_metrics()
-        weights = (labels >= 0).astype("float32")
-        losses.append(
-            float(
-                tagger.train_on_batch(
-                    features, np.maximum(labels, 0), sample_weight=weights, return_dict=True
-                )["loss"]
-            )
-        )
-    expected_losses = train_theirs(model, batches, peak)
-    assert expected_losses[-1] < expected_losses[0] - 0.01
-    np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
-
-
-def train_theirs(model, batches, peak, warmup=2):
-    steps = len(batches)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=peak, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0
+    weighted = [
+        (features, np.maximum(labels, 0), (labels >= 0).astype("float32"))
+        for features, labels in batches
+    ]
+    received = losses_here(tagger, weighted, 2e-3, 2)
+    expected = losses_in_transformers(
+        model.eval(), batches, lambda *batch: theirs(model, *batch).loss, 2e-3, 2
     )
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda s: min((s + 1) / warmup, (steps - s) / (steps - warmup))
-    )
-    model.eval()
-    losses = []
-    for features, labels in batches:
-        loss = theirs(model, features, labels).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-        losses.append(float(loss.detach()))
-    return losses
+    assert expected[-1] < expected[0] - 0.01
+    np.testing.assert_allclose(received, expected, rtol=1e-4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from keras_bert import TextClassifier  # noqa: E402
-from keras_bert.optimizers import AdamW  # noqa: E402
+from tests.tasks.same_training import losses_here, losses_in_transformers  # noqa: E402
 
-WEIGHT_DECAY = 0.01
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
 
@@ -23,8 +23,7 @@ def test_losses_of_a_random_bert(tmp_path):
     folder = save_random_bert(tmp_path)
     rng = np.random.default_rng(0)
     batches = [random_batch(rng, num_rows=8, length=12) for _ in range(20)]
-    expected = losses_in_transformers(folder, batches, peak=2e-3)
-    received = losses_here(folder, batches, peak=2e-3)
+    expected, received = losses_of_both(folder, batches, peak=2e-3)
     assert expected[-1] < expected[0] - 0.01
     np.testing.assert_allclose(received, expected, rtol=1e-4)
 
@@ -47,8 +46,7 @@ def test_losses_of_minilm_on_mrpc():
         # Few lengths: compilers need seconds for each
         padded = {k: np.pad(v, ((0, 0), (0, -v.shape[1] % 32))) for k, v in features.items()}
         batches.append((padded, data.labels[indices]))
-    expected = losses_in_transformers(folder, batches, peak=1.5e-4)
-    received = losses_here(folder, batches, peak=1.5e-4)
+    expected, received = losses_of_both(folder, batches, peak=1.5e-4)
     error = np.abs(received / expected - 1)
     print(
         f"\nlargest relative difference: {error[:20].max():.1e} in the first 20 steps, "
@@ -86,22 +84,34 @@ def random_batch(rng: np.random.Generator, num_rows: int, length: int) -> Batch:
     return features, labels
 
 
-def losses_here(folder: Path, batches: list[Batch], peak: float) -> np.ndarray:
+def losses_of_both(
+    folder: Path, batches: list[Batch], peak: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The losses in transformers and here, of one encoder and one head."""
+    warmup = round(0.1 * len(batches))
+    model = transformers.BertForSequenceClassification.from_pretrained(
+        folder, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    ).train()
     classifier = TextClassifier.from_preset(folder, 2, dropout=0.0, dtype="float32")
     classifier = without_dropout(classifier)
     head = np.random.default_rng(7).normal(0, 0.02, classifier.head.dense.kernel.shape)
     classifier.head.dense.kernel.assign(head.astype("float32"))
     classifier.head.dense.bias.assign(np.zeros(2, "float32"))
-    steps = len(batches)
-    classifier.compile(
-        AdamW(peak, steps, round(0.1 * steps), weight_decay=WEIGHT_DECAY, global_clipnorm=1.0)
-    )
-    losses = []
-    for features, labels in batches:
-        # Keras reports running means; each step here is the first of an epoch.
-        classifier.reset_metrics()
-        losses.append(float(classifier.train_on_batch(features, labels, return_dict=True)["loss"]))
-    return np.array(losses)
+    with torch.no_grad():
+        model.classifier.weight.copy_(torch.tensor(head.T.astype("float32")))
+        model.classifier.bias.zero_()
+
+    def their_loss(features: dict[str, np.ndarray], labels: np.ndarray) -> Any:
+        tensors = {name: torch.tensor(np.asarray(value)) for name, value in features.items()}
+        return model(
+            input_ids=tensors["token_ids"].long(),
+            token_type_ids=tensors["segment_ids"].long(),
+            attention_mask=tensors["padding_mask"].long(),
+            labels=torch.tensor(labels).long(),
+        ).loss
+
+    expected = losses_in_transformers(model, batches, their_loss, peak, warmup)
+    return expected, losses_here(classifier, batches, peak, warmup)
 
 
 def without_dropout(classifier: TextClassifier) -> TextClassifier:
@@ -112,40 +122,3 @@ def without_dropout(classifier: TextClassifier) -> TextClassifier:
     same = TextClassifier(Backbone(config), 2, dropout=0.0)
     same.set_weights(classifier.get_weights())
     return same
-
-
-def losses_in_transformers(folder: Path, batches: list[Batch], peak: float) -> np.ndarray:
-    torch.set_num_threads(2)
-    model = transformers.BertForSequenceClassification.from_pretrained(
-        folder, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    ).train()
-    head = np.random.default_rng(7).normal(0, 0.02, tuple(model.classifier.weight.shape)[::-1])
-    with torch.no_grad():
-        model.classifier.weight.copy_(torch.tensor(head.T.astype("float32")))
-        model.classifier.bias.zero_()
-    decayed, others = [], []
-    for name, parameter in model.named_parameters():
-        excluded = name.endswith("bias") or "LayerNorm" in name
-        (others if excluded else decayed).append(parameter)
-    groups = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=peak, weight_decay=WEIGHT_DECAY)
-    steps, warmup = len(batches), round(0.1 * len(batches))
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda s: min((s + 1) / warmup, (steps - s) / (steps - warmup))
-    )
-    losses = []
-    for features, labels in batches:
-        tensors = {name: torch.tensor(np.asarray(value)) for name, value in features.items()}
-        loss = model(
-            input_ids=tensors["token_ids"].long(),
-            token_type_ids=tensors["segment_ids"].long(),
-            attention_mask=tensors["padding_mask"].long(),
-            labels=torch.tensor(labels).long(),
-        ).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        losses.append(float(loss.detach()))
-    return np.array(losses)
