@@ -55,11 +55,15 @@ class Row:
     unavailable: str = ""
 
 
+def _milliseconds(value: float) -> str:
+    return f"{value:.1f}" if value >= 1 else f"{value:.3f}"
+
+
 _COLUMNS: dict[str, Callable[[Row], str]] = {
     "subject": lambda row: row.subject,
     "load": lambda row: str(row.load or ""),
-    "ms/step": lambda row: f"{row.milliseconds:.1f}",
-    "(min - max)": lambda row: f"{row.fastest:.1f} - {row.slowest:.1f}",
+    "ms/step": lambda row: _milliseconds(row.milliseconds),
+    "(min - max)": lambda row: f"{_milliseconds(row.fastest)} - {_milliseconds(row.slowest)}",
     "steps/s": lambda row: f"{1000 / row.milliseconds:.1f}",
     "tokens/s": lambda row: f"{row.tokens_per_second:.0f}" if row.tokens_per_second else "",
     "p50 ms": lambda row: f"{row.p50:.1f}" if row.requests else "",

@@ -75,14 +75,22 @@ def test_closed_and_open_loops_are_measured_and_answers_checked(classifier, serv
     assert f"{rows[0].errors} of {rows[0].requests}" in format_table(rows)
 
 
-def test_json_lines_are_sent_unchanged_and_errors_counted(server, tmp_path):
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"text": "the cat"}\n{"text": "a mat?"}\n{"text": "bad"}\n')
+def test_the_program_sends_json_lines_and_writes_a_table_json_and_a_plot(server, tmp_path, capsys):
+    texts, results, plot = tmp_path / "rows.jsonl", tmp_path / "load.json", tmp_path / "load.png"
+    texts.write_text('{"text": "the cat"}\n{"text": "a mat?"}\n{"text": "bad"}\n')
     server[1].clear()
-    (row,) = benchmark.run(config(server, texts=str(rows), batch_size=1))
-    assert row.requests // 3 <= row.errors <= (row.requests + 2) // 3, row
-    assert row.most_frequent_error == 'HTTP 400: {"error": "a bad text"}'
+    benchmark.main(config(server, texts=str(texts), json=str(results), plot=str(plot)))
     assert {"text": "the cat"} in [x for request in server[1] for x in request["instances"]]
+    heading, columns, row, error = capsys.readouterr().out.splitlines()
+    assert heading == "serve, batches of 1, rounds: 1 x 1 s"
+    assert columns.split()[:3] == ["subject", "load", "ms/step"]
+    assert row.split()[0] == server[0]
+    assert error.endswith('most frequent error: HTTP 400: {"error": "a bad text"}')
+    written = json.loads(results.read_text())
+    assert written["config"]["clients"] == ["1"]
+    (row,) = written["rows"]
+    assert row["requests"] // 3 <= row["errors"] <= (row["requests"] + 2) // 3, row
+    assert plot.read_bytes().startswith(b"\x89PNG")
 
 
 def test_what_cannot_be_measured_is_said(server, tmp_path):
@@ -94,8 +102,11 @@ def test_what_cannot_be_measured_is_said(server, tmp_path):
     )
     assert missing.unavailable.startswith("no answer: HTTP 404")
     assert refused.unavailable == "no answer: [Errno 111] Connection refused"
-    (row,) = benchmark.run(config(server, texts=str(rows)))
+    unreadable = config(server, texts=str(rows))
+    (row,) = benchmark.run(unreadable)
     assert f"error: {rows}, line 2: 'utf-8' codec can't decode byte 0xff" in row.unavailable
+    with pytest.raises(ValueError, match="nothing could be measured"):
+        benchmark.main(unreadable)
 
 
 @pytest.mark.parametrize(
