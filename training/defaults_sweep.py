@@ -7,9 +7,9 @@
 
 The encoder is fine-tuned on a sample of each size from each task's training file, with every
 learning rate and number of epochs, and the last epoch is scored on the development file. Each run
-is a child process. If the program is interrupted, the same command resumes it: finished runs are
-not repeated, nor are those of another grid with the same `output_dir`. A table of the scores beside
-those of baselines is printed.
+is a child process, of which the results are kept and the models are deleted. If the program is
+interrupted, the same command resumes it: finished runs are not repeated, nor are those of another
+grid with the same `output_dir`. A table of the scores beside those of baselines is printed.
 
 The defaults in `training.engine.finetuning_defaults` were chosen with it.
 """
