@@ -45,7 +45,7 @@ WITHOUT_TENSORFLOW = {"KERAS_BERT_BLOCK_TENSORFLOW": "1"}
 UNOPTIMIZED = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 
 _TUNED = "keras-bert finetune --train_file=rows.csv --preset=preset --epochs=1 --output_dir=tuned"
-_TOKENIZER = "keras-bert train-tokenizer --input_files=corpus.txt"
+_TOKENIZER = "keras-bert tokenizer --input_files=corpus.txt"
 # What each extra is for: commands of bash in a folder with the files of tests/installed. Without an
 # extra, every command of `keras-bert` shows its help.
 INSTALLED = {
