@@ -60,7 +60,8 @@ def test_a_task_learns_and_answers_alike_however_it_is_asked(name, family, tmp_p
     if BACKEND == "tensorflow":  # which the other backends export and read datasets with
         if case.dataset is not None:
             check_dataset(task, case, scores)
-        if case.export is not None:
+        # tests/export/families_test.py has the signatures of every family.
+        if case.export is not None and family == dict(reversed(cells()))[name]:
             check_export(task, case, answers, tmp_path / "1")
 
 
