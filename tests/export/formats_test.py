@@ -27,7 +27,7 @@ def exported(classifier, tmp_path_factory):
     """Returns the file of a format and dtype, which one process writes for all tests."""
 
     @functools.cache
-    def export(format, dtype="float32"):
+    def export(format, dtype):
         path = tmp_path_factory.mktemp("exported") / FILES[format]
         options = {"sequence_length": 16} if format == "litert" else {}
         with pytest.MonkeyPatch.context() as patch:
@@ -58,7 +58,7 @@ def check_description(description):
 def test_onnx(classifier, exported):
     pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
-    session = onnxruntime.InferenceSession(exported("onnx"))
+    session = onnxruntime.InferenceSession(exported("onnx", "float32"))
     check_description(session.get_modelmeta().custom_metadata_map["keras_bert"])
     for inputs in (features(3, 7), features(1, 64), features(5, 1)):
         (logits,) = session.run(["logits"], inputs)
@@ -131,7 +131,7 @@ def test_no_other_format_is_padded_by_a_server(classifier, tmp_path):
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_openvino(classifier, exported):
     openvino = pytest.importorskip("openvino")
-    path = exported("openvino")
+    path = exported("openvino", "float32")
     assert {file.name for file in path.parent.iterdir()} == {"model.xml", "model.bin"}
     read = openvino.Core().read_model(path)
     check_description(read.get_rt_info("keras_bert").astype(str))
@@ -143,7 +143,7 @@ def test_openvino(classifier, exported):
 
 @pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
 def test_litert_takes_one_length(classifier, exported):
-    path = exported("litert")
+    path = exported("litert", "float32")
     check_description(zipfile.ZipFile(path).read("task.json"))
     runner = tf.lite.Interpreter(str(path)).get_signature_runner()
     for inputs in (features(1, 16), features(3, 16)):
@@ -174,7 +174,7 @@ def test_onnx_in_int8(classifier, exported):
 
 @pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
 def test_litert_in_int8(classifier, exported):
-    smaller, path = exported("litert", "int8"), exported("litert")
+    smaller, path = exported("litert", "int8"), exported("litert", "float32")
     assert smaller.stat().st_size < path.stat().st_size
     runner = tf.lite.Interpreter(str(smaller)).get_signature_runner()
     inputs = features(2, 16)
