@@ -45,7 +45,9 @@ def objects_of(
         placed = [(f"line {number}", value)]
         if is_array:
             placed = [(f"row {row}", record) for row, record in enumerate(value, start=1)]
-        yield from bad.without(placed, functools.partial(_check, text, name))
+        # Only an escape can be an unpaired surrogate, for the bytes of a file are UTF-8.
+        has_surrogates = bool(_SURROGATE.search(text))
+        yield from bad.without(placed, functools.partial(_check, name, has_surrogates))
 
 
 def _parsed(text: str, first_line: int, name: Path | str) -> Any:
@@ -68,12 +70,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _check(text: str, name: Path | str, placed: tuple[str, Any]) -> None:
-    """Raises an error if a value is not an object, or has a surrogate that its text escapes."""
+def _check(name: Path | str, has_surrogates: bool, placed: tuple[str, Any]) -> None:
+    """Raises an error if a value is not an object, or has an unpaired surrogate."""
     place, record = placed
     if not isinstance(record, dict):
         raise row_error(name, place, f"found a {type(record).__name__}, expected a JSON object")
-    if not _SURROGATE.search(text):
+    if not has_surrogates:
         return
     for field_name, value in record.items():
         try:
