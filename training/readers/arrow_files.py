@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..engine import child_programs
+from .values import excerpt, row_error
 
 # The number of a file among those of a split: train-00000-of-00002.parquet
 _SHARD = re.compile(r"-\d+-of-\d+$")
@@ -43,23 +44,42 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     number = 0
     for file in [path] if path.is_file() else _files_of(path):
         table = _read(file)
-        names = _class_names(table.schema)
+        try:
+            names = _class_names(table.schema)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{file}: the metadata of datasets is malformed: {error!r}") from error
         for column in names:
             if all(value in (None, -1) for value in table[column].to_pylist()):
                 table = table.drop_columns(column)
         for batch in table.to_batches():
             for record in batch.to_pylist():
-                for column in names.keys() & record.keys():
-                    record[column] = _named(record[column], names[column])
                 number += 1
+                for column in names.keys() & record.keys():
+                    try:
+                        record[column] = _named(record[column], names[column])
+                    except (IndexError, TypeError) as error:
+                        raise row_error(
+                            path,
+                            f"row {number}",
+                            f"{column} is {excerpt(record[column])}, expected the number of a "
+                            f"class from 0 to {len(names[column]) - 1}, or -1",
+                        ) from error
                 yield f"row {number}", record
 
 
 def _files_of(path: Path) -> list[Path]:
     """Returns the files of a folder with one split, or of one split of a folder."""
-    if (path / "state.json").is_file():  # written by save_to_disk
-        files = json.loads((path / "state.json").read_text(encoding="utf-8"))["_data_files"]
-        return [path / file["filename"] for file in files]
+    state = path / "state.json"
+    if state.is_file():  # written by save_to_disk
+        try:
+            content = json.loads(state.read_text(encoding="utf-8"))
+            files = [Path(file["filename"]) for file in content["_data_files"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{state}: expected _data_files with a filename each") from error
+        for file in files:
+            if file.name != str(file):
+                raise ValueError(f"{state} names {str(file)!r}, expected files of its folder")
+        return [path / file for file in files]
     if not path.is_dir():
         return _splits(path.parent)[path.name]
     splits = _splits(path)
@@ -117,4 +137,8 @@ def _class_names(schema: Any) -> dict[str, list[str]]:
 def _named(value: Any, names: list[str]) -> Any:
     if isinstance(value, list):
         return [_named(item, names) for item in value]
-    return None if value in (None, -1) else names[value]
+    if value in (None, -1):
+        return None
+    if value < 0:
+        raise IndexError(value)
+    return names[value]

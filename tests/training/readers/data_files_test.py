@@ -167,6 +167,31 @@ def test_folders_of_datasets_are_read(tmp_path):
         read(tmp_path / "saved")
 
 
+def test_numbers_that_are_no_class_are_named(tmp_path):
+    path = tmp_path / "a.parquet"
+    for label in (2, -2):
+        parquet.write_table(class_table([1, label]), path)
+        with pytest.raises(ValueError, match=rf"a\.parquet, row 2: label is {label}, expected"):
+            read(path)
+    table = class_table([0]).replace_schema_metadata({"huggingface": '{"info": 1}'})
+    parquet.write_table(table, path)
+    with pytest.raises(ValueError, match=r"a\.parquet: the metadata of datasets is malformed"):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["../other.arrow", "/etc/passwd"])
+def test_files_outside_of_a_folder_are_not_read(name, tmp_path):
+    folder = tmp_path / "saved"
+    write_arrow(tmp_path / "other.arrow", class_table([1]))
+    folder.mkdir()
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": name}]}))
+    with pytest.raises(ValueError, match=r"state\.json names .*, expected files of its folder"):
+        read(folder)
+    (folder / "state.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"state\.json: expected _data_files with a filename"):
+        read(folder)
+
+
 @pytest.mark.parametrize(
     "names", ["data/{}-00000-of-00001.parquet", "{}/0000.parquet", "{}.parquet"]
 )
