@@ -48,11 +48,13 @@ class ServedModel:
                 "serving_default, as in a folder that `export` wrote."
             )
         path = Path(folder, DESCRIPTION_FILE)
-        self.description = (
-            ExportDescription.from_json(path.read_text(encoding="utf-8"))
-            if path.is_file()
-            else _of_earlier_release(self._signatures)
-        )
+        if path.is_file():
+            try:
+                self.description = ExportDescription.from_json(path.read_text(encoding="utf-8"))
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(f"{path} is malformed: {error!r}") from error
+        else:
+            self.description = _of_earlier_release(self._signatures)
 
     @property
     def verb(self) -> str:
@@ -85,9 +87,10 @@ class ServedModel:
         answers: list[Any] = [None] * len(rows)
         remaining = list(range(len(rows)))
         for request in self.description.requests:
-            chosen = [index for index in remaining if self._fits(request, rows[index])]
+            inputs = dict(self._signatures[request.signature].structured_input_signature[1])
+            chosen = [index for index in remaining if _fits(request, inputs, rows[index])]
             remaining = sorted(set(remaining).difference(chosen))
-            found = self._answers(request, [rows[index] for index in chosen])
+            found = self._answers(request, inputs, [rows[index] for index in chosen])
             for index, answer in zip(chosen, found, strict=True):
                 answers[index] = answer
         if remaining:
@@ -98,26 +101,16 @@ class ServedModel:
             )
         return answers
 
-    def _inputs(self, request: RowRequest) -> dict[str, Any]:
-        """Returns the specifications of the inputs of a request, by their names."""
-        return dict(self._signatures[request.signature].structured_input_signature[1])
-
-    def _fits(self, request: RowRequest, row: Row) -> bool:
-        """Returns whether the fields of a row are lists where the inputs of a request are."""
-        return all(
-            isinstance(row[request.inputs.get(name, name)], list) == (spec.shape.rank == 2)
-            for name, spec in self._inputs(request).items()
-            if not name.startswith("num_")
-        )
-
-    def _answers(self, request: RowRequest, rows: Sequence[Row]) -> list[Any]:
+    def _answers(
+        self, request: RowRequest, inputs: Mapping[str, Any], rows: Sequence[Row]
+    ) -> list[Any]:
         if not rows:
             return []
         import tensorflow as tf
 
         values: dict[str, list[Any]] = {}
         tensors = {}
-        for name in self._inputs(request):
+        for name in inputs:
             counted = name.removeprefix("num_")
             column = [row[request.inputs.get(counted, counted)] for row in rows]
             values[name] = column if counted == name else list(map(len, column))
@@ -137,6 +130,15 @@ class ServedModel:
             ]
             for row in range(len(rows))
         ]
+
+
+def _fits(request: RowRequest, inputs: Mapping[str, Any], row: Row) -> bool:
+    """Returns whether the fields of a row are lists where the inputs of a request are."""
+    return all(
+        isinstance(row[request.inputs.get(name, name)], list) == (spec.shape.rank == 2)
+        for name, spec in inputs.items()
+        if not name.startswith("num_")
+    )
 
 
 def _of_earlier_release(signatures: Mapping[str, Any]) -> ExportDescription:

@@ -54,6 +54,9 @@ def test_an_export_says_what_it_answers(kind, tmp_path):
     served = ServedModel(tmp_path / "1")
     assert rounded(served.apply_verb([{**row, "id": 7} for row in rows])) == expected
     assert served.apply_verb([]) == []
+    (tmp_path / "1" / TASK_FILE).write_text('{"task": "TextClassifier"}')
+    with pytest.raises(ValueError, match=r"task\.json is malformed: KeyError\('verb'\)"):
+        ServedModel(tmp_path / "1")
     # As earlier releases wrote it
     (tmp_path / "1" / TASK_FILE).unlink()
     before = ServedModel(tmp_path / "1")
