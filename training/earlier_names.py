@@ -49,7 +49,8 @@ def current(command: Sequence[str]) -> list[str]:
     """
     package, _, name = command[0].rpartition(".")
     program, *flags = PROGRAMS.get(name, (name,))
-    return [f"{package}.{program}", *flags, *command[1:]]
+    now = ("--preset=minilm" if flag == "--preset=" else flag for flag in command[1:])
+    return [f"{package}.{program}", *flags, *now]
 
 
 def run(name: str) -> None:

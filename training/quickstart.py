@@ -24,9 +24,10 @@ from pathlib import Path
 
 from absl import logging
 
+from keras_bert import minilm
+
 from .engine import output_folder, program
 from .engine.options import PositiveInt, ProgramConfig, Seed
-from .engine.pretrained import minilm_folder
 from .jobs.classification import (
     ClassificationJob,
     FinetuneConfig,
@@ -72,7 +73,7 @@ def main(config: QuickstartConfig) -> None:
     started = time.perf_counter()
     # TensorFlow logs every file that it writes.
     logging.set_verbosity(logging.WARNING)
-    preset = minilm_folder()
+    preset = minilm.folder()
     program.require((*program.TRAINING_LIBRARIES, "tensorflow", "tensorflow_text"), "training")
     with output_folder.claimed(config.output_dir):
         docstrings = collect_docstrings(max_per_package=config.max_per_package, seed=config.seed)

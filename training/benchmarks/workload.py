@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_bert import minilm
 from keras_bert.config import BertConfig
 
 from ..engine.options import (
@@ -20,7 +21,6 @@ from ..engine.options import (
     ProperFraction,
     check_one_of,
 )
-from ..engine.pretrained import minilm_folder
 
 WORK = ("forward", "classify", "pretrain", "serve", "tokenize", "mask", "answers")
 # Fields of a batching_params.pbtxt
@@ -134,7 +134,7 @@ class Workload(ProgramConfig):
 
     def words(self) -> list[str]:
         """Returns the WordPiece vocabulary."""
-        path = Path(self.vocabulary) if self.vocabulary else minilm_folder() / "vocab.txt"
+        path = Path(self.vocabulary) if self.vocabulary else minilm.folder() / "vocab.txt"
         return path.read_text("utf-8").splitlines()
 
     def _random(self) -> np.random.Generator:

@@ -22,7 +22,7 @@ import keras
 import numpy as np
 from absl import logging
 
-from keras_bert import atomic
+from keras_bert import atomic, minilm
 from keras_bert.intervals import mean_and_interval
 from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.optimizers import AdamW
@@ -36,7 +36,6 @@ from . import output_folder, precision
 from .job import DevScores, Job, Training
 from .options import ENCODER_SIZES, FineTuningConfig, LabeledFilesConfig
 from .output_folder import NotFiniteError
-from .pretrained import preset_or_minilm
 from .progress import Progress
 from .run_report import Stopwatch
 from .seed_runs import FitEpoch, SeedRun, run_fingerprint
@@ -240,7 +239,7 @@ def run(
     Raises:
         NotFiniteError: If every seed diverged; `results.json` has no runs then.
     """
-    job = job_class(config, data, preset_or_minilm(config.preset))
+    job = job_class(config, data, config.preset)
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     to_beat = job.baselines()
@@ -514,7 +513,7 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
     messages: list[str] = []
     config = job.config
     fingerprint = run_fingerprint(config, job.data)
-    preset = output_folder.content_of_folder(job.preset).hex()
+    preset = output_folder.content_of_folder(minilm.resolve(job.preset)).hex()
     for seed in range(config.seed, config.seed + config.num_seeds):
         folder = Path(config.output_dir) / f"seed_{seed}"
         seed_run = SeedRun(folder, seed, fingerprint, config.checkpoint_seconds, preset)

