@@ -115,7 +115,7 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
     ['vocab.txt']
     """
     target = Path(path)
-    check_folder_of(target)
+    check_parent_exists(target)
     # Several may write the same file: the last one wins.
     with scratch_folder(target.parent, target.name) as folder:
         temporary = folder / target.name
@@ -161,7 +161,7 @@ def make_folder(path: str | os.PathLike[str]) -> None:
         raise NotADirectoryError(f"{folder} cannot be a folder: {blocking} is a file.") from None
 
 
-def check_folder_of(path: str | os.PathLike[str]) -> None:
+def check_parent_exists(path: str | os.PathLike[str]) -> None:
     """Checks that the folder of a file to write exists.
 
     Raises:

@@ -18,7 +18,7 @@ from keras_bert.checkpoints.layouts import Layout
 from keras_bert.checkpoints.tensors import TensorSource, are_equal
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS, Encoder, Head
 from keras_bert.config import BertConfig
-from keras_bert.vocabularies.tokenizer_config import tokens_of
+from keras_bert.vocabularies.tokenizer_config import list_tokens
 
 EncoderT = TypeVar("EncoderT", bound=Encoder)
 
@@ -102,7 +102,7 @@ class Checkpoint:
         tokenizer = self.open_tokenizer()
         if tokenizer is None:
             return None
-        size = len(tokens_of(tokenizer))
+        size = len(list_tokens(tokenizer))
         if self.num_tokens is not None and size != self.num_tokens:
             raise CheckpointError(
                 f"{self.folder}: the vocabulary has {size} tokens; it was saved with "
@@ -124,7 +124,7 @@ class Checkpoint:
     @property
     def vocabulary(self) -> list[str] | None:
         """The tokens in the order of their ids; `None` if the folder has no tokenizer."""
-        return tokens_of(self.tokenizer) if self.tokenizer else None
+        return list_tokens(self.tokenizer) if self.tokenizer else None
 
     def require_tokenizer(self) -> dict[str, Any]:
         """Returns the config of the tokenizer.

@@ -90,7 +90,7 @@ def open_folder(folder: Path) -> Checkpoint:
         if keras_hub.is_keras_hub(fields):
             return keras_hub.open_folder(folder)
         return hugging_face.open_folder(folder)
-    release = google_tf1.release_of(folder)
+    release = google_tf1.detect_release(folder)
     if release is not None:
         return google_tf1.open_folder(folder, release)
     found = sorted(path.name for path in folder.iterdir())

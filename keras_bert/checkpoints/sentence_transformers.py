@@ -119,7 +119,7 @@ def _modules(folder: Path) -> list[str]:
     return names
 
 
-def options_of(model: Any) -> dict[str, Any]:
+def model_options(model: Any) -> dict[str, Any]:
     """Returns the options of sentence embeddings of a model, as `read_options` does.
 
     Args:
@@ -147,7 +147,7 @@ def write_options(folder: Path, options: Mapping[str, Any], hidden_dim: int) -> 
 
     Args:
         folder: The folder, which is in the Hugging Face format.
-        options: A dict as returned by `options_of`.
+        options: A dict as returned by `model_options`.
         hidden_dim: The size of the embeddings.
     """
     paths = {_TRANSFORMER: "", _POOLING: str(Path(POOLING_FILE).parent)}

@@ -25,8 +25,8 @@ from keras_bert.vocabularies.tokenizer_config import (
     BYTE_PAIR,
     SENTENCE_PIECE,
     WORDPIECE,
-    model_of,
-    tokens_of,
+    decode_model,
+    list_tokens,
 )
 from keras_bert.vocabularies.tokenizer_json import (
     TOKENIZER_FILE,
@@ -249,7 +249,7 @@ def _wordpiece(
     `tokenizer.json` (by its class, or as the only file), it is read from that file only.
     """
     _check_settings(settings, folder / SETTINGS_FILE)
-    name = _class_of(settings)
+    name = _tokenizer_class(settings)
     is_alone = name is None and not (folder / VOCABULARY_FILE).exists()
     if file and (name in _DEFINED_BY_FILE or is_alone):
         settings = {**settings, **wordpiece_settings(file)}
@@ -295,7 +295,7 @@ def _check_rows(file: TokenizerJson, start: str, end: str, pair_separators: int)
         )
 
 
-def _class_of(settings: Mapping[str, Any]) -> str | None:
+def _tokenizer_class(settings: Mapping[str, Any]) -> str | None:
     """Returns the name of the tokenizer's class in the transformers library, without `Fast`."""
     name = settings.get("tokenizer_class")
     return None if name is None else str(name).removesuffix("Fast")
@@ -311,7 +311,7 @@ def _check_settings(settings: Mapping[str, Any], path: Path) -> None:
     Raises:
         CheckpointError: If it does not; the message names the field.
     """
-    name = _class_of(settings)
+    name = _tokenizer_class(settings)
     if name is not None and name not in _CLASSES:
         raise CheckpointError(
             f"{path}: tokenizer_class is {settings['tokenizer_class']!r}, which is not supported; "
@@ -394,7 +394,7 @@ def _check_added_tokens(
     added, path = _added_tokens(folder, settings, TokenizerJson(path) if path.exists() else None)
     special = {*_BYTE_PAIR_TOKENS, *_SENTENCE_PIECE_TOKENS, "<mask>", "[MASK]"}
     own = [str(token["content"]) for token in added if token["content"] not in special]
-    vocabulary = set(tokens_of(tokenizer))
+    vocabulary = set(list_tokens(tokenizer))
     missing = [token for token in own if token not in vocabulary]
     if missing:
         raise CheckpointError(
@@ -498,7 +498,7 @@ def write_tokenizer(
         settings = {"tokenizer_class": "RobertaTokenizer", "add_prefix_space": prefix}
         settings["added_tokens_decoder"] = _added_tokens_field(tokenizer)
     elif kind == SENTENCE_PIECE:
-        model = model_of(tokenizer)
+        model = decode_model(tokenizer)
         lowercase = bool(tokenizer.get("lowercase", True))
         keep_accents = bool(tokenizer.get("keep_accents", False))
         rules = bool(tokenizer.get("albert_rules", True))

@@ -228,7 +228,7 @@ def all_head_weights(heads: Mapping[str, Head] | None) -> dict[str, dict[str, An
     return {name: head_weights(head) for name, head in (heads or {}).items()}
 
 
-def parts_of(
+def split_model(
     model: Any,
     heads: Mapping[str, Head] | None,
     tokenizer: Mapping[str, Any] | None,

@@ -27,7 +27,7 @@ from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.export.options import ExportError, ExportOptions, Servable
 from keras_bert.models.inputs import INPUT_NAMES
 from keras_bert.text import BytePairTokenizer, SentencePieceTokenizer, WordPieceTokenizer
-from keras_bert.text.characters import WHITE_SPACE, class_of
+from keras_bert.text.characters import WHITE_SPACE, character_class
 from keras_bert.text.graph.normalization import lower, normalize
 from keras_bert.text.graph.sentence_piece_cleaning import SentenceCleaner
 from keras_bert.text.graph.wordpiece import PieceFinder
@@ -271,7 +271,7 @@ _NO_CASE = ("Lo", "Nd", "Zs", "Zl", "Zp", "Co", "Cn", "Cc")
 
 def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     _refuse_typed(tokenizer)
-    letter, number = class_of("L"), class_of("N")
+    letter, number = character_class("L"), character_class("N")
     space = WHITE_SPACE
     pattern = (
         rf"'(?:s|t|m|d|re|ve|ll)| ?[{letter}]+| ?[{number}]+| ?[^{space}{letter}{number}]+"

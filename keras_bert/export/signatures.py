@@ -92,12 +92,12 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
             "probabilities": probabilities,
         }
 
-    def logits_of(texts: Sequence[tf.Tensor]) -> tf.Tensor:
+    def compute_logits(texts: Sequence[tf.Tensor]) -> tf.Tensor:
         checked = checked_texts(texts, " and ".join(names), options)
         return output_in_parts(task, task.preprocessor(*checked), options)
 
     def serve_text(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        return answers(logits_of(texts))
+        return answers(compute_logits(texts))
 
     def serve_examples(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         inputs = tf.ensure_shape(inputs, [None])
@@ -105,7 +105,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
         parsed = tf.io.parse_example(inputs, dict.fromkeys(names, tf.io.RaggedFeature(tf.string)))
         texts = [parsed[name] for name in names]
         is_valid = tf.reduce_all([text.row_lengths() == 1 for text in texts], axis=0)
-        logits = logits_of([text.to_tensor("", shape=[None, 1])[:, 0] for text in texts])
+        logits = compute_logits([text.to_tensor("", shape=[None, 1])[:, 0] for text in texts])
         if options.class_names is None:
             return {"outputs": tf.where(is_valid, logits[:, 0], NO_VALUE)}
         classes = tf.constant([options.class_names], tf.string)

@@ -88,7 +88,7 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
         )
         return {"tags": tf.strings.join(["[", tags, "]"])}
 
-    def tags_of(words: tf.Tensor, counts: tf.Tensor) -> dict[str, tf.Tensor]:
+    def tag_words(words: tf.Tensor, counts: tf.Tensor) -> dict[str, tf.Tensor]:
         lengths = tf.cast(counts, tf.int64)
         tags = _tags(task, tf.RaggedTensor.from_tensor(words, lengths=lengths), options)
         shape = tf.shape(words, tf.int64)
@@ -97,11 +97,11 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
     def serve_counted_words(words: tf.Tensor, num_words: tf.Tensor) -> dict[str, tf.Tensor]:
         words = tf.ensure_shape(words, [None, None])
         counts, error = checked_counts("num_words", num_words, words)
-        return with_errors(tags_of(words, counts), error)
+        return with_errors(tag_words(words, counts), error)
 
     def serve_words(words: tf.Tensor) -> dict[str, tf.Tensor]:
         words = tf.ensure_shape(words, [None, None])
-        return tags_of(words, counts_without_padding(words))
+        return tag_words(words, counts_without_padding(words))
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids({"token_ids": token_ids}, task, options)

@@ -137,7 +137,7 @@ def annotated_words(
 _Sentence = tuple[list[str], list[str], list[str], list[int]]
 
 
-def paths_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+def as_paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
     """Returns a path or several as a list."""
     paths = [files] if isinstance(files, (str, os.PathLike)) else files
     return [os.fspath(path) for path in paths]
@@ -146,7 +146,7 @@ def paths_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
 def _read(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[_Sentence]:
     from keras_bert.data import read_conll
 
-    paths = paths_of(files)
+    paths = as_paths(files)
     sentences: list[_Sentence] = []
     for path in paths:
         columns = [

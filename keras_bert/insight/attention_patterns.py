@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_bert.insight.drawing import draw_heads
-from keras_bert.insight.states import encoder_of, text_states, texts_of
+from keras_bert.insight.states import encoder_and_preprocessor, read_texts, text_states
 from keras_bert.models.backbone import Backbone
 from keras_bert.tasks.task import Task
 
@@ -77,7 +77,7 @@ class AttentionPatterns:
             [Quantifying attention flow in transformers](https://arxiv.org/abs/2005.00928),
             section 3, equation 1.
         """
-        mixed = np.eye(len(self._tokens_of(text)))
+        mixed = np.eye(len(self._text_tokens(text)))
         layers = []
         for layer in self._residual_attention(text):
             mixed = layer @ mixed
@@ -127,7 +127,7 @@ class AttentionPatterns:
         from scipy import sparse
         from scipy.sparse.csgraph import maximum_flow
 
-        width = len(self._tokens_of(text))
+        width = len(self._text_tokens(text))
         if max_tokens is not None and width > max_tokens:
             raise ValueError(
                 f"Text {text} has {width} tokens, which takes long; pass a larger max_tokens than "
@@ -151,7 +151,7 @@ class AttentionPatterns:
         ]
         return np.asarray(np.array(flows, "float64").reshape(-1, width) / 2**_CAPACITY_BITS)
 
-    def _tokens_of(self, text: int) -> tuple[str, ...]:
+    def _text_tokens(self, text: int) -> tuple[str, ...]:
         count = len(self.tokens)
         if not -count <= text < count:
             raise IndexError(f"text is {text}; expected 0 to {count - 1}.")
@@ -273,7 +273,7 @@ class AttentionPatterns:
         """
         import matplotlib.pyplot as plt
 
-        tokens = self._tokens_of(text)
+        tokens = self._text_tokens(text)
         scores = self.scores[text]
         shown = range(len(scores)) if layers is None else layers
         picked = {
@@ -340,9 +340,9 @@ def attention(
     Reference:
         [What does BERT look at?](https://arxiv.org/abs/1906.04341), section 3.
     """
-    backbone, preprocessor = encoder_of(model, preprocessor)
+    backbone, preprocessor = encoder_and_preprocessor(model, preprocessor)
     tokenizer = preprocessor.tokenizer
-    rows = texts_of(x)
+    rows = read_texts(x)
     found = list(text_states(backbone, preprocessor, rows, attention=True))
     shape = (len(backbone.blocks), max(len(layer) for layer in found[0].attention))
     totals = [{name: np.full(shape, np.nan) for name in MEASURES} for _ in range(2)]

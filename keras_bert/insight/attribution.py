@@ -255,7 +255,7 @@ def attributions(
         if value not in choices:
             raise ValueError(f"{name} is {value!r}; expected one of {', '.join(choices)}.")
     checks.POSITIVE_INT.check(steps=steps)
-    row = _reader_of(task)(task, x, target)
+    row = _input_reader(task)(task, x, target)
     ids = row.features["token_ids"].reshape(-1)
     tokenizer = task.preprocessor.tokenizer
     fallback = tokenizer.pad_token_id if baseline == "pad" else tokenizer.mask_token_id
@@ -309,7 +309,7 @@ def _evaluate(task: Task, row: _Row, points: np.ndarray) -> tuple[np.ndarray, np
     features = {name: np.repeat(value, size, axis=0) for name, value in row.features.items()}
     if points.ndim == 3:
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in features.items()}
-        compute = _gradient_function_of(task)
+        compute = _gradient_function(task)
     values, gradients = [], []
     for begin in range(0, len(points), size):
         part = points[begin : begin + size]
@@ -358,7 +358,7 @@ _GRADIENT_FUNCTIONS: weakref.WeakKeyDictionary[
 ] = weakref.WeakKeyDictionary()
 
 
-def _gradient_function_of(task: Task) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+def _gradient_function(task: Task) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
     if task not in _GRADIENT_FUNCTIONS:
         _GRADIENT_FUNCTIONS[task] = gradient_function(_number_of_vectors, task)
     return _GRADIENT_FUNCTIONS[task]
@@ -422,7 +422,7 @@ def _classification(task: Task, x: Any, target: Any) -> _Row:
     else:
         if target is None:
             target = int(np.argmax(_predicted(task, features)[0]))
-        index, name = _class_of(target, num_outputs, getattr(task, "class_names", None))
+        index, name = _target_class(target, num_outputs, getattr(task, "class_names", None))
     return _Row(features, texts, spans, {"": (index,)}, name)
 
 
@@ -448,7 +448,7 @@ def _tagging(task: TokenClassifier, x: Any, target: Any) -> _Row:
     position = first[number]
     if tag is None:
         tag = int(np.argmax(_predicted(task, features)[0, position]))
-    index, name = _class_of(tag, task.num_classes, task.class_names)
+    index, name = _target_class(tag, task.num_classes, task.class_names)
     return _Row(
         features,
         (" ".join(words),),
@@ -568,7 +568,7 @@ _READERS: dict[str, Callable[[Any, Any, Any], _Row]] = {
 }
 
 
-def _reader_of(task: Any) -> Callable[[Any, Any, Any], _Row]:
+def _input_reader(task: Any) -> Callable[[Any, Any, Any], _Row]:
     """Returns what reads an input of a task: by its verb, or of a head on a text or a pair.
 
     Raises:
@@ -619,7 +619,9 @@ def _predicted(task: Task, features: dict[str, np.ndarray]) -> np.ndarray:
     return np.asarray(keras.ops.convert_to_numpy(_outputs(task, features)))
 
 
-def _class_of(target: Any, num_classes: int, class_names: Sequence[str] | None) -> tuple[int, str]:
+def _target_class(
+    target: Any, num_classes: int, class_names: Sequence[str] | None
+) -> tuple[int, str]:
     if class_names is not None and target in class_names:
         return list(class_names).index(target), str(target)
     if not isinstance(target, int) or not 0 <= target < num_classes:

@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.insight.drawing import axes_or_new
-from keras_bert.insight.states import encoder_of, shortened, text_states
+from keras_bert.insight.states import encoder_and_preprocessor, shortened, text_states
 from keras_bert.models.backbone import Backbone
 from keras_bert.tables import html_table, text_table
 from keras_bert.tasks.task import Task
@@ -88,7 +88,7 @@ def neighbours(
     print(neighbours(masked_lm, "paris"))
     ```
     """
-    backbone, preprocessor = encoder_of(model, preprocessor)
+    backbone, preprocessor = encoder_and_preprocessor(model, preprocessor)
     tokenizer = preprocessor.tokenizer
     vocabulary = tokenizer.vocabulary
     if token not in vocabulary:
@@ -230,7 +230,7 @@ def contexts(
     """
     if isinstance(texts, str) or len(texts) < 2:
         raise ValueError(f"texts is {shortened(texts)}; expected at least two texts.")
-    backbone, preprocessor = encoder_of(model, preprocessor)
+    backbone, preprocessor = encoder_and_preprocessor(model, preprocessor)
     spans = []
     for number, text in enumerate(texts):
         match = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)

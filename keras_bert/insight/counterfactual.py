@@ -96,7 +96,7 @@ class _Swapper:
         found = match[3]
         lines = self._lines_of[found.lower()]
         rest = match.string[match.end() :]
-        line = lines[0] if len(lines) == 1 else _line_of(found.lower(), lines, rest)
+        line = lines[0] if len(lines) == 1 else _choose_line(found.lower(), lines, rest)
         index = [word.lower() for word in line].index(found.lower())
         # A name in lower case is another word, unless the whole text has no capitals
         if line[index] != line[index].lower() and found.islower() and not match.string.islower():
@@ -122,7 +122,7 @@ class _Swapper:
         return article[0] + ("n" if an else "") + space + other
 
 
-def _line_of(word: str, lines: Sequence[Sequence[str]], rest: str) -> Sequence[str]:
+def _choose_line(word: str, lines: Sequence[Sequence[str]], rest: str) -> Sequence[str]:
     """Which of two lines `her` or `his` is of, by what follows it."""
     following = re.match(r"\s+([^\W\d_]+)", rest)
     is_alone = following is None or following[1].lower() in _words_after_objects()

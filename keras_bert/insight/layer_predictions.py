@@ -12,7 +12,12 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.insight.drawing import axes_or_new
-from keras_bert.insight.states import encoder_of, require_masked_lm, shortened, text_states
+from keras_bert.insight.states import (
+    encoder_and_preprocessor,
+    require_masked_lm,
+    shortened,
+    text_states,
+)
 from keras_bert.tables import text_table
 from keras_bert.tasks.class_labels import softmax
 from keras_bert.tasks.task import Task
@@ -156,7 +161,7 @@ def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
     require_masked_lm(masked_lm)
     if not isinstance(text, str):
         raise ValueError(f"text is {shortened(text)}; expected a string.")
-    backbone, preprocessor = encoder_of(masked_lm)
+    backbone, preprocessor = encoder_and_preprocessor(masked_lm)
     vocabulary = preprocessor.tokenizer.vocabulary
     checks.Numbers(at_least=1, at_most=len(vocabulary), integer=True).check(top_k=top_k)
     transform, bias = masked_lm.heads["masked_lm"]

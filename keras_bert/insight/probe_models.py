@@ -127,7 +127,7 @@ def train_probes(
 # === Parts of speech and relations ===
 
 
-def labels_of(task: str, part: AnnotatedWords) -> list[str]:
+def task_labels(task: str, part: AnnotatedWords) -> list[str]:
     if task == "upos":
         return list(part.upos)
     # The root has no head that a relation would be to
@@ -162,7 +162,7 @@ class LabelProbes:
         self.heads = [
             np.repeat(part.splits[:-1], np.diff(part.splits)) + part.heads for part in self.parts
         ]
-        labels = [labels_of(task, part) for part in self.parts]
+        labels = [task_labels(task, part) for part in self.parts]
         names, counts = np.unique(labels[0], return_counts=True)
         self.num_classes = len(names)
         if generator is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.insight.annotated_words import AnnotatedWords, annotated_words, paths_of
+from keras_bert.insight.annotated_words import AnnotatedWords, annotated_words, as_paths
 from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.probe_models import (
     LONGEST,
@@ -21,10 +21,10 @@ from keras_bert.insight.probe_models import (
     TASKS,
     LabelProbes,
     TreeProbes,
-    labels_of,
+    task_labels,
     train_probes,
 )
-from keras_bert.insight.states import encoder_of
+from keras_bert.insight.states import encoder_and_preprocessor
 from keras_bert.intervals import mean_and_interval
 from keras_bert.models.backbone import Backbone
 from keras_bert.tables import html_table, text_table
@@ -283,7 +283,7 @@ def probe(
         raise ValueError(f"tasks is {tasks!r}; expected a list of {', '.join(TASKS)}.")
     checks.POSITIVE_INT.check(seeds=seeds, epochs=epochs, rank=rank)
     checks.POSITIVE.check(learning_rate=learning_rate)
-    files = {"train_files": paths_of(train_files), "test_files": paths_of(test_files)}
+    files = {"train_files": as_paths(train_files), "test_files": as_paths(test_files)}
     common = {os.path.realpath(path) for path in files["train_files"]} & {
         os.path.realpath(path) for path in files["test_files"]
     }
@@ -293,7 +293,7 @@ def probe(
             "those of memorized words.",
             stacklevel=2,
         )
-    backbone, preprocessor = encoder_of(model, preprocessor)
+    backbone, preprocessor = encoder_and_preprocessor(model, preprocessor)
     train, test = (
         annotated_words(
             backbone,
@@ -357,7 +357,7 @@ def _joined(
     control, cumulative_control = stacked(runs[1::2], TASKS[task][0])
     baseline = float("nan")
     if task in ("upos", "relation"):
-        labels = labels_of(task, test)
+        labels = task_labels(task, test)
         baseline = max(np.unique(labels, return_counts=True)[1]) / len(labels)
     return ProbeScores(
         task=task,

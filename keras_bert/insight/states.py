@@ -36,7 +36,9 @@ class TextStates:
     attention: tuple[np.ndarray, ...]
 
 
-def encoder_of(model: Backbone | Task, preprocessor: Any = None) -> tuple[Backbone, Any]:
+def encoder_and_preprocessor(
+    model: Backbone | Task, preprocessor: Any = None
+) -> tuple[Backbone, Any]:
     """The encoder of a task, or an encoder itself, and the preprocessor that makes its rows.
 
     Raises:
@@ -128,7 +130,7 @@ def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[s
     }
 
 
-def texts_of(x: Any) -> list[tuple[str, ...]]:
+def read_texts(x: Any) -> list[tuple[str, ...]]:
     """Reads a text, a pair (a tuple of two) or a list of these.
 
     Raises:

@@ -687,11 +687,11 @@ def _read_stereoset(
         for field in ("context", "target", "bias_type"):
             if not isinstance(entry.get(field), str) or not entry[field].strip():
                 raise ValueError(f"{shown} has no {field}; expected a string.")
-        examples.append((shown, {**entry, "words": _words_of(entry, shown)}))
+        examples.append((shown, {**entry, "words": _blank_words(entry, shown)}))
     return examples, len(kinds.get("intersentence") or [])
 
 
-def _words_of(entry: dict[str, Any], name: str) -> list[str]:
+def _blank_words(entry: dict[str, Any], name: str) -> list[str]:
     """What each sentence has in the place of BLANK, in the order of the labels."""
     slots = [index for index, word in enumerate(entry["context"].split(" ")) if "BLANK" in word]
     if not slots:

@@ -91,7 +91,7 @@ class ThreadSafeModel(keras.Model):
         """Waits for the calls of other threads; on JAX, puts the variables back at the end."""
         check_process()
         with contextlib.ExitStack() as held:
-            for lock in _locks_of(self):
+            for lock in _table_locks(self):
                 held.enter_context(lock)
             if keras.backend.backend() != "jax":
                 yield
@@ -178,12 +178,12 @@ class ThreadSafeModel(keras.Model):
         if optimizer_variables:
             from keras_bert.ops import jax_steps
 
-            self._jax_state = jax_steps.state_of(self)
+            self._jax_state = jax_steps.training_state(self)
             self._jax_state_synced = False
             super()._purge_model_variables(optimizer_variables=True, **kinds)
 
 
-def _locks_of(model: keras.Model) -> list[Any]:
+def _table_locks(model: keras.Model) -> list[Any]:
     """Returns the locks of the embedding tables in a model, in the order that all models have.
 
     There is more than one in a model of several encoders, such as a `Distiller`.

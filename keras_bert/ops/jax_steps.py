@@ -70,7 +70,7 @@ def step_without_donation(model: Any, step: Step, names: tuple[str, ...]) -> Ste
         return step
     shardings = _shardings(model, names)
 
-    def changes_of(state: State, data: Any) -> tuple[Any, Any]:
+    def step_changes(state: State, data: Any) -> tuple[Any, Any]:
         # Without donation, each output is a copy: only variables that the step changes are
         # returned, such as those of metrics.
         outputs, new = step(state, data)
@@ -85,7 +85,7 @@ def step_without_donation(model: Any, step: Step, names: tuple[str, ...]) -> Ste
             *(tuple(map(list, part)) for part in (state, new, shardings) if part is not None),
         )
 
-    compiled = jax.jit(changes_of)
+    compiled = jax.jit(step_changes)
 
     def call(state: State, data: Any) -> tuple[Any, State]:
         outputs, changes = compiled(state, data)
@@ -97,7 +97,7 @@ def step_without_donation(model: Any, step: Step, names: tuple[str, ...]) -> Ste
     return call
 
 
-def state_of(model: Any) -> dict[str, list[Any]]:
+def training_state(model: Any) -> dict[str, list[Any]]:
     """Returns the arrays of the variables that training changes."""
     variables = {
         "trainable_variables": model.trainable_variables,

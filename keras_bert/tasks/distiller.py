@@ -151,11 +151,11 @@ class Distiller(CustomObjective, Task):
         # === Functional graph ===
         inputs = pretraining_inputs(student.backbone) if is_masked else token_inputs()
         compared = (bool(weights[2]), divergence_tokens == "all")
-        of_student = _outputs_of(student, inputs, *compared)
+        of_student = _apply_task(student, inputs, *compared)
         teacher_inputs = {**inputs} if is_masked else token_inputs()
         frozen = FrozenModel(
             keras.Model(
-                teacher_inputs, _outputs_of(teacher, teacher_inputs, *compared), name="frozen"
+                teacher_inputs, _apply_task(teacher, teacher_inputs, *compared), name="frozen"
             ),
             name="teacher",
         )
@@ -291,7 +291,7 @@ class Distiller(CustomObjective, Task):
         return (self.student_task, self.teacher_task)
 
 
-def _outputs_of(
+def _apply_task(
     task: MaskedLM | TextClassifier, inputs: dict[str, Any], with_hidden: bool, everywhere: bool
 ) -> dict[str, Any]:
     """Applies a task to inputs, and returns its symbolic `logits`, and `hidden` if it is compared.

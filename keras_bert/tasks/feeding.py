@@ -90,12 +90,12 @@ class Feed(keras.callbacks.Callback):
         sequence = _BatchSequence(self)
         if keras.backend.backend() != "tensorflow":
             return _BatchAdapter(self) if self.num_batches is None else sequence
-        from keras_bert.data.tfdata.text_datasets import dataset_of
+        from keras_bert.data.tfdata.text_datasets import as_dataset
 
         example = batches.example()
         if example is None:
             raise no_rows()
-        return dataset_of(
+        return as_dataset(
             sequence,
             example if self._with_targets else example[:1],
             num_batches=self.num_batches,

@@ -167,7 +167,7 @@ def _check_sizes(config: dict[str, Any], num_bytes: int, path: Path) -> None:
     """Checks that the file of the weights can contain them, before memory is allocated."""
     for fields in _objects_in(config):
         is_backbone = fields.get("registered_name") == f"{PACKAGE}>Backbone"
-        architecture = _architecture_of(fields) if is_backbone else fields.get("generator")
+        architecture = _config_fields(fields) if is_backbone else fields.get("generator")
         if isinstance(architecture, dict):
             try:
                 check_file_size(
@@ -176,7 +176,7 @@ def _check_sizes(config: dict[str, Any], num_bytes: int, path: Path) -> None:
             except ConfigError as error:
                 raise ValueError(f"{path}: its {CONFIG_FILE}: {error}") from error
         num_classes = fields.get("num_classes")
-        width = _architecture_of(fields.get("backbone")).get("hidden_dim")
+        width = _config_fields(fields.get("backbone")).get("hidden_dim")
         if not isinstance(num_classes, int) or not isinstance(width, int):
             continue
         if num_classes * width > 2 * num_bytes:
@@ -186,7 +186,7 @@ def _check_sizes(config: dict[str, Any], num_bytes: int, path: Path) -> None:
             )
 
 
-def _architecture_of(backbone: Any) -> dict[str, Any]:
+def _config_fields(backbone: Any) -> dict[str, Any]:
     """Returns the fields of the `BertConfig` of a backbone; `{}` if it is malformed."""
     for name in ("config", "config"):
         backbone = backbone.get(name) if isinstance(backbone, dict) else None

@@ -16,7 +16,7 @@ from keras_bert.checkpoints import Checkpoint
 from keras_bert.config import BertConfig
 from keras_bert.layers.top_layers import bilstm_options
 from keras_bert.tasks.class_labels import listed
-from keras_bert.vocabularies.tokenizer_config import tokens_of
+from keras_bert.vocabularies.tokenizer_config import list_tokens
 
 _PADDING_TOKENS = ("<pad>", "[PAD]")  # of BPE and SentencePiece, of WordPiece
 
@@ -262,7 +262,7 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
             f"The preprocessor creates rows of up to {values['sequence_length']} tokens; the "
             f"encoder has positions for {config.max_sequence_length}."
         )
-    tokens = tokens_of(values["tokenizer"])
+    tokens = list_tokens(values["tokenizer"])
     if len(tokens) > config.vocabulary_size:
         raise ValueError(
             f"The preprocessor's vocabulary has {len(tokens)} tokens; the encoder's has "

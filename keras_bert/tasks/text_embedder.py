@@ -154,7 +154,7 @@ class TextEmbedder(Task):
     def _read(
         self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
     ) -> InputAdapter | None:
-        if y is not None and self._kind_of(x):
+        if y is not None and self._adapter_class(x):
             raise ValueError(
                 "An embedder is trained on pairs of texts without labels; expected `y` to be None."
             )

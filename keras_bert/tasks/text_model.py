@@ -197,7 +197,7 @@ class TextModel(ObjectiveModel):
         has_class_ids = self.supports_class_weight and self._loss_takes_ids()
         # Those of one-hot labels of features are left to Keras, which knows one label for each row.
         is_of_tokens = self.supports_class_weight and len(getattr(self.output, "shape", ())) > 2
-        is_for_keras = self._kind_of(x) is None and not is_of_tokens
+        is_for_keras = self._adapter_class(x) is None and not is_of_tokens
         if class_weight and not has_class_ids and not is_for_keras:
             raise ValueError(
                 f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
@@ -345,7 +345,7 @@ class TextModel(ObjectiveModel):
             are nested like the input.
         """
         x = opened(x)
-        kind = self._kind_of(x)
+        kind = self._adapter_class(x)
         if kind is None:
             self._check_ids(x)
             return super().predict(
@@ -391,7 +391,7 @@ class TextModel(ObjectiveModel):
         checks.NON_NEGATIVE_INT.check(epochs=epochs)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
         size = BatchOptions(batch_size).rows_in_batch
-        kind = self._kind_of(x)
+        kind = self._adapter_class(x)
         if kind is None:
             return epochs * num_batches_of_features(x, size, validation_split)
         rows = kind.read(x)
@@ -425,7 +425,7 @@ class TextModel(ObjectiveModel):
         ```
         """
         x = opened(x)
-        kind = self._kind_of(x)
+        kind = self._adapter_class(x)
         if kind is None:
             raise ValueError(
                 f"x must be text, {self._input_forms()}, to have its tokens counted; "
@@ -492,7 +492,7 @@ class TextModel(ObjectiveModel):
             )
             progress.add(1)
 
-    def _kind_of(self, x: Any) -> type[InputAdapter] | None:
+    def _adapter_class(self, x: Any) -> type[InputAdapter] | None:
         """Returns the kind of text that `x` is; `None` for features."""
         return next((kind for kind in self.adapters if kind.matches(x)), None)
 
@@ -500,7 +500,7 @@ class TextModel(ObjectiveModel):
         self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
     ) -> InputAdapter | None:
         """Reads text with its labels and weights; returns `None` for features."""
-        kind = self._kind_of(x)
+        kind = self._adapter_class(x)
         rules = self._label_rules(options)
         if kind is not None and y is None and self.needs_labels:
             y = label_column(x, rules.class_names)
@@ -554,7 +554,7 @@ class TextModel(ObjectiveModel):
             return None
         data = opened(data)
         x, y, sample_weight = data, None, None
-        kind = self._kind_of(data)
+        kind = self._adapter_class(data)
         if kind is None or not kind.has_own_labels:
             has_labels = not self.needs_labels or label_column(data) is not None
             if has_labels and kind is not None and not isinstance(data, tuple):

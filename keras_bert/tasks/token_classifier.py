@@ -310,8 +310,8 @@ class TokenClassifier(Task):
         # [{"word": "Ann", "label": "B-PER", "score": 0.99, "start": 0, "end": 3}, …]
         ```
         """
-        rows = self._words_of(x)
-        return rows.nested(self._tags_of(rows, batch_size, verbose))
+        rows = self._read_words(x)
+        return rows.nested(self._tag_rows(rows, batch_size, verbose))
 
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         return list(self.tag(columns["text"]))
@@ -350,19 +350,19 @@ class TokenClassifier(Task):
                 f"The class_names are {self.class_names}; entities need names that encode spans, "
                 "such as O, B-PER and I-PER."
             )
-        rows = self._words_of(x)
-        tags = self._tags_of(rows, batch_size, verbose)
+        rows = self._read_words(x)
+        tags = self._tag_rows(rows, batch_size, verbose)
         texts = [None] * len(tags) if rows.texts is None else rows.texts
         return rows.nested([_entities(*pair) for pair in zip(tags, texts, strict=True)])
 
-    def _words_of(self, x: Any) -> WordsAdapter:
+    def _read_words(self, x: Any) -> WordsAdapter:
         x = listed(x)
         if not WordsAdapter.matches(x):
             self._check_ids(x)
             raise ValueError(f"Received {type(x).__name__}; expected {WordsAdapter.forms}.")
         return WordsAdapter.read(x).split_into_words()
 
-    def _tags_of(
+    def _tag_rows(
         self, rows: WordsAdapter, batch_size: int | None, verbose: int | str
     ) -> list[list[dict[str, Any]]]:
         """Returns the words of each sentence with their labels and scores."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_bert.text.characters import WHITE_SPACE, class_of
+from keras_bert.text.characters import WHITE_SPACE, character_class
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
 from keras_bert.vocabularies.byte_pair_files import (
@@ -163,7 +163,7 @@ class BytePairTokenizer(Tokenizer):
             "special_tokens_in_text": self.special_tokens_in_text,
         }
 
-    def _ids_of(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         words: list[str] = []
         for text in texts:
             for start, end, token_id in segments(text, self._splitter):
@@ -174,7 +174,7 @@ class BytePairTokenizer(Tokenizer):
             words.append(END)
         return self._known_ids.ids(words)
 
-    def _tokens_of(self, texts: Sequence[str]) -> FlatTokens:
+    def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
         words: list[str] = []
         begins: list[int] = []
         for text in texts:
@@ -201,7 +201,7 @@ class BytePairTokenizer(Tokenizer):
         """Adds a space before a word that does not begin with one and is not empty."""
         return f" {word}" if word and not word.startswith(" ") else word
 
-    def _text_of(self, ids: Sequence[int]) -> str:
+    def _ids_to_text(self, ids: Sequence[int]) -> str:
         """Concatenates the bytes of tokens; invalid UTF-8 is replaced with U+FFFD."""
         texts = self._token_texts()
         return b"".join([texts[index] for index in ids]).decode("utf-8", "replace")
@@ -302,7 +302,7 @@ def split_byte_words(text: str) -> list[str]:
 
 @functools.cache
 def _byte_words() -> re.Pattern[str]:
-    letters, numbers = class_of("L"), class_of("N")
+    letters, numbers = character_class("L"), character_class("N")
     return re.compile(
         f"'s|'t|'re|'ve|'m|'ll|'d| ?[{letters}]+| ?[{numbers}]+"
         f"| ?[^{WHITE_SPACE}{letters}{numbers}]+"

@@ -49,13 +49,13 @@ class _Table(NamedTuple):
 @functools.cache
 def category(character: str) -> str:
     """Returns the general category: `"L"` or `"N"` for all letters or numbers, else two letters."""
-    return _range_of(character).category
+    return _character_range(character).category
 
 
 @functools.cache
 def combining_class(character: str) -> int:
     """Returns the canonical combining class; 0 for all but combining marks."""
-    return _range_of(character).combining_class
+    return _character_range(character).combining_class
 
 
 @functools.cache
@@ -119,7 +119,7 @@ def decomposed(character: str, compatible: bool = False) -> str:
     return unicodedata.normalize("NFKD" if compatible else "NFD", character)
 
 
-def class_of(category: str) -> str:
+def character_class(category: str) -> str:
     """Returns the characters of a category, for character classes of regular expressions.
 
     Args:
@@ -147,7 +147,7 @@ def _spelled(ranges: Iterable[tuple[int, int]]) -> str:
     )
 
 
-def _range_of(character: str) -> _Range:
+def _character_range(character: str) -> _Range:
     point = ord(character)
     ranges = _table().ranges
     index = bisect.bisect(ranges, point, key=lambda row: row.first) - 1

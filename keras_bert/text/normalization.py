@@ -77,16 +77,16 @@ def word_starts(text: str) -> np.ndarray:
 
 
 def letters_of_words(raw: str, lowercase: bool) -> list[str]:
-    """Normalizes a raw word and splits it into words, like `words_of`, without their sources."""
+    """Normalizes a raw word and splits it into words, like `split_word`, without their sources."""
     if raw.isascii() and raw.isalnum():
         return [raw.lower() if lowercase else raw]
     words = raw.translate(_letters(lowercase))
     if _IN_CONTEXT in words:
-        return [word.letters for word in words_of(raw, lowercase)]
+        return [word.letters for word in split_word(raw, lowercase)]
     return words.split()
 
 
-def words_of(raw: str, lowercase: bool) -> Iterator[Word]:
+def split_word(raw: str, lowercase: bool) -> Iterator[Word]:
     """Normalizes a raw word, and splits it at punctuation and ideographs, which are words too.
 
     Args:

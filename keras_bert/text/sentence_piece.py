@@ -20,7 +20,7 @@ from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import FlatTokens, Tokenizer
 from keras_bert.vocabularies.files import read_bytes
-from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config, model_of
+from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config, decode_model
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 if TYPE_CHECKING:
@@ -157,9 +157,9 @@ class SentencePieceTokenizer(Tokenizer):
         """
         check_tokenizer_config({**config, "kind": cls.kind})
         arguments = {name: value for name, value in config.items() if name != "kind"}
-        return cls(**{**arguments, "model": model_of(config)})
+        return cls(**{**arguments, "model": decode_model(config)})
 
-    def _ids_of(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         ids: list[int] = []
         ends = []
         for text in map(_valid, texts):
@@ -172,7 +172,7 @@ class SentencePieceTokenizer(Tokenizer):
             ends.append(len(ids))
         return np.array(ids, np.int32), np.diff(ends, prepend=0)
 
-    def _tokens_of(self, texts: Sequence[str]) -> FlatTokens:
+    def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
         tokens: list[tuple[int, int, int]] = []
         ends = []
         for text in map(_valid, texts):
@@ -185,7 +185,7 @@ class SentencePieceTokenizer(Tokenizer):
         ids, starts, ends_of = np.array(tokens, np.int32).reshape(-1, 3).T
         return FlatTokens(ids, starts, ends_of, np.diff(ends, prepend=0))
 
-    def _text_of(self, ids: Sequence[int]) -> str:
+    def _ids_to_text(self, ids: Sequence[int]) -> str:
         """Concatenates pieces, and replaces their space characters with spaces."""
         text = "".join([self.vocabulary[index] for index in ids])
         return text.replace(SPACE, " ").removeprefix(" ")

@@ -120,8 +120,8 @@ class Tokenizer(abc.ABC):
     Strings are converted in Python, and tensors of TensorFlow, in a graph or not, with graph
     operations. Both give the same ids and offsets.
 
-    Subclasses define their special tokens, and implement `_ids_of`, `_tokens_of`, `_text_of` and
-    `_make_graph`.
+    Subclasses define their special tokens, and implement `_texts_to_ids`, `_texts_to_tokens`,
+    `_ids_to_text` and `_make_graph`.
 
     Args:
         vocabulary: The tokens in the order of their ids.
@@ -223,7 +223,7 @@ class Tokenizer(abc.ABC):
             TypeError: If a text is neither a string nor `bytes`.
             ValueError: If UTF-8 cannot represent a text.
         """
-        ids, lengths = _joined(map(self._ids_of, _chunks(texts)), np.int32, np.int64)
+        ids, lengths = _joined(map(self._texts_to_ids, _chunks(texts)), np.int32, np.int64)
         return ids, lengths
 
     def flat_words(self, words: Sequence[str | bytes]) -> tuple[np.ndarray, np.ndarray]:
@@ -236,7 +236,7 @@ class Tokenizer(abc.ABC):
             See `flat_ids`; the lengths are those of the words.
         """
         chunks = ([self._as_word(word) for word in chunk] for chunk in _chunks(words))
-        ids, lengths = _joined(map(self._ids_of, chunks), np.int32, np.int64)
+        ids, lengths = _joined(map(self._texts_to_ids, chunks), np.int32, np.int64)
         return ids, lengths
 
     def flat_tokens(self, texts: Sequence[str | bytes]) -> FlatTokens:
@@ -249,7 +249,7 @@ class Tokenizer(abc.ABC):
             A tuple of the ids, the starts and ends of the tokens in their texts, as in
             `tokenize_with_offsets`, and the number of tokens of each text.
         """
-        chunks = map(self._tokens_of, _chunks(texts))
+        chunks = map(self._texts_to_tokens, _chunks(texts))
         return FlatTokens(*_joined(chunks, np.int32, np.int32, np.int32, np.int64))
 
     def detokenize(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
@@ -286,7 +286,7 @@ class Tokenizer(abc.ABC):
         wrong = ids[(ids < 0) | (ids >= len(self.vocabulary))]
         if wrong.size:
             raise ValueError(f"Token id {wrong[0]} is not in [0, {len(self.vocabulary)}).")
-        return self._text_of([index for index in ids.tolist() if index not in special])
+        return self._ids_to_text([index for index in ids.tolist() if index not in special])
 
     @property
     def graph(self) -> GraphTokenizer:
@@ -409,15 +409,15 @@ class Tokenizer(abc.ABC):
         return self.from_config(self.get_config())
 
     @abc.abstractmethod
-    def _ids_of(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Converts texts to ids, of any integer type, and the number of ids of each text."""
 
     @abc.abstractmethod
-    def _tokens_of(self, texts: Sequence[str]) -> FlatTokens:
+    def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
         """Converts texts to ids with offsets in characters, of any integer type."""
 
     @abc.abstractmethod
-    def _text_of(self, ids: Sequence[int]) -> str:
+    def _ids_to_text(self, ids: Sequence[int]) -> str:
         """Converts ids to text."""
 
     @abc.abstractmethod

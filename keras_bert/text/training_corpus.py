@@ -189,12 +189,12 @@ def _sample(corpus: Corpus) -> Iterator[bytes]:
     items = [Path(corpus)] if isinstance(corpus, str | os.PathLike) else list(corpus)
     files = [item for item in items if isinstance(item, os.PathLike)]
     for file in files:
-        yield from _parts_of(Path(file), _SAMPLE_BYTES // len(files) // _PARTS + 1)
+        yield from _sample_parts(Path(file), _SAMPLE_BYTES // len(files) // _PARTS + 1)
     texts = list(corpus_texts(item for item in items if not isinstance(item, os.PathLike)))
     yield from texts[:: 1 + sum(map(len, texts)) // _SAMPLE_BYTES]
 
 
-def _parts_of(path: Path, size: int) -> Iterator[bytes]:
+def _sample_parts(path: Path, size: int) -> Iterator[bytes]:
     """Yields parts of a file at regular intervals; a small file is yielded completely."""
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size

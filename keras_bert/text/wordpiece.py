@@ -16,9 +16,9 @@ from keras_bert.text.normalization import (
     is_extending,
     letters_of_words,
     over_dropped_marks,
+    split_word,
     splittable,
     word_starts,
-    words_of,
 )
 from keras_bert.text.special_tokens import SUFFIX, TokenMarks
 from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
@@ -157,10 +157,10 @@ class WordPieceTokenizer(Tokenizer):
             **({"uncased_tokens": list(self.uncased_tokens)} if self.uncased_tokens else {}),
         }
 
-    def _ids_of(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         return self._known_ids.ids(self._joined(texts).split())
 
-    def _tokens_of(self, texts: Sequence[str]) -> FlatTokens:
+    def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
         joined = self._joined(texts)
         tokens = self._known_tokens.tokens(joined.split(), word_starts(joined))
         starts, ends = tokens.starts, tokens.ends
@@ -177,7 +177,7 @@ class WordPieceTokenizer(Tokenizer):
             texts = [self.token_marks.mark(text) for text in texts]
         return _BETWEEN.join([*splittable(texts), ""])
 
-    def _text_of(self, ids: Sequence[int]) -> str:
+    def _ids_to_text(self, ids: Sequence[int]) -> str:
         """Joins words and punctuation with spaces, and subwords without."""
         return " ".join([self.vocabulary[index] for index in ids]).replace(f" {SUFFIX}", "")
 
@@ -205,7 +205,7 @@ class WordPieceTokenizer(Tokenizer):
             is_accent = category(raw[index]) == "Mn"
             return is_extending(raw[index]) and (self.lowercase or not is_accent)
 
-        for letters, firsts, lasts in words_of(raw, self.lowercase):
+        for letters, firsts, lasts in split_word(raw, self.lowercase):
             for index, begin, end in self._match(letters):
                 is_unknown = index == self.unk_token_id
                 first = min(firsts) if is_unknown else firsts[begin]

@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Callable
 
-from keras_bert.text.characters import IDEOGRAPHS, class_of
+from keras_bert.text.characters import IDEOGRAPHS, character_class
 
 
 def split_words(text: str) -> tuple[list[str], list[int], list[int]]:
@@ -74,5 +74,5 @@ def word_patterns(characters: Callable[[str], str]) -> tuple[str, str]:
 
 @functools.cache
 def _words_and_gaps() -> re.Pattern[str]:
-    word, gap = word_patterns(class_of)
+    word, gap = word_patterns(character_class)
     return re.compile(f"(?P<word>{word})|{gap}")

@@ -74,18 +74,18 @@ def check_tokenizer_config(config: object) -> str:
     return str(kind)
 
 
-def tokens_of(tokenizer: Mapping[str, Any]) -> list[str]:
+def list_tokens(tokenizer: Mapping[str, Any]) -> list[str]:
     """Returns the tokens of a tokenizer's config in the order of their ids.
 
     Raises:
         ValueError: If the config or its SentencePiece model is malformed.
     """
     if check_tokenizer_config(tokenizer) == SENTENCE_PIECE:
-        return [piece.text for piece in read_pieces(model_of(tokenizer))]
+        return [piece.text for piece in read_pieces(decode_model(tokenizer))]
     return list(tokenizer["vocabulary"])
 
 
-def model_of(tokenizer: Mapping[str, Any]) -> bytes:
+def decode_model(tokenizer: Mapping[str, Any]) -> bytes:
     """Decodes the SentencePiece model of a tokenizer's config.
 
     Raises:

@@ -19,7 +19,7 @@ from keras_bert.checkpoints.formats.keras_hub import (  # noqa: E402
 from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokenizer  # noqa: E402
 from keras_bert.text import tokenizer_from_config  # noqa: E402
 from keras_bert.vocabularies.sentence_piece_model import read_pieces  # noqa: E402
-from keras_bert.vocabularies.tokenizer_config import tokens_of  # noqa: E402
+from keras_bert.vocabularies.tokenizer_config import list_tokens  # noqa: E402
 from tests.checkpoints.small_models import small_backbone  # noqa: E402
 from tests.text import small_tokenizers  # noqa: E402
 
@@ -57,13 +57,13 @@ def test_what_is_written_is_read(kind, options, tmp_path):
     config = small_tokenizers.make(kind, **options).get_config()
     write_tokenizer(tmp_path, config, 12)
     assert read_tokenizer(tmp_path) == config
-    assert tokens_of(config) == list(tokenizer_from_config(config).vocabulary)
+    assert list_tokens(config) == list(tokenizer_from_config(config).vocabulary)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_preset_has_it_and_one_of_another_kind_takes_its_place(kind, tmp_path):
     config = config_of(kind)
-    size = len(tokens_of(config))
+    size = len(list_tokens(config))
     backbone = small_backbone(vocabulary_size=size)
     checkpoints.save_preset(backbone, tmp_path, tokenizer={"vocabulary": ["[PAD]", "a"]})
     checkpoints.save_preset(backbone, tmp_path, tokenizer=config)
@@ -139,7 +139,7 @@ def test_a_unigram_in_a_tokenizer_json_becomes_a_model(without_file, tmp_path):
     (tmp_path / "saved" / "spiece.model").unlink(missing_ok=True)
     found = read_tokenizer(tmp_path / "saved")
     assert {**found, "model": ""} == {**config, "model": ""}
-    assert tokens_of(found) == tokens_of(config)
+    assert list_tokens(found) == list_tokens(config)
     assert ids_of(found) == ids_of(config)
 
 

@@ -158,7 +158,7 @@ def test_an_interrupted_step_of_training_keeps_its_result(classifier):
 
     classifier.train_on_batch(X, Y)
     step = jax_steps.training_step(classifier)
-    state = tuple(jax_steps.state_of(classifier).values())
+    state = tuple(jax_steps.training_state(classifier).values())
     _, state = step(state, (X, Y, None))  # compiles
     classifier._jax_state = None
 

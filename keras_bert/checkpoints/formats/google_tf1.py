@@ -28,7 +28,7 @@ from keras_bert.checkpoints.tokenizer_files import (
     read_tokenizer,
 )
 from keras_bert.config import BertConfig
-from keras_bert.vocabularies.tokenizer_config import SENTENCE_PIECE, WORDPIECE, model_of
+from keras_bert.vocabularies.tokenizer_config import SENTENCE_PIECE, WORDPIECE, decode_model
 from keras_bert.vocabularies.vocab_txt import save_vocabulary
 
 # A constant in the released code, which the files do not contain.
@@ -49,7 +49,7 @@ _UNKNOWN_TO_TF1 = (
 )
 
 
-def release_of(folder: Path) -> TF1Release | None:
+def detect_release(folder: Path) -> TF1Release | None:
     """Detects the release that a folder contains by its files; returns `None` if there is none."""
     for release in TF1_RELEASES:
         if release.config_file and (folder / release.config_file).exists():
@@ -150,10 +150,10 @@ def save_google_tf1(
             of another family.
     """
     tf = import_tensorflow()
-    backbone, heads, tokenizer, _ = weights.parts_of(model, heads, tokenizer)
-    release = _release_of(backbone.config, "masked_lm" in (heads or {}))
+    backbone, heads, tokenizer, _ = weights.split_model(model, heads, tokenizer)
+    release = _matching_release(backbone.config, "masked_lm" in (heads or {}))
     config = _config_to_json(backbone.config, release)
-    tensors = _tensors_of(release, backbone, heads)
+    tensors = _collect_tensors(release, backbone, heads)
     kind = None if tokenizer is None else tokenizer.get("kind", WORDPIECE)
     if kind not in (None, WORDPIECE, SENTENCE_PIECE):
         raise CheckpointError(
@@ -177,10 +177,10 @@ def save_google_tf1(
             with checkpoint_errors():
                 save_vocabulary(tokenizer["vocabulary"], temporary / VOCABULARY_FILE)
         elif tokenizer is not None:
-            (temporary / RELEASED_MODEL_FILE).write_bytes(model_of(tokenizer))
+            (temporary / RELEASED_MODEL_FILE).write_bytes(decode_model(tokenizer))
 
 
-def _release_of(config: BertConfig, masked_lm: bool) -> TF1Release:
+def _matching_release(config: BertConfig, masked_lm: bool) -> TF1Release:
     needs = [release.config.misfits(config, masked_lm) for release in TF1_RELEASES]
     for release, needed in zip(TF1_RELEASES, needs, strict=True):
         if not needed:
@@ -203,7 +203,7 @@ def _check_no_other(folder: Path, release: TF1Release) -> None:
             )
 
 
-def _tensors_of(
+def _collect_tensors(
     release: TF1Release, backbone: weights.Encoder, heads: Mapping[str, weights.Head] | None
 ) -> dict[str, np.ndarray[Any, Any]]:
     unknown = sorted(set(heads or {}) - set(release.heads))

@@ -267,11 +267,13 @@ def save_hugging_face(
         CheckpointError: If no family can represent the architecture, no class has these heads, or a
             head is on the pooled output of a causal encoder.
     """
-    backbone, heads, tokenizer, class_names = weights.parts_of(model, heads, tokenizer, class_names)
+    backbone, heads, tokenizer, class_names = weights.split_model(
+        model, heads, tokenizer, class_names
+    )
     causal = backbone.config.causal
-    family = _family_of(backbone.config, "masked_lm" in heads)
-    ending = _class_of(family, heads, causal)
-    tensors = _tensors_of(family, backbone, heads, ending)
+    family = _matching_family(backbone.config, "masked_lm" in heads)
+    ending = _architecture_name(family, heads, causal)
+    tensors = _collect_tensors(family, backbone, heads, ending)
     config = {
         "architectures": [family.class_prefix + ending],
         "model_type": family.name,
@@ -279,7 +281,7 @@ def save_hugging_face(
         **({"is_decoder": True} if causal else {}),
         **_labels(heads, class_names),
     }
-    embeds = sentence_transformers.options_of(model)
+    embeds = sentence_transformers.model_options(model)
     owned = (
         CONFIG_FILE,
         WEIGHTS_FILE,
@@ -296,7 +298,7 @@ def save_hugging_face(
             sentence_transformers.write_options(temporary, embeds, backbone.config.hidden_dim)
 
 
-def _family_of(config: BertConfig, masked_lm: bool) -> Family:
+def _matching_family(config: BertConfig, masked_lm: bool) -> Family:
     needs = {name: family.config.misfits(config, masked_lm) for name, family in FAMILIES.items()}
     for name, needed in needs.items():
         if not needed and (not config.causal or FAMILIES[name].can_be_causal):
@@ -308,7 +310,7 @@ def _family_of(config: BertConfig, masked_lm: bool) -> Family:
     )
 
 
-def _class_of(family: Family, heads: Mapping[str, Any], causal: bool) -> str:
+def _architecture_name(family: Family, heads: Mapping[str, Any], causal: bool) -> str:
     if causal and set(heads) & set(_ON_POOLED_OUTPUT):
         raise CheckpointError(
             f"The heads are {', '.join(heads)} and the encoder is causal: its pooled output is "
@@ -327,7 +329,7 @@ def _class_of(family: Family, heads: Mapping[str, Any], causal: bool) -> str:
     return endings[-1 if causal else 0]
 
 
-def _tensors_of(
+def _collect_tensors(
     family: Family,
     backbone: weights.Encoder,
     heads: Mapping[str, weights.Head] | None,

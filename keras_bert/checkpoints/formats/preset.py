@@ -22,7 +22,7 @@ from keras_bert.checkpoints.tensors import (
 from keras_bert.checkpoints.tokenizer_files import ALL_FILES, read_tokenizer, write_tokenizer
 from keras_bert.checks import POSITIVE_INT
 from keras_bert.config import BertConfig, ConfigError
-from keras_bert.vocabularies.tokenizer_config import tokens_of
+from keras_bert.vocabularies.tokenizer_config import list_tokens
 
 FORMAT = "keras_bert"
 FORMAT_VERSION = 1
@@ -66,7 +66,7 @@ def save_preset(
         "config": backbone.config.to_dict(),
         "heads": {head: sorted(names) for head, names in values.items()},
         "class_names": None if class_names is None else list(class_names),
-        "num_tokens": None if tokenizer is None else len(tokens_of(tokenizer)),
+        "num_tokens": None if tokenizer is None else len(list_tokens(tokenizer)),
     }
     owned = (CONFIG_FILE, WEIGHTS_FILE, TASK_FILE, *ALL_FILES)
     with replaced_files(folder, owned=owned) as temporary:

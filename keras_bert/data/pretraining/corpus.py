@@ -70,14 +70,14 @@ def read_corpus(
     _check_choice("document_ends", document_ends, DOCUMENT_ENDS)
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file; expected a text file.")
-    format = format_of(path, format)
+    format = resolve_format(path, format)
     split = _whole_line if format == "sentences" else sentence_splitter(language)
     if format == "jsonl":
         return _document_ends_once(_json_documents(path, field, split))
     return _document_ends_once(_text_documents(path, document_ends, split))
 
 
-def format_of(path: Path, format: str) -> str:
+def resolve_format(path: Path, format: str) -> str:
     """Returns the format of a file: that of its suffix for `"auto"`, otherwise `format`."""
     if format != "auto":
         return format

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.atomic import atomic_path, check_folder_of
+from keras_bert.atomic import atomic_path, check_parent_exists
 from keras_bert.data.arrays import NUMPY, Ragged, cut_rows, row_numbers, take_rows
 from keras_bert.data.loader import (
     WINDOW_BATCHES,
@@ -148,7 +148,7 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
         NotADirectoryError: If it is a file.
     """
     path = Path(path)
-    check_folder_of(path)
+    check_parent_exists(path)
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         return tfrecords.write_records(file, records)
 

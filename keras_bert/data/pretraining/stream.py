@@ -137,7 +137,7 @@ class PretrainingStream:
 
     def example(self) -> Features:
         """Returns a batch of a single row."""
-        return next(self._batches(self._rows_of([self._parser.first]), batch_size=1))
+        return next(self._batches(self._iterate_rows([self._parser.first]), batch_size=1))
 
     def _from_batch(self, first: int) -> Iterator[Features]:
         epoch, batch = divmod(first, self.batches_per_epoch)
@@ -152,9 +152,9 @@ class PretrainingStream:
 
     def _packed_rows(self) -> Iterator[Features]:
         """Packs records to rows, which are the same in each epoch."""
-        return self._rows_of(interleaved(self._paths))
+        return self._iterate_rows(interleaved(self._paths))
 
-    def _rows_of(self, records: Iterable[Any]) -> Iterator[Any]:
+    def _iterate_rows(self, records: Iterable[Any]) -> Iterator[Any]:
         """Yields the records, or the rows that they are packed into."""
         if not self.packed:
             yield from records

@@ -220,7 +220,7 @@ def with_checked_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
 # === Batches as a dataset ===
 
 
-def dataset_of(
+def as_dataset(
     batches: Sequence[Any],
     example: Any,
     *,
