@@ -65,7 +65,7 @@ def main() -> None:
         sys.argv[:2] = [f"{sys.argv[0]} {command}"]
         child_programs.is_command = True
         # Runs as `__main__`, so that flags and help are those of the program.
-        runpy.run_module(module_of(command), run_name="__main__", alter_sys=True)
+        runpy.run_module(module_name(command), run_name="__main__", alter_sys=True)
     else:
         near = difflib.get_close_matches(command.replace("_", "-"), names, n=1, cutoff=0.5)
         meant = f" Did you mean {near[0]}?" if near else ""
@@ -76,7 +76,7 @@ def main() -> None:
         sys.exit(_WRONG_COMMAND)
 
 
-def module_of(command: str) -> str:
+def module_name(command: str) -> str:
     """Returns the module that a command runs."""
     return f"{__package__}.{command.replace('-', '_')}"
 
@@ -94,9 +94,9 @@ def overview() -> str:
 
 
 def _summary(command: str) -> str:
-    spec = importlib.util.find_spec(module_of(command))
+    spec = importlib.util.find_spec(module_name(command))
     if spec is None or spec.origin is None:
-        raise ImportError(f"{module_of(command)} is not installed")
+        raise ImportError(f"{module_name(command)} is not installed")
     docstring = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or ""
     return docstring.partition("\n\n")[0].replace("\n", " ").removesuffix(".")
 

@@ -195,7 +195,7 @@ def compare(config: CompareExportsConfig) -> list[Export]:
         names = tuple(task.output) if isinstance(task.output, dict) else (task.output_name,)
         networks = {}
         folder = Path(config.output_dir, f"model_{number}")
-        digest = output_folder.sha256_of(model)
+        digest = output_folder.file_sha256(model)
         for export in exports:
             path = _export(task, export.name, rows, config, folder, digest)
             export.megabytes = megabytes(path)

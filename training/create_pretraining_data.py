@@ -25,7 +25,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-from keras_bert.data.pretraining.corpus import format_of, sentence_splitter
+from keras_bert.data.pretraining.corpus import resolve_format, sentence_splitter
 from keras_bert.data.pretraining.instances import PAIR_KINDS
 from keras_bert.data.text_files import COMPRESSIONS
 from keras_bert.progress import bar
@@ -144,7 +144,7 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
 
 def require_libraries(config: PretrainingDataConfig) -> None:
     """Checks that the library that splits paragraphs is installed, if there are any."""
-    if any(format_of(path, config.format) != "sentences" for path in config.paths()):
+    if any(resolve_format(path, config.format) != "sentences" for path in config.paths()):
         sentence_splitter(config.language)
 
 

@@ -75,7 +75,7 @@ def main(config: DefaultsSweepConfig) -> None:
     program.require(program.TRAINING_LIBRARIES, "training")
     with output_folder.claimed(config.output_dir):
         results = run_cells(
-            {setting: partial(scores_of, cell) for setting, cell in cells(config).items()}
+            {setting: partial(run_cell, cell) for setting, cell in cells(config).items()}
         )
     print(format_table(config, results))
 
@@ -102,7 +102,7 @@ def _cell(config: DefaultsSweepConfig, setting: Setting) -> Cell:
     return Cell(Path(config.output_dir, "_".join(setting)), command, config.preset)
 
 
-def scores_of(cell: Cell) -> dict[str, Any]:
+def run_cell(cell: Cell) -> dict[str, Any]:
     """Returns the results of a run; its models, which take much of the disk, are deleted."""
     results = cell()
     for model in cell.folder.glob("seed_*/model.keras"):

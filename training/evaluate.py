@@ -36,7 +36,7 @@ from .plots import page
 from .readers.data_files import exists
 from .readers.labeled_text import TextColumns
 from .readers.tagged_words import WordColumns
-from .readers.task_files import KINDS, kind_of, task_of_file
+from .readers.task_files import KINDS, data_kind, task_of_file
 
 _REPORT = "report.html"
 
@@ -140,7 +140,7 @@ def _job_of_file(config: EvaluateConfig) -> type[Job]:
     """Returns the job that scores files of predictions on a kind of data."""
     kind = config.kind
     if kind == "auto":
-        kind = kind_of(task_of_file(Path(config.data_file), config.format, flag="--kind").name)
+        kind = data_kind(task_of_file(Path(config.data_file), config.format, flag="--kind").name)
     return next(job for job in jobs_by_verb().values() if job.kind == kind)
 
 

@@ -178,7 +178,7 @@ def _check(config: ExportConfig) -> str:
         raise ValueError("expected --output, --deploy_to or --push_to")
     format = "hugging_face" if config.push_to else config.export_format
     if format == "auto":
-        format = _format_of(config.output)
+        format = _infer_format(config.output)
     if config.deploy_to and format != "tf_saved_model":
         raise ValueError(f"--deploy_to takes a tf_saved_model, but the format is {format}")
     if format == "hugging_face":
@@ -213,7 +213,7 @@ def _check_unset(config: ExportConfig, format: str, *names: str) -> None:
             raise ValueError(f"--{field.name}={given} is given, but the format is {format}")
 
 
-def _format_of(output: str) -> str:
+def _infer_format(output: str) -> str:
     """Infers the format from the suffix of a path."""
     suffix = Path(output).suffix
     if suffix and suffix not in _SUFFIXES:

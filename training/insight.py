@@ -37,7 +37,7 @@ from .engine.job import InsightRows
 from .engine.options import NonNegativeInt, PositiveInt, check_one_of
 from .jobs.tasks import jobs_by_verb
 from .plots import page
-from .readers.data_files import FORMATS, TAGGING_SUFFIXES, exists, suffix_of
+from .readers.data_files import FORMATS, TAGGING_SUFFIXES, data_suffix, exists
 from .readers.labeled_text import TextColumns
 from .readers.tagged_words import WordColumns
 
@@ -232,7 +232,7 @@ def _jobs() -> dict[str, Any]:
 
 
 def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
-    suffix = suffix_of(path)
+    suffix = data_suffix(path)
     if config.format != "auto" or suffix in FORMATS or not path.is_file():
         return config.read_text(config.data_file, labeled=False).texts
     if suffix in TAGGING_SUFFIXES:
@@ -295,7 +295,7 @@ def _facts(path: str, model: Any) -> dict[str, str]:
     import keras
 
     config, backbone = model.config, model.backbone
-    weights = sum(math.prod(weight.shape) * _bytes_of(weight.dtype) for weight in model.weights)
+    weights = sum(math.prod(weight.shape) * _item_size(weight.dtype) for weight in model.weights)
     facts = {
         "file": path,
         "task": type(model).__name__,
@@ -316,7 +316,7 @@ def _facts(path: str, model: Any) -> dict[str, str]:
     return facts
 
 
-def _bytes_of(dtype: str) -> int:
+def _item_size(dtype: str) -> int:
     """The size of one number: `bfloat16` has 2 bytes, and `bool` 1."""
     bits = re.search(r"\d+$", dtype)
     return int(bits[0]) // 8 if bits else 1

@@ -36,7 +36,7 @@ from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
 from .readers.labeled_text import LabeledText, TextColumns
 from .readers.tagged_words import WordColumns, with_span_labels
-from .readers.task_files import KINDS, kind_of, task_of_file
+from .readers.task_files import KINDS, data_kind, task_of_file
 from .readers.values import BadRows, excerpt
 
 if TYPE_CHECKING:
@@ -108,17 +108,17 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
     if kind == "auto":
         path, text = Path(config.data_file), None if config.text == "text" else config.text
         task = task_of_file(path, config.format, text, flag="--kind")
-        kind = kind_of(task.name)
+        kind = data_kind(task.name)
         if not config.text_pair:
             config = dataclasses.replace(config, **task.columns)
     parts: dict[str, Any] = {}
     bad = {name: BadRows(collect=True) for name in files}
     for name, path in files.items():
         parts[name] = _read(config, kind, path, parts.get("train"), bad[name])
-    rows = {name: data_inspection.rows_of(part) for name, part in parts.items()}
+    rows = {name: data_inspection.text_rows(part) for name, part in parts.items()}
     tokens = _tokens(config.preset, rows)
     report = Report(
-        counts={name: data_inspection.counts_of(part) for name, part in parts.items()},
+        counts={name: data_inspection.count_rows(part) for name, part in parts.items()},
         bad={name: of_part.messages for name, of_part in bad.items()},
         findings=[
             *(data_inspection.findings(rows) or ["no duplicates, contradictions or leaks"]),
@@ -293,7 +293,7 @@ def _tokens(preset: str, rows: Mapping[str, Rows]) -> dict[str, Tokens]:
     if checkpoint.tokenizer is None:
         raise ValueError(f"--preset={preset} has no vocabulary to count tokens with")
     tokenizer = tokenizer_from_config(checkpoint.tokenizer)
-    return {name: data_inspection.tokens_of(part, tokenizer) for name, part in rows.items()}
+    return {name: data_inspection.tokenize_rows(part, tokenizer) for name, part in rows.items()}
 
 
 def _lengths(lengths: np.ndarray, config: InspectConfig) -> dict[str, float]:

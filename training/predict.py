@@ -38,15 +38,15 @@ from .readers.choice_files import choice_fields, read_choices
 from .readers.data_files import (
     FORMATS,
     TAGGING_SUFFIXES,
+    data_suffix,
     exists,
-    format_of,
+    infer_format,
     is_array,
     read_columns,
     read_records,
-    suffix_of,
     without_header,
 )
-from .readers.json_objects import objects_of
+from .readers.json_objects import read_objects
 from .readers.labeled_text import HEADERS, parse_label_map
 from .readers.separated_values import Quoting
 from .readers.tagged_words import WORDS
@@ -258,7 +258,7 @@ def _format(config: PredictConfig, predictor: Predictor) -> str:
     if config.format != "auto":
         return config.format
     path = Path(config.input)
-    suffix = suffix_of(path)
+    suffix = data_suffix(path)
     if suffix in TAGGING_SUFFIXES:
         if "text" not in predictor.lists:
             raise ValueError(
@@ -268,7 +268,7 @@ def _format(config: PredictConfig, predictor: Predictor) -> str:
         return "conll"
     format = FORMATS.get(suffix, "auto")
     if format == "auto" and config.input != "-" and not path.is_file():  # a folder
-        format = format_of(path)
+        format = infer_format(path)
     if "choices" in predictor.fields:
         return {"csv": "swag", "tsv": "codah"}.get(format, format)
     if suffix == ".json" and "context" in predictor.fields and not is_array(path):
@@ -307,7 +307,7 @@ def _line_rows(
         for number, line in enumerate(filter(None, lines), start=1):
             yield f"line {number}", {"text": line.rstrip("\r\n")}
         return
-    for place, record in objects_of(lines, _input_name(config)):
+    for place, record in read_objects(lines, _input_name(config)):
         yield place, _with_fields(config, predictor, record)
 
 

@@ -20,7 +20,7 @@ from absl import logging
 
 from .engine import output_folder, program
 from .engine.options import PositiveInt, ProgramConfig, check_one_of
-from .pretraining.config import files_of
+from .pretraining.config import expand_files
 
 # TensorFlow is imported only where it is needed, so that `--help` works without it.
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class TokenizerConfig(ProgramConfig):
         """
         if not self.input_files:
             raise ValueError("--input_files is empty, expected files, patterns or folders of text")
-        return [path for argument in self.input_files for path in files_of(argument)]
+        return [path for argument in self.input_files for path in expand_files(argument)]
 
 
 def train_tokenizer(config: TokenizerConfig) -> list[Path]:

@@ -152,7 +152,7 @@ def test_help_is_shown_without_the_libraries_of_extras():
     """As the site's pages of the command line are made."""
     extras = ("bm25s", "codecarbon", "matplotlib", "onnx", "openvino", "scipy", "sentencex")
     missing = [*extras, "sentencepiece", "sklearn", "tensorboard", "tensorflow", "tokenizers"]
-    modules = [command_line.module_of(name) for name in COMMANDS]
+    modules = [command_line.module_name(name) for name in COMMANDS]
     script = f"""
 import importlib, sys
 sys.modules.update(dict.fromkeys({missing}))

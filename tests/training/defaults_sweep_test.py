@@ -12,7 +12,7 @@ from training.defaults_sweep import (  # noqa: E402
     DefaultsSweepConfig,
     cells,
     format_table,
-    scores_of,
+    run_cell,
 )
 from training.engine.grid import run_cells  # noqa: E402
 from training.jobs.classification import FinetuneConfig  # noqa: E402
@@ -35,7 +35,7 @@ def test_scores_of_finished_runs_become_a_table_and_their_models_are_deleted(tmp
     model = trained.folder / "seed_1" / "model.keras"
     model.parent.mkdir()
     model.touch()
-    scores_of(trained)
+    run_cell(trained)
     assert not model.exists()
     assert format_table(config, run_cells(grid)).splitlines() == [
         "| task | rows | setting | score |",

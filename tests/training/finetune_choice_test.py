@@ -20,7 +20,7 @@ from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.jobs.multiple_choice import ChoiceConfig, ChoiceJob, read_data  # noqa: E402
 from training.readers.choice_files import read_choices  # noqa: E402
-from training.readers.data_inspection import counts_of  # noqa: E402
+from training.readers.data_inspection import count_rows  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "she", "opens", "the", "door", "fridge", "."]
 HEADER = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
@@ -192,7 +192,7 @@ def test_what_is_missing_is_named(tmp_path):
         read_data(ChoiceConfig(data_dir=str(tmp_path), train_file="train.csv"))
     write_swag(tmp_path / "train.csv", rows=40)
     data = read_data(ChoiceConfig(data_dir=str(tmp_path), train_file="train.csv"))
-    assert counts_of(data.parts()["dev"]) == {"rows": 4} | {
+    assert count_rows(data.parts()["dev"]) == {"rows": 4} | {
         f"choice {n} is correct": 1 for n in range(4)
     }
     write_swag(tmp_path / "train.csv", rows=8)

@@ -18,7 +18,7 @@ from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.jobs.question_answering import QuestionJob, SquadConfig, read_data  # noqa: E402
-from training.readers.data_inspection import counts_of  # noqa: E402
+from training.readers.data_inspection import count_rows  # noqa: E402
 from training.scores import squad_scores  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "?", "ann", "bob", "ran", "and", "then"]
@@ -169,7 +169,7 @@ def test_articles_are_parted_by_their_titles(tmp_path):
     data = read_data(config)
     assert {example.title for example in data.train} == {"a", "b"}
     assert {example.title for example in data.dev} == {"c"}
-    assert {name: counts_of(part) for name, part in data.parts().items()} == {
+    assert {name: count_rows(part) for name, part in data.parts().items()} == {
         "train": {"questions": 8, "passages": 4, "answerable": 6, "unanswerable": 2},
         "dev": {"questions": 4, "passages": 4, "answerable": 3, "unanswerable": 1},
     }

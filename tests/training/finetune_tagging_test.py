@@ -18,7 +18,7 @@ from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.jobs.tagging import Tagging, TaggingConfig  # noqa: E402
-from training.readers.data_inspection import counts_of  # noqa: E402
+from training.readers.data_inspection import count_rows  # noqa: E402
 from training.readers.tagged_words import label_names, model_inputs, read_data  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "lee", "sings", "in", "rome", "."]
@@ -146,7 +146,7 @@ def test_labels_in_brackets_or_of_bare_types_are_those_of_spans(tmp_path, caplog
     data = read_data(config)
     assert data.train.labels == [["B-PER", "I-PER", "O"], ["B-LOC"]]
     assert data.dev.labels == [["O"]]
-    assert counts_of(data.train) == {"sentences": 2, "words": 4, "LOC": 1, "PER": 1}
+    assert count_rows(data.train) == {"sentences": 2, "words": 4, "LOC": 1, "PER": 1}
     assert read_data(dataclasses.replace(config, scheme="keep")).dev.labels == [["*"]]
     train.write_text("Ann person\nLee person\nsang O\nin O\nRome place\n")
     dev.write_text("Rome place\n")  # The training labels decide.
@@ -190,7 +190,7 @@ def test_a_tenth_is_held_out(tmp_path):
     path.write_text("\n".join(f"w{index} {'O' if index % 2 else 'B-A'}\n" for index in range(20)))
     data = read_data(TaggingConfig(train_file=str(path)))
     assert sorted(data.dev.labels) == [["B-A"], ["O"]]
-    assert counts_of(data.parts()["train"]) == {"sentences": 18, "words": 18, "A": 9}
+    assert count_rows(data.parts()["train"]) == {"sentences": 18, "words": 18, "A": 9}
     marked = tmp_path / "b.conll"
     marked.write_text(f"-DOCSTART- O\n{path.read_text()}\n" * 10)
     data = read_data(TaggingConfig(train_file=str(marked)))

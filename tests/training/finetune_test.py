@@ -32,7 +32,7 @@ from training.jobs.classification import (  # noqa: E402
     FinetuneConfig,
     read_data,
 )
-from training.readers.data_inspection import counts_of  # noqa: E402
+from training.readers.data_inspection import count_rows  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
 
@@ -118,7 +118,7 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path, monkeypatch
     kept = results["kept"]
     assert kept["scores"] == results["runs"][kept["seed"] - 1]["best"]
     assert [row["rows"] for row in results["by_class"].values()] == [
-        counts_of(config_data.parts()["dev"])[name] for name in results["by_class"]
+        count_rows(config_data.parts()["dev"])[name] for name in results["by_class"]
     ]
     assert set(results["seconds"]) == {"building", "training", "scoring", "answers", "export"}
     assert min(results["seconds"].values()) > 0
@@ -325,7 +325,7 @@ def test_what_is_held_out_or_sampled_has_each_classs_share(tmp_path):
     path.write_text("text\tlabel\n" + "".join(rows))
     config = FinetuneConfig(train_file=str(path))
     data = read_data(config)
-    assert {name: counts_of(part) for name, part in data.parts().items()} == {
+    assert {name: count_rows(part) for name, part in data.parts().items()} == {
         "train": {"rows": 720, "neg": 360, "pos": 360},
         "dev": {"rows": 80, "neg": 40, "pos": 40},
     }
@@ -334,9 +334,9 @@ def test_what_is_held_out_or_sampled_has_each_classs_share(tmp_path):
     )
     again = read_data(dataclasses.replace(config, seed=7, train_rows=90))
     assert again.dev["dev"].texts == data.dev["dev"].texts
-    assert counts_of(again.parts()["train"]) == {"rows": 90, "neg": 45, "pos": 45}
+    assert count_rows(again.parts()["train"]) == {"rows": 90, "neg": 45, "pos": 45}
     scored = read_data(dataclasses.replace(config, dev_rows=20))
-    assert counts_of(scored.parts()["dev"]) == {"rows": 20, "neg": 10, "pos": 10}
+    assert count_rows(scored.parts()["dev"]) == {"rows": 20, "neg": 10, "pos": 10}
     assert scored.train.texts == data.train.texts
 
 
@@ -345,7 +345,7 @@ def test_scores_are_held_out_at_random_and_summed_up(tmp_path):
     path = tmp_path / "scores.tsv"
     path.write_text("text\tlabel\n" + "".join(f"text {i}\t{i % 10}\n" for i in range(200)))
     data = read_data(FinetuneConfig(train_file=str(path), regression=True))
-    counts = counts_of(data.parts()["dev"])
+    counts = count_rows(data.parts()["dev"])
     assert (counts["rows"], counts["lowest"], counts["highest"]) == (20, "0", "9")
     assert len(set(data.dev["dev"].labels.tolist())) > 5
 

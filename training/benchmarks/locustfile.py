@@ -87,7 +87,7 @@ def random_order(count: int) -> Iterator[int]:
         yield from generator.sample(range(count), count)
 
 
-def error_of(
+def find_error(
     status: int, text: str, count: int, expected: Sequence[Any] | None, tolerance: float
 ) -> str:
     """Returns what is wrong with an answer to a request of `count` texts; empty for nothing."""
@@ -179,7 +179,7 @@ class Client(FastHttpUser):
             response.request_meta["response_time"] = 1000 * (time.perf_counter() - due)
             if response.status_code:  # 0 if there is no answer: the error is then locust's
                 text = response.text or ""
-                error = error_of(
+                error = find_error(
                     response.status_code, text, len(positions), expected, options.tolerance
                 )
                 if error:

@@ -12,7 +12,7 @@ from keras_bert.config import BertConfig
 _WORDS = {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
 
 
-def family_of(config: BertConfig) -> Family:
+def find_family(config: BertConfig) -> Family:
     """Returns the family of an architecture.
 
     Raises:
@@ -28,7 +28,7 @@ def transformers_config(config: BertConfig) -> Any:
     """Returns the config of the `transformers` library for the architecture."""
     import transformers
 
-    family = family_of(config)
+    family = find_family(config)
     fields = family.config.write(config, _WORDS)
     return getattr(transformers, f"{family.class_prefix}Config")(**fields)
 
@@ -37,14 +37,14 @@ def transformers_class(config: BertConfig, ending: str) -> Any:
     """Returns a class of the `transformers` library, such as its `ForMaskedLM`."""
     import transformers
 
-    return getattr(transformers, family_of(config).class_prefix + ending)
+    return getattr(transformers, find_family(config).class_prefix + ending)
 
 
 def keras_hub_backbone(config: BertConfig) -> Any:
     """Returns KerasHub's encoder of the architecture, with random weights."""
     import keras_hub
 
-    family = family_of(config)
+    family = find_family(config)
     fields = family.keras_hub_config.required
     arguments = {theirs: getattr(config, ours) for ours, theirs in fields.items()}
     if "embedding_dim" in arguments:
@@ -66,7 +66,7 @@ def keras_hub_class(config: BertConfig, ending: str) -> Any:
     """
     import keras_hub
 
-    name = family_of(config).class_prefix + ending
+    name = find_family(config).class_prefix + ending
     if not hasattr(keras_hub.models, name):
         raise ValueError(f"KerasHub has no {name}; remove it from --subjects.")
     return getattr(keras_hub.models, name)

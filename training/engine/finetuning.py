@@ -253,7 +253,7 @@ def run(
         )
         raise
     best = max(runs, key=lambda run: job.selection_score(next(iter(run.best.values()))))
-    results = results_of(job.config, runs, best, to_beat) | {"diverged": diverged}
+    results = results_record(job.config, runs, best, to_beat) | {"diverged": diverged}
     # The export of an earlier run of the same command, perhaps with other seeds
     if (exported := _exported_model(folder)) is not None:
         results["exported_model"] = exported
@@ -266,16 +266,16 @@ def run(
         target = folder / "export" / "1"
         # A server may watch the folder: an export that is up to date is not replaced.
         with watch.part("export"):
-            content = output_folder.sha256_of(best.model_path)
+            content = output_folder.file_sha256(best.model_path)
             if exported != content or not (target / "saved_model.pb").is_file():
                 _export(job, load(), target)
             results["exported_model"] = content
-    results["cost"] = cost_of(runs, results["seconds"], config)
+    results["cost"] = total_cost(runs, results["seconds"], config)
     atomic.write_json(folder / "results.json", results)
     return results
 
 
-def cost_of(
+def total_cost(
     runs: Sequence[Run], seconds: Mapping[str, float], config: LabeledFilesConfig
 ) -> dict[str, Any]:
     """Returns the cost of all seeds, see `run_cost.cost_record`."""
@@ -299,7 +299,7 @@ def train(job: Job, seed_run: SeedRun, meter: Meter | None = None) -> Run:
     set_random_seed(seed_run.seed)
     training = job.build(seed_run.seed)
     evaluation = DevEvaluation(job, seed_run, meter)
-    output_folder.check_room(seed_run.folder, _bytes_of(training.model))
+    output_folder.check_room(seed_run.folder, _model_bytes(training.model))
     records = fit(training.model, training.fit_epoch, job.config, seed_run, evaluation)
     logging.info(
         "seed %d: %.1f %% of the training waited for data",
@@ -321,11 +321,11 @@ def train(job: Job, seed_run: SeedRun, meter: Meter | None = None) -> Run:
         flops=None if training.epoch_flops is None else num_epochs * training.epoch_flops(),
         energy=evaluation.metered(),
         dtype=training.model.dtype_policy.name,
-        encoder=_encoder_of(training.model),
+        encoder=_encoder_sizes(training.model),
     )
 
 
-def _encoder_of(model: keras.Model) -> dict[str, int] | None:
+def _encoder_sizes(model: keras.Model) -> dict[str, int] | None:
     """Returns the sizes of a task's encoder, see `ENCODER_SIZES`, and its parameters.
 
     `None` of a model of features, which has no encoder.
@@ -363,7 +363,7 @@ def fit(
     return seed_run.fit(model, fit_epoch, config.epochs, callbacks, evaluation)
 
 
-def _bytes_of(model: keras.Model) -> int:
+def _model_bytes(model: keras.Model) -> int:
     """Estimates the size of a saved model in bytes, including the optimizer's state."""
     trainable = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
     return 4 * (model.count_params() + 2 * trainable)
@@ -562,7 +562,7 @@ def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
     }
 
 
-def results_of(
+def results_record(
     config: LabeledFilesConfig,
     runs: Sequence[Run],
     best: Run,

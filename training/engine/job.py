@@ -36,7 +36,7 @@ def finite(outputs: np.ndarray) -> np.ndarray:
     return outputs
 
 
-def probabilities_of(rows: Sequence[dict[str, Any]]) -> list[float] | None:
+def read_probabilities(rows: Sequence[dict[str, Any]]) -> list[float] | None:
     """Returns the probability of each prediction, or `None` if a file of predictions has none."""
     return [float(row["score"]) for row in rows] if all("score" in row for row in rows) else None
 
@@ -143,7 +143,7 @@ class Job:
         """Reads and validates every file that the config names, before anything is trained.
 
         Returns:
-            A `JobData`, of rows as for `data_inspection.rows_of`.
+            A `JobData`, of rows as for `data_inspection.text_rows`.
 
         Raises:
             FileNotFoundError: If a file does not exist.

@@ -89,11 +89,11 @@ class ProgramConfig:
             formerly = field.metadata.get("formerly")
             if formerly is not None and getattr(self, field.name) == formerly:
                 object.__setattr__(self, field.name, field.default)
-        for name, numbers in _numbers_of(type(self)).items():
+        for name, numbers in _number_ranges(type(self)).items():
             numbers.check_given(**{f"--{name}": getattr(self, name)})
 
 
-def _numbers_of(config_class: Any) -> dict[str, Numbers]:
+def _number_ranges(config_class: Any) -> dict[str, Numbers]:
     """Returns the accepted numbers of each field that is a number."""
     hints = typing.get_type_hints(config_class, include_extras=True)
     plain = {float: checks.FINITE, int: checks.INTEGER}

@@ -162,11 +162,11 @@ def content_of_files(paths: Sequence[Path]) -> bytes:
     digest = hashlib.sha256()
     for path in paths:
         digest.update(path.name.encode("utf-8", "surrogateescape"))
-        digest.update(bytes.fromhex(sha256_of(path)))
+        digest.update(bytes.fromhex(file_sha256(path)))
     return digest.digest() if paths else b""
 
 
-def sha256_of(path: str | os.PathLike[str]) -> str:
+def file_sha256(path: str | os.PathLike[str]) -> str:
     """Returns the SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -323,9 +323,9 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
     data = job_class.read(config)
     seconds = {"reading": time.perf_counter() - start}
     parts = data.parts()
-    counts = {name: data_inspection.counts_of(part) for name, part in parts.items()}
+    counts = {name: data_inspection.count_rows(part) for name, part in parts.items()}
     print(counts_table(counts), flush=True)
-    rows = {name: data_inspection.rows_of(part) for name, part in parts.items()}
+    rows = {name: data_inspection.text_rows(part) for name, part in parts.items()}
     for finding in data_inspection.findings(rows):
         print(f"note: {finding}", flush=True)
     import_quietly()

@@ -24,8 +24,8 @@ from keras_bert.atomic import atomic_path, make_folder
 from .output_folder import (
     NotFiniteError,
     OtherSettingsError,
+    file_sha256,
     read_checked,
-    sha256_of,
     with_checksum,
 )
 
@@ -119,7 +119,9 @@ class RunCheckpoints:
             with atomic_path(target, sync=True) as temporary:
                 temporary.mkdir()
                 _write_tensors(temporary / _TENSORS, tensors)
-                values = dataclasses.asdict(state) | {_TENSORS_SUM: sha256_of(temporary / _TENSORS)}
+                values = dataclasses.asdict(state) | {
+                    _TENSORS_SUM: file_sha256(temporary / _TENSORS)
+                }
                 values = with_checksum(values)
                 (temporary / _STATE).write_text(json.dumps(values) + "\n", encoding="utf-8")
         except OSError as error:
@@ -282,7 +284,7 @@ def _assign(variables: Mapping[str, Any], tensors: Tensors, path: Path) -> None:
 def _read(path: Path) -> tuple[RunState, Tensors]:
     names = {field.name for field in dataclasses.fields(RunState)} | {_TENSORS_SUM}
     values = read_checked(path / _STATE, names, added={"details"})
-    if values.pop(_TENSORS_SUM) != sha256_of(path / _TENSORS):
+    if values.pop(_TENSORS_SUM) != file_sha256(path / _TENSORS):
         raise ValueError(f"the checksum of {_TENSORS} differs")
     return RunState(**values), load_file(path / _TENSORS)
 

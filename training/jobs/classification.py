@@ -23,7 +23,7 @@ from ..engine.job import (
     JobData,
     Training,
     finite,
-    probabilities_of,
+    read_probabilities,
 )
 from ..engine.options import (
     LabeledFilesConfig,
@@ -199,8 +199,8 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
 
         def read_row(row: dict[str, Any]) -> dict[str, Any]:
             if names is None:
-                return answer_files.number_of(row)
-            return answer_files.class_of(answer_files.relabeled(row, label_map), names)
+                return answer_files.read_number(row)
+            return answer_files.read_class(answer_files.relabeled(row, label_map), names)
 
         rows = answer_files.matched_answers(
             Path(config.answers), read_row, config.data_file, len(data), data.ids
@@ -213,7 +213,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             lambda: error_report.of_numbers(data, numbers),
         )
     predictions = [_class_id(data.class_names, row, config) for row in rows]
-    probabilities = probabilities_of(rows)
+    probabilities = read_probabilities(rows)
     if config.plots_dir:
         _plot(config, data, predictions, probabilities)
     return Evaluation(
@@ -330,7 +330,7 @@ class ClassificationJob(Job):
             rows = classifier.classify(test.inputs, batch_size=64)
             write_answers(rows, folder / "answers.tsv")
             if test.labels is not None:
-                predictions = predictions_of(rows, classifier.class_names)
+                predictions = read_predictions(rows, classifier.class_names)
                 test_scores = classifier_scores.score(self.data.metrics, predictions, test.labels)
                 logging.info("test: %s", json.dumps(test_scores))
                 atomic.write_json(folder / "test_scores.json", test_scores)
@@ -376,7 +376,7 @@ def score_classifier(
     return classifier_scores.score(metric_names, answers(classifier, data), data.labels)
 
 
-def predictions_of(
+def read_predictions(
     rows: Sequence[Mapping[str, Any]], class_names: Sequence[str] | None
 ) -> np.ndarray:
     """Returns the class id of each row, or its score for a regression.

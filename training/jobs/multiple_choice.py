@@ -18,7 +18,7 @@ from ..engine.job import (
     JobData,
     Training,
     finite,
-    probabilities_of,
+    read_probabilities,
 )
 from ..engine.options import (
     LabeledFilesConfig,
@@ -116,7 +116,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         first = [ranked[0] for ranked in model.choose(data.inputs, batch_size=64)]
     else:
         first = answer_files.matched_answers(
-            Path(config.answers), answer_files.choice_of, config.data_file, len(data), data.ids
+            Path(config.answers), answer_files.read_choice, config.data_file, len(data), data.ids
         )
     chosen = [one["choice"] for one in first]
     for number, (choice, own) in enumerate(zip(chosen, data.choices, strict=True), start=1):
@@ -127,7 +127,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             )
     return Evaluation(
         classifier_scores.score(("accuracy",), chosen, data.labels),
-        lambda: error_report.of_choices(data, chosen, probabilities_of(first)),
+        lambda: error_report.of_choices(data, chosen, read_probabilities(first)),
     )
 
 

@@ -190,7 +190,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         raise ValueError("--null_odds is for --answers to questions of SQuAD 2.0")
     odds = squad_scores.read_null_odds(config.null_odds) if config.null_odds else None
     if config.answers and Path(config.answers).suffix == ".jsonl":
-        texts = answer_files.answers_by_id(Path(config.answers), answer_files.text_of)
+        texts = answer_files.answers_by_id(Path(config.answers), answer_files.read_text)
     elif config.answers:
         texts = squad_scores.read_predictions(config.answers)
     else:

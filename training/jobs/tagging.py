@@ -53,7 +53,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     if config.answers:
         if Path(config.answers).suffix == ".jsonl":
             rows = answer_files.matched_answers(
-                Path(config.answers), answer_files.tags_of, config.data_file, len(gold.words)
+                Path(config.answers), answer_files.read_tags, config.data_file, len(gold.words)
             )
             words = [[word for word, _ in row] for row in rows]
             labels = [[label for _, label in row] for row in rows]
@@ -66,7 +66,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     else:
         tags = model.tag(gold.words, batch_size=64)
         labels = [[tag["label"] for tag in sentence] for sentence in tags]
-        scheme = _scheme_of(model.class_names) or detect_scheme(labels)
+        scheme = _infer_scheme(model.class_names) or detect_scheme(labels)
     if scheme is None and all(label == OUTSIDE for sentence in labels for label in sentence):
         scheme = "IOB2"
     if scheme is not None:
@@ -85,7 +85,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     )
 
 
-def _scheme_of(class_names: Sequence[str]) -> Any:
+def _infer_scheme(class_names: Sequence[str]) -> Any:
     """The scheme that a tagger was trained with, if its class names determine it."""
     from keras_bert.data.tagging_schemes import are_span_labels
 
@@ -159,14 +159,16 @@ class TaggingJob(Job):
             write_conll(folder / f"{name}.conll", text, predictions)
             if text.labels is None:
                 continue
-            scores = report_of(predictions, text, self.config.scheme)
+            scores = tagging_report(predictions, text, self.config.scheme)
             atomic.write_json(folder / f"{name}_scores.json", scores)
             if name == "dev":
                 results["by_class"] = scores.get("by_type", {})
         return results
 
 
-def report_of(predictions: entity_scores.Labels, text: TaggedText, scheme: Any) -> dict[str, Any]:
+def tagging_report(
+    predictions: entity_scores.Labels, text: TaggedText, scheme: Any
+) -> dict[str, Any]:
     """Returns all scores of predictions: `tagging_scores`, by entity type, and strict matching.
 
     Args:

@@ -76,7 +76,7 @@ class WordFeatures:
         self._encoder = keras.Model(
             backbone.input, keras.ops.cast(keras.ops.stack(states, axis=2), "float32")
         )
-        self._identity = _digest_of(backbone, json.dumps([row, dtype, config], sort_keys=True))
+        self._identity = _weights_digest(backbone, json.dumps([row, dtype, config], sort_keys=True))
 
     def __call__(self, words: Sequence[Any]) -> np.ndarray:
         """Returns the features of all words, in their order.
@@ -116,7 +116,7 @@ class WordFeatures:
         file.flush()
 
 
-def _digest_of(backbone: Backbone, settings: str) -> Any:
+def _weights_digest(backbone: Backbone, settings: str) -> Any:
     digest = hashlib.sha256(settings.encode())
     digest.update(json.dumps(backbone.config.to_dict(), sort_keys=True).encode())
     for name, weight in weights.backbone_weights(backbone).items():

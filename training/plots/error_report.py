@@ -188,7 +188,7 @@ def of_questions(
     worst = wrong[np.lexsort((-given[wrong], f1[wrong]))][:_MAX_MISTAKES]
     sections = [
         scores_section(scores),
-        page.section("F1 by the question's first word", _slices_of(by_word, 100 * f1, False)),
+        page.section("F1 by the question's first word", _slices_table(by_word, 100 * f1, False)),
         page.section(
             "F1 by the passage's length", _slices("characters", lengths, 100 * f1, is_share=False)
         ),
@@ -196,7 +196,7 @@ def of_questions(
     if any(not one.golds for one in answered):
         answerable = np.array([bool(one.golds) for one in answered])
         kinds = {"answerable": answerable, "unanswerable": ~answerable}
-        sections.append(page.section("F1 by kind", _slices_of(kinds, 100 * f1, False)))
+        sections.append(page.section("F1 by kind", _slices_table(kinds, 100 * f1, False)))
     marked = [answered_question(answered[index]) for index in worst]
     return [*sections, _mistakes(len(wrong), len(answered), LEGEND, *marked)]
 
@@ -332,10 +332,12 @@ def _slices(
         # Every slice but the first begins after the last size of the one before.
         first = edges[0] if index == 0 else edges[index] + 1
         members[f"{first:,} to {last:,} {unit}"] = (array >= first) & (array <= last)
-    return _slices_of(members, values, is_share)
+    return _slices_table(members, values, is_share)
 
 
-def _slices_of(members: Mapping[str, np.ndarray], values: np.ndarray, is_share: bool) -> page.Html:
+def _slices_table(
+    members: Mapping[str, np.ndarray], values: np.ndarray, is_share: bool
+) -> page.Html:
     rows: list[list[page.Cell]] = []
     for name, chosen in members.items():
         part = values[chosen]

@@ -148,7 +148,7 @@ class PretrainingDataConfig(ProgramConfig):
         """
         if not self.input_files:
             raise ValueError("--input_files is empty, expected files, patterns or folders of text")
-        return [path for argument in self.input_files for path in files_of(argument)]
+        return [path for argument in self.input_files for path in expand_files(argument)]
 
     def fingerprint(self) -> str:
         """Returns a hash of everything that determines the records.
@@ -162,17 +162,17 @@ class PretrainingDataConfig(ProgramConfig):
         return self._fingerprint([(path.name, path.stat().st_size) for path in self.paths()])
 
     def _fingerprint(self, files: Any) -> str:
-        from .tokenizer_source import content_of, is_lowercased
+        from .tokenizer_source import is_lowercased, tokenizer_content
 
         settings = dataclasses.asdict(self)
         settings["lowercase"] = is_lowercased(self.vocabulary, self.lowercase)
         for name in ("output_dir", "num_workers", "keep_store", "vocabulary", "input_files"):
             del settings[name]
         content = json.dumps([settings, files], sort_keys=True).encode()
-        return hashlib.sha256(content + content_of(self.vocabulary)).hexdigest()
+        return hashlib.sha256(content + tokenizer_content(self.vocabulary)).hexdigest()
 
 
-def files_of(argument: str) -> list[Path]:
+def expand_files(argument: str) -> list[Path]:
     """Returns the files of an argument: a file, a glob pattern or a folder, sorted by name."""
     if os.path.isdir(argument):
         found = sorted(path for path in Path(argument).rglob("[!.]*") if path.is_file())

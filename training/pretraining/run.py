@@ -34,7 +34,7 @@ from .config import Phase, PretrainConfig
 from .pretraining_report import metrics_line
 from .pretraining_run import PretrainingModel
 from .pretraining_text import dev_records, given_files, training_records, vocabulary_path
-from .tokenizer_source import content_of, is_lowercased, open_tokenizer
+from .tokenizer_source import is_lowercased, open_tokenizer, tokenizer_content
 from .unigrams import unigram_model
 
 # Settings that do not change the result
@@ -193,7 +193,7 @@ def _fingerprint(config: PretrainConfig, vocabulary: Path) -> str:
     settings["lowercase"] = is_lowercased(vocabulary, config.lowercase)
     for name in _NO_INFLUENCE:
         del settings[name]
-    return output_folder.fingerprint(settings, content_of(vocabulary))
+    return output_folder.fingerprint(settings, tokenizer_content(vocabulary))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,7 +31,7 @@ def open_tokenizer(path: str | os.PathLike[str], lowercase: bool | None = None) 
         ValueError: If a file is malformed, or the folder has no tokenizer's files.
     """
     if os.path.isdir(path):
-        return tokenizer_from_config(_config_of(Path(path)))
+        return tokenizer_from_config(_read_config(Path(path)))
     return WordPieceTokenizer(path, lowercase=is_lowercased(path, lowercase))
 
 
@@ -45,10 +45,10 @@ def is_lowercased(path: str | os.PathLike[str], lowercase: bool | None) -> bool:
     return os.path.isdir(path) or looks_uncased(load_vocabulary(path))
 
 
-def content_of(path: str | os.PathLike[str]) -> bytes:
+def tokenizer_content(path: str | os.PathLike[str]) -> bytes:
     """Returns everything that a tokenizer's ids depend on, to be hashed."""
     if os.path.isdir(path):
-        return json.dumps(_config_of(Path(path)), sort_keys=True).encode()
+        return json.dumps(_read_config(Path(path)), sort_keys=True).encode()
     return Path(path).read_bytes()
 
 
@@ -60,7 +60,7 @@ def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
         write_tokenizer(temporary, tokenizer, NO_LIMIT)
 
 
-def _config_of(folder: Path) -> dict[str, Any]:
+def _read_config(folder: Path) -> dict[str, Any]:
     config = read_tokenizer(folder)
     if config is None:
         raise ValueError(

@@ -80,8 +80,8 @@ def matched_answers(
     logging.info("%s: matched by id", path)
     if list(ids) == own_ids:
         return answers
-    of_data = indices_of(ids, data_file, [f"row {number}" for number in range(1, count + 1)])
-    of_answers = indices_of(own_ids, path, places)
+    of_data = index_ids(ids, data_file, [f"row {number}" for number in range(1, count + 1)])
+    of_answers = index_ids(own_ids, path, places)
     unknown = [id for id in of_answers if id not in of_data]
     if unknown:
         missing = next(id for id in of_data if id not in of_answers)
@@ -101,11 +101,11 @@ def answers_by_id(
         ValueError: If a row has no id, or two have the same one, or a row is malformed.
     """
     answers, ids, places = read_answers(path, read_row)
-    indices = indices_of(ids or [None] * len(places), path, places)
+    indices = index_ids(ids or [None] * len(places), path, places)
     return {id: answers[index] for id, index in indices.items()}
 
 
-def indices_of(
+def index_ids(
     ids: Sequence[str | None], path: Path | str, places: Sequence[str]
 ) -> dict[str | None, int]:
     """Returns the index of each id.
@@ -143,7 +143,7 @@ def relabeled(row: dict[str, Any], label_map: Mapping[str, str]) -> dict[str, An
     return {**row, "label": label_map[as_id(label)]}
 
 
-def class_of(row: dict[str, Any], class_names: Sequence[str]) -> dict[str, Any]:
+def read_class(row: dict[str, Any], class_names: Sequence[str]) -> dict[str, Any]:
     """Returns the `label` of a row, and its `score`, a probability, if there is one.
 
     Raises:
@@ -157,7 +157,7 @@ def class_of(row: dict[str, Any], class_names: Sequence[str]) -> dict[str, Any]:
     return {"label": label, **_probability(row)}
 
 
-def number_of(row: dict[str, Any]) -> dict[str, float]:
+def read_number(row: dict[str, Any]) -> dict[str, float]:
     """Returns the `score` of a row, a number.
 
     Raises:
@@ -166,7 +166,7 @@ def number_of(row: dict[str, Any]) -> dict[str, float]:
     return {"score": _number(_required(row, "score"))}
 
 
-def choice_of(row: dict[str, Any]) -> dict[str, Any]:
+def read_choice(row: dict[str, Any]) -> dict[str, Any]:
     """Returns the best `choice` of a row, or of its ranked `answers`, and its `score`.
 
     Raises:
@@ -184,7 +184,7 @@ def choice_of(row: dict[str, Any]) -> dict[str, Any]:
     return {"choice": int(choice), **_probability(best)}
 
 
-def tags_of(row: dict[str, Any]) -> list[tuple[str, str]]:
+def read_tags(row: dict[str, Any]) -> list[tuple[str, str]]:
     """Returns the word and the label of each of the `answers` of a row.
 
     Raises:
@@ -198,7 +198,7 @@ def tags_of(row: dict[str, Any]) -> list[tuple[str, str]]:
     return [(tag["word"], tag["label"]) for tag in tags]
 
 
-def text_of(row: dict[str, Any]) -> str:
+def read_text(row: dict[str, Any]) -> str:
     """Returns the `answer` of a row, a string.
 
     Raises:

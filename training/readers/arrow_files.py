@@ -42,7 +42,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         ValueError: If a file is malformed, or a folder has no files or several splits.
     """
     number = 0
-    for file in [path] if path.is_file() else _files_of(path):
+    for file in [path] if path.is_file() else _split_files(path):
         table = _read(file)
         try:
             names = _class_names(table.schema)
@@ -67,7 +67,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"row {number}", record
 
 
-def _files_of(path: Path) -> list[Path]:
+def _split_files(path: Path) -> list[Path]:
     """Returns the files of a folder with one split, or of one split of a folder."""
     state = path / "state.json"
     if state.is_file():  # written by save_to_disk

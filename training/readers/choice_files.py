@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .data_files import format_of, read_cells, read_records
+from .data_files import infer_format, read_cells, read_records
 from .separated_values import Quoting
 from .values import BadRows, as_id, excerpt, row_error, row_ids
 
@@ -94,7 +94,7 @@ def read_choices(
     """
     if format not in ("auto", *FORMATS):
         raise ValueError(f"--format is {format!r}, expected one of auto, {', '.join(FORMATS)}")
-    format = format_of(path) if format == "auto" else FORMATS[format]
+    format = infer_format(path) if format == "auto" else FORMATS[format]
     bad = bad or BadRows()
     if format == "tsv":
         records = _codah_records(path, quoting, bad)

@@ -22,7 +22,7 @@ from keras_bert.data.text_files import plain_name, read_lines
 
 from ..engine import child_programs
 from . import arrow_files
-from .json_objects import objects_of
+from .json_objects import read_objects
 from .separated_values import Quoting, read_separated
 from .values import BadRows, as_id, excerpt, field, is_number, row_error
 
@@ -68,13 +68,13 @@ def exists(path: Path) -> bool:
     return path.is_file() or arrow_files.is_dataset(path)
 
 
-def format_of(path: Path) -> str:
+def infer_format(path: Path) -> str:
     """Infers the format from the suffix, ignoring that of a compression.
 
     Raises:
         ValueError: If the suffix is unknown.
     """
-    suffix = suffix_of(path)
+    suffix = data_suffix(path)
     if suffix == ".txt" and "\t" in next(read_lines(path), ""):  # as SICK's
         return "tsv"
     if suffix not in FORMATS and arrow_files.is_dataset(path):
@@ -90,10 +90,10 @@ def format_of(path: Path) -> str:
 
 def has_records(path: Path) -> bool:
     """Returns whether the rows of a file have fields, whose values may be lists."""
-    return FORMATS.get(suffix_of(path)) in ("jsonl", "arrow") or arrow_files.is_dataset(path)
+    return FORMATS.get(data_suffix(path)) in ("jsonl", "arrow") or arrow_files.is_dataset(path)
 
 
-def suffix_of(path: Path) -> str:
+def data_suffix(path: Path) -> str:
     """Returns the suffix of a file in lower case, without that of a compression."""
     return Path(plain_name(path.name)).suffix.lower()
 
@@ -189,9 +189,9 @@ def read_records(
         ValueError: If the file is malformed, two columns have the same name, or a row differs from
             the header in its number of columns.
     """
-    format, bad = format or format_of(path), bad or BadRows()
+    format, bad = format or infer_format(path), bad or BadRows()
     if format == "jsonl":
-        yield from objects_of(read_lines(path), path, bad)
+        yield from read_objects(read_lines(path), path, bad)
     elif format == "arrow":
         yield from arrow_files.read_rows(path)
     else:

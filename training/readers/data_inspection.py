@@ -54,11 +54,11 @@ class Rows:
         return list(dict.fromkeys(texts)) if self.share_passages else texts
 
 
-def counts_of(part: Any) -> dict[str, int | str]:
+def count_rows(part: Any) -> dict[str, int | str]:
     """Returns the number of rows of a part, in total and by class, type or kind.
 
     Args:
-        part: As for `rows_of`.
+        part: As for `text_rows`.
     """
     if isinstance(part, LabeledText | ChoiceRows):
         return part.counts()
@@ -73,7 +73,7 @@ def counts_of(part: Any) -> dict[str, int | str]:
     return counts
 
 
-def rows_of(part: Any) -> Rows:
+def text_rows(part: Any) -> Rows:
     """Returns the rows of a part of a data set.
 
     Args:
@@ -200,7 +200,7 @@ class Tokens:
     unknown_words: list[tuple[str, int]]
 
 
-def tokens_of(rows: Rows, tokenizer: Tokenizer) -> Tokens:
+def tokenize_rows(rows: Rows, tokenizer: Tokenizer) -> Tokens:
     """Tokenizes the rows of a part.
 
     Args:

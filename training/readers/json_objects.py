@@ -16,7 +16,7 @@ from .values import BadRows, excerpt, row_error
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def objects_of(
+def read_objects(
     lines: Iterable[str], name: Path | str, bad: BadRows | None = None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the place and the content of each object: the line, or the row of an array.

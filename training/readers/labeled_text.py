@@ -16,7 +16,7 @@ from typing import get_args
 import numpy as np
 
 from ..engine.options import ProgramConfig, added, check_one_of
-from .data_files import Header, Row, format_of, read_columns, without_header
+from .data_files import Header, Row, infer_format, read_columns, without_header
 from .separated_values import Quoting
 from .values import BadRows, excerpt, is_number, row_error, row_ids
 
@@ -263,7 +263,7 @@ def read_labeled_text(
     columns = {role: column for role, column in chosen.items() if column is not None}
     rows, has_header = read_columns(
         path,
-        format or format_of(path),
+        format or infer_format(path),
         columns,
         header,
         quoting=quoting,

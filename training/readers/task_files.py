@@ -16,11 +16,11 @@ from keras_bert.data.text_files import read_lines
 from .data_files import (
     FORMATS,
     TAGGING_SUFFIXES,
-    format_of,
+    data_suffix,
+    infer_format,
     is_array,
     read_cells,
     read_records,
-    suffix_of,
 )
 from .tagged_words import LABELS, WORDS
 from .values import BadRows
@@ -59,7 +59,7 @@ class FileTask(NamedTuple):
     columns: Mapping[str, str] = MappingProxyType({})
 
 
-def kind_of(task: str) -> str:
+def data_kind(task: str) -> str:
     """Returns the kind of data, one of `KINDS`, in the files of a task."""
     return _KINDS.get(task, "text")
 
@@ -78,7 +78,7 @@ def task_of_file(
     Raises:
         ValueError: If the file does not tell it; the message has what was looked at.
     """
-    suffix = suffix_of(path)
+    suffix = data_suffix(path)
     if suffix in TAGGING_SUFFIXES:
         return FileTask("tagging", f"{path} has the suffix {suffix}")
     if format in _CHOICE_FORMATS:
@@ -89,7 +89,7 @@ def task_of_file(
     if kind in (None, "tsv") and path.is_file() and (tag := _tag(path)):
         return FileTask("tagging", f"the lines of {path} end with tags, such as {tag}")
     try:
-        kind = kind or format_of(path)
+        kind = kind or infer_format(path)
     except ValueError:
         raise ValueError(
             f"{path} does not tell its task: it has the suffix {suffix!r}, expected one of "

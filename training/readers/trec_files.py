@@ -15,7 +15,7 @@ from absl import logging
 from keras_bert.atomic import atomic_path
 from keras_bert.data.text_files import COMPRESSIONS, read_lines
 
-from .data_files import format_of, read_cells, read_records, suffix_of
+from .data_files import data_suffix, infer_format, read_cells, read_records
 from .values import excerpt, row_error
 
 # The file names of collections by BEIR, MS MARCO and others
@@ -139,7 +139,7 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
 
 
 def _judgements(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
-    if suffix_of(path) in (".jsonl", ".json", ".parquet"):
+    if data_suffix(path) in (".jsonl", ".json", ".parquet"):
         for place, record in read_records(path):
             query, document, grade = (_field(path, place, record, names) for names in _JUDGEMENT)
             yield place, (query, document, grade)
@@ -231,7 +231,7 @@ def _texts(path: Path) -> dict[str, str]:
 
 
 def _texts_with_ids(path: Path) -> Iterator[tuple[str, str, str]]:
-    format = format_of(path)
+    format = infer_format(path)
     if format in ("jsonl", "arrow"):
         for place, record in read_records(path, format):
             title, text = record.get("title") or "", _field(path, place, record, ("text",))

@@ -17,7 +17,7 @@ Metric = Callable[[np.ndarray, np.ndarray], float]
 
 
 def _correlation(name: str) -> Metric:
-    def score_of(predictions: np.ndarray, labels: np.ndarray) -> float:
+    def metric(predictions: np.ndarray, labels: np.ndarray) -> float:
         import scipy.stats
 
         if len(labels) < 2:
@@ -27,16 +27,16 @@ def _correlation(name: str) -> Metric:
             value = float(getattr(scipy.stats, name)(predictions, labels).statistic)
         return 0.0 if math.isnan(value) else value
 
-    return score_of
+    return metric
 
 
 def _of_sklearn(name: str, **options: Any) -> Metric:
-    def score_of(predictions: np.ndarray, labels: np.ndarray) -> float:
+    def metric(predictions: np.ndarray, labels: np.ndarray) -> float:
         from sklearn import metrics
 
         return float(getattr(metrics, name)(labels, predictions, **options))
 
-    return score_of
+    return metric
 
 
 # Name -> (function of predictions and labels, factor)

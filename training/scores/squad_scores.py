@@ -133,7 +133,7 @@ def score_squad_v2(
         for name, score in (("exact", exact_match), ("f1", f1))
     }
     has_answer = np.array([bool(gold.texts) for gold in scored])
-    odds = np.zeros(len(scored)) if null_odds is None else _odds_of(scored, null_odds)
+    odds = np.zeros(len(scored)) if null_odds is None else _null_odds(scored, null_odds)
     final = {name: np.where(odds > threshold, ~has_answer, values) for name, values in raw.items()}
     results: dict[str, float] = {}
     for prefix, chosen in (
@@ -234,7 +234,7 @@ def _best(score: Any, prediction: str, gold: GoldQuestion) -> float:
     return float(max(score(prediction, text) for text in texts))
 
 
-def _odds_of(scored: Iterable[GoldQuestion], null_odds: Mapping[str, float]) -> np.ndarray:
+def _null_odds(scored: Iterable[GoldQuestion], null_odds: Mapping[str, float]) -> np.ndarray:
     missing = [gold.id for gold in scored if gold.id not in null_odds]
     if missing:
         raise ValueError(f"there are no null odds for question {missing[0]!r}")

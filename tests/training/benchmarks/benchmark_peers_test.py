@@ -27,7 +27,7 @@ def small(family: str) -> BertConfig:
 @pytest.mark.parametrize("family", NAMES)
 def test_transformers_has_as_many_weights(family):
     config = small(family)
-    assert peers.family_of(config).name == family
+    assert peers.find_family(config).name == family
     model = peers.transformers_class(config, "Model")(peers.transformers_config(config))
     assert model.num_parameters() == Backbone(config).count_params()
 
@@ -61,7 +61,7 @@ def test_every_encoder_has_vectors_of_its_tokens(family):
 
 def test_an_architecture_of_no_family_has_no_peers():
     with pytest.raises(ValueError, match="No family of the other libraries"):
-        peers.family_of(small("bert").replace(layer_sharing="attention"))
+        peers.find_family(small("bert").replace(layer_sharing="attention"))
 
 
 def test_a_class_that_keras_hub_does_not_have_is_named():

@@ -131,7 +131,7 @@ def test_predictions_are_compared_up_to_the_tolerance():
     script = f"""
 import sys
 sys.path.insert(0, {str(LOCUSTFILE.parent)!r})
-from locustfile import error_of, is_as_expected
+from locustfile import find_error, is_as_expected
 
 for prediction, expected, is_same in [
     ({{"label": "a", "score": 0.5004, "more": 1}}, {{"id": 3, "label": "a", "score": 0.5}}, True),
@@ -142,9 +142,9 @@ for prediction, expected, is_same in [
     ({{"label": "a"}}, {{"score": 0.5}}, False),
 ]:
     assert is_as_expected(prediction, expected, 1e-3) == is_same, (prediction, expected)
-assert error_of(200, '{{"predictions": ["a"]}}', 1, ["a"], 0.0) == ""
-assert error_of(200, '{{"predictions": []}}', 1, None, 0.0).startswith("expected 1 predictions")
-assert error_of(200, "<html>", 1, None, 0.0).startswith("no predictions in the answer")
+assert find_error(200, '{{"predictions": ["a"]}}', 1, ["a"], 0.0) == ""
+assert find_error(200, '{{"predictions": []}}', 1, None, 0.0).startswith("expected 1 predictions")
+assert find_error(200, "<html>", 1, None, 0.0).startswith("no predictions in the answer")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

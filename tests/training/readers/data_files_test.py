@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from training.readers.data_files import exists, format_of, read_columns, read_records
+from training.readers.data_files import exists, infer_format, read_columns, read_records
 from training.readers.labeled_text import read_labeled_text
 from training.readers.values import BadRows
 
@@ -119,7 +119,7 @@ def test_sick_is_read(tmp_path):
     assert data.class_names == ("CONTRADICTION", "ENTAILMENT")
     scores = read_labeled_text(path, **pair, label="relatedness_score", regression=True)
     assert scores.labels.tolist() == pytest.approx([3.5, 4.7])
-    assert format_of(path) == "tsv"
+    assert infer_format(path) == "tsv"
 
 
 def class_table(labels, names=("neg", "pos")):
@@ -162,7 +162,7 @@ def test_folders_of_datasets_are_read(tmp_path):
         (folder / "state.json").write_text(json.dumps({"_data_files": files}))
     (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     assert read(tmp_path / "saved" / "train")[1] == [1, 0, 1]
-    assert format_of(tmp_path / "saved") == "arrow"
+    assert infer_format(tmp_path / "saved") == "arrow"
     with pytest.raises(ValueError, match=r"saved has the splits test, train; expected the path of"):
         read(tmp_path / "saved")
 

@@ -13,30 +13,30 @@ from keras_bert.text import BytePairTokenizer, WordPieceTokenizer  # noqa: E402
 from training.readers.choice_files import ChoiceRows  # noqa: E402
 from training.readers.data_inspection import (  # noqa: E402
     Rows,
-    counts_of,
+    count_rows,
     findings,
-    rows_of,
     scripts,
-    tokens_of,
+    text_rows,
+    tokenize_rows,
 )
 from training.readers.labeled_text import LabeledText  # noqa: E402
 
 
 def test_every_kind_of_data_has_rows():
     text = LabeledText(["a", "b"], ["c", "d"], np.array([1, 0]), ("no", "yes"), "f")
-    assert rows_of(text) == Rows([("a", "c"), ("b", "d")], ["yes", "no"])
+    assert text_rows(text) == Rows([("a", "c"), ("b", "d")], ["yes", "no"])
     scores = LabeledText(["a"], None, np.array([0.5], "float32"), None, "f")
-    assert rows_of(scores) == Rows([("a",)], ["0.5"])
-    assert rows_of(TaggedText([["a", "b"]], [["O", "B-X"]])) == Rows([("a b",)], ["O B-X"])
+    assert text_rows(scores) == Rows([("a",)], ["0.5"])
+    assert text_rows(TaggedText([["a", "b"]], [["O", "B-X"]])) == Rows([("a b",)], ["O B-X"])
     choices = ChoiceRows(["a"], [["b", "c"]], np.array([1]), "f")
-    assert rows_of(choices) == Rows([("a", "b", "c")], ["1"], have_choices=True)
+    assert text_rows(choices) == Rows([("a", "b", "c")], ["1"], have_choices=True)
     questions = (
         QuestionExample("1", "q", "p", (SpanAnswer("p", 0),)),
         QuestionExample("2", "r", "p", ()),
     )
-    assert rows_of(questions) == Rows([("q", "p"), ("r", "p")], share_passages=True)
+    assert text_rows(questions) == Rows([("q", "p"), ("r", "p")], share_passages=True)
     expected = {"questions": 2, "passages": 1, "answerable": 1, "unanswerable": 1}
-    assert counts_of(questions) == expected
+    assert count_rows(questions) == expected
 
 
 def test_duplicates_contradictions_and_leaks_are_found():
@@ -66,7 +66,7 @@ def test_passages_are_compared_without_their_questions():
 def test_a_passage_of_several_questions_is_counted_once():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
     rows = Rows([("a", "b zz б"), ("b", "b zz б")], share_passages=True)
-    found = tokens_of(rows, tokenizer)
+    found = tokenize_rows(rows, tokenizer)
     assert found.lengths.tolist() == [7, 7]
     assert found.unknown == pytest.approx(100 * 2 / 5)
     assert found.unknown_words == [("zz", 1), ("б", 1)]
@@ -81,7 +81,7 @@ def test_scripts_are_shares_of_the_letters():
 def test_tokens_are_counted_with_their_separators():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##b"])
     rows = Rows([("a b",), ("", "ab a zz"), ("zz b", "a", "yy")])
-    found = tokens_of(rows, tokenizer)
+    found = tokenize_rows(rows, tokenizer)
     assert found.lengths.tolist() == [4, 7, 8]
     assert found.unknown == pytest.approx(100 * 3 / 10)
     assert found.unknown_words == [("zz", 2), ("yy", 1)]
@@ -89,11 +89,11 @@ def test_tokens_are_counted_with_their_separators():
     tokens = ["<pad>", "<unk>", "<s>", "</s>", "<mask>", *map(chr, range(33, 127)), "ab"]
     roberta = BytePairTokenizer(tokens, ["a b"])
     of_texts = sum(map(len, roberta(["a", "ab"])))
-    assert tokens_of(Rows([("a", "ab")]), roberta).lengths.tolist() == [of_texts + 4]
+    assert tokenize_rows(Rows([("a", "ab")]), roberta).lengths.tolist() == [of_texts + 4]
 
 
 def test_each_choice_is_a_sequence_with_its_text():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
     choices = ChoiceRows(["a a", "b"], [["a", "b b b", "a"], ["", "a a"]], None, "f")
     # [CLS] a a [SEP] b b b [SEP], and [CLS] b [SEP] a a [SEP]
-    assert tokens_of(rows_of(choices), tokenizer).lengths.tolist() == [8, 6]
+    assert tokenize_rows(text_rows(choices), tokenizer).lengths.tolist() == [8, 6]
