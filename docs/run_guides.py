@@ -53,7 +53,7 @@ def names() -> list[str]:
     ]
 
 
-def cells_of(name: str) -> list[Any]:
+def read_cells(name: str) -> list[Any]:
     """The cells of a script, without the comment on its license."""
     source = (DOCS / f"{name}.py").read_text(encoding="utf-8")
     cells = jupytext.reads(source, fmt="py:percent").cells
@@ -124,7 +124,7 @@ def run_here(name: str, *, small: bool = False) -> dict[int, str]:
     Returns:
         What each cell printed, by the index of the cell.
     """
-    cells, outputs = cells_of(name), {}
+    cells, outputs = read_cells(name), {}
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -139,10 +139,10 @@ def run_here(name: str, *, small: bool = False) -> dict[int, str]:
 # === Pages ===
 
 
-def page_of(name: str, outputs: dict[int, str], stamp: str) -> str:
+def render_page(name: str, outputs: dict[int, str], stamp: str) -> str:
     """The Markdown of a script with its outputs."""
     parts = []
-    for index, cell in enumerate(cells_of(name)):
+    for index, cell in enumerate(read_cells(name)):
         if cell.cell_type == "markdown":
             parts.append(cell.source)
         else:
@@ -152,7 +152,7 @@ def page_of(name: str, outputs: dict[int, str], stamp: str) -> str:
     return "\n\n".join([*parts, "---", stamp]) + "\n"
 
 
-def stamp_of(name: str, seconds: float) -> str:
+def run_stamp(name: str, seconds: float) -> str:
     """The last line of a page: what was run, with what, and when."""
     versions = ", ".join(
         f"{library} {importlib.metadata.version(library)}" for library in ("keras", "tensorflow")
@@ -180,25 +180,25 @@ def write_page(name: str, *, prose_only: bool) -> None:
     """
     page = DOCS / f"{name}.md"
     if prose_only:
-        outputs, stamp = _outputs_of(page, name)
+        outputs, stamp = _read_outputs(page, name)
     else:
         started = os.times()
         outputs = _run_in_process(name)
         now = os.times()
         used = sum(now[2:4]) - sum(started[2:4])
-        stamp = stamp_of(name, used)
-    page.write_text(page_of(name, outputs, stamp), encoding="utf-8")
+        stamp = run_stamp(name, used)
+    page.write_text(render_page(name, outputs, stamp), encoding="utf-8")
     if name in NOTEBOOKS:
-        text = nbformat.writes(notebook_of(name, outputs)) + "\n"
+        text = nbformat.writes(render_notebook(name, outputs)) + "\n"
         page.with_suffix(".ipynb").write_text(text, encoding="utf-8")
 
 
-def _outputs_of(page: Path, name: str) -> tuple[dict[int, str], str]:
+def _read_outputs(page: Path, name: str) -> tuple[dict[int, str], str]:
     """Reads the outputs and the last line from a page."""
     text = page.read_text(encoding="utf-8")
     pattern = r"```python\n((?:(?!```).*\n)*)```(?:\n\n```text\n((?:(?!```).*\n)*)```)?"
     written = re.findall(pattern, text)
-    shown = {index: cell for index, cell in enumerate(cells_of(name)) if cell.cell_type == "code"}
+    shown = {index: cell for index, cell in enumerate(read_cells(name)) if cell.cell_type == "code"}
     of_code = {code.rstrip("\n"): output.rstrip("\n") for code, output in written}
     missing = [cell.source for cell in shown.values() if cell.source not in of_code]
     if missing:
@@ -207,14 +207,14 @@ def _outputs_of(page: Path, name: str) -> tuple[dict[int, str], str]:
     return outputs, text.strip().splitlines()[-1]
 
 
-def notebook_of(name: str, outputs: dict[int, str]) -> Any:
+def render_notebook(name: str, outputs: dict[int, str]) -> Any:
     """The executed notebook of a script, in nbformat's form."""
     notebook = nbformat.v4.new_notebook()
     notebook.metadata["kernelspec"] = {
         "display_name": "Python 3", "language": "python", "name": "python3"
     }  # fmt: skip
     count = 0
-    for index, cell in enumerate(cells_of(name)):
+    for index, cell in enumerate(read_cells(name)):
         if cell.cell_type == "markdown":
             new = nbformat.v4.new_markdown_cell(cell.source)
         else:

@@ -133,13 +133,13 @@ keras.utils.set_random_seed(1)
 LABELS = ("light", "grayish", "warm")
 
 
-def labels_of(color):
+def to_labels(color):
     hue, value, saturation = colorsys.rgb_to_hls(*to_rgb(color))
     return value > 0.5, saturation < 0.5, hue < 0.2 or hue > 0.9
 
 
 names = np.random.default_rng(1).permutation(sorted(XKCD_COLORS))
-texts, labels = [name.removeprefix("xkcd:") for name in names], np.array([*map(labels_of, names)])
+texts, labels = [name.removeprefix("xkcd:") for name in names], np.array([*map(to_labels, names)])
 print(texts[0], dict(zip(LABELS, labels[0].tolist(), strict=True)))
 
 # %% small="count, epochs = 64, 1"

@@ -63,7 +63,7 @@ for package in packages:
 
 
 # %%
-def rows_of(part, rng):
+def make_rows(part, rng):
     """Rows `(text, choices, index of the right choice)`, four choices each."""
     for pairs in subpackages.values():
         mine = pairs[part::2]
@@ -76,7 +76,7 @@ def rows_of(part, rng):
 
 rng = random.Random(1)
 train, test = (
-    rng.sample(rows, len(rows)) for rows in (list(rows_of(part, rng)) for part in (0, 1))
+    rng.sample(rows, len(rows)) for rows in (list(make_rows(part, rng)) for part in (0, 1))
 )
 print(len(train), "rows for training,", len(test), "for the test; for example\n")
 text, choices, label = test[0]

@@ -75,8 +75,8 @@ for text in ("snow", "charcoal", "the sea at night", "lemon sorbet"):
 # is lighter? No color of the test is in the training data.
 
 
-# %% small="pairs_of = lambda texts, values, count, seed, full=pairs_of: full(texts, values, 48, seed)"
-def pairs_of(texts, values, count, seed):
+# %% small="pick_pairs = lambda texts, values, count, seed, full=pick_pairs: full(texts, values, 48, seed)"
+def pick_pairs(texts, values, count, seed):
     """Random pairs of names whose lightness differs by 15 or more, and which is lighter."""
     rng = np.random.default_rng(seed)
     pairs, labels = [], []
@@ -89,8 +89,8 @@ def pairs_of(texts, values, count, seed):
 
 
 # %% small="classifier = keras_bert.TextClassifier.from_preset(small_encoder(), class_names=['first', 'second'])"
-pairs, labels = pairs_of(train, targets, 1500, seed=1)
-test_pairs, test_labels = pairs_of(test, expected, 400, seed=2)
+pairs, labels = pick_pairs(train, targets, 1500, seed=1)
+test_pairs, test_labels = pick_pairs(test, expected, 400, seed=2)
 print(pairs[0], labels[0])
 classifier = keras_bert.TextClassifier.from_preset(
     "minilm", class_names=["first", "second"], sequence_length=24

@@ -59,7 +59,7 @@ COMMAND = """finetune --train_file=colors.csv --preset=encoder --sequence_length
     --learning_rate=1e-3 --epochs=3 --checkpoint_seconds=0 --noexport"""
 
 
-def batches_of(output_dir):
+def checkpoint_names(output_dir):
     """The names of the checkpoints of a run."""
     return sorted(path.name for path in Path(output_dir, "seed_1").glob("checkpoints/[!.]*"))
 
@@ -71,14 +71,14 @@ def finetune(output_dir, kill=False):
         stderr=subprocess.DEVNULL,
     )
     if kill:
-        while process.poll() is None and not batches_of(output_dir):
+        while process.poll() is None and not checkpoint_names(output_dir):
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
     return process.wait()
 
 
 print("exit status", finetune("runs/killed", kill=True))
-print("checkpoints", *batches_of("runs/killed"))
+print("checkpoints", *checkpoint_names("runs/killed"))
 
 # %% [markdown]
 # The names of the checkpoints tell the update. `--checkpoint_seconds=0` writes one after every batch; by default it is one every three

@@ -169,7 +169,7 @@ def pages() -> dict[str, str]:
     by_page: dict[str, list[Name]] = {module: [] for module, _, _ in PAGES}
     for name in names:
         if name not in tasks:
-            by_page.setdefault(_page_of(name), []).append(name)
+            by_page.setdefault(_page_path(name), []).append(name)
     titles = {module: (file, title) for module, file, title in PAGES}
     for module in by_page.keys() - titles.keys():
         last = module.rpartition(".")[2]
@@ -195,7 +195,7 @@ def pages() -> dict[str, str]:
     return {"reference/index.md": "\n".join(lines), **texts}
 
 
-def _page_of(name: Name) -> str:
+def _page_path(name: Name) -> str:
     for module in ("keras_bert.data.pretraining", *_SHOWN_WITH):
         if name.home == module or name.home.startswith(f"{module}."):
             return _SHOWN_WITH.get(module, module)

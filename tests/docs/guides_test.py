@@ -30,7 +30,7 @@ def test_the_script_runs(name):
 def test_the_page_has_the_text_and_code_of_the_script(name):
     page = (guides.DOCS / f"{name}.md").read_text(encoding="utf-8")
     assert guides.without_outputs(page) == guides.without_outputs(
-        guides.page_of(name, {}, guides.stamp_of(name, 0))
+        guides.render_page(name, {}, guides.run_stamp(name, 0))
     )
     # That what is compared is not everything: a guide shows what it prints
     assert "```text\n" in page
@@ -43,7 +43,7 @@ def test_the_notebook_is_valid_and_has_the_outputs_of_the_page(name):
     nbformat.validate(notebook)
     page = (guides.DOCS / f"{name}.md").read_text(encoding="utf-8")
     assert [cell.source for cell in notebook.cells] == [
-        cell.source for cell in guides.cells_of(name)
+        cell.source for cell in guides.read_cells(name)
     ]
     shown = [output.text.rstrip() for cell in notebook.cells for output in cell.get("outputs", ())]
     assert len(shown) > 3
