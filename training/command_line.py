@@ -54,13 +54,12 @@ def main() -> None:
     if command == "help" and sys.argv[2:3] and sys.argv[2] in names:
         sys.argv[1:3] = [sys.argv[2], "--help"]
         command = sys.argv[1]
-    if command in _HELP:
+    if command in (*_HELP, "--version"):
         from .engine import program
 
         with program.quiet_where_output_is_closed():
-            print(overview())
-    elif command == "--version":
-        print(importlib.metadata.version("keras3-bert"))
+            is_version = command == "--version"
+            print(importlib.metadata.version("keras3-bert") if is_version else overview())
     elif command in names or command.replace("-", "_") in earlier_names.PROGRAMS:
         sys.argv[:2] = [f"{sys.argv[0]} {command}"]
         child_programs.is_command = True

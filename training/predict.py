@@ -127,8 +127,7 @@ class PredictConfig(ProgramConfig):
 
 def main(config: PredictConfig) -> None:
     program.import_quietly()
-    with program.quiet_where_output_is_closed():
-        predict(config)
+    predict(config)
 
 
 def predict(config: PredictConfig) -> int:

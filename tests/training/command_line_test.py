@@ -65,12 +65,27 @@ def test_without_a_command_it_lists_them():
 
 
 def test_a_reader_that_stops_reading_ends_it_quietly():
-    for arguments in (["--help"], ["finetune", "--help"]):
-        command = [sys.executable, "-m", "keras_bert", *arguments]
+    def ended(*command, **environment):
         pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen(command, cwd=ROOT, text=True, **pipe) as process:
+        environment = {**os.environ, **environment}
+        with subprocess.Popen(
+            [sys.executable, *command], cwd=ROOT, text=True, env=environment, **pipe
+        ) as process:
             process.stdout.close()
-            assert process.stderr.read() == ""
+            errors = process.stderr.read()
+        return process.returncode, errors
+
+    for arguments in (["--help"], ["--version"], ["finetune", "--help"]):
+        assert ended("-m", "keras_bert", *arguments) == (0, "")
+    of_program = "from training.engine import program; program.run(lambda _: {})"
+    printing = of_program.format("print('a line')")
+    for unbuffered in ("", "1"):
+        assert ended("-c", printing, PYTHONUNBUFFERED=unbuffered) == (141, "")
+    # What fails after it has printed says so
+    failing = of_program.format("(print('a line'), open('no.csv'))")
+    status, errors = ended("-c", failing, PYTHONUNBUFFERED="")
+    assert status == 1
+    assert errors.startswith("error: [Errno 2] No such file")
 
 
 @pytest.mark.parametrize("name", earlier_names.PROGRAMS)

@@ -34,6 +34,8 @@ flags.disclaim_key_flags()
 
 HELP_FLAGS = frozenset({"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"})
 _INTERRUPTED = 130
+# What a shell reports of a program that SIGPIPE has ended
+_OUTPUT_CLOSED = 141
 _WRONG_FLAG = 2
 # The flags for which a file name without a flag is meant, where the program has one of them
 _FILE_FLAGS = ("train_file", "train_files", "data_file", "input", "model")
@@ -85,7 +87,7 @@ def run(
     logging.get_absl_handler().setFormatter(_PlainFormatter())
     watch = _InterruptWatch()
     try:
-        with plain_errors():
+        with quiet_where_output_is_closed(_OUTPUT_CLOSED), plain_errors():
             app.run(main, flags_parser=_parse_flags)
     except KeyboardInterrupt as error:
         watch.end((*getattr(error, "__notes__", ()), _NOTHING)[0])
@@ -137,14 +139,29 @@ def _is_no_detail_of_tensorflow(record: standard_logging.LogRecord) -> bool:
 
 
 @contextlib.contextmanager
-def quiet_where_output_is_closed() -> Iterator[None]:
-    """Ends the output quietly if its reader, such as `head`, has closed the pipe."""
+def quiet_where_output_is_closed(status: int = 0) -> Iterator[None]:
+    """Ends the program quietly if the reader of its output, such as `head`, has closed the pipe.
+
+    Args:
+        status: The exit status then. An error that ends the program keeps its own.
+
+    Raises:
+        SystemExit: If the output is closed.
+    """
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Python would flush to it once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit) as error:
+        try:
+            print(end="", flush=True)
+            if isinstance(error, BrokenPipeError):
+                print(flush=True)  # unbuffered output has nothing left to flush
+        except BrokenPipeError:
+            # Python would flush to it once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if isinstance(error, BrokenPipeError) or not error.code:
+                sys.exit(status)
+        raise  # another pipe, such as that of a process of ours, or the end of the program
 
 
 def help_text(program_flags: Iterable[flags.Flag] | None = None) -> str:
@@ -260,6 +277,8 @@ def plain_errors() -> Iterator[None]:
             interrupt.__notes__ = getattr(error, "__notes__", [])
             raise interrupt from None
         _end(error, f"{' '.join(map(str, error.cmd[1:]))} failed, see above")
+    except BrokenPipeError:
+        raise
     except (ImportError, OSError, ValueError) as error:
         _end(error, str(error))
     except Exception as error:
