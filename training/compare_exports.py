@@ -37,6 +37,7 @@ from keras_bert.progress import bar
 from keras_bert.tables import markdown_table
 
 from .engine import output_folder, program
+from .engine.model_path import check_model
 from .engine.options import NonNegativeFloat, NonNegativeInt, PositiveInt
 from .export import megabytes
 from .readers.labeled_text import TextColumns
@@ -219,10 +220,10 @@ def compare(config: CompareExportsConfig) -> list[Export]:
 def _check_files(config: CompareExportsConfig) -> None:
     if not config.model:
         raise ValueError("--model is empty, expected a .keras file, or those of several seeds")
-    for name, paths in (("model", config.model), ("data_file", (config.data_file,))):
-        for path in paths:
-            if not Path(path).is_file():
-                raise FileNotFoundError(f"--{name}={path} does not exist")
+    for model in config.model:
+        check_model(model)
+    if not Path(config.data_file).is_file():
+        raise FileNotFoundError(f"--data_file={config.data_file} does not exist")
     if "openvino:int8" in config.exports and not Path(config.calibration_file).is_file():
         raise FileNotFoundError(
             f"--calibration_file={config.calibration_file} does not exist; openvino:int8 needs "

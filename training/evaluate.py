@@ -30,6 +30,7 @@ from keras_bert import atomic
 
 from .engine import program
 from .engine.job import Job
+from .engine.model_path import check_model
 from .engine.options import check_one_of
 from .jobs.tasks import jobs_by_verb
 from .plots import page
@@ -49,7 +50,8 @@ class EvaluateConfig(TextColumns, WordColumns):
         data_file: The labeled file.
         kind: The kind of data: text, squad, tagging or choice; auto takes that of the model, or
             looks at the file.
-        model: The .keras file of the task to score. Give either --model or --answers.
+        model: The .keras file of the task to score; predictions of an export are scored with
+            --answers. Give either --model or --answers.
         answers: The file of predictions to score. Give either --model or --answers.
         null_odds: For SQuAD 2.0, the file of null odds that belongs to --answers.
         null_threshold: Null odds above which a question counts as unanswered.
@@ -98,12 +100,9 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
     """
     if bool(config.model) == bool(config.answers):
         raise ValueError("expected either --model or --answers, and not both")
-    for path in (config.data_file, config.model, config.answers):
-        if Path(path, "saved_model.pb").is_file():
-            raise ValueError(
-                f"{path} is an exported model, expected the .keras file that it was made from, "
-                "such as seed_1/model.keras; predictions of an export are scored with --answers"
-            )
+    if config.model:
+        check_model(config.model)
+    for path in (config.data_file, config.answers):
         is_there = exists if path == config.data_file else Path.is_file
         if path and not is_there(Path(path)):
             raise FileNotFoundError(f"{path} does not exist, expected a file")

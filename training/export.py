@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from .engine import child_programs, program, run_report
+from .engine.model_path import check_model
 from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, check_one_of
 from .readers.labeled_text import read_labeled_text
 
@@ -166,14 +167,7 @@ def _check(config: ExportConfig) -> str:
 
     What the library would refuse by the names of its arguments is refused here by those of flags.
     """
-    model = Path(config.model)
-    if not model.is_file():
-        is_folder = bool(config.model) and model.is_dir()
-        found = "is a folder" if is_folder else "does not exist"
-        if is_folder and (model / "saved_model.pb").is_file():
-            found = "is an exported SavedModel"
-        error = ValueError if is_folder else FileNotFoundError
-        raise error(f"--model={config.model} {found}, expected the .keras file of a task")
+    check_model(config.model)
     if not (config.output or config.deploy_to or config.push_to):
         raise ValueError("expected --output, --deploy_to or --push_to")
     format = "hugging_face" if config.push_to else config.export_format

@@ -34,6 +34,7 @@ from keras_bert.data.text_files import read_lines
 from .costs import run_cost
 from .engine import program
 from .engine.job import InsightRows
+from .engine.model_path import check_model, holds_exports, is_export
 from .engine.options import NonNegativeInt, PositiveInt, check_one_of
 from .jobs.tasks import jobs_by_verb
 from .plots import page
@@ -120,9 +121,9 @@ def write_report(config: InsightConfig) -> Path:
 
     from .plots import insight_bias, insight_layers, insight_report
 
-    models = {_THIS: _load(config.model)}
+    models = {_THIS: _load(config.model, "model")}
     if config.compare_with:
-        models[_OTHER] = _load(config.compare_with)
+        models[_OTHER] = _load(config.compare_with, "compare_with")
         if type(models[_OTHER]) is not type(models[_THIS]):
             raise ValueError(
                 f"--compare_with is a {type(models[_OTHER]).__name__}, expected a "
@@ -179,10 +180,11 @@ def write_report(config: InsightConfig) -> Path:
 # === The model and the data ===
 
 
-def _load(path: str) -> Any:
+def _load(path: str, flag: str) -> Any:
     import keras_bert
 
-    if path.endswith(".keras"):
+    if path.endswith(".keras") or is_export(Path(path)) or holds_exports(Path(path)):
+        check_model(path, flag=flag)
         model = keras_bert.load_model(path, compile=False)
     else:
         model = keras_bert.MaskedLM.from_preset(path)

@@ -11,7 +11,8 @@ array or Parquet with the task's fields (`text`, and for pairs `text_pair`; `que
 `context`; `text` and `choices`), SQuAD's JSON, CoNLL columns, SWAG's CSV and CODAH's TSV; text
 optionally compressed. Any other file, and standard input, holds one text per line or JSON Lines.
 Predictions are written in the order of the input, one per line: one for each row, and a blank row
-is answered as an empty text. An `id` field of the input is copied to the output.
+is answered as an empty text. An `id` field of the input is copied to the output, and with
+--with_input its texts are too.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import itertools
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, get_args
 
@@ -32,6 +33,7 @@ from keras_bert.atomic import atomic_path
 from keras_bert.data.text_files import decoded_lines, read_lines
 
 from .engine import output_folder, program
+from .engine.model_path import check_model
 from .engine.options import PositiveInt, ProgramConfig, check_one_of
 from .readers import answer_files
 from .readers.choice_files import choice_fields, read_choices
@@ -102,6 +104,8 @@ class PredictConfig(ProgramConfig):
         comments: Whether lines that begin with # before a sentence are comments (CoNLL-U).
         label_map: Labels to write as others: neutral:no,contradiction:no writes no for both, with
             the probability of the one that is predicted.
+        with_input: Whether each prediction repeats what it is for, under the names of the model's
+            fields: text and text_pair, question and context, or text and choices.
         batch_size: Rows in a batch.
     """
 
@@ -117,6 +121,7 @@ class PredictConfig(ProgramConfig):
     separator: str = "auto"
     comments: bool = False
     label_map: tuple[str, ...] = ()
+    with_input: bool = False
     batch_size: PositiveInt = 64
 
     def __post_init__(self) -> None:
@@ -155,15 +160,27 @@ def predict(config: PredictConfig) -> int:
                 where = f"in the batch of rows {count + 1} to {count + len(batch)}"
                 raise RowError(f"{_input_name(config)}, {where}: {error}") from error
             for row, answer in zip(batch, answers, strict=True):
-                answer = answer if isinstance(answer, dict) else {"answers": answer}
-                answer = answer_files.relabeled(answer, label_map)
-                given = {"id": row["id"]} if "id" in row else {}
-                output.write(json.dumps({**given, **answer}, ensure_ascii=False) + "\n")
+                line = answered_row(row, answer, predictor.fields if config.with_input else ())
+                line = answer_files.relabeled(line, label_map)
+                output.write(json.dumps(line, ensure_ascii=False) + "\n")
             output.flush()
             count += len(batch)
     if not count:
         logging.warning("%s has no rows", config.input)
     return count
+
+
+def answered_row(row: Row, answer: Any, fields: Sequence[str] = ()) -> dict[str, Any]:
+    """Returns what is written of a row: its id, its input where that is asked for, its prediction.
+
+    Args:
+        row: The row.
+        answer: The prediction: a dict, or a list, which is written as `answers`.
+        fields: The fields of the model, if the row is to be repeated.
+    """
+    answer = answer if isinstance(answer, dict) else {"answers": answer}
+    repeated = [*(["id"] if "id" in row else []), *(_read_fields(row, fields) if fields else [])]
+    return {**{name: row[name] for name in repeated}, **answer}
 
 
 def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
@@ -176,8 +193,8 @@ def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
     name = _input_name(config)
     blank = []
     for place, row in _placed_rows(config, predictor):
-        fields = [*predictor.fields, *(["text_pair"] if "text_pair" in row else [])]
-        for field_name in dict.fromkeys(fields):
+        fields = _read_fields(row, predictor.fields)
+        for field_name in fields:
             _check_field(row, field_name, predictor, f"{name}, {place}")
         if not any("".join(row[field_name]).strip() for field_name in fields):
             blank.append(place)
@@ -189,6 +206,11 @@ def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
             len(blank),
             blank[0],
         )
+
+
+def _read_fields(row: Row, fields: Sequence[str]) -> list[str]:
+    """Returns the fields of a row that a model reads: its own, and `text_pair` if present."""
+    return list(dict.fromkeys([*fields, *(["text_pair"] if "text_pair" in row else [])]))
 
 
 def _check_field(row: Row, name: str, predictor: Predictor, where: str) -> None:
@@ -345,18 +367,8 @@ def load_predictor(model: str) -> Predictor:
         ValueError: If the path is neither an export nor the `.keras` file of a task that predicts
             on text.
     """
-    path = Path(model)
-    if not model:
-        raise ValueError("no --model is given, expected an exported folder or a .keras file")
-    if not path.exists():
-        raise FileNotFoundError(
-            f"--model={model} does not exist, expected an exported folder or a .keras file"
-        )
-    if (path / "saved_model.pb").is_file():
-        return _exported(path)
-    if path.suffix == ".keras" and path.is_file():
-        return _saved(path)
-    raise ValueError(f"{path} is neither a folder with a saved_model.pb nor a .keras file")
+    path = check_model(model, exported=True)
+    return _exported(path) if path.is_dir() else _saved(path)
 
 
 def _saved(path: Path) -> Predictor:

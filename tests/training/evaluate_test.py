@@ -370,7 +370,7 @@ def test_a_model_says_what_it_is_scored_on(tmp_path):
         evaluate(dataclasses.replace(config, data_file=str(tmp_path / "dev.csv")))
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").touch()
-    with pytest.raises(ValueError, match=r"is an exported model, expected the \.keras file"):
+    with pytest.raises(ValueError, match=r"is an exported SavedModel, expected the \.keras file"):
         evaluate(dataclasses.replace(config, model=str(tmp_path / "1")))
 
 

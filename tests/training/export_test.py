@@ -115,7 +115,7 @@ def test_a_folder_without_a_suffix_and_one_by_its_format(config, tmp_path):
     assert (dotted / "saved_model.pb").is_file()
     with pytest.raises(ValueError, match=r"is an exported SavedModel, expected the \.keras file"):
         export(dataclasses.replace(config, model=str(plain), output=str(tmp_path / "1")))
-    with pytest.raises(ValueError, match=r"is a folder, expected the \.keras file"):
+    with pytest.raises(ValueError, match=r"is a folder without a model, expected the \.keras file"):
         export(dataclasses.replace(config, model=str(tmp_path), output=str(tmp_path / "1")))
 
 

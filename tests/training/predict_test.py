@@ -21,6 +21,7 @@ from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training.predict import (  # noqa: E402
     PredictConfig,
     Predictor,
+    answered_row,
     load_predictor,
     predict,
     read_rows,
@@ -103,6 +104,40 @@ def test_the_files_that_a_classifier_was_trained_on_are_read(format, compressed,
     texts = [{"id": "7", "text": "one, two"}, {"id": "x", "text": second}]
     rows = list(read_rows(config, CLASSIFIER))
     assert [{name: row[name] for name in ("id", "text")} for row in rows] == texts
+
+
+@pytest.mark.parametrize("kind", ["saved", "exported"])
+def test_predictions_with_their_input(models, kind, tmp_path):
+    source, target = tmp_path / "in.csv", tmp_path / "out.jsonl"
+    source.write_text("id,review,other,stars\n7,a film,one,1\nx,,é,0\n")
+    config = PredictConfig(
+        model=models[kind], input=str(source), output=str(target), text="review", with_input=True
+    )
+
+    def answers(**options):
+        predict(dataclasses.replace(config, **options))
+        return [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
+
+    first, second = answers()
+    assert list(first)[:3] == ["id", "text", "label"]
+    assert [(row["id"], row["text"]) for row in (first, second)] == [("7", "a film"), ("x", "")]
+    given = {"id": "x", "text": "", "text_pair": "é"}
+    assert answers(text_pair="other", batch_size=1)[1].items() >= given.items()
+    assert "text" not in answers(with_input=False)[0]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"question": "Who?", "context": "By Goethe."},
+        {"text": "She", "choices": ["sang.", "flew."]},
+        {"text": ["Ann", "sang"]},
+    ],
+)
+def test_the_input_of_other_tasks(row):
+    more = {"id": 7, "other": 1, **row}
+    assert answered_row(more, [], tuple(row)) == {"id": 7, **row, "answers": []}
+    assert answered_row(row, {"answer": ""}) == {"answer": ""}
 
 
 def test_labels_are_written_as_others(models, tmp_path):
@@ -325,9 +360,9 @@ def test_values_that_are_none_of_the_flags_are_refused():
 
 
 def test_a_missing_model(tmp_path):
-    with pytest.raises(ValueError, match="no --model is given, expected an exported folder"):
+    with pytest.raises(ValueError, match="no --model is given, expected a folder"):
         load_predictor("")
     with pytest.raises(FileNotFoundError, match="does not exist"):
         load_predictor(str(tmp_path / "none"))
-    with pytest.raises(ValueError, match="neither a folder with a saved_model"):
+    with pytest.raises(ValueError, match="is a folder without a model"):
         load_predictor(str(tmp_path))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command-line interface of programs."""
 
-import contextlib
 import importlib
 import signal
 import subprocess
@@ -93,11 +92,13 @@ def test_an_error_of_the_code_keeps_its_traceback():
 
 
 def test_a_broken_pipe_that_is_not_the_output_is_an_error_of_the_code():
-    both = contextlib.ExitStack()
-    with pytest.raises(BrokenPipeError, match="worker"), both:
-        both.enter_context(program.quiet_where_output_is_closed())
-        both.enter_context(program.plain_errors())
+    @program.quiet_where_output_is_closed()
+    @program.plain_errors()
+    def fail():
         raise BrokenPipeError("of a worker")
+
+    with pytest.raises(BrokenPipeError, match="of a worker"):
+        fail()
 
 
 def test_a_library_that_is_not_installed_is_named_with_the_command_that_brings_it():

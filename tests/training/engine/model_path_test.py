@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The path of a trained model, and the one that is suggested for another."""
+
+import pytest
+
+from training.engine.model_path import check_model
+
+pytestmark = pytest.mark.backend_independent
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a run with three exports and two seeds, as `finetune` and `export` write it."""
+    for file in (
+        *(f"export/{version}/saved_model.pb" for version in (1, 2, 10)),
+        *(f"seed_{seed}/model.keras" for seed in (1, 2)),
+        "export/11/variables/unfinished",
+    ):
+        path = tmp_path / "run" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return tmp_path / "run"
+
+
+def test_models_are_taken(run):
+    saved, exported = run / "seed_1/model.keras", run / "export/2"
+    assert check_model(str(saved)) == check_model(str(saved), exported=True) == saved
+    assert check_model(str(exported), exported=True) == exported
+
+
+@pytest.mark.parametrize(
+    ("path", "exported", "found", "meant"),
+    [
+        ("export", True, "is a folder of exported versions", "export/10"),
+        ("export/3", True, "does not exist", "export/10"),
+        ("export/11", True, "is a folder without a model", "export/10"),
+        ("", True, "is a folder without a model", "export/10"),
+        ("model.keras", False, "does not exist", "seed_1/model.keras"),
+        ("", False, "is a folder without a model", "seed_1/model.keras"),
+        ("export", False, "is a folder of exported versions", "seed_1/model.keras"),
+        ("export/1", False, "is an exported SavedModel", "seed_1/model.keras"),
+    ],
+)
+def test_the_model_that_is_meant_is_named(run, path, exported, found, meant):
+    is_missing = found == "does not exist"
+    with pytest.raises(FileNotFoundError if is_missing else ValueError) as error:
+        check_model(str(run / path), exported=exported)
+    message = str(error.value)
+    assert message.startswith(f"--model={run / path} {found}, expected ")
+    assert message.endswith(f"; did you mean --model={run / meant}?")
+
+
+def test_nothing_is_suggested_where_there_is_no_model(tmp_path):
+    with pytest.raises(ValueError, match=r"no --compare_with is given, expected the \.keras file"):
+        check_model("", flag="compare_with")
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"without a model, expected the \.keras file of a task$"):
+        check_model(str(tmp_path / "a/b/c"))
