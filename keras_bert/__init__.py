@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from keras_bert.tasks.token_classifier import TokenClassifier
     from keras_bert.text.byte_pair import BytePairTokenizer
     from keras_bert.text.sentence_piece import SentencePieceTokenizer
+    from keras_bert.text.tokenizer import Tokenizer
     from keras_bert.text.wordpiece import WordPieceTokenizer
 
 __version__ = "0.1.0"
@@ -42,6 +43,7 @@ _LAZY_IMPORTS = {
     "TextClassifier": "keras_bert.tasks.text_classifier",
     "TextEmbedder": "keras_bert.tasks.text_embedder",
     "TokenClassifier": "keras_bert.tasks.token_classifier",
+    "Tokenizer": "keras_bert.text.tokenizer",
     "WordPieceTokenizer": "keras_bert.text.wordpiece",
     "load_model": "keras_bert.tasks.loading",
 }
@@ -65,6 +67,7 @@ __all__ = [
     "TextClassifier",
     "TextEmbedder",
     "TokenClassifier",
+    "Tokenizer",
     "WordPieceTokenizer",
     "load_model",
     "losses",

@@ -48,6 +48,8 @@ def use_task(name: str, folder: Path) -> None:
     case.answers(keras_bert.load_model(folder / "task.keras"))
     task.save_to_preset(folder / name)
     type(task).from_preset(folder / name)
+    tokenizer = keras_bert.Tokenizer.from_preset(folder / name)
+    assert tokenizer.decode(tokenizer.encode(TEXTS[0]), skip_special_tokens=True)
 
 
 def use_programs(folder: Path) -> None:

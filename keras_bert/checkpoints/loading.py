@@ -15,6 +15,7 @@ from keras_bert.checkpoints.checkpoint import Checkpoint, EncoderT, registered_b
 from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json
 from keras_bert.checkpoints.formats import google_tf1, hugging_face, keras_hub, preset
+from keras_bert.checkpoints.tokenizer_files import read_tokenizer
 
 _ADDRESS_FORM = (
     f"{hub.SCHEME}organization/model (such as {hub.SCHEME}google-bert/bert-base-uncased)"
@@ -54,7 +55,11 @@ def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> 
             )
         return open_folder(Path(source))
     if os.path.exists(source):
-        raise CheckpointError(f"{source} is a file; expected its folder.")
+        is_model = source.endswith(".keras")
+        raise CheckpointError(
+            f"{source} is a file; expected "
+            + ("a preset. `keras_bert.load_model` loads it." if is_model else "its folder.")
+        )
     if source == minilm.NAME:
         with checkpoint_errors():
             return open_folder(minilm.folder())
@@ -74,6 +79,29 @@ def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> 
             else ""
         )
     )
+
+
+def open_tokenizer(source: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads the tokenizer of a checkpoint, or of a folder with the files of a tokenizer alone.
+
+    Args:
+        source: See `open_checkpoint`; the weights are not downloaded.
+
+    Returns:
+        The config for `keras_bert.text.from_config.tokenizer_from_config`.
+
+    Raises:
+        CheckpointError: See `open_checkpoint`; and if the checkpoint has no vocabulary.
+    """
+    if isinstance(source, str | os.PathLike) and os.path.isdir(source):
+        folder = Path(source)
+        is_checkpoint = (folder / hugging_face.CONFIG_FILE).exists() or google_tf1.detect_release(
+            folder
+        )
+        tokenizer = None if is_checkpoint else read_tokenizer(folder)
+        if tokenizer is not None:
+            return tokenizer
+    return open_checkpoint(source, weights=False).require_tokenizer()
 
 
 def open_folder(folder: Path) -> Checkpoint:

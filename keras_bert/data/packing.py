@@ -17,7 +17,7 @@ from keras_bert.data.arrays import (
     same_in_rows,
     take_rows,
 )
-from keras_bert.text.tokenizer import Tokenizer, is_tensor
+from keras_bert.text.tokenizer import Tokenizer, is_tensor, pair_limits
 
 
 class Sequences(NamedTuple):
@@ -119,22 +119,15 @@ def tokenized(tokenizer: Tokenizer, texts: Any) -> Ragged:
 
 def num_special_tokens(tokenizer: Tokenizer, num_texts: int = 1) -> int:
     """Returns the number of special tokens in a row of one text or of two."""
-    return 2 + (num_texts - 1) * tokenizer.pair_separators
+    return len(tokenizer.row_format(num_texts)) - num_texts
 
 
 def truncate_pair(
     xp: Arrays, first: Ragged, second: Ragged, max_tokens: int
 ) -> tuple[Ragged, Ragged]:
-    """Truncates pairs to a maximum total length, from the end of the longer text.
-
-    The result is the same as if the longer text (the second one on a tie) lost one token at a
-    time, but it is computed without a loop: each text may keep up to half of the tokens, and the
-    longer one also gets what the shorter one does not need.
-    """
-    half = max_tokens // 2
-    keep_first = xp.maximum(max_tokens - second.lengths, max_tokens - half)
-    keep_second = xp.maximum(max_tokens - first.lengths, half)
-    return cut_rows(xp, first, keep_first), cut_rows(xp, second, keep_second)
+    """Truncates pairs to a maximum total length, from the end of the longer text."""
+    limits = pair_limits(first.lengths, second.lengths, max_tokens, xp.maximum)
+    return cut_rows(xp, first, limits[0]), cut_rows(xp, second, limits[1])
 
 
 def pack_texts(
@@ -153,15 +146,17 @@ def pack_texts(
         with two segments), int32.
     """
     ones = xp.full(xp.size(first.lengths), 1, "int64")
-    start, end = (
-        same_in_rows(xp, token_id, ones)
+    special = {
+        token_id: same_in_rows(xp, token_id, ones)
         for token_id in (tokenizer.cls_token_id, tokenizer.sep_token_id)
+    }
+    texts = iter([first] if second is None else [first, second])
+    row_format = tokenizer.row_format(1 if second is None else 2)
+    token_ids = join_rows(
+        xp, [next(texts) if token_id is None else special[token_id] for token_id in row_format]
     )
     if second is None:
-        token_ids = join_rows(xp, [start, first, end])
         return {"token_ids": token_ids, "segment_ids": same_in_rows(xp, 0, token_ids.lengths)}
-    separators = [end] * tokenizer.pair_separators
-    token_ids = join_rows(xp, [start, first, *separators, second, end])
     of_second = same_in_rows(xp, int(tokenizer.num_segments > 1), second.lengths + 1)
     before = same_in_rows(xp, 0, start_of_second(tokenizer, first))
     return {"token_ids": token_ids, "segment_ids": join_rows(xp, [before, of_second])}

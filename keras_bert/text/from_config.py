@@ -9,16 +9,9 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from keras_bert.text.byte_pair import BytePairTokenizer
-from keras_bert.text.sentence_piece import SentencePieceTokenizer
-from keras_bert.text.tokenizer import Tokenizer
-from keras_bert.text.wordpiece import WordPieceTokenizer
+from keras_bert.text.tokenizer import Tokenizer, tokenizer_class
 from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config
 
-_CLASSES: dict[str, type[Tokenizer]] = {
-    tokenizer.kind: tokenizer
-    for tokenizer in (WordPieceTokenizer, BytePairTokenizer, SentencePieceTokenizer)
-}
 # The tokenizers in use by the hashes of their configs: models with the same vocabulary, such as
 # those of several seeds, share one, whose graph is traced once.
 _IN_USE: weakref.WeakValueDictionary[bytes, Tokenizer] = weakref.WeakValueDictionary()
@@ -45,5 +38,5 @@ def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
     key = hashlib.sha256(text.encode()).digest()
     tokenizer = _IN_USE.get(key)
     if tokenizer is None:
-        tokenizer = _IN_USE[key] = _CLASSES[kind].from_config(dict(config))
+        tokenizer = _IN_USE[key] = tokenizer_class(kind).from_config(dict(config))
     return tokenizer

@@ -7,8 +7,9 @@ import abc
 import array
 import functools
 import itertools
+import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -45,6 +46,9 @@ class FlatTokens(NamedTuple):
 
 END = "\ud800"
 """The word after each text, which none contains: half of a surrogate pair is no character."""
+
+_CLASSES: dict[str, type[Tokenizer]] = {}
+"""The class of each kind of tokenizer."""
 
 
 class KnownWords(dict[str, bytes]):
@@ -117,8 +121,9 @@ def _lengths(is_end: np.ndarray) -> np.ndarray:
 class Tokenizer(abc.ABC):
     """Base class of tokenizers, which convert text to ids and back.
 
-    Strings are converted in Python, and tensors of TensorFlow, in a graph or not, with graph
-    operations. Both give the same ids and offsets.
+    `from_preset` returns the tokenizer of any checkpoint. A call converts text to ids alone, and
+    `encode` to a row with special tokens. Strings are converted in Python, and tensors of
+    TensorFlow, in a graph or not, with graph operations. Both give the same ids and offsets.
 
     Subclasses define their special tokens, and implement `_texts_to_ids`, `_texts_to_tokens`,
     `_ids_to_text` and `_make_graph`.
@@ -127,6 +132,16 @@ class Tokenizer(abc.ABC):
         vocabulary: The tokens in the order of their ids.
         special_tokens_in_text: Whether special tokens that occur in a text, such as `[MASK]`, are
             one token each, instead of being split like other text.
+
+    Example:
+
+    ```python
+    tokenizer = keras_bert.Tokenizer.from_preset("hf://google-bert/bert-base-uncased")
+    ids = tokenizer.encode("A gripping film.")    # [101, 1037, 13940, 2143, 1012, 102]
+    tokenizer.decode(ids)                         # "[CLS] a gripping film. [SEP]"
+    tokenizer("A gripping film.")                 # [1037, 13940, 2143, 1012]
+    ids, starts, ends = tokenizer.tokenize_with_offsets("A gripping film.")
+    ```
     """
 
     kind: ClassVar[str]
@@ -157,6 +172,53 @@ class Tokenizer(abc.ABC):
         self._graph: GraphTokenizer | None = None
         self._graphs: dict[Callable[..., Any], Callable[..., Any]] = {}
         self._lock = threading.RLock()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "kind" in vars(cls):
+            _CLASSES.setdefault(cls.kind, cls)
+
+    @classmethod
+    def from_preset(
+        cls, preset: str | os.PathLike[str], *, special_tokens_in_text: bool | None = None
+    ) -> Self:
+        """Creates the tokenizer of a checkpoint, without loading its weights.
+
+        Args:
+            preset: A folder (a preset of this package or of KerasHub, a Hugging Face checkpoint or
+                a TF1 release; or a folder with the files of a tokenizer alone, such as `vocab.txt`
+                or `tokenizer.json`), `"minilm"`, `"hf://organization/model"`, or the name of a
+                KerasHub preset.
+                Of a model in a `.keras` file, the tokenizer is
+                `keras_bert.load_model(path).preprocessor.tokenizer`.
+            special_tokens_in_text: See the arguments of the class. Defaults to what is saved with
+                a preset of this package, otherwise to `False`.
+
+        Returns:
+            A tokenizer of the class that its files are for: a `WordPieceTokenizer`, a
+            `BytePairTokenizer` or a `SentencePieceTokenizer`.
+
+        Raises:
+            keras_bert.checkpoints.CheckpointError: If files are missing or malformed, or the
+                tokenizer or its model is not supported.
+            ValueError: If the tokenizer is not of the class whose method this is.
+        """
+        # Here, since tokenizers need neither Keras nor its backend.
+        from keras_bert.checkpoints.loading import open_tokenizer
+
+        config = open_tokenizer(preset)
+        kind = check_tokenizer_config(config)
+        own_kind = getattr(cls, "kind", kind)
+        if own_kind != kind:
+            raise ValueError(
+                f"The tokenizer of {os.fspath(preset)} is a {tokenizer_class(kind).__name__}, not "
+                f"a {cls.__name__}. `keras_bert.Tokenizer.from_preset` takes each."
+            )
+        if special_tokens_in_text is not None:
+            config = {**config, "special_tokens_in_text": special_tokens_in_text}
+        found: Any = cls if hasattr(cls, "kind") else tokenizer_class(kind)
+        tokenizer: Self = found.from_config(config)
+        return tokenizer
 
     @classmethod
     def special_tokens(cls) -> tuple[str, ...]:
@@ -252,8 +314,111 @@ class Tokenizer(abc.ABC):
         chunks = map(self._texts_to_tokens, _chunks(texts))
         return FlatTokens(*_joined(chunks, np.int32, np.int32, np.int32, np.int64))
 
+    def encode(
+        self,
+        text: Any,
+        text_pair: Any = None,
+        *,
+        add_special_tokens: bool = True,
+        sequence_length: int | None = None,
+    ) -> list[int] | list[list[int]]:
+        """Converts a text or a pair of texts to the ids of a row of the model.
+
+        These are the ids that the preprocessor of a task gives, without padding: `[CLS] A [SEP]` or
+        `[CLS] A [SEP] B [SEP]`, and in RoBERTa `<s> A </s>` or `<s> A </s></s> B </s>`.
+
+        Args:
+            text: A string or `bytes`, or a batch of them: a list or an array `(batch,)`.
+            text_pair: The second text, or the second texts likewise; `None` for single texts.
+            add_special_tokens: Whether to add the special tokens of the row. Without, the texts of
+                a pair follow one another.
+            sequence_length: Maximum length of a row in tokens, including the special tokens. A pair
+                that is longer is truncated from the end of its longer text, one token at a time.
+                Defaults to no limit.
+
+        Returns:
+            A list of the ids, or for a batch a list of such lists.
+
+        Raises:
+            TypeError: If a text is neither a string nor `bytes`, such as a tensor of TensorFlow,
+                which a preprocessor takes.
+            ValueError: If there are not as many texts as second texts, `sequence_length` is too
+                small for the special tokens, or UTF-8 cannot represent a text.
+        """
+        columns = [self._single_texts(text, "text")]
+        if text_pair is not None:
+            columns.append(self._single_texts(text_pair, "text_pair"))
+            (first, is_single), (second, second_is_single) = columns
+            if is_single != second_is_single or len(first) != len(second):
+                raise ValueError(
+                    f"text has {_count(first, is_single)}, text_pair has "
+                    f"{_count(second, second_is_single)}; expected as many."
+                )
+        row_format = self.row_format(len(columns))
+        if not add_special_tokens:
+            row_format = [None] * len(columns)
+        limit = None
+        if sequence_length is not None:
+            limit = sequence_length - len(row_format) + len(columns)
+            if limit < 0:
+                raise ValueError(
+                    f"sequence_length is {sequence_length}; expected at least "
+                    f"{len(row_format) - len(columns)}, the number of special tokens."
+                )
+        tokens = [_rows(*self.flat_ids(texts)) for texts, _ in columns]
+        rows = [_row(row_format, _truncated(parts, limit)) for parts in zip(*tokens, strict=True)]
+        return rows[0] if columns[0][1] else rows
+
+    def row_format(self, num_texts: int = 1) -> list[int | None]:
+        """Returns the ids of the special tokens of a row in order, with `None` for each text.
+
+        Args:
+            num_texts: 1, or 2 for a pair.
+        """
+        separators = [self.sep_token_id] * self.pair_separators
+        second = [] if num_texts == 1 else [*separators, None]
+        return [self.cls_token_id, None, *second, self.sep_token_id]
+
+    def _single_texts(self, text: Any, name: str) -> tuple[list[str], bool]:
+        """Returns texts as a batch, and whether they were a single one."""
+        if is_tensor(text):
+            raise TypeError(
+                f"{name} is a tensor of TensorFlow; expected strings. The preprocessor of a task "
+                "encodes tensors."
+            )
+        nested, texts = _strings(text)
+        if isinstance(nested, str):
+            return texts, True
+        if not all(isinstance(each, str) for each in nested):
+            raise TypeError(
+                f"{name} has lists of strings; expected a string or a list of strings. Pairs are "
+                "passed as two lists: encode(texts, text_pair=others)."
+            )
+        return texts, False
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> str | list[str]:
+        """Converts ids to text as it is read: without the spaces before punctuation.
+
+        It is `detokenize`, but for WordPiece, whose words and punctuation `detokenize` separates
+        with spaces: here there is none before `.`, `,`, `?` and `!`, nor before a token such as
+        `'s`, as in the `decode` of `transformers` and `tokenizers`. Text that was lowercased stays
+        so, and further spaces are not restored: "don't (yet)" becomes "don ' t ( yet )".
+
+        Args:
+            token_ids: Ids, `(tokens,)` or `(batch, tokens)`: lists or arrays.
+            skip_special_tokens: Whether to omit special tokens, such as padding.
+
+        Returns:
+            A string or a list of strings.
+
+        Raises:
+            ValueError: If `token_ids` has another number of dimensions, or an id is not in the
+                vocabulary.
+        """
+        return self._decode_rows(token_ids, skip_special_tokens, self._ids_to_readable_text)
+
     def detokenize(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
-        """Converts ids to text.
+        """Converts ids to text; spaces separate all words and punctuation of WordPiece.
 
         Args:
             token_ids: Ids, `(tokens,)` or `(batch, tokens)`: lists, arrays, or a tensor of
@@ -270,13 +435,19 @@ class Tokenizer(abc.ABC):
         """
         if is_tensor(token_ids):
             return self.graph.detokenize(token_ids, skip_special_tokens)
-        rows = list(token_ids) if np.iterable(token_ids) else []
-        if rows and all(map(np.iterable, rows)):
-            return [self._join(row, skip_special_tokens) for row in rows]
-        return self._join(token_ids, skip_special_tokens)
+        return self._decode_rows(token_ids, skip_special_tokens, self._ids_to_text)
 
-    def _join(self, token_ids: Any, skip_special_tokens: bool) -> str:
-        special = set(self.special_token_ids) if skip_special_tokens else ()
+    def _decode_rows(
+        self, token_ids: Any, skip_special_tokens: bool, join: Callable[[Sequence[int]], str]
+    ) -> str | list[str]:
+        """Applies a function to the ids of each row, without special tokens if they are skipped."""
+        rows = list(token_ids) if np.iterable(token_ids) else []
+        special = frozenset(self.special_token_ids if skip_special_tokens else ())
+        if rows and all(map(np.iterable, rows)):
+            return [join(self._checked_ids(row, special)) for row in rows]
+        return join(self._checked_ids(token_ids, special))
+
+    def _checked_ids(self, token_ids: Any, skipped: Collection[int]) -> list[int]:
         ids = np.asarray(token_ids)
         if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
             raise ValueError(
@@ -286,7 +457,7 @@ class Tokenizer(abc.ABC):
         wrong = ids[(ids < 0) | (ids >= len(self.vocabulary))]
         if wrong.size:
             raise ValueError(f"Token id {wrong[0]} is not in [0, {len(self.vocabulary)}).")
-        return self._ids_to_text([index for index in ids.tolist() if index not in special])
+        return [index for index in ids.tolist() if index not in skipped]
 
     @property
     def graph(self) -> GraphTokenizer:
@@ -420,6 +591,10 @@ class Tokenizer(abc.ABC):
     def _ids_to_text(self, ids: Sequence[int]) -> str:
         """Converts ids to text."""
 
+    def _ids_to_readable_text(self, ids: Sequence[int]) -> str:
+        """Converts ids to text as `decode` returns it."""
+        return self._ids_to_text(ids)
+
     @abc.abstractmethod
     def _make_graph(self) -> GraphTokenizer:
         """Creates this tokenizer as TensorFlow operations."""
@@ -427,6 +602,36 @@ class Tokenizer(abc.ABC):
     def _as_word(self, word: str) -> str:
         """Returns a word as a text that it is tokenized as."""
         return word
+
+
+def tokenizer_class(kind: str) -> type[Tokenizer]:
+    """Returns the class of a kind of tokenizer.
+
+    Those of the package are known once `keras_bert.text` is imported.
+    """
+    return _CLASSES[kind]
+
+
+def pair_limits(
+    first: Any, second: Any, max_tokens: int, maximum: Callable[[Any, Any], Any] = max
+) -> tuple[Any, Any]:
+    """Returns how many tokens each text of a pair may keep.
+
+    The result is the same as if the longer text (the second one on a tie) lost one token at a
+    time, but it is computed without a loop: each text may keep up to half of the tokens, and the
+    longer one also gets what the shorter one does not need.
+
+    Args:
+        first: The number of tokens of the first text, or an array of those of several pairs.
+        second: The number of tokens of the second text, likewise.
+        max_tokens: The number of tokens of both texts together.
+        maximum: The function for the maximum of two numbers, or of each two of arrays.
+    """
+    half = max_tokens // 2
+    return (
+        maximum(max_tokens - second, max_tokens - half),
+        maximum(max_tokens - first, half),
+    )
 
 
 def is_tensor(value: Any) -> bool:
@@ -479,6 +684,24 @@ def _rows(values: np.ndarray, lengths: np.ndarray) -> Iterator[list[int]]:
     """Yields the rows of a flat array as lists."""
     flat = iter(values.tolist())
     return (list(itertools.islice(flat, length)) for length in lengths.tolist())
+
+
+def _truncated(parts: tuple[list[int], ...], limit: int | None) -> Iterator[list[int]]:
+    """Yields the ids of a text or of both texts of a pair, of which `limit` fit into the row."""
+    if limit is None:
+        return iter(parts)
+    limits = (limit,) if len(parts) == 1 else pair_limits(len(parts[0]), len(parts[1]), limit)
+    return (part[:most] for part, most in zip(parts, limits, strict=True))
+
+
+def _row(row_format: Iterable[int | None], texts: Iterator[list[int]]) -> list[int]:
+    """Puts the ids of texts between special tokens."""
+    parts = (next(texts) if token is None else [token] for token in row_format)
+    return list(itertools.chain.from_iterable(parts))
+
+
+def _count(texts: Sequence[str], is_single: bool) -> str:
+    return "a single string" if is_single else f"{len(texts)} strings"
 
 
 def _chunks(texts: Sequence[str | bytes]) -> Iterator[list[str]]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _BETWEEN = f" {END} "
 # TF Text stores the length of a token in a byte.
 _MAX_PIECE_BYTES = 256
+# The beginnings of tokens that `decode` puts no space before, as the decoder of `tokenizers` does
+_WITHOUT_SPACE = (".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re")
 
 
 class WordPieceTokenizer(Tokenizer):
@@ -76,6 +78,10 @@ class WordPieceTokenizer(Tokenizer):
     [5, 6, 7, 8]
     >>> tokenizer(["Café", "Bar!"])
     [[5, 6], [1, 8]]
+    >>> tokenizer.encode("Cafés!")
+    [2, 5, 6, 7, 8, 3]
+    >>> tokenizer.decode([5, 6, 7, 8])
+    'cafes!'
     >>> tokenizer.detokenize([5, 6, 7, 8])
     'cafes !'
     >>> ids, starts, ends = tokenizer.tokenize_with_offsets("Cafés!")
@@ -180,6 +186,18 @@ class WordPieceTokenizer(Tokenizer):
     def _ids_to_text(self, ids: Sequence[int]) -> str:
         """Joins words and punctuation with spaces, and subwords without."""
         return " ".join([self.vocabulary[index] for index in ids]).replace(f" {SUFFIX}", "")
+
+    def _ids_to_readable_text(self, ids: Sequence[int]) -> str:
+        """Joins words with spaces, but those without a space before them to the one before."""
+        tokens = [self.vocabulary[index] for index in ids]
+        begin, *others = tokens or [""]
+        parts = (
+            token.removeprefix(SUFFIX)
+            if token.startswith((SUFFIX, *_WITHOUT_SPACE))
+            else f" {token}"
+            for token in others
+        )
+        return "".join([begin, *parts])
 
     def _make_graph(self) -> GraphTokenizer:
         from keras_bert.text.graph.wordpiece import WordPieceGraph

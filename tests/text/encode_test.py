@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of ids with special tokens, and ids as text: as the preprocessors and `transformers`."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("sentencepiece")
+
+import keras_bert  # noqa: E402
+from keras_bert.checkpoints import CheckpointError  # noqa: E402
+from keras_bert.checkpoints.tokenizer_files import write_tokenizer  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.text import Tokenizer, WordPieceTokenizer  # noqa: E402
+from tests.checkpoints.small_models import small_backbone  # noqa: E402
+from tests.text import real_text, small_tokenizers  # noqa: E402
+
+pytestmark = pytest.mark.backend_independent
+
+TEXTS = ["The test fails.", "", "it's  the\tcase , 'quoted' !", "Größe «été» 中国 [SEP] </s> <unk>"]
+# Special tokens in texts are recognized there by default
+TYPED = {"special_tokens_in_text": True}
+
+
+@pytest.fixture(scope="module", params=small_tokenizers.MAKERS)
+def tokenizer(request):
+    return small_tokenizers.make(request.param, **TYPED)
+
+
+@pytest.fixture(scope="module")
+def folder(tokenizer, tmp_path_factory):
+    """A folder with the files of the tokenizer alone."""
+    path = tmp_path_factory.mktemp("tokenizer")
+    write_tokenizer(path, tokenizer.get_config(), 512)
+    return path
+
+
+@pytest.fixture(scope="module")
+def theirs(folder):
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+# === encode, decode ===
+
+
+def test_rows_are_those_of_the_preprocessor(tokenizer):
+    assert tokenizer.encode(TEXTS) == [
+        TextClassifierPreprocessor(tokenizer)(text)["token_ids"].tolist() for text in TEXTS
+    ]
+    for text, other, length in itertools.product(TEXTS, TEXTS, (6, 9, 512)):
+        features = TextClassifierPreprocessor(tokenizer, length)(text, other)
+        row = tokenizer.encode(text, other, sequence_length=length)
+        assert row == features["token_ids"].tolist()
+
+
+def test_batches_are_their_rows(tokenizer):
+    others = TEXTS[::-1]
+    rows = [tokenizer.encode(*pair) for pair in zip(TEXTS, others, strict=True)]
+    assert tokenizer.encode(TEXTS, others) == rows
+    assert tokenizer.encode(np.array(TEXTS), [text.encode() for text in others]) == rows
+    assert tokenizer.encode([]) == []
+    without = {"add_special_tokens": False}
+    assert tokenizer.encode(TEXTS, **without) == tokenizer(TEXTS)
+    pair = tokenizer.encode(TEXTS[2], TEXTS[2], **without, sequence_length=5)
+    assert pair == [*tokenizer(TEXTS[2])[:3], *tokenizer(TEXTS[2])[:2]]
+
+
+def test_transformers_has_the_same_rows_and_reads_the_same_text(tokenizer, theirs):
+    texts = [*small_tokenizers.texts()[:100], *TEXTS]
+    rows = theirs(texts)["input_ids"]
+    assert tokenizer.encode(texts) == rows
+    assert tokenizer.encode(texts, texts[::-1]) == theirs(texts, texts[::-1])["input_ids"]
+    for skip in (False, True):
+        expected = theirs.decode(rows, skip_special_tokens=skip)
+        assert tokenizer.decode(rows, skip_special_tokens=skip) == expected
+        assert tokenizer.decode(np.array(rows[0]), skip) == expected[0]
+    # Ids that no text has: parts of words at the beginning, and all tokens one after another
+    ids = [[5, 6, 7], [], list(range(tokenizer.vocabulary_size))]
+    assert tokenizer.decode(ids) == theirs.decode(ids)
+
+
+@real_text.needed
+def test_real_lines_have_the_rows_and_the_text_of_transformers(tmp_path):
+    pairs = []
+    for name in ("uncased", "cased"):
+        ours = WordPieceTokenizer(real_text.vocabulary(name), name == "uncased", **TYPED)
+        (tmp_path / name).mkdir()
+        write_tokenizer(tmp_path / name, ours.get_config(), 512)
+        pairs.append((ours, transformers.AutoTokenizer.from_pretrained(tmp_path / name)))
+    for lines in real_text.batches(500, every=100):
+        for ours, theirs in pairs:
+            rows = theirs(lines, verbose=False)["input_ids"]
+            assert ours.encode(lines) == rows
+            assert ours.decode(rows) == theirs.decode(rows)
+
+
+def test_ids_decode_as_detokenize_but_for_spaces(tokenizer):
+    rows = tokenizer(TEXTS)
+    texts, others = tokenizer.decode(rows), tokenizer.detokenize(rows)
+    assert [text.replace(" ", "") for text in texts] == [text.replace(" ", "") for text in others]
+    assert (texts == others) == (tokenizer.kind != "wordpiece")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((["a"], "b"), "text has 1 strings, text_pair has a single string"),
+        ((["a"], ["b", "c"]), "text has 1 strings, text_pair has 2 strings"),
+        (([("a", "b")],), "Pairs are passed as two lists"),
+        ((5,), "expected text"),
+    ],
+)
+def test_what_is_no_text_or_pair_is_refused(tokenizer, arguments, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        tokenizer.encode(*arguments)
+
+
+def test_rows_without_space_and_wrong_ids_are_refused(tokenizer):
+    with pytest.raises(ValueError, match="sequence_length is 1; expected at least 2"):
+        tokenizer.encode("a", sequence_length=1)
+    with pytest.raises(ValueError, match=r"Token id -100 is not in \[0, "):
+        tokenizer.decode([[5, -100]])
+
+
+# === from_preset ===
+
+
+def test_from_preset_finds_the_class_in_files(tokenizer, folder, theirs, tmp_path):
+    """In those of a tokenizer alone, of Hugging Face, and of our own presets."""
+    backbone = small_backbone(vocabulary_size=tokenizer.vocabulary_size)
+    preprocessor = TextClassifierPreprocessor(tokenizer, 8)
+    task = keras_bert.TextClassifier(backbone, 2, preprocessor)
+    task.save_to_preset(tmp_path / "preset")
+    keras_bert.checkpoints.save_hugging_face(task, tmp_path / "hugging_face")
+    theirs.save_pretrained(tmp_path / "saved")
+    for path in (folder, tmp_path / "preset", str(tmp_path / "hugging_face")):
+        found = keras_bert.Tokenizer.from_preset(path)
+        assert type(found) is type(tokenizer)
+        assert found.get_config() == tokenizer.get_config()
+    found = type(tokenizer).from_preset(tmp_path / "saved", **TYPED)
+    assert found.encode(TEXTS) == tokenizer.encode(TEXTS)
+    assert not Tokenizer.from_preset(folder, special_tokens_in_text=False).special_tokens_in_text
+
+
+def test_from_preset_of_a_subclass(folder, tokenizer):
+    class Lower(type(tokenizer)):
+        pass
+
+    assert type(Lower.from_preset(folder)) is Lower
+    assert type(Tokenizer.from_preset(folder)) is type(tokenizer)
+    other = keras_bert.BytePairTokenizer if tokenizer.kind == "wordpiece" else WordPieceTokenizer
+    with pytest.raises(ValueError, match=f"is a {type(tokenizer).__name__}, not a"):
+        other.from_preset(folder)
+
+
+def test_what_has_no_tokenizer_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="has no checkpoint: looked for"):
+        Tokenizer.from_preset(tmp_path)
+    (tmp_path / "model.keras").touch()
+    with pytest.raises(CheckpointError, match=r"`keras_bert\.load_model` loads it"):
+        Tokenizer.from_preset(tmp_path / "model.keras")
+    keras_bert.checkpoints.save_preset(small_backbone(), tmp_path / "encoder")
+    with pytest.raises(CheckpointError, match="has no vocabulary: looked for"):
+        Tokenizer.from_preset(tmp_path / "encoder")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    with pytest.raises(CheckpointError, match="model_type is 'gpt2'"):
+        Tokenizer.from_preset(tmp_path)
