@@ -71,6 +71,15 @@ INSTALLED = {
             parquet.write_table(csv.read_csv('rows.csv'), 'rows.parquet')"
         keras-bert inspect rows.parquet --preset=preset
     """,
+    "serve": """
+        python tiny.py
+        keras-bert serve --model=export/1 --port=8765 &
+        for n in $(seq 120); do
+            curl --silent --fail localhost:8765/v2/health/ready && break || sleep 1
+        done
+        curl localhost:8765/v1/models/model:predict -d '{"instances": ["good"]}' | grep positive
+        kill -TERM %1 && wait %1
+    """,
     # Nothing listens there, which locust reports.
     "load": """
         (keras-bert benchmark --what=serve --subjects=http://localhost:9/v1/models/m || true) |

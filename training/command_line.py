@@ -25,7 +25,7 @@ from .engine import child_programs
 # The commands by purpose; the first are those that a user needs, in that order
 COMMANDS = {
     "Commands": (
-        *("quickstart", "inspect", "finetune", "predict", "evaluate", "insight", "export"),
+        *("quickstart", "inspect", "finetune", "serve", "predict", "evaluate", "insight", "export"),
         *("tokenizer", "pretrain"),
     ),
     "Measure": (

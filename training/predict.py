@@ -74,11 +74,13 @@ class Predictor:
             only: `text_pair` is optional.
         answer: Maps a list of rows to a list of predictions.
         lists: Those of the fields that hold, or may hold, a list of strings.
+        model: What answers: a task, or a `keras_bert.export.ServedModel`.
     """
 
     fields: tuple[str, ...]
     answer: Callable[[list[Row]], list[Any]]
     lists: tuple[str, ...] = ()
+    model: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -378,7 +380,7 @@ def _saved(path: Path) -> Predictor:
     if not getattr(task, "verb", ""):  # as an encoder
         raise ValueError(f"{path} holds a {type(task).__name__}, which does not predict on text")
     pairs = task.optional_fields if output_folder.trained_on_pairs(path) else ()
-    return Predictor((*task.fields, *pairs), task.apply_verb, task.list_fields)
+    return Predictor((*task.fields, *pairs), task.apply_verb, task.list_fields, task)
 
 
 def _exported(path: Path) -> Predictor:
@@ -388,7 +390,7 @@ def _exported(path: Path) -> Predictor:
     from keras_bert.export import ServedModel
 
     served = ServedModel(path)
-    return Predictor(served.fields, served.apply_verb, served.list_fields)
+    return Predictor(served.fields, served.apply_verb, served.list_fields, served)
 
 
 @contextlib.contextmanager

@@ -57,6 +57,11 @@ class ServedModel:
             self.description = _of_earlier_release(self._signatures)
 
     @property
+    def signatures(self) -> Mapping[str, Any]:
+        """The signatures of the SavedModel by name, functions of TensorFlow's tensors."""
+        return dict(self._signatures)
+
+    @property
     def verb(self) -> str:
         """The method of the task that answers as the model does."""
         return self.description.verb
@@ -101,23 +106,41 @@ class ServedModel:
             )
         return answers
 
+    def predict(
+        self, inputs: Mapping[str, Sequence[Any]], signature: str = "serving_default"
+    ) -> dict[str, list[Any]]:
+        """Computes the outputs of a signature.
+
+        Args:
+            inputs: The values of each input by its name, one for each row; lists of a row have the
+                same length in all rows.
+            signature: The name of the signature.
+
+        Returns:
+            The values of each output in the order of their names, one for each row, as numbers,
+            strings and lists.
+        """
+        import tensorflow as tf
+
+        function = self._signatures[signature]
+        specs = function.structured_input_signature[1]
+        found = function(
+            **{name: tf.constant(inputs[name], spec.dtype) for name, spec in specs.items()}
+        )
+        return {name: _plain(found[name].numpy()) for name in sorted(found)}
+
     def _answers(
         self, request: RowRequest, inputs: Mapping[str, Any], rows: Sequence[Row]
     ) -> list[Any]:
         if not rows:
             return []
-        import tensorflow as tf
-
         values: dict[str, list[Any]] = {}
-        tensors = {}
         for name in inputs:
             counted = name.removeprefix("num_")
             column = [row[request.inputs.get(counted, counted)] for row in rows]
             values[name] = column if counted == name else list(map(len, column))
-            dtype = tf.string if counted == name else tf.int32
-            tensors[name] = tf.constant(_padded(values[name]), dtype)
-        found = self._signatures[request.signature](**tensors)
-        outputs = {name: _plain(found[name].numpy()) for name in sorted(found)}
+        padded = {name: _padded(column) for name, column in values.items()}
+        outputs = self.predict(padded, request.signature)
         if not request.items:
             return [
                 {name: column[row] for name, column in outputs.items()} for row in range(len(rows))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
@@ -16,6 +16,7 @@ from keras_bert.data.input_forms import (
     checked_weights,
     choice_columns,
     choice_labels,
+    columns_of_rows,
     is_choices,
     is_single_choice,
     one_for_each,
@@ -193,6 +194,20 @@ class MultipleChoice(Task):
         ]
         return answers[0] if is_single_choice(x) else answers
 
+    def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        # A row ends with its last choice that is not empty; what is behind it is padding.
+        columns = columns_of_rows(rows, self.fields)
+        counts = [
+            max((index for index, choice in enumerate(choices, 1) if choice), default=1)
+            for choices in columns["choices"]
+        ]
+        own = [choices[:count] for choices, count in zip(columns["choices"], counts, strict=True)]
+        answers = self.choose((columns["text"], own))
+        return [
+            _outputs(ranked, len(choices))
+            for ranked, choices in zip(answers, columns["choices"], strict=True)
+        ]
+
     def _num_targets(self, x: Any) -> dict[str, int | None]:
         return {"": second_axis(x)}
 
@@ -213,3 +228,20 @@ def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, A
         {"choice": int(index), "text": texts[index], "score": float(probabilities[index])}
         for index in order
     ]
+
+
+def _outputs(ranked: Sequence[Mapping[str, Any]], num_choices: int) -> dict[str, Any]:
+    """Returns the outputs of an export for a row, whose choices behind those ranked are padding."""
+    padding = [
+        {"choice": index, "text": "", "score": 0.0} for index in range(len(ranked), num_choices)
+    ]
+    ranked = [*ranked, *padding]
+    by_index = sorted(ranked, key=lambda choice: choice["choice"])
+    return {
+        "choice": ranked[0]["choice"],
+        "probabilities": [choice["score"] for choice in by_index],
+        "ranked_choices": [choice["text"] for choice in ranked],
+        "ranked_scores": [choice["score"] for choice in ranked],
+        "ranking": [choice["choice"] for choice in ranked],
+        "score": ranked[0]["score"],
+    }

@@ -146,6 +146,24 @@ class Task(TextModel):
         answers: list[Any] = getattr(self, self.verb)(columns)
         return answers
 
+    def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Answers rows of the task's `fields` as the `serving_default` of an export does.
+
+        Args:
+            rows: As for `apply_verb`.
+
+        Returns:
+            For each row the outputs of the signature by name; `answers` is that of a task which has
+            no export. Lists have no padding, unlike those of a signature.
+
+        Raises:
+            ValueError: As `apply_verb`.
+        """
+        return [
+            answer if isinstance(answer, dict) else {"answers": answer}
+            for answer in self.apply_verb(rows)
+        ]
+
     # === Presets, export, configuration ===
 
     @classmethod

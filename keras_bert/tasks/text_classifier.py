@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.input_forms import as_given, listed
+from keras_bert.data.input_forms import as_given, columns_of_rows, listed
 from keras_bert.data.loader import BatchOptions
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
@@ -204,6 +204,20 @@ class TextClassifier(Task):
             return as_given(x, [{"score": float(row[0])} for row in logits])
         answers = [self._best_classes(row, top_k or 1) for row in softmax(logits)]
         return as_given(x, answers if top_k else [best for (best,) in answers])
+
+    def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        if self.is_regression:
+            return super().serving_answers(rows)
+        columns = columns_of_rows(rows, self.fields, self.optional_fields)
+        names = self.class_names or range(self.num_classes)
+        return [
+            {
+                "label": str(names[np.argmax(probabilities)]),
+                "probabilities": probabilities.tolist(),
+                "score": float(probabilities.max()),
+            }
+            for probabilities in softmax(self.predict(listed(columns), verbose=0))
+        ]
 
     def _best_classes(self, probabilities: np.ndarray, top_k: int) -> list[dict[str, Any]]:
         names = self.class_names or range(self.num_classes)

@@ -316,6 +316,20 @@ class TokenClassifier(Task):
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         return list(self.tag(columns["text"]))
 
+    def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        outputs = {"words": "word", "labels": "label", "scores": "score"}
+        outputs |= {"starts": "start", "ends": "end"}
+        return [
+            {
+                "num_words": len(words),
+                **{
+                    name: [str(word[key]) if key == "label" else word[key] for word in words]
+                    for name, key in outputs.items()
+                },
+            }
+            for words in self.apply_verb(rows)
+        ]
+
     def entities(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> Any:
         """Predicts the entities of each text: the spans that the labels of its words encode.
 

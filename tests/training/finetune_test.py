@@ -235,7 +235,7 @@ def test_a_run_without_a_terminal_is_quiet_plain_and_tells_what_is_wanted(
     assert finished.returncode == 0, finished.stderr
     assert all(line.isprintable() for line in finished.stdout.splitlines())
     assert "Best model: epoch 1 of 1, selected on dev" in finished.stdout
-    assert f"Next: python -m training.predict --model={folder / 'seed_1' / 'model.keras'}" in (
+    assert f"Next: python -m training.serve --model={folder / 'seed_1' / 'model.keras'}" in (
         finished.stdout
     )
     # What absl's Python writes begins with the day of the month, native code's with 0000

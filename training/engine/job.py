@@ -129,6 +129,8 @@ class Job:
     kind: ClassVar[str] = ""
     # File name for the suggested `training.predict` command; empty if it cannot load the model.
     example_input: ClassVar[str] = ""
+    # The fields of a row that is sent to a server of the model
+    fields: ClassVar[tuple[str, ...]] = ("text",)
 
     def __init__(self, config: LabeledFilesConfig, data: Any, preset: str) -> None:
         from . import finetuning_defaults

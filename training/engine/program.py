@@ -356,4 +356,4 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
             if config.measure_energy and energy.is_installed():
                 meter = stack.enter_context(energy.energy_meter(config.country))
             results = finetuning.run(job_class, config, data, meter)
-    print(run_report.report(results, seconds, job_class.example_input))
+    print(run_report.report(results, seconds, job_class.example_input, job_class.fields))

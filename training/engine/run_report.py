@@ -13,7 +13,7 @@ from typing import Any
 from keras_bert.tables import of_records, text_table, with_spaces
 
 from ..costs import run_cost
-from . import child_programs
+from . import child_programs, example_request
 
 _PARTS = {
     "reading": "reading the data",
@@ -46,7 +46,10 @@ class Stopwatch:
 
 
 def report(
-    results: Mapping[str, Any], seconds: Mapping[str, float] | None = None, example_input: str = ""
+    results: Mapping[str, Any],
+    seconds: Mapping[str, float] | None = None,
+    example_input: str = "",
+    fields: tuple[str, ...] = ("text",),
 ) -> str:
     """Formats the report of a fine-tuning run.
 
@@ -54,6 +57,7 @@ def report(
         results: The content of `results.json`.
         seconds: Durations of further parts, in seconds.
         example_input: As for `Job`.
+        fields: As for `Job`.
     """
     kept, config = results["kept"], results["config"]
     folder = Path(config["output_dir"])
@@ -95,11 +99,14 @@ def report(
     blocks.append("\n".join(f"{name:8} {path}" for name, path in present.items()))
     if example_input:
         if results.get("pairs"):
-            example_input = "pairs.csv"
-        model = present.get("export", present.get("model"))
-        predict = child_programs.typed("predict")
-        options = shlex.join([f"--model={model}", f"--input={example_input}"])
-        blocks.append(f"Next: {predict} {options}")
+            example_input, fields = "pairs.csv", ("text", "text_pair")
+        model = shlex.quote(f"--model={present.get('export', present.get('model'))}")
+        file = shlex.quote(f"--input={example_input}")
+        blocks.append(
+            f"Next: {child_programs.typed('serve')} {model}\n"
+            f"      {example_request.curl_command(fields)}\n"
+            f"  or: {child_programs.typed('predict')} {model} {file}"
+        )
     return "\n" + "\n\n".join(blocks)
 
 

@@ -153,6 +153,7 @@ class ChoiceJob(Job):
     verb = "choose"
     kind = "choice"
     example_input = "choices.jsonl"
+    fields = ("text", "choices")
     config: ChoiceConfig
 
     read = staticmethod(read_data)

@@ -280,6 +280,7 @@ class QuestionJob(Job):
     verb = "answer"
     kind = "squad"
     example_input = "questions.jsonl"
+    fields = ("question", "context")
     config: SquadConfig
     data: SquadData
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report at the end of a run."""
 
+import json
 import shlex
 
 import pytest
@@ -52,8 +53,12 @@ def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
     assert "Time: 1 min 48 s; the slowest part was training: 1 min 40 s" in text
     for name in ("seed_1/model.keras", "seed_1/curves.png", "results.json", "export/1"):
         assert str(tmp_path / name) in text
+    model = f"--model={tmp_path / 'export/1'}"
     assert text.endswith(
-        f"Next: python -m training.predict --model={tmp_path / 'export/1'} --input=texts.txt"
+        f"Next: python -m training.serve {model}\n"
+        "      curl http://127.0.0.1:8501/v1/models/model:predict -d "
+        """'{"instances": ["A gripping film, and a moving one."]}'\n"""
+        f"  or: python -m training.predict {model} --input=texts.txt"
     )
 
 
@@ -70,8 +75,13 @@ def test_the_next_command_can_be_pasted(results, tmp_path):
     (folder / "export" / "1").mkdir(parents=True)
     results["config"]["output_dir"] = str(folder)
     results["kept"]["model"] = str(folder / "seed_1" / "model.keras")
-    command = report(results, {}, "my texts.txt").rpartition("Next: ")[2]
-    assert shlex.split(command)[3:] == [f"--model={folder / 'export/1'}", "--input=my texts.txt"]
+    fields = ("question", "context")
+    commands = report(results, {}, "my texts.txt", fields).rpartition("Next: ")[2]
+    serve, curl, predict = map(shlex.split, commands.splitlines())
+    model = f"--model={folder / 'export/1'}"
+    assert serve[2:] == ["training.serve", model]
+    assert set(json.loads(curl[-1])["instances"][0]) == set(fields)
+    assert predict[1:] == ["python", "-m", "training.predict", model, "--input=my texts.txt"]
 
 
 def test_a_baseline_that_is_as_good_is_pointed_out(results):

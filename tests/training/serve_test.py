@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server in a process of its own: what it answers, refuses and survives."""
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import keras
+import pytest
+
+import keras_bert
+from keras_bert.data import TextClassifierPreprocessor
+from tests.text.small_tokenizers import of_tokens
+from training.serve import ServeConfig, listening
+
+pytestmark = pytest.mark.on_tensorflow
+
+ROOT = Path(__file__).parent.parent.parent
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{c}" for c in LETTERS)]
+TEXTS = ["a film", "", "naïve é", "plot " * 20, "b"]
+IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    config = keras_bert.BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+        max_sequence_length=32,
+    )
+    return keras_bert.TextClassifier(
+        keras_bert.Backbone(config),
+        preprocessor=TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=16),
+        class_names=["bad", "good"],
+    )
+
+
+@contextlib.contextmanager
+def serving(model, *flags):
+    """Starts a server; yields the process, what it printed, and its port."""
+    command = [sys.executable, "-m", "training.serve", f"--model={model}", "--port=0", *flags]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            lines = [process.stdout.readline() for _ in range(3)]
+            assert lines[-1].startswith("curl "), (lines, process.stderr.read())
+            yield process, lines, int(re.search(r":(\d+)/", lines[0])[1])
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def server(classifier, tmp_path_factory):
+    """A server of an export, or where there may be no TensorFlow of a `.keras` file."""
+    folder = tmp_path_factory.mktemp("models")
+    if IS_TENSORFLOW:
+        classifier.export(folder / "7", warm_up=False)
+    else:
+        classifier.save(folder / "model.keras")
+    with serving(folder / ("7" if IS_TENSORFLOW else "model.keras"), "--max_rows=100") as started:
+        yield started
+
+
+def ask(port, path, body=None, headers=()):
+    """Returns the status and the content of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with contextlib.closing(connection):
+        connection.request("GET" if body is None else "POST", path, body, dict(headers))
+        response = connection.getresponse()
+        return response.status, response.read()
+
+
+def predict(port, request, path="/v1/models/model:predict", **options):
+    body = request if isinstance(request, bytes) else json.dumps(request).encode()
+    status, content = ask(port, path, body, **options)
+    return status, json.loads(content)
+
+
+def approximately(answers):
+    return [
+        {
+            "label": answer["label"],
+            "score": pytest.approx(answer["score"], abs=1e-4),
+            "probabilities": pytest.approx(answer["probabilities"], abs=1e-4),
+        }
+        for answer in answers
+    ]
+
+
+@pytest.mark.on_each_backend
+def test_answers_are_those_of_the_task(server, classifier):
+    _, lines, port = server
+    expected = approximately(classifier.serving_answers([{"text": text} for text in TEXTS]))
+    assert predict(port, {"instances": TEXTS}) == (200, {"predictions": expected})
+    assert predict(port, {"instances": [{"text": text} for text in TEXTS]})[1] == {
+        "predictions": expected
+    }
+    _, columns = predict(port, {"inputs": TEXTS, "signature_name": "serving_default"})
+    assert columns["outputs"]["label"] == [answer["label"] for answer in expected]
+    # The printed command asks for a prediction, too.
+    address, body = re.fullmatch(r"curl http://\S+?(/\S+) -d '(.*)'\n", lines[-1]).groups()
+    assert predict(port, body.encode(), address)[0] == 200
+
+
+def test_clients_in_threads_get_their_own_answers(server, classifier):
+    *_, port = server
+    requests = [TEXTS[:size] for size in range(1, 6)] * 8
+    rows = [{"text": text} for text in TEXTS]
+    expected = approximately(classifier.serving_answers(rows))
+    with concurrent.futures.ThreadPoolExecutor(8) as clients:
+        answers = clients.map(lambda texts: predict(port, {"instances": texts}), requests)
+        for texts, answer in zip(requests, answers, strict=True):
+            assert answer == (200, {"predictions": expected[: len(texts)]})
+
+
+def test_a_malformed_request_is_refused_and_its_neighbors_are_answered(server):
+    *_, port = server
+    stop = threading.Event()
+
+    def neighbor():
+        statuses = set()
+        while not stop.is_set():
+            statuses.add(predict(port, {"instances": ["a film"]})[0])
+        return statuses
+
+    cases = [
+        (b"", 400, "the body is empty"),
+        (b"[" * 10_000, 400, "nested too deeply"),
+        (b'{"instances": ["\xff"]}', 400, "not UTF-8"),
+        ({"instances": [["a"]]}, 400, "expected a string"),
+        ({"instances": ["\ud800"]}, 400, "half of a surrogate pair"),
+        ({"instances": ["a"] * 10_000}, 400, "10000 rows; expected at most 100"),
+        ({"signature_name": "serve_ids", "instances": [[]]}, 400, "token_ids: a row is empty"),
+        (b'{"instances": ["' + b"a" * 5_000_000 + b'"]}', 413, "more than 4000000 bytes"),
+    ]
+    with concurrent.futures.ThreadPoolExecutor(1) as clients:
+        statuses = clients.submit(neighbor)
+        try:
+            for request, expected, message in cases:
+                status, answer = predict(port, request)
+                assert (status, list(answer)) == (expected, ["error"])
+                assert message in answer["error"]
+        finally:
+            stop.set()
+        assert statuses.result() == {200}
+    # With `error` and no answer for what is wrong with a single row
+    request = {"signature_name": "serve_ids", "instances": [[2, 5, 3], [2, -5, 3]]}
+    _, answer = predict(port, request)
+    assert [bool(row["error"]) for row in answer["predictions"]] == [False, True]
+    status, answer = predict(
+        port, {"instances": ["a"]}, headers={"Content-Encoding": "gzip"}.items()
+    )
+    assert (status, answer["error"]) == (415, "the body is encoded with gzip; expected plain JSON")
+
+
+def test_a_client_that_disconnects_leaves_the_server(server):
+    *_, port = server
+    body = json.dumps({"instances": ["plot " * 200] * 100}).encode()
+    header = b"POST /v1/models/model:predict HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+    for sent in (body, body[:50], b"no HTTP\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(header % len(body) + sent if sent in body else sent)
+    assert predict(port, {"instances": ["a film"]})[0] == 200
+
+
+def test_addresses(server):
+    *_, port = server
+    status, content = ask(port, "/v1/models/model")
+    available = {"error_code": "OK", "error_message": ""}
+    assert (status, json.loads(content)) == (
+        200,
+        {"model_version_status": [{"version": "7", "state": "AVAILABLE", "status": available}]},
+    )
+    assert ask(port, "/v1/models/model/versions/7")[0] == 200
+    assert predict(port, {"instances": ["a"]}, "/v1/models/model/versions/7:predict")[0] == 200
+    metadata = json.loads(ask(port, "/v1/models/model/metadata")[1])["metadata"]
+    signature = metadata["signature_def"]["signature_def"]["serving_default"]
+    assert signature["inputs"]["text"]["dtype"] == "DT_STRING"
+    assert set(signature["outputs"]) == {"label", "score", "probabilities"}
+    assert [ask(port, f"/v2/health/{name}")[0] for name in ("live", "ready")] == [200, 200]
+    for path, expected in {
+        "/v1/models/other": "received /v1/models/other; the model is model, version 7",
+        "/v1/models/model/versions/8": "the model is model, version 7",
+        "/nothing": "received GET /nothing; expected POST /v1/models/NAME:predict",
+    }.items():
+        status, content = ask(port, path)
+        assert status == 404
+        assert expected in json.loads(content)["error"]
+    status, content = ask(port, "/v1/models/model:predict")
+    assert (status, json.loads(content)["error"]) == (
+        405,
+        "received GET for /v1/models/model:predict; expected POST",
+    )
+    metrics = ask(port, "/metrics")[1].decode()
+    assert re.search(r'^keras_bert_requests_total\{status="200"\} [1-9]', metrics, re.M)
+    assert re.search(r"^keras_bert_batch_rows_sum [1-9]", metrics, re.M)
+    assert re.search(r"^keras_bert_waiting_rows 0", metrics, re.M)
+
+
+def test_sigterm_answers_what_is_in_flight(classifier, tmp_path):
+    classifier.save(tmp_path / "model.keras")
+    with serving(tmp_path / "model.keras", "--batch_size=1") as (process, _, port):
+        with concurrent.futures.ThreadPoolExecutor(1) as clients:
+            texts = ["plot " * 20] * 100
+            answer = clients.submit(predict, port, {"instances": texts})
+            while b"keras_bert_rows_total 0.0" in ask(port, "/metrics")[1]:
+                time.sleep(0.01)
+            assert not answer.done()
+            process.send_signal(signal.SIGTERM)
+            status, answers = answer.result()
+        assert (status, len(answers["predictions"])) == (200, 100)
+        assert process.wait(60) == 0
+        assert process.stdout.read() == "ended: all requests have been answered\n"
+        assert process.stderr.read() == ""
+
+
+def test_a_port_in_use_is_one_sentence():
+    with listening("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"--port={port}: Address already in use; --port=0 takes"):
+            listening("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"port": 70_000}, "--port is 70000, expected a number below 65536"),
+        ({"name": "a/b"}, "--name is 'a/b', expected a name without"),
+        ({"max_waiting_rows": 10}, "--max_waiting_rows=10 is below --max_rows=1024"),
+    ],
+)
+def test_flags(options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ServeConfig(**options)

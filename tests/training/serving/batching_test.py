@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows share a batch, and what a batch that fails or a full queue does to each request."""
+
+import contextlib
+import threading
+
+import pytest
+
+from training.serving.batching import Batcher, QueueFullError
+
+pytestmark = pytest.mark.backend_independent
+
+LONG = "long " * 2000
+
+
+class Model:
+    """Answers a row by its text; its batches wait until they may go on."""
+
+    def __init__(self):
+        self.batches = []
+        self.may_go_on = threading.Event()
+        self.has_begun = threading.Semaphore(0)
+
+    def answer(self, signature, rows):
+        texts = [row["text"] for row in rows]
+        self.batches.append((signature, texts))
+        self.has_begun.release()
+        assert self.may_go_on.wait(60)
+        if "bad" in texts:
+            raise ValueError(f"bad is one of {len(texts)}")
+        return [{"answer": f"{signature} {text}"} for text in texts]
+
+
+@contextlib.contextmanager
+def batcher_of(model, *, threads=1, max_waiting=100):
+    batcher = Batcher(model.answer, threads=threads, batch_size=4, max_waiting=max_waiting)
+    try:
+        yield batcher
+    finally:
+        model.may_go_on.set()
+        batcher.close()
+
+
+def submit(batcher, *texts, signature="serve"):
+    return batcher.submit(signature, [{"text": text} for text in texts])
+
+
+def test_waiting_rows_of_one_signature_and_length_share_batches():
+    model = Model()
+    with batcher_of(model) as batcher:
+        first = submit(batcher, "first")
+        assert model.has_begun.acquire(timeout=60)  # and nothing waits with it
+        many = submit(batcher, "a", LONG, "b", "c")
+        other = submit(batcher, "d", signature="other")
+        late = submit(batcher, "e", "f")
+        assert batcher.waiting == 7
+        model.may_go_on.set()
+        answers = [
+            [row["answer"] for row in future.result(60)] for future in (first, many, other, late)
+        ]
+    assert answers == [
+        ["serve first"],
+        ["serve a", f"serve {LONG}", "serve b", "serve c"],
+        ["other d"],
+        ["serve e", "serve f"],
+    ]
+    assert model.batches == [
+        ("serve", ["first"]),
+        ("serve", ["a", "b", "c", "e"]),
+        ("serve", [LONG]),
+        ("other", ["d"]),
+        ("serve", ["f"]),
+    ]
+    assert batcher.waiting == 0
+
+
+def test_lists_of_one_length_share_a_batch():
+    model = Model()
+    with batcher_of(model) as batcher:
+        submit(batcher, "first")
+        assert model.has_begun.acquire(timeout=60)
+        for words in (["a", "b"], ["a"], ["c", "d"]):
+            batcher.submit("words", [{"text": words}])
+    assert model.batches[1:] == [("words", [["a", "b"], ["c", "d"]]), ("words", [["a"]])]
+
+
+def test_an_error_is_of_the_request_that_causes_it():
+    model = Model()
+    with batcher_of(model) as batcher:
+        first = submit(batcher, "first")
+        assert model.has_begun.acquire(timeout=60)
+        good, bad, other = submit(batcher, "a"), submit(batcher, "bad", "b"), submit(batcher, "c")
+        model.may_go_on.set()
+        assert first.result(60)
+        assert [row["answer"] for row in (*good.result(60), *other.result(60))] == [
+            "serve a",
+            "serve c",
+        ]
+        with pytest.raises(ValueError, match="bad is one of 2"):
+            bad.result(60)
+        assert submit(batcher, "d").result(60)
+
+
+def test_a_full_queue_refuses_and_cancelled_rows_leave_it():
+    model = Model()
+    with batcher_of(model, max_waiting=3) as batcher:
+        submit(batcher, "first")
+        assert model.has_begun.acquire(timeout=60)
+        waiting = submit(batcher, "a", "b", "c")
+        with pytest.raises(QueueFullError, match="3 rows are waiting, and the request has 1; at"):
+            submit(batcher, "d")
+        assert waiting.cancel()
+        assert batcher.waiting == 0
+        assert submit(batcher, "e") is not None
+    assert [texts for _, texts in model.batches] == [["first"], ["e"]]
+    with pytest.raises(QueueFullError, match="shutting down"):
+        submit(batcher, "f")
+
+
+def test_long_texts_leave_a_thread_to_short_ones():
+    model = Model()
+    with batcher_of(model, threads=2) as batcher:
+        for _ in range(3):
+            submit(batcher, LONG)
+        short = submit(batcher, "short")
+        for _ in range(2):
+            assert model.has_begun.acquire(timeout=60)
+        assert sorted(texts for _, texts in model.batches) == [[LONG], ["short"]]
+        model.may_go_on.set()
+        assert short.result(60)
+    assert len(model.batches) == 4

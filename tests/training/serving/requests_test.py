@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests in JSON to rows, and outputs to answers."""
+
+import json
+
+import pytest
+
+from training.serving.requests import RequestError, read_request, write_answer
+from training.serving.signatures import INT32, STRING, Signature, Tensor
+
+pytestmark = pytest.mark.backend_independent
+
+TEXT = Tensor(STRING, (-1,))
+SIGNATURES = {
+    "serving_default": Signature({"text": TEXT}, {}, list),
+    "pairs": Signature({"text": TEXT, "text_pair": TEXT}, {}, list),
+    "words": Signature({"words": Tensor(STRING, (-1, -1))}, {}, list),
+    "ids": Signature({"token_ids": Tensor(INT32, (-1, -1))}, {}, list),
+    "choices": Signature({"token_ids": Tensor(INT32, (-1, -1, -1))}, {}, list),
+}
+
+
+def read(body, signature="serving_default"):
+    if isinstance(body, dict):
+        body = json.dumps({"signature_name": signature, **body}).encode()
+    return read_request(body, SIGNATURES, max_rows=3)
+
+
+@pytest.mark.parametrize(
+    ("signature", "request_", "rows"),
+    [
+        ("serving_default", {"instances": ["a", {"text": "b"}]}, [{"text": "a"}, {"text": "b"}]),
+        ("serving_default", {"inputs": ["a"]}, [{"text": "a"}]),
+        ("serving_default", {"inputs": {"text": ["a"]}}, [{"text": "a"}]),
+        ("", {"instances": [{"b64": "/w=="}]}, [{"text": b"\xff"}]),
+        (
+            "pairs",
+            {"inputs": {"text": ["a", "b"], "text_pair": ["c", ""]}},
+            [{"text": "a", "text_pair": "c"}, {"text": "b", "text_pair": ""}],
+        ),
+        (
+            "words",
+            {"instances": [["a", "b"], ["c", ""]]},
+            [{"words": ["a", "b"]}, {"words": ["c", ""]}],
+        ),
+        ("ids", {"instances": [[101, 102]]}, [{"token_ids": [101, 102]}]),
+        ("choices", {"inputs": [[[1], [2]]]}, [{"token_ids": [[1], [2]]}]),
+    ],
+)
+def test_rows_of_requests(signature, request_, rows):
+    request = read(request_, signature)
+    assert request.rows == rows
+    assert request.is_columns == ("inputs" in request_)
+    assert request.signature == (signature or "serving_default")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "the body is empty"),
+        (b"text", "the body is 'text', which is not JSON: Expecting value"),
+        (b'{"instances": ["\xff"]}', "the body is not UTF-8: byte 16 is 0xff; expected JSON in"),
+        (b"[" * 10_000, "nested too deeply"),
+        (b'{"instances": ["a"' + b"[" * 60_000, "not JSON|nested too deeply"),
+        (b'{"instances": [[NaN]], "signature_name": "ids"}', "it has NaN; expected numbers that"),
+        (b'["a"]', "the request is a list, ['a']; expected an object"),
+        (b"null", "the request is null; expected an object"),
+        (b'{"instances": [' + b"9" * 5000 + b"]}", "not JSON"),
+        ({}, "the request has signature_name; expected either instances"),
+        ({"instances": ["a"], "inputs": ["a"]}, "expected either instances, a list of rows, or"),
+        ({"instances": []}, "instances is an empty list; expected a list of one or more rows"),
+        ({"instances": "a"}, "instances is a string, 'a'; expected a list"),
+        ({"instances": ["a"] * 4}, "the request has 4 rows; expected at most 3"),
+        ({"instances": ["a", 5]}, r"instances[1] is a number, 5; expected a string"),
+        ({"instances": [["a"]]}, r"instances[0] is a list, ['a']; expected a string"),
+        ({"instances": [None]}, r"instances[0] is null; expected a string"),
+        ({"instances": [True]}, r"instances[0] is a boolean, True; expected a string"),
+        ({"instances": [{}]}, r"instances[0] has nothing; expected an object of text, or its"),
+        ({"instances": [{"txt": "a"}]}, r"instances[0] has txt; expected an object of text"),
+        ({"instances": ["\ud800"]}, r"instances[0] has the character '\ud800' at position 0, half"),
+        ({"instances": [{"b64": "é"}]}, r"instances[0].b64 is a string, 'é'; expected base64"),
+        ({"inputs": []}, r"inputs.text is an empty list; expected a list with an element for"),
+        ({"inputs": {"text": "a"}}, r"inputs.text is a string, 'a'; expected a list with an"),
+        ({"inputs": {}}, r"inputs has nothing; expected an object of text"),
+        ({"signature_name": "other"}, "signature_name is a string, 'other'; the model has "),
+        ({"signature_name": ["x"]}, "signature_name is a list, ['x']; the model has"),
+        (
+            {"signature_name": "pairs", "instances": ["a"]},
+            r"instances[0] is a string, 'a'; expected an object of text, text_pair",
+        ),
+        (
+            {"signature_name": "pairs", "instances": [{"text": "a"}]},
+            "instances[0] has text; expected an object",
+        ),
+        (
+            {"signature_name": "pairs", "inputs": {"text": ["a"], "text_pair": ["b", "c"]}},
+            "number of rows: {'text': 1, 'text_pair': 2}",
+        ),
+        (
+            {"signature_name": "words", "instances": ["a"]},
+            "instances[0] is a string, 'a'; expected a list",
+        ),
+        (
+            {"signature_name": "words", "instances": [["a"], ["a", "b"]]},
+            "words of instances[1] has 2 elements, and words of",
+        ),
+        (
+            {"signature_name": "ids", "instances": [[1.5]]},
+            r"instances[0][0] is a number, 1.5; expected an int",
+        ),
+        ({"signature_name": "ids", "instances": [[2**40]]}, "expected an integer of 32 bits"),
+        ({"signature_name": "ids", "instances": [[True]]}, "is a boolean, True; expected an int"),
+        (
+            {"signature_name": "choices", "inputs": [[[1], [2, 3]]]},
+            "lists in inputs.token_ids[0] differ",
+        ),
+    ],
+)
+def test_a_malformed_request_is_described(body, message):
+    with pytest.raises(RequestError) as error:
+        read(body)
+    assert any(part in str(error.value) for part in message.split("|"))
+    assert len(str(error.value)) < 400
+
+
+def test_answers_have_the_names_of_several_outputs_only():
+    rows, columns = read({"instances": ["a", "b"]}), read({"inputs": ["a", "b"]})
+    one = [{"score": 0.5}, {"score": 1.0}]
+    assert json.loads(write_answer(rows, one)) == {"predictions": [0.5, 1.0]}
+    assert json.loads(write_answer(columns, one)) == {"outputs": [0.5, 1.0]}
+    two = [{"label": "é", "score": 0.5}, {"label": "b", "score": 1.0}]
+    assert json.loads(write_answer(rows, two)) == {"predictions": two}
+    assert json.loads(write_answer(columns, two)) == {
+        "outputs": {"label": ["é", "b"], "score": [0.5, 1.0]}
+    }
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_answer(rows, [{"score": float("nan")}])
+
+
+def test_lists_are_filled_up_to_the_longest_of_the_request():
+    # The first row comes from a batch with a longer one.
+    answers = [
+        {"count": 1, "words": ["a", "", ""], "starts": [0, 0, 0]},
+        {"count": 2, "words": ["b", "c"], "starts": [0, 2]},
+        {"count": 0, "words": [], "starts": []},
+    ]
+    request = read({"instances": ["a", "b c", ""]})
+    assert json.loads(write_answer(request, answers, "count"))["predictions"] == [
+        {"count": 1, "words": ["a", ""], "starts": [0, 0]},
+        {"count": 2, "words": ["b", "c"], "starts": [0, 2]},
+        {"count": 0, "words": ["", ""], "starts": [0, 0]},
+    ]

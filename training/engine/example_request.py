@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A row of text as an example, and the command that sends it to a server."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+DEFAULT_NAME, DEFAULT_HOST, DEFAULT_PORT = "model", "127.0.0.1", 8501
+_VALUES = {
+    "text": "A gripping film, and a moving one.",
+    "text_pair": "This film is boring.",
+    "question": "Who wrote Faust?",
+    "context": "Faust is a tragedy by Johann Wolfgang von Goethe.",
+    "choices": ["It was raining.", "She closed the window."],
+}
+
+
+def example_row(fields: Sequence[str]) -> dict[str, Any]:
+    """Returns a row of text with some fields."""
+    return {name: _VALUES.get(name, _VALUES["text"]) for name in fields}
+
+
+def curl_command(
+    fields: Sequence[str],
+    model: str = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}/v1/models/{DEFAULT_NAME}",
+) -> str:
+    """Returns a command that asks a server for a prediction.
+
+    Args:
+        fields: The fields of a row.
+        model: The address of the model; by default that of `training.serve` without flags.
+
+    Example:
+
+    >>> curl_command(["question", "context"], "http://localhost:8501/v1/models/squad")[:57]
+    "curl http://localhost:8501/v1/models/squad:predict -d '{\"i"
+    """
+    row = example_row(fields)
+    instance: Any = next(iter(row.values())) if len(row) == 1 else row
+    return f"curl {model}:predict -d {shlex.quote(json.dumps({'instances': [instance]}))}"

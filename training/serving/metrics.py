@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server measures, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import prometheus_client
+
+from .batching import BatchReport
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+class Metrics:
+    """The metrics of a server.
+
+    Args:
+        waiting: Returns the number of rows that wait.
+    """
+
+    def __init__(self, waiting: Callable[[], int]) -> None:
+        self.registry = prometheus_client.CollectorRegistry()
+        prometheus_client.ProcessCollector(registry=self.registry)
+        self.requests = prometheus_client.Counter(
+            "keras_bert_requests",
+            "Requests for predictions, by the HTTP status of their answer",
+            ["status"],
+            registry=self.registry,
+        )
+        self.request_seconds = prometheus_client.Histogram(
+            "keras_bert_request_seconds",
+            "Time from a request to its answer",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._rows = prometheus_client.Counter(
+            "keras_bert_rows", "Rows that were answered", registry=self.registry
+        )
+        self._batch_rows = prometheus_client.Histogram(
+            "keras_bert_batch_rows", "Rows of a batch", buckets=_ROWS, registry=self.registry
+        )
+        self._batch_seconds = prometheus_client.Histogram(
+            "keras_bert_batch_seconds",
+            "Time that a batch was computed",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._waited_seconds = prometheus_client.Histogram(
+            "keras_bert_waited_seconds",
+            "Time that a row waited for its batch",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        prometheus_client.Gauge(
+            "keras_bert_waiting_rows", "Rows that wait for a batch", registry=self.registry
+        ).set_function(waiting)
+
+    def add_batch(self, batch: BatchReport) -> None:
+        """Counts a batch."""
+        self._rows.inc(batch.rows)
+        self._batch_rows.observe(batch.rows)
+        self._batch_seconds.observe(batch.seconds)
+        for seconds in batch.waited:
+            self._waited_seconds.observe(seconds)
+
+    def text(self) -> bytes:
+        """Returns the metrics in Prometheus' format."""
+        return prometheus_client.generate_latest(self.registry)

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON of TensorFlow Serving's REST API: requests to rows, and outputs to answers.
+
+A request has `instances`, a list of rows, or `inputs`, columns of them; its answer has
+`predictions` or `outputs`. If a signature has one input, its name may be left out; if it has one
+output, the name is not in the answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import json
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from keras_bert.text.characters import check_characters
+
+from ..readers.values import excerpt
+from .signatures import DEFAULT_SIGNATURE, INT32, STRING, Row, Signature, Tensor
+
+_KEYS = ("instances", "inputs")
+_LOWEST_INT32, _HIGHEST_INT32 = -(2**31), 2**31 - 1
+_JSON_TYPES: dict[type, str] = {
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+    type(None): "null",
+}
+# Characters of the names of an object in a message
+_LONGEST_NAMES = 80
+# What fills up lists of an output
+_FILLER: dict[type, Any] = {str: "", int: 0, float: 0.0}
+
+
+class RequestError(ValueError):
+    """Raised for a request that is malformed; the message says what was received and expected."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictRequest:
+    """A request.
+
+    Args:
+        signature: The name of the signature.
+        rows: The inputs of each row.
+        is_columns: Whether it came as columns, and is answered so.
+    """
+
+    signature: str
+    rows: list[Row]
+    is_columns: bool
+
+
+def read_request(body: bytes, signatures: Mapping[str, Signature], max_rows: int) -> PredictRequest:
+    """Reads and checks a request.
+
+    Args:
+        body: The JSON.
+        signatures: The signatures by name.
+        max_rows: The largest number of rows.
+
+    Raises:
+        RequestError: If the request is malformed.
+    """
+    request = _parsed(body)
+    if not isinstance(request, dict):
+        raise RequestError(
+            f"the request is {_described(request)}; expected an object, such as "
+            '{"instances": […]}'
+        )
+    name = request.get("signature_name", DEFAULT_SIGNATURE) or DEFAULT_SIGNATURE
+    if not isinstance(name, str) or name not in signatures:
+        raise RequestError(
+            f"signature_name is {_described(name)}; the model has {', '.join(sorted(signatures))}"
+        )
+    keys = [key for key in _KEYS if key in request]
+    if len(keys) != 1:
+        raise RequestError(
+            f"the request has {_names(request)}; expected either instances, a list of rows, or "
+            "inputs, columns of them"
+        )
+    inputs = signatures[name].inputs
+    is_columns = keys[0] == "inputs"
+    rows = (_rows_of_columns if is_columns else _rows_of_instances)(
+        request[keys[0]], inputs, max_rows
+    )
+    return PredictRequest(name, rows, is_columns)
+
+
+def write_answer(request: PredictRequest, answers: Sequence[Row], count: str = "") -> bytes:
+    """Returns the JSON of an answer.
+
+    Args:
+        request: The request.
+        answers: The outputs of each of its rows by name.
+        count: As for `Signature`.
+
+    Raises:
+        ValueError: If a number is not finite.
+    """
+    if count:
+        answers = _filled_up(answers, count)
+    names = sorted(answers[0])
+    is_bare = len(names) == 1
+    if request.is_columns:
+        columns: Any = {name: [answer[name] for answer in answers] for name in names}
+        content = {"outputs": columns[names[0]] if is_bare else columns}
+    else:
+        content = {"predictions": [a[names[0]] for a in answers] if is_bare else list(answers)}
+    return json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _filled_up(answers: Sequence[Row], count: str) -> list[Row]:
+    """Cuts the lists of each row to its own elements, and fills them up to those of the longest."""
+    longest = max(answer[count] for answer in answers)
+    fillers = {
+        name: _FILLER[type(value[0])]
+        for answer in answers
+        for name, value in answer.items()
+        if isinstance(value, list) and value
+    }
+    return [
+        {
+            name: value[: answer[count]] + [fillers.get(name)] * (longest - answer[count])
+            if isinstance(value, list)
+            else value
+            for name, value in answer.items()
+        }
+        for answer in answers
+    ]
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+    except RequestError:
+        raise
+    except UnicodeDecodeError as error:
+        raise RequestError(
+            f"the body is not UTF-8: byte {error.start} is 0x{body[error.start]:02x}; expected "
+            'JSON in UTF-8, with {"b64": "…"} for strings of other bytes'
+        ) from error
+    except RecursionError as error:
+        raise RequestError("the JSON is nested too deeply") from error
+    except ValueError as error:
+        received = "empty" if not body else f"{excerpt(body.decode())}, which is not JSON: {error}"
+        raise RequestError(f"the body is {received}") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise RequestError(f"the body is not JSON: it has {name}; expected numbers that are finite")
+
+
+def _rows_of_instances(instances: Any, inputs: Mapping[str, Tensor], max_rows: int) -> list[Row]:
+    if not isinstance(instances, list) or not instances:
+        raise RequestError(
+            f"instances is {_described(instances)}; expected a list of one or more rows"
+        )
+    _check_number(len(instances), max_rows)
+    only = next(iter(inputs)) if len(inputs) == 1 else None
+    rows: list[Row] = []
+    for index, instance in enumerate(instances):
+        where = f"instances[{index}]"
+        is_object = isinstance(instance, dict) and instance.keys() != {"b64"}
+        if only is not None and not is_object:
+            rows.append({only: _value(instance, inputs[only], where)})
+            continue
+        if not isinstance(instance, dict) or instance.keys() != inputs.keys():
+            has = _names(instance) if is_object else _described(instance)
+            raise RequestError(
+                f"{where} {'has' if is_object else 'is'} {has}; expected an object of "
+                f"{', '.join(inputs)}" + (", or its value alone" if only else "")
+            )
+        rows.append(
+            {
+                name: _value(instance[name], tensor, f"{where}.{name}")
+                for name, tensor in inputs.items()
+            }
+        )
+    _check_shapes(rows, lambda index, name: f"{name} of instances[{index}]")
+    return rows
+
+
+def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) -> list[Row]:
+    is_object = isinstance(columns, dict) and columns.keys() != {"b64"}
+    if len(inputs) == 1 and not is_object:
+        columns = dict.fromkeys(inputs, columns)
+    if not isinstance(columns, dict) or columns.keys() != inputs.keys():
+        has = f"has {_names(columns)}" if is_object else f"is {_described(columns)}"
+        raise RequestError(
+            f"inputs {has}; expected an object of {', '.join(inputs)}, each a list with an element "
+            "for each row"
+        )
+    for name, column in columns.items():
+        if not isinstance(column, list) or not column:
+            raise RequestError(
+                f"inputs.{name} is {_described(column)}; expected a list with an element for each "
+                "row, one at least"
+            )
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise RequestError(f"the inputs differ in their number of rows: {lengths}")
+    number = next(iter(lengths.values()))
+    _check_number(number, max_rows)
+    rows = [
+        {
+            name: _value(columns[name][index], tensor, f"inputs.{name}[{index}]")
+            for name, tensor in inputs.items()
+        }
+        for index in range(number)
+    ]
+    _check_shapes(rows, lambda index, name: f"inputs.{name}[{index}]")
+    return rows
+
+
+def _check_number(rows: int, max_rows: int) -> None:
+    if rows > max_rows:
+        raise RequestError(f"the request has {rows} rows; expected at most {max_rows}")
+
+
+def _check_shapes(rows: Sequence[Row], place: Callable[[int, str], str]) -> None:
+    """Checks that the lists of an input have one length in all rows, as those of a tensor."""
+    for name, first in rows[0].items():
+        if not isinstance(first, list):
+            continue
+        for index, row in enumerate(rows):
+            if len(row[name]) != len(first):
+                raise RequestError(
+                    f"{place(index, name)} has {len(row[name])} elements, and {place(0, name)} has "
+                    f"{len(first)}; expected as many in all rows of a request: fill them up with "
+                    "empty strings, or with the id of [PAD]"
+                )
+
+
+def _value(value: Any, tensor: Tensor, where: str, axis: int = 1) -> Any:
+    """Checks a value of an input, and returns it as Python has it."""
+    if axis < len(tensor.shape):
+        if not isinstance(value, list):
+            raise RequestError(f"{where} is {_described(value)}; expected a list")
+        values = [_value(x, tensor, f"{where}[{i}]", axis + 1) for i, x in enumerate(value)]
+        if values and isinstance(values[0], list) and len(set(map(len, values))) > 1:
+            raise RequestError(f"the lists in {where} differ in length")
+        return values
+    if tensor.dtype == STRING:
+        if isinstance(value, dict) and value.keys() == {"b64"}:
+            return _decoded(value["b64"], where)
+        if isinstance(value, str):
+            try:
+                check_characters(value, where)
+            except ValueError as error:
+                raise RequestError(str(error)) from error
+            return value
+        raise RequestError(f"{where} is {_described(value)}; expected a string")
+    if tensor.dtype == INT32:
+        if type(value) is int and _LOWEST_INT32 <= value <= _HIGHEST_INT32:
+            return value
+        raise RequestError(f"{where} is {_described(value)}; expected an integer of 32 bits")
+    if type(value) in (int, float):
+        return value
+    raise RequestError(f"{where} is {_described(value)}; expected a number")
+
+
+def _decoded(text: Any, where: str) -> bytes:
+    try:
+        if isinstance(text, str):
+            return base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        pass
+    raise RequestError(f"{where}.b64 is {_described(text)}; expected base64")
+
+
+def _described(value: Any) -> str:
+    """Returns the type of a value in JSON, and the value, for a message."""
+    kind = _JSON_TYPES[type(value)]
+    if value is None:
+        return kind
+    if not value and isinstance(value, (list, dict)):
+        return f"an empty {kind.split()[-1]}"
+    # (Of nested values, `repr` would show all, and recurse.)
+    text = reprlib.repr(value) if isinstance(value, (list, dict)) else excerpt(value)
+    return f"{kind}, {text}"
+
+
+def _names(value: Mapping[str, Any]) -> str:
+    names = ", ".join(value)
+    return f"{names[:_LONGEST_NAMES]}…" if len(names) > _LONGEST_NAMES else names or "nothing"

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server answers with: the signatures of a SavedModel, or one of a task in Python."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..engine.example_request import example_row
+
+Row = dict[str, Any]
+
+DEFAULT_SIGNATURE = "serving_default"
+STRING, INT32 = "DT_STRING", "DT_INT32"
+# Characters of the rows in a batch at most: more in one batch take no less time for each.
+BATCH_CHARACTERS = 16_384
+# Lengths in words of the rows that are answered before the first client's
+_WARM_UP_WORDS = (1, 8, 24, 56, 120, 250, 500)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """An input or an output of a signature.
+
+    Args:
+        dtype: The name of its type in TensorFlow's protocol buffers.
+        shape: Its shape, in which -1 is any size; the first axis is that of the rows.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """A function of rows.
+
+    Args:
+        inputs: The inputs by name.
+        outputs: The outputs by name; empty if they are unknown before the first answer.
+        answer: Returns the outputs of rows of the inputs, a dict for each row. The lists of a row
+            have the same lengths in all rows.
+        count: The output that has the number of elements in the lists of a row, which are filled up
+            to those of the other rows; empty if the inputs determine their lengths.
+    """
+
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+    answer: Callable[[Sequence[Row]], list[Row]]
+    count: str = ""
+
+
+def of_saved_model(served: Any) -> dict[str, Signature]:
+    """Returns the signatures of a `keras_bert.export.ServedModel` by name."""
+    counts = {request.signature: request.count for request in served.description.requests}
+    signatures = {}
+    for name, function in served.signatures.items():
+        inputs = _tensors(function.structured_input_signature[1])
+        outputs = _tensors(function.structured_outputs)
+        count = counts.get(name, "")
+        signatures[name] = Signature(
+            inputs,
+            outputs,
+            _rows_of_columns(served, name, tuple(inputs)),
+            count if count in outputs else "",
+        )
+    return signatures
+
+
+def _rows_of_columns(served: Any, name: str, inputs: tuple[str, ...]) -> Any:
+    def answer(rows: Sequence[Row]) -> list[Row]:
+        columns = served.predict({key: [row[key] for row in rows] for key in inputs}, name)
+        return [
+            dict(zip(columns, values, strict=True))
+            for values in zip(*columns.values(), strict=True)
+        ]
+
+    return answer
+
+
+def _tensors(specs: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {
+        name: Tensor(
+            f"DT_{spec.dtype.name.upper().replace('FLOAT32', 'FLOAT')}",
+            tuple(-1 if size is None else size for size in spec.shape),
+        )
+        for name, spec in sorted(specs.items())
+    }
+
+
+def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
+    """Returns the signature `serving_default` of a task, as its export has it.
+
+    Args:
+        task: A task that answers text.
+        fields: The fields of a row.
+    """
+    import keras
+
+    inputs = {name: Tensor(STRING, (-1, -1) if name == "choices" else (-1,)) for name in fields}
+    compiles = keras.backend.backend() == "jax"
+
+    def answer(rows: Sequence[Row]) -> list[Row]:
+        rows = [{name: _as_text(value) for name, value in row.items()} for row in rows]
+        # A compiler sees few numbers of rows.
+        filled = 1 << (len(rows) - 1).bit_length() if compiles else len(rows)
+        answers: list[Row] = task.serving_answers([*rows, *rows[:1] * (filled - len(rows))])
+        return answers[: len(rows)]
+
+    # The words of a text are as many as they are.
+    count = "num_words" if task.verb == "tag" else ""
+    return {DEFAULT_SIGNATURE: Signature(inputs, {}, answer, count)}
+
+
+def _as_text(value: Any) -> Any:
+    """Drops the bytes of a text that are not UTF-8, as the graph of an export does."""
+    if isinstance(value, list):
+        return [_as_text(item) for item in value]
+    return value.decode("utf-8", "ignore") if isinstance(value, bytes) else value
+
+
+def warm_up(
+    signature: Signature, batch_sizes: Sequence[int], longest: int, *, compiles: bool
+) -> None:
+    """Answers rows of various lengths, in batches of various sizes: the first of each is slow.
+
+    Args:
+        signature: Its inputs are strings.
+        batch_sizes: Numbers of rows.
+        longest: The length of the longest row, in words.
+        compiles: Whether each combination of the two is slow, and not each length and each size.
+    """
+    example = example_row(tuple(signature.inputs))
+    long_field = next(name for name in ("context", *example) if name in example)
+    lengths = [words for words in _WARM_UP_WORDS if words < longest] + [longest]
+    for words in lengths:
+        text = " ".join(["text"] * words)
+        for rows in batch_sizes:
+            is_first = rows == batch_sizes[0] or words == lengths[0]
+            if is_first or (compiles and rows * len(text) <= BATCH_CHARACTERS):
+                signature.answer([{**example, long_field: text}] * rows)
