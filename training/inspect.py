@@ -6,15 +6,18 @@
     python -m training.inspect train-v1.1.json --dev_file=dev-v1.1.json --sequence_length=384
 
 It lists malformed rows, counts rows and classes, and finds duplicates, contradictory labels,
-classes with a single row, and rows of --dev_file that are in the training file too. With the
+classes with a single row or without any to be scored on, and rows of --dev_file that are in the
+training file too. With the
 vocabulary of a checkpoint, it shows lengths in tokens, how many rows are truncated or split, and
 what is unknown; and it scores simple baselines. With --report_dir, it also writes report.html, a
-self-contained page with plots. It exits with an error if there are malformed rows.
+self-contained page with plots, and the list of all malformed rows. It exits with an error if there
+are malformed rows.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from keras_bert import checks
+from keras_bert import atomic, checks
 from keras_bert.tables import of_records, text_table, with_spaces
 
 from .engine import child_programs, program
@@ -34,10 +37,10 @@ from .readers.choice_files import read_choices
 from .readers.data_files import exists
 from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
-from .readers.labeled_text import LabeledText, TextColumns
+from .readers.labeled_text import TextColumns
 from .readers.tagged_words import WordColumns, with_span_labels
 from .readers.task_files import KINDS, data_kind, task_of_file
-from .readers.values import BadRows, excerpt
+from .readers.values import BadRows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +67,8 @@ class InspectConfig(TextColumns, WordColumns):
         format: For text, tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet, Arrow) or xlsx;
             for choices, swag, codah, jsonl, arrow or xlsx; auto infers it from the suffix.
         baselines: Whether to score simple baselines on --dev_file, or on a held-out tenth.
-        report_dir: Folder for report.html; empty for no page.
+        report_dir: Folder for report.html, and for malformed_rows.txt if there are any; empty for
+            neither.
     """
 
     data_file: str = ""
@@ -119,10 +123,10 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
     tokens = _tokens(config.preset, rows)
     report = Report(
         counts={name: data_inspection.count_rows(part) for name, part in parts.items()},
-        bad={name: of_part.messages for name, of_part in bad.items()},
+        bad={name: sorted(of_part.messages, key=_row_number) for name, of_part in bad.items()},
         findings=[
             *(data_inspection.findings(rows) or ["no duplicates, contradictions or leaks"]),
-            *(one for name, part in parts.items() for one in _single_rows(name, part)),
+            *data_inspection.rare_classes(parts),
         ],
         lengths={name: _lengths(part.lengths, config) for name, part in tokens.items()},
         unknown={name: part.unknown_words for name, part in tokens.items()},
@@ -139,21 +143,18 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
         drawn = {name: length_figure(_histogram(part.lengths)) for name, part in tokens.items()}
         path = page.write_page(folder / "report.html", config.data_file, report.sections(drawn))
         text += f"\n\nreport   {path}"
+        listed = folder / "malformed_rows.txt"
+        listed.unlink(missing_ok=True)
+        if messages := [one for of_part in report.bad.values() for one in of_part]:
+            atomic.write_text(listed, "\n".join([*messages, ""]))
+            text += f"\nall malformed rows   {listed}"
     return text, sum(map(len, report.bad.values()))
 
 
-def _single_rows(name: str, part: Any) -> list[str]:
-    """Says which classes of a part have a single row, if it has classes."""
-    if not isinstance(part, LabeledText) or part.labels is None or part.class_names is None:
-        return []
-    counts = np.bincount(part.labels, minlength=len(part.class_names)).tolist()
-    single = [one for one, count in zip(part.class_names, counts, strict=True) if count == 1]
-    if not single:
-        return []
-    return [
-        f"{name}: {len(single)} of {len(counts)} classes have a single row, "
-        f"{excerpt(single, 300)}: nothing can be learned from it and scored at once"
-    ]
+def _row_number(message: str) -> int:
+    """Returns the line or row that a message names, for the order of the file; 0 without one."""
+    place = re.search(r", (?:line|row) (\d+): ", message)
+    return int(place[1]) if place else 0
 
 
 def _fine_tuning_flags(config: InspectConfig) -> list[str]:
@@ -222,7 +223,8 @@ class Report:
         found = []
         for name, messages in self.bad.items():
             more = len(messages) - _MAX_BAD_ROWS
-            shown = [*messages[:_MAX_BAD_ROWS], *([f"… and {more} more"] if more > 0 else [])]
+            rest = f"… and {more} more, all of which --report_dir lists in malformed_rows.txt"
+            shown = [*messages[:_MAX_BAD_ROWS], *([rest] if more > 0 else [])]
             if messages:
                 found.append((f"{name}: malformed rows, left out below: {len(messages)}", shown))
         return found
@@ -276,7 +278,7 @@ def _read(config: InspectConfig, kind: str, path: str, train: Any, bad: BadRows)
     if kind == "tagging":
         words = config.read_words(path, skip_bad=True)
         bad.messages += words.skipped
-        return with_span_labels(words)
+        return with_span_labels(words, bad=bad)
     from keras_bert.data.squad import read_squad
 
     questions = read_squad(path, skip_bad=True)

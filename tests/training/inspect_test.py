@@ -87,11 +87,16 @@ def test_malformed_rows_and_classes_of_one_row_are_listed(tmp_path):
     assert report.startswith(
         "train: malformed rows, left out below: 63\n"
         f"{path}, line 8: 1 columns, expected 2; the row starts with 'torn'\n"
+        f"{path}, line 9: text is empty (--allow_empty accepts it)\n"
     )
     assert f"{path}, line 12: 3 columns, expected 2; the row starts with 'x0'" in report
-    assert "… and 13 more" in report
-    assert "train: 1 of 3 classes have a single row, ['rare']" in report
+    assert "… and 13 more, all of which --report_dir lists in malformed_rows.txt" in report
+    assert "train: 1 of 3 classes have a single row, ['rare']: they cannot be learned" in report
     assert "left out below: 63" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    listed = (tmp_path / "malformed_rows.txt").read_text(encoding="utf-8").splitlines()
+    assert [line.partition(": ")[0] for line in listed] == [
+        f"{path}, line {number}" for number in (8, 9, 10, *range(12, 72))
+    ]
     words = tmp_path / "train.conll"
     words.write_text("Ann B-PER\nsang O\n\nBob\n\n")
     report, num_bad = inspect(InspectConfig(data_file=str(words)))

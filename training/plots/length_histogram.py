@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from .style import ORANGE, new_figure, style
@@ -29,17 +30,25 @@ def length_figure(lengths: Sequence[int], title: str = "") -> Figure:
     total = sum(lengths)
     if not total:
         raise ValueError("lengths has no rows, so that there is nothing to plot")
-    width = -(-len(lengths) // _MAX_BARS)
-    starts = range(0, len(lengths), width)
-    shares = [100 * sum(lengths[start : start + width]) / total for start in starts]
+    drawn = lengths[: _last_drawn(lengths) + 1]
+    width = -(-len(drawn) // _MAX_BARS)
+    starts = range(0, len(drawn), width)
+    shares = [100 * sum(drawn[start : start + width]) / total for start in starts]
     mean = sum(length * count for length, count in enumerate(lengths)) / total
+    median = next(length for length, rows in enumerate(accumulate(lengths)) if 2 * rows >= total)
+    notes = [f"median {median}", f"mean {mean:.1f}"]
+    longer = total - sum(drawn)
+    if longer:
+        share = 100 * longer / total
+        longest = len(lengths) - 1
+        notes += [f"not drawn: {longer:,} rows", f"({share:.2g} %) of up to {longest:,} tokens"]
     figure, (axes,) = new_figure(5.6, 3.2)
     axes.bar(starts, shares, width=0.9 * width, align="edge")
-    axes.axvline(mean, color=ORANGE)
+    axes.axvline(median, color=ORANGE)
     axes.annotate(
-        f"mean {mean:.1f}",
-        (mean, 0.97),
-        xycoords=("data", "axes fraction"),
+        "\n".join(notes),
+        (1, 0.97),
+        xycoords="axes fraction",
         xytext=(-4, 0),
         textcoords="offset points",
         ha="right",
@@ -48,3 +57,18 @@ def length_figure(lengths: Sequence[int], title: str = "") -> Figure:
     )
     axes.set(xlabel="tokens in a row", ylabel="% of rows", title=title)
     return figure
+
+
+def _last_drawn(lengths: Sequence[int]) -> int:
+    """Returns the longest length to draw, so that a few long rows do not flatten the others.
+
+    It is that of the longest row, or, if that is shorter, twice the length that all rows have but
+    one in fifty, and in a small file one.
+    """
+    longest = max(length for length, count in enumerate(lengths) if count)
+    total = sum(lengths)
+    usual_rows = total - max(1, total // 50)
+    if not usual_rows:
+        return longest
+    usual = next(length for length, rows in enumerate(accumulate(lengths)) if rows >= usual_rows)
+    return max(length for length in range(min(longest, 2 * usual) + 1) if lengths[length])

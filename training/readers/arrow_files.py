@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..engine import child_programs
-from .values import excerpt, row_error
+from .values import BadRows, excerpt, row_error
 
 # The number of a file among those of a split: train-00000-of-00002.parquet
 _SHARD = re.compile(r"-\d+-of-\d+$")
@@ -25,7 +25,7 @@ def is_dataset(path: Path) -> bool:
     return path.is_dir() or (may_be_split and path.name in _splits(path.parent))
 
 
-def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the place and the fields of each row.
 
     The numbers of classes become their names, where `datasets` has written them into the file; -1,
@@ -36,12 +36,13 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         path: A file; a folder of files of one split, or written by `save_to_disk`; or, of a folder
             with several splits, one of them: `folder/train` for `folder/train/*.parquet` or
             `folder/data/train-00000-of-00001.parquet`.
+        bad: Collects malformed rows; by default, the first one raises an error.
 
     Raises:
         ImportError: If pyarrow is not installed.
         ValueError: If a file is malformed, or a folder has no files or several splits.
     """
-    number = 0
+    number, bad = 0, bad or BadRows()
     for file in [path] if path.is_file() else _split_files(path):
         table = _read(file)
         try:
@@ -54,17 +55,12 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         for batch in table.to_batches():
             for record in batch.to_pylist():
                 number += 1
-                for column in names.keys() & record.keys():
-                    try:
-                        record[column] = _named(record[column], names[column])
-                    except (IndexError, TypeError) as error:
-                        raise row_error(
-                            path,
-                            f"row {number}",
-                            f"{column} is {excerpt(record[column])}, expected the number of a "
-                            f"class from 0 to {len(names[column]) - 1}, or -1",
-                        ) from error
-                yield f"row {number}", record
+                try:
+                    _name_classes(record, names)
+                except ValueError as error:
+                    bad.add(row_error(path, f"row {number}", str(error)))
+                else:
+                    yield f"row {number}", record
 
 
 def _split_files(path: Path) -> list[Path]:
@@ -132,6 +128,18 @@ def _class_names(schema: Any) -> dict[str, list[str]]:
         if item.get("_type") == "ClassLabel":
             names[column] = item["names"]
     return names
+
+
+def _name_classes(record: dict[str, Any], names: Mapping[str, list[str]]) -> None:
+    """Replaces the numbers of classes in a row by their names."""
+    for column in names.keys() & record.keys():
+        try:
+            record[column] = _named(record[column], names[column])
+        except (IndexError, TypeError) as error:
+            raise ValueError(
+                f"{column} is {excerpt(record[column])}, expected the number of a class from 0 to "
+                f"{len(names[column]) - 1}, or -1"
+            ) from error
 
 
 def _named(value: Any, names: list[str]) -> Any:

@@ -100,25 +100,31 @@ def read_choices(
         records = _codah_records(path, quoting, bad)
     else:
         records = read_records(path, format, bad, _COLUMNS)
-    places, texts, choices, labels, ids = [], [], [], [], []
+    rows = []
     for place, record in records:
         try:
-            text, own, label = choice_fields(record)
+            text, choices, label = choice_fields(record)
         except ValueError as error:
             bad.add(row_error(path, place, str(error)))
-            continue
-        places.append(place)
-        texts.append(text)
-        choices.append(own)
-        labels.append(label)
-        ids.append(None if record.get("id") is None else as_id(record["id"]))
-    if not texts:
+        else:
+            own_id = None if record.get("id") is None else as_id(record["id"])
+            rows.append((place, text, choices, label, own_id))
+    is_labeled = any(label is not None for _, _, _, label, _ in rows)
+
+    def check(row: tuple[str, str, list[str], int | None, str | None]) -> None:
+        if is_labeled and row[3] is None:
+            raise row_error(path, row[0], "the label is missing, but other rows have one")
+
+    rows = list(bad.without(rows, check))
+    if not rows:
         raise ValueError(f"{path}: no rows")
-    unlabeled = [place for place, label in zip(places, labels, strict=True) if label is None]
-    if unlabeled and len(unlabeled) < len(labels):
-        raise row_error(path, unlabeled[0], "the label is missing, but other rows have one")
+    _, texts, all_choices, labels, ids = map(list, zip(*rows, strict=True))
     return ChoiceRows(
-        texts, choices, None if unlabeled else np.array(labels, "int32"), str(path), row_ids(ids)
+        texts,
+        all_choices,
+        np.array(labels, "int32") if is_labeled else None,
+        str(path),
+        row_ids(ids),
     )
 
 
@@ -131,7 +137,8 @@ def _codah_records(
             expected = "a category, a text, two or more choices and a label"
             raise row_error(path, place, f"{len(cells)} columns, expected {expected}")
 
-    for place, (_, text, *choices, label) in bad.without(read_cells(path, "tsv", quoting), check):
+    cells = read_cells(path, "tsv", quoting, bad=bad)
+    for place, (_, text, *choices, label) in bad.without(cells, check):
         yield place, {"text": text, "choices": choices, "label": label.strip()}
 
 

@@ -141,7 +141,7 @@ def read_columns(
                 f"--format is {format!r}, expected {', '.join(dict.fromkeys(FORMATS.values()))}"
             )
         return list(_rows_of_records(path, format, columns, optional, bad)), True
-    table = list(read_cells(path, format, quoting, columns.values()))
+    table = list(read_cells(path, format, quoting, columns.values(), bad))
     while table and not blank_end and _is_blank(table[-1][1]):
         del table[-1]
     if not table:
@@ -193,9 +193,9 @@ def read_records(
     if format == "jsonl":
         yield from read_objects(read_lines(path), path, bad)
     elif format == "arrow":
-        yield from arrow_files.read_rows(path)
+        yield from arrow_files.read_rows(path, bad)
     else:
-        table = read_cells(path, format)
+        table = read_cells(path, format, bad=bad)
         header, first = next((row for row in table if not _is_blank(row[1])), ("line 1", []))
         names = [cell.strip() for cell in first]
         for name in names if single is None else single:
@@ -223,6 +223,7 @@ def read_cells(
     format: str,
     quoting: Quoting = "auto",
     columns: Collection[str | int] = (),
+    bad: BadRows | None = None,
 ) -> Iterator[tuple[str, list[str]]]:
     """Yields the place where each row of a table starts, and its cells.
 
@@ -231,6 +232,7 @@ def read_cells(
         format: `"tsv"`, `"csv"` or `"xlsx"`.
         quoting: How quotes in TSV are read; `"auto"` infers it from the file.
         columns: The columns that are wanted, by name or index; by default more than one.
+        bad: Collects malformed rows; by default, the first one raises an error.
 
     Raises:
         ValueError: If the file is malformed.
@@ -238,7 +240,7 @@ def read_cells(
     if format == "xlsx":
         unit, rows = "row", _excel_rows(path)
     else:
-        unit, rows = "line", read_separated(path, format, quoting, columns)
+        unit, rows = "line", read_separated(path, format, quoting, columns, bad)
     for number, cells in rows:
         yield f"{unit} {number}", cells
 

@@ -15,8 +15,9 @@ import numpy as np
 from keras_bert.data.conll import TaggedText
 
 from .choice_files import ChoiceRows
+from .data_splits import hold_out_tenth
 from .labeled_text import LabeledText
-from .tagged_words import counts_of_words
+from .tagged_words import count_types, counts_of_words, hold_out
 from .values import excerpt
 
 if TYPE_CHECKING:
@@ -134,6 +135,58 @@ def findings(parts: Mapping[str, Rows]) -> list[str]:
                         f"scores on {name} too high"
                     )
     return found
+
+
+def rare_classes(parts: Mapping[str, Any]) -> list[str]:
+    """Returns which classes have too few rows to be learned, or none to be scored on.
+
+    Args:
+        parts: The parts of a data set, as for `text_rows`, by name: `train`, and perhaps `dev`.
+    """
+    found = []
+    counts = {name: _class_counts(part) for name, part in parts.items()}
+    what, one = (
+        ("types", "entity") if isinstance(parts["train"], TaggedText) else ("classes", "row")
+    )
+
+    def share(names: Sequence[str], verb: str) -> str:
+        return f"{len(names)} of {len(counts['train'])} {what} {verb}, {excerpt(names, 300)}"
+
+    for name, of_part in counts.items():
+        single = [label for label, count in of_part.items() if count == 1]
+        if single:
+            effect = "cannot be learned and scored too" if name == "train" else "are scored on it"
+            found.append(f"{name}: {share(single, f'have a single {one}')}: they {effect}")
+    scored = counts.get("dev") or _held_out_counts(parts["train"])
+    missing = [
+        name for name, count in counts["train"].items() if count > 1 and not scored.get(name)
+    ]
+    if scored and missing:
+        dev = "in dev" if "dev" in parts else "in the tenth that is held out without --dev_file"
+        found.append(f"train: {share(missing, f'have no {one} {dev}')}: they are not scored")
+    return found
+
+
+def _class_counts(part: Any) -> Mapping[str, int]:
+    """Returns the number of rows of each class, or of entities of each type; none if unlabeled."""
+    if isinstance(part, TaggedText):
+        return count_types(part)
+    if not isinstance(part, LabeledText) or part.labels is None or part.class_names is None:
+        return {}
+    counts = np.bincount(part.labels, minlength=len(part.class_names)).tolist()
+    return dict(zip(part.class_names, counts, strict=True))
+
+
+def _held_out_counts(train: Any) -> Mapping[str, int]:
+    """Returns the classes of the rows that training holds out; nothing if there are too few."""
+    try:
+        if isinstance(train, TaggedText):
+            return _class_counts(hold_out(train)[1])
+        if isinstance(train, LabeledText):
+            return _class_counts(train.rows(hold_out_tenth(train.strata, train.path)[1]))
+    except ValueError:
+        pass
+    return {}
 
 
 def _contradictions(

@@ -335,21 +335,21 @@ def _check(
 ) -> None:
     """Raises an error if a text is empty, or the label is empty, unknown, or not a number."""
     label = _label(row)
-    message = ""
+    problems = []
     if "label" in row.cells and is_invisible(label):
-        message = f"the label is empty; the text is {excerpt(row.cells['text'], 40)}"
+        problems.append(f"the label is empty; the text is {excerpt(row.cells['text'], 40)}")
     elif regression and "label" in row.cells and not is_number(label):
         hint = " with a decimal point" if _DECIMAL_COMMA.fullmatch(label) else ""
-        message = f"the label is {excerpt(label)}, expected a finite float32 number{hint}"
+        problems.append(f"the label is {excerpt(label)}, expected a finite float32 number{hint}")
     elif names is not None and label not in names:
         hint = "; if the first line is a header, use --header=yes" if row.place == "line 1" else ""
         names = excerpt(list(names), 300)
-        message = f"unknown label {excerpt(label)}, expected one of {names}{hint}"
-    for role in ("text", "text_pair"):
-        if not allow_empty and is_invisible(row.cells.get(role, "-")):
-            message = message or f"{role} is empty (--allow_empty accepts it)"
-    if message:
-        raise row_error(path, row.place, message)
+        problems.append(f"unknown label {excerpt(label)}, expected one of {names}{hint}")
+    empty = [role for role in ("text", "text_pair") if is_invisible(row.cells.get(role, "-"))]
+    if not allow_empty:
+        problems += [f"{role} is empty (--allow_empty accepts it)" for role in empty]
+    if problems:
+        raise row_error(path, row.place, "; ".join(problems))
 
 
 def _class_names(path: Path, rows: list[Row]) -> tuple[str, ...]:

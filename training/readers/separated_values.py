@@ -18,7 +18,7 @@ from typing import Literal
 
 from keras_bert.data.text_files import UNREADABLE, byte_lines, read_lines
 
-from .values import excerpt, row_error
+from .values import BadRows, excerpt, row_error
 
 # Whether double quotes in TSV enclose cells ("csv": doubled inside, as Excel and pandas write
 # them), or are text ("none")
@@ -36,6 +36,7 @@ def read_separated(
     format: str,
     quoting: Quoting = "auto",
     columns: Collection[str | int] = (),
+    bad: BadRows | None = None,
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the line on which each row starts, and its cells.
 
@@ -46,10 +47,12 @@ def read_separated(
         format: `"tsv"` or `"csv"`.
         quoting: How quotes in TSV are read; `"auto"` infers it from the file.
         columns: The columns that are wanted, by name or index; by default more than one.
+        bad: Collects rows that are not valid CSV; by default, the first one raises an error.
 
     Raises:
         ValueError: If the file is malformed.
     """
+    bad = bad or BadRows()
     csv.field_size_limit(_LONGEST_CELL)
     encoding = _encoding(path)
 
@@ -57,9 +60,9 @@ def read_separated(
         return read_lines(path, encoding)
 
     if format == "csv":
-        rows = _csv_rows(path, lines(), *_separator(lines, columns))
+        rows = _csv_rows(path, lines, *_separator(lines, columns), bad)
     elif quoting == "csv" or (quoting == "auto" and _is_quoted(path, lines)):
-        rows = _csv_rows(path, lines(), "\t")
+        rows = _csv_rows(path, lines, "\t", 0, bad)
     else:
         plain = (line.rstrip("\r\n") for line in lines())
         rows = ((n, line.split("\t") if line else []) for n, line in enumerate(plain, start=1))
@@ -78,11 +81,10 @@ def read_separated(
 
 
 def _csv_rows(
-    path: Path, lines: Iterator[str], separator: str, skipped: int = 0
+    path: Path, lines: Callable[[], Iterator[str]], separator: str, skipped: int, bad: BadRows
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the line on which each row starts, and its cells, after a number of lines."""
-    rest = itertools.islice(lines, skipped, None)
-    reader = csv.reader(rest, delimiter=separator, strict=True)
+    reader = csv.reader(itertools.islice(lines(), skipped, None), delimiter=separator, strict=True)
     while True:
         start = skipped + reader.line_num + 1
         try:
@@ -96,8 +98,15 @@ def _csv_rows(
                 else "perhaps an unclosed quote, or one that is not doubled inside a quoted field"
             )
             message = f"the row that starts here is not valid CSV: {error} ({hint})"
-            raise row_error(path, f"line {start}", message) from error
-        yield start, cells
+            found = row_error(path, f"line {start}", message)
+            found.__cause__ = error
+            bad.add(found)
+            # An unclosed quote has read the rows after it: begin again at the next line
+            skipped = start
+            rest = itertools.islice(lines(), skipped, None)
+            reader = csv.reader(rest, delimiter=separator, strict=True)
+        else:
+            yield start, cells
 
 
 def _separator(

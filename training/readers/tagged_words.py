@@ -157,10 +157,12 @@ class TaggingData(JobData):
 def counts_of_words(text: TaggedText) -> dict[str, int]:
     """Counts sentences, words, and entities by type, or words by label."""
     counts = {"sentences": len(text), "words": sum(map(len, text.words))}
-    if text.labels is not None:
-        by_type = Counter(name for names in _types(text.labels) for name in names)
-        counts |= dict(sorted(by_type.items()))
-    return counts
+    return counts | dict(sorted(count_types(text).items()))
+
+
+def count_types(text: TaggedText) -> Counter[str]:
+    """Counts entities by type, or words by label; nothing if there are no labels."""
+    return Counter(name for names in _types(text.labels or ()) for name in names)
 
 
 def _types(labels: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -322,29 +324,39 @@ def in_scheme(text: TaggedText, scheme: Scheme, notation: Notation | None = None
     return dataclasses.replace(text, labels=converted)
 
 
-def with_span_labels(text: TaggedText, notation: Notation | None = None) -> TaggedText:
+def with_span_labels(
+    text: TaggedText, notation: Notation | None = None, bad: BadRows | None = None
+) -> TaggedText:
     """Returns a text with labels in brackets, or of bare types beside `O`, converted to IOB2.
 
     Args:
         text: The words and labels.
         notation: The notation of the training labels; inferred from the text by default.
+        bad: Collects sentences whose brackets are nested or not balanced, and leaves them out; by
+            default, the first one raises an error.
 
     Raises:
         ValueError: If brackets are nested or not balanced; the message has the sentence.
     """
+    bad = bad or BadRows()
     if notation is None or are_span_labels(_label_counts(text)):
         notation = detect_notation(text.labels or ())
     if notation is None:
         return text
     converted = []
-    for words, labels in zip(text.words, text.labels or (), strict=True):
+    kept = []
+    for index, (words, labels) in enumerate(zip(text.words, text.labels or (), strict=True)):
         try:
             converted.append(from_notation(labels, notation))
+            kept.append([index])
         except ValueError as error:
-            raise ValueError(
+            message = (
                 f"{text.path}: in the sentence {excerpt(' '.join(words))}: {error} Labels are read "
                 "as spans in brackets, such as (PER* *); --scheme=keep reads them as they are"
-            ) from error
+            )
+            bad.add(ValueError(message))
+    if len(kept) < len(text):
+        text = _sentences(text, kept)
     if notation == "IO":
         logging.warning(
             "%s: labels have no B- and I-: adjacent words of the same label other than O are read "

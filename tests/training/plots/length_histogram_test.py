@@ -26,3 +26,21 @@ def test_long_rows_share_bars():
 def test_nothing_to_draw_is_refused():
     with pytest.raises(ValueError, match="no rows"):
         length_figure([0, 0])
+
+
+def test_a_long_row_does_not_flatten_the_others():
+    lengths = [0] * 50_001
+    lengths[10], lengths[30], lengths[90], lengths[50_000] = 70, 28, 1, 1
+    assert drawn(lengths) == {**dict.fromkeys(range(31), 0.0), 10: 70.0, 30: 28.0}
+    (axes,) = length_figure(lengths).axes
+    (note,) = axes.texts
+    assert note.get_text().splitlines() == [
+        "median 10",
+        "mean 516.3",
+        "not drawn: 2 rows",
+        "(2 %) of up to 50,000 tokens",
+    ]
+    # Rows of all lengths are drawn, although some are long
+    assert len(drawn([1] * 1000)) > 50
+    assert drawn([0, 0, 3]) == {0: 0.0, 1: 0.0, 2: 100.0}
+    assert drawn([0, 1]) == {0: 0.0, 1: 100.0}

@@ -100,3 +100,21 @@ def test_what_is_wrong_with_a_row_is_told(row, message, tmp_path):
 def test_columns_that_are_not_read_may_have_one_name(tmp_path):
     (tmp_path / "a.csv").write_text("gold,gold,sent1,sent2,ending0,ending1,label\n,,a,b,c,d,1\n")
     assert read_choices(tmp_path / "a.csv").choices == [["b c", "b d"]]
+
+
+def test_all_malformed_rows_are_collected_at_once(tmp_path):
+    path, bad = tmp_path / "a.jsonl", BadRows(collect=True)
+    rows = [
+        {"text": "a", "choices": ["b", "c"], "label": 1},
+        {"text": "a", "choices": ["b", "c"]},
+        {"text": "a", "choices": ["b"], "label": 0},
+        {"text": "a", "choices": ["b", "c"], "label": 2},
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    data = read_choices(path, bad=bad)
+    assert data.labels.tolist() == [1]
+    assert [message.partition(", ")[2] for message in bad.messages] == [
+        "line 3: 1 choices, expected two or more",
+        "line 4: label is 2, expected one of 0, 1",
+        "line 2: the label is missing, but other rows have one",
+    ]

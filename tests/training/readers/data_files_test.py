@@ -234,3 +234,63 @@ def test_labels_are_read_as_others(tmp_path):
     assert read(path, label_map=label_map)[1:] == ([1, 0, 1], ("entailment", "non-entailment"))
     with pytest.raises(ValueError, match=r"has 'neutrl:other', neither of which is a label of"):
         read(path, label_map={"neutrl": "other"})
+
+
+def malformed(tmp_path, format):
+    """A file of labeled text with malformed rows, and what is said of each."""
+    path = tmp_path / f"a.{format}"
+    rows = [["good", "1"], ["", "0"], ["fine", ""], ["bad", "0"], ["", ""]]
+    label = "the label is empty; the text is"
+    empty = "text is empty (--allow_empty accepts it)"
+    found = {1: empty, 2: f"{label} 'fine'", 4: f"{label} ''; {empty}"}
+    first = {"csv": 2, "tsv": 2, "xlsx": 2}.get(format, 1)
+    if format == "xlsx":
+        book = openpyxl.Workbook()
+        for row in (["text", "label"], *rows):
+            book.active.append(row)
+        book.active.append(["end", "1"])
+        book.save(path)
+    elif format == "parquet":
+        texts, labels = zip(*rows, strict=True)
+        table = pa.table({"text": texts, "label": [int(one or -7) for one in labels]})
+        classes = {"label": {"_type": "ClassLabel", "names": ["0", "1"]}}
+        metadata = json.dumps({"info": {"features": classes}})
+        parquet.write_table(table.replace_schema_metadata({"huggingface": metadata}), path)
+        expected = "label is -7, expected the number of a class from 0 to 1, or -1"
+        # A row that the file has no class for is read no further
+        found |= dict.fromkeys((2, 4), expected)
+    elif format in ("json", "jsonl"):
+        records = [json.dumps({"text": text, "label": label}) for text, label in rows]
+        lines = [*records, '{"text": "a"}', '{"text": ["a"], "label": 1}']
+        expected = "text is a list, expected a string, or one of its fields: text.NAME"
+        found |= {5: "no column 'label' for label; the object has ['label', 'text']"}
+        found |= {5: "no column 'label' for label; the object has ['text']", 6: expected}
+        content = "[" + ",\n".join(lines) + "]" if format == "json" else "\n".join(lines)
+        path.write_text(content)
+    else:
+        separator = "," if format == "csv" else "\t"
+        lines = [separator.join(row) for row in (["text", "label"], *rows)]
+        found |= {5: "1 columns, expected 2; the row starts with 'torn'"}
+        lines.append("torn")
+        if format == "csv":
+            found |= dict.fromkeys((6, 8), "the row that starts here is not valid CSV: ")
+            lines += ['"a film,1', "fine,0", '"one" two,1', "end,0"]
+        path.write_text("\n".join(lines) + "\n")
+    unit = "line" if format in ("csv", "tsv", "jsonl") else "row"
+    return path, {f"{path}, {unit} {first + row}": message for row, message in found.items()}
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv", "xlsx", "parquet", "json", "jsonl"])
+def test_all_malformed_rows_are_collected_at_once(format, tmp_path):
+    path, expected = malformed(tmp_path, format)
+    bad = BadRows(collect=True)
+    data = read_labeled_text(path, bad=bad)
+    found = dict(message.split(": ", 1) for message in bad.messages)
+    assert found.keys() == expected.keys()
+    for place, message in expected.items():
+        assert found[place].startswith(message)
+    assert {"good", "bad"} <= set(data.texts)
+    if format == "csv":
+        assert data.texts == ["good", "bad", "fine", "end"]
+    with pytest.raises(ValueError, match=r"a\..*: "):
+        read_labeled_text(path)

@@ -15,6 +15,7 @@ from training.readers.data_inspection import (  # noqa: E402
     Rows,
     count_rows,
     findings,
+    rare_classes,
     scripts,
     text_rows,
     tokenize_rows,
@@ -97,3 +98,28 @@ def test_each_choice_is_a_sequence_with_its_text():
     choices = ChoiceRows(["a a", "b"], [["a", "b b b", "a"], ["", "a a"]], None, "f")
     # [CLS] a a [SEP] b b b [SEP], and [CLS] b [SEP] a a [SEP]
     assert tokenize_rows(text_rows(choices), tokenizer).lengths.tolist() == [8, 6]
+
+
+def test_classes_that_are_too_rare_are_told():
+    def labeled(*counts):
+        labels = np.repeat(np.arange(len(counts)), counts)
+        return LabeledText(["a"] * len(labels), None, labels, ("a", "b", "c", "d"), "f")
+
+    train = labeled(60, 50, 2, 1)
+    assert rare_classes({"train": train, "dev": labeled(5, 1, 0, 0)}) == [
+        "train: 1 of 4 classes have a single row, ['d']: they cannot be learned and scored too",
+        "dev: 1 of 4 classes have a single row, ['b']: they are scored on it",
+        "train: 1 of 4 classes have no row in dev, ['c']: they are not scored",
+    ]
+    assert rare_classes({"train": train})[1:] == [
+        "train: 1 of 4 classes have no row in the tenth that is held out without --dev_file, "
+        "['c']: they are not scored"
+    ]
+    assert rare_classes({"train": labeled(2, 2, 2, 2)}) == []  # too few to hold out a tenth
+    tags = TaggedText([["a"]] * 4, [["B-X"], ["B-X"], ["B-Y"], ["O"]])
+    dev = TaggedText([["a"]] * 2, [["B-Y"], ["B-Y"]])
+    assert rare_classes({"train": tags, "dev": dev}) == [
+        "train: 1 of 2 types have a single entity, ['Y']: they cannot be learned and scored too",
+        "train: 1 of 2 types have no entity in dev, ['X']: they are not scored",
+    ]
+    assert rare_classes({"train": ChoiceRows(["a"], [["b", "c"]], np.array([1]), "f")}) == []
