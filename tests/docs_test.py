@@ -298,6 +298,23 @@ def test_the_reference_has_every_public_name_once():
     assert public <= set(paths)
 
 
+def test_the_reference_lists_inherited_methods_with_their_class():
+    pages = reference.pages()
+    classifier, encoder = pages["reference/tasks/TextClassifier.md"], pages["reference/encoder.md"]
+    home = "keras_bert.tasks.text_model.TextModel"
+    assert f"| [`fit`][{home}.fit] | `TextModel` | Trains the model like" in classifier
+    assert "[`from_preset`][keras_bert.tasks.task.Task.from_preset] | `Task`" in classifier
+    assert "[`classify`]" not in classifier  # its own, and therefore documented above
+    assert re.search(r"Further methods are those of \[`keras\.Model`\].*`fit`", encoder)
+    for name in reference.public_names():
+        if name.home.startswith("keras_bert.tasks.") and name.short[0].isupper():
+            bases = getattr(keras_bert, name.short).__mro__[1:]
+            ours = [base for base in bases if base.__module__.startswith("keras_bert.")]
+            expected = [f"{base.__module__}.{base.__name__}" for base in ours]
+            found = [base for base in reference.bases_of(name) if base.startswith("keras_bert.")]
+            assert found == expected
+
+
 def test_every_command_has_a_page_with_its_flags():
     pages = commands.pages()
     for name in (name for group in command_line.COMMANDS.values() for name in group):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +41,18 @@ TASKS = (
 _SHOWN_WITH = {
     "keras_bert.config": "keras_bert.models",
     "keras_bert.vocabularies": "keras_bert.text",
+}
+# Classes of Keras from which classes of this package inherit: where they are documented, and some
+# of their methods
+_KERAS = {
+    "keras.Model": (
+        "https://keras.io/api/models/",
+        ("compile", "fit", "evaluate", "predict", "save", "summary", "get_layer"),
+    ),
+    "keras.optimizers.Optimizer": (
+        "https://keras.io/api/optimizers/",
+        ("apply_gradients", "build", "get_config"),
+    ),
 }
 _INDEX_INTRO = (
     "Every public name, then the command line. [Recipes](../recipes.md) have their own page."
@@ -80,12 +93,14 @@ class Name:
     Attributes:
         path: The shortest path by which users reach it: `keras_bert.TextClassifier`.
         home: The module that defines it.
+        original: Its name there.
         summary: The first sentence of its docstring.
         other_name_of: The name that it is another name of; empty for none.
     """
 
     path: str
     home: str
+    original: str
     summary: str
     other_name_of: str = ""
 
@@ -143,20 +158,98 @@ def _definition(module: str, name: str) -> tuple[str, str]:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
                 if (alias.asname or alias.name) == name:
-                    return _definition(node.module, alias.name)
+                    is_ours = node.module.partition(".")[0] == PACKAGE.name
+                    imported = node.module, alias.name
+                    return _definition(*imported) if is_ours else imported
     return module, name
+
+
+@functools.cache
+def _stand_in(module: str, name: str) -> type:
+    """Returns an empty class with the name and the bases of one in the source, for its MRO."""
+    node = _class_node(f"{module}.{name}")
+    bases = [_base(module, ast.unparse(base)) for base in node.bases] if node else []
+    return type(f"{module}.{name}", tuple(bases), {})
+
+
+def _base(module: str, name: str) -> type:
+    first, _, last = name.rpartition(".")
+    return _stand_in(*((first, last) if first else _definition(module, name)))
+
+
+def _class_node(path: str) -> ast.ClassDef | None:
+    """Returns a class of this package as it is in the source; `None` for another's."""
+    module, _, name = path.rpartition(".")
+    if module.partition(".")[0] != PACKAGE.name or not _file(module).exists():
+        return None
+    nodes = (node for node in _tree(module).body if isinstance(node, ast.ClassDef))
+    return next((node for node in nodes if node.name == name), None)
+
+
+def _methods(path: str) -> dict[str, str]:
+    """Returns the public methods and properties of a class, each with its docstring's beginning."""
+    node = _class_node(path)
+    return {
+        method.name: _first_sentence(method)
+        for method in (node.body if node else [])
+        if isinstance(method, ast.FunctionDef) and not method.name.startswith("_")
+    }
+
+
+def _first_sentence(node: ast.ClassDef | ast.FunctionDef) -> str:
+    return " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split())
+
+
+def bases_of(name: Name) -> list[str]:
+    """Returns the classes from which a public class inherits, the nearest first, by their paths.
+
+    Those of this package are named by the modules that define them, others as the source does.
+    """
+    path = f"{name.home}.{name.original}"
+    if _class_node(path) is None:
+        return []
+    return [base.__name__ for base in _stand_in(*path.rsplit(".", 1)).__mro__[1:-1]]
+
+
+def inherited(name: Name, documented: Mapping[str, str]) -> str:
+    """Returns a table of the methods that a public class inherits; empty if there are none.
+
+    Args:
+        name: The class.
+        documented: For each class that has its documentation on some page, the path under which it
+            is there.
+    """
+    known = set(_methods(f"{name.home}.{name.original}"))
+    lines = ["| inherited | from | |", "|---|---|---|"]
+    for base in bases_of(name):
+        short = base.rpartition(".")[2]
+        for method, summary in _methods(base).items():
+            # One without a docstring does what that of Keras does
+            if method not in known and summary:
+                in_base = documented.get(base)
+                link = f"[`{method}`][{in_base}.{method}]" if in_base else f"`{method}`"
+                lines.append(f"| {link} | `{short}` | {summary} |")
+                known.add(method)
+    if len(lines) == 2:
+        return ""
+    for base in bases_of(name):
+        if base in _KERAS:
+            address, methods = _KERAS[base]
+            others = ", ".join(f"`{method}`" for method in methods if method not in known)
+            lines += ["", f"Further methods are those of [`{base}`]({address}): {others} …"]
+    return "\n".join(lines)
 
 
 def _described(path: str, home: str, name: str, original: str) -> Name:
     for node in _tree(home).body:
         is_definition = isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == original
         if is_definition:
-            docstring = ast.get_docstring(node) or ""  # type: ignore[arg-type]
-            return Name(path, home, " ".join(docstring.partition("\n\n")[0].split()))
+            return Name(path, home, original, _first_sentence(node))  # type: ignore[arg-type]
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == original:
             value = ast.unparse(node.value)
             is_name = isinstance(node.value, ast.Name)
-            return Name(path, home, "" if is_name else f"`{value}`", value if is_name else "")
+            summary, other_name_of = ("", value) if is_name else (f"`{value}`", "")
+            return Name(path, home, original, summary, other_name_of)
     raise ValueError(f"{path} is exported, but {_file(home)} does not define {original}")
 
 
@@ -177,11 +270,17 @@ def pages() -> dict[str, str]:
 
     rows = "\n".join(f"| [`{name.short}`]({name.short}.md) | {name.summary} |" for name in classes)
     index = _TASKS_INTRO.format(rows=rows, text_model=TEXT_MODEL, task=TASK)
-    texts = {"reference/tasks/index.md": index}
-    texts |= {f"reference/tasks/{name.short}.md": _task_page(name) for name in classes}
+    documented = {f"{name.home}.{name.original}": name.path for name in names}
+    documented |= {TASK: TASK, TEXT_MODEL: TEXT_MODEL}
+    bases = {
+        file: _add_bases(own, documented) for file, own in [("tasks", classes), *by_page.items()]
+    }
+    texts = {"reference/tasks/index.md": "\n\n".join([index, *bases["tasks"]])}
+    texts |= {f"reference/tasks/{name.short}.md": _task_page(name, documented) for name in classes}
     for module, members in by_page.items():
         file, title = titles[module]
-        texts[f"reference/{file}.md"] = _module_page(module, title, members)
+        page = _module_page(module, title, members, documented)
+        texts[f"reference/{file}.md"] = "\n\n".join([page, *bases[module]])
 
     lines = ["# Reference", "", _INDEX_INTRO, "", "## [Tasks](tasks/index.md)", ""]
     lines += _table(
@@ -193,6 +292,25 @@ def pages() -> dict[str, str]:
         lines += _table(dict.fromkeys(members, f"{file}.md"))
     lines += ["## [Command line](commands/index.md)", "", "Every command, with its flags."]
     return {"reference/index.md": "\n".join(lines), **texts}
+
+
+def _add_bases(names: Iterable[Name], documented: dict[str, str]) -> list[str]:
+    """Returns sections for the bases of classes that have methods, but no documentation yet.
+
+    A base that is no public name is on the page of the first class that has it.
+
+    Args:
+        names: The public classes of a page.
+        documented: As for `inherited`; the bases are added to it.
+    """
+    sections = []
+    for base in dict.fromkeys(base for name in names for base in bases_of(name)):
+        is_private = base.rpartition(".")[2].startswith("_")
+        if base not in documented and not is_private and any(_methods(base).values()):
+            options = "{heading_level: 3, show_root_full_path: false}"
+            sections.append(f"::: {base}\n    options: {options}")
+            documented[base] = base
+    return sections
 
 
 def _page_path(name: Name) -> str:
@@ -211,18 +329,19 @@ def _table(pages_of: dict[Name, str]) -> list[str]:
     return ["| name | |", "|---|---|", *rows, ""]
 
 
-def _task_page(name: Name) -> str:
+def _task_page(name: Name, documented: Mapping[str, str]) -> str:
     return (
         f"---\ntitle: {name.short}\n---\n\n::: {name.path}\n    options: {{heading_level: 1}}\n\n"
-        "`fit`, `evaluate`, `predict`, `compile`, `from_preset`, `save_to_preset`, `save` and "
-        "`export` are [methods of every task](index.md#methods-of-every-task).\n"
+        f"## Inherited methods\n\n{inherited(name, documented)}\n"
     )
 
 
-def _module_page(module: str, title: str, names: list[Name]) -> str:
+def _module_page(module: str, title: str, names: list[Name], documented: Mapping[str, str]) -> str:
     intro = ast.get_docstring(_tree(module)) or ""
     parts = [f"# {title}", re.sub(r"\n\n.*", "", intro, flags=re.S)]
-    parts += [f"::: {name.path}" for name in names if not name.other_name_of]
+    for name in names:
+        if not name.other_name_of:
+            parts += [f"::: {name.path}", *filter(None, [inherited(name, documented)])]
     others: dict[str, list[str]] = {}
     for name in names:
         if name.other_name_of:

@@ -36,7 +36,8 @@ _BACKENDS = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch"}
 _TABLE = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.S)
 # A mid gray, which is legible on light and on dark pages
 _TEXT, _OURS, _OTHERS = "#768390", "#5c6bc0", "#a3adba"
-_WIDTH, _BAR_START, _BAR_WIDTH, _ROW = 560, 272, 225, 26
+# Labels are above the bars, so that they have room in any font, and are legible on a phone.
+_WIDTH, _BAR_WIDTH, _BAR, _LINE = 380, 310, 12, 18
 
 
 def read() -> dict[str, dict[str, Any]]:
@@ -121,31 +122,37 @@ def chart() -> str:
     """Returns an SVG with a bar for each subject, in times of the first one's time."""
     measurements = [read()[name] for name in CHARTED]
     longest = max(ratio(row, each["rows"]) for each in measurements for row in each["rows"])
-    shapes, y = [], 10
+    shapes: list[str] = []
+    y = 0
     for measurement in measurements:
-        y += 16
-        shapes.append(_text(0, y, measurement["title"], weight="bold"))
-        y += 10
+        for words in measurement["title"].split(": "):
+            y += _LINE
+            shapes.append(_text(0, y, words, weight="bold"))
+        y += 4
         for row in measurement["rows"]:
             times = ratio(row, measurement["rows"])
             width = _BAR_WIDTH * times / longest
             color = _OURS if row["subject"].startswith("keras_bert:") else _OTHERS
-            name = label(row["subject"], _precision(measurement))
+            y += _LINE + _BAR + 5
             shapes += [
-                _text(_BAR_START - 10, y + 16, name, "end"),
-                f'<rect x="{_BAR_START}" y="{y + 3}" width="{width:.1f}" height="{_ROW - 8}" '
-                f'rx="2" fill="{color}"/>',
-                _text(_BAR_START + width + 8, y + 16, f"{times:.2f} x"),
+                _text(0, y - _BAR - 6, label(row["subject"], _precision(measurement))),
+                f'<rect x="0" y="{y - _BAR}" width="{width:.1f}" height="{_BAR}" rx="2" '
+                f'fill="{color}"/>',
+                _text(width + 8, y - 2, f"{times:.2f} x"),
             ]
-            y += _ROW
-        y += 14
+        y += _LINE
     dates = sorted({measurement["date"] for measurement in measurements})
-    note = f"Time relative to the first row, shorter is faster; one CPU core, {' and '.join(dates)}"
-    shapes.append(_text(0, y + 6, note))
+    for words in (
+        "Time relative to the first row, shorter is faster",
+        f"One CPU core, {' and '.join(dates)}",
+    ):
+        y += _LINE
+        shapes.append(_text(0, y, words))
+    height = y + 8
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + 16}" '
-            'font-family="system-ui, sans-serif" font-size="13">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
+            f'viewBox="0 0 {_WIDTH} {height}" font-family="system-ui, sans-serif" font-size="13">',
             "<title>Time of a training step of keras_bert, KerasHub and transformers</title>",
             *shapes,
             "</svg>\n",
@@ -153,11 +160,8 @@ def chart() -> str:
     )
 
 
-def _text(x: float, y: float, words: str, anchor: str = "start", weight: str = "normal") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y}" fill="{_TEXT}" text-anchor="{anchor}" font-weight="{weight}">'
-        f"{escape(words)}</text>"
-    )
+def _text(x: float, y: float, words: str, weight: str = "normal") -> str:
+    return f'<text x="{x:.1f}" y="{y}" fill="{_TEXT}" font-weight="{weight}">{escape(words)}</text>'
 
 
 def measure(name: str) -> None:
