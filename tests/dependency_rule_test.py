@@ -17,6 +17,7 @@ PACKAGES = {
     "checks": set(),
     "minilm": set(),
     "named_sizes": set(),
+    "other_names": set(),
     "tables": set(),
     "intervals": set(),
     "progress": set(),
@@ -36,7 +37,7 @@ PACKAGES = {
     },
     "tasks": {
         "checks", "config", "ops", "layers", "models", "checkpoints", "export",
-        "text", "data", "losses", "metrics", "optimizers", "vocabularies",
+        "text", "data", "losses", "metrics", "optimizers", "other_names", "vocabularies",
     },
     "insight": {
         "checks", "config", "intervals", "ops", "layers", "models", "data", "tables", "tasks",
@@ -50,6 +51,7 @@ LIBRARIES = {
     "checks": set(),
     "minilm": set(),
     "named_sizes": set(),
+    "other_names": set(),
     "tables": set(),
     "intervals": {"numpy", "scipy"},
     "progress": {"tqdm"},

@@ -17,6 +17,7 @@ from keras_bert.models.inputs import TokenModel
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.optimizer_updates import num_replicas, sum_over_replicas
 from keras_bert.optimizers import AdamW
+from keras_bert.other_names import refuse_other_names
 
 
 class ObjectiveModel(TokenModel):
@@ -102,6 +103,7 @@ class ObjectiveModel(TokenModel):
             ValueError: If only one of `metrics` and `weighted_metrics` is a dict by output, or a
                 loss takes probabilities: outputs are logits.
         """
+        refuse_other_names(self.compile, kwargs, "compile")
         weighted_metrics = _joined(metrics, weighted_metrics)
         if weighted_metrics is None:
             weighted_metrics = self._default_metrics()

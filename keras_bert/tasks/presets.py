@@ -15,9 +15,11 @@ from keras_bert import checkpoints
 from keras_bert.checkpoints import Checkpoint
 from keras_bert.config import BertConfig
 from keras_bert.layers.top_layers import bilstm_options
+from keras_bert.other_names import suggestion
 from keras_bert.tasks.class_labels import listed
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 
+_ENCODER_OPTIONS = ("encoder_dropout", "packed", "dtype")
 _PADDING_TOKENS = ("<pad>", "[PAD]")  # of BPE and SentencePiece, of WordPiece
 
 
@@ -65,7 +67,8 @@ def task_of_preset(
     if unknown:
         raise ValueError(
             f"{make_task.__name__} has no option {', '.join(unknown)}; its options are "
-            f"{', '.join(sorted(known))}, and those of the encoder encoder_dropout, packed, dtype."
+            f"{', '.join(sorted(known))}, and those of the encoder "
+            f"{', '.join(_ENCODER_OPTIONS)}.{suggestion(unknown, {*known, *_ENCODER_OPTIONS})}"
         )
     saved = make_task.options_of_checkpoint(checkpoint)
     head = _choose_head(make_task, checkpoint, saved, given, load_weights)

@@ -28,6 +28,7 @@ from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.thread_safe import check_process
 from keras_bert.optimizers.fit_updates import with_fit_updates
+from keras_bert.other_names import refuse_other_names
 from keras_bert.tasks.adapters import (
     BatchOutputs,
     InputAdapter,
@@ -188,6 +189,7 @@ class TextModel(ObjectiveModel):
             ValueError: If a row, a label or an argument is invalid; the message names the row. Or
                 if the learning rate schedule has ended before, so that no weight would change.
         """
+        refuse_other_names(self.fit, kwargs, "fit")
         checks.NON_NEGATIVE_INT.check(epochs=epochs, initial_batch=initial_batch)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
         x = opened(x)

@@ -23,6 +23,8 @@ from typing import Any
 
 from absl import app, flags, logging
 
+from keras_bert import other_names
+
 from ..costs import energy
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
@@ -118,7 +120,10 @@ def _parse_flags(arguments: list[str]) -> list[str]:
         remaining: list[str] = flags.FLAGS(arguments)
     except flags.Error as error:
         command = child_programs.typed(Path(arguments[0]).stem)
-        print(f"error: {error} `{command} --help` lists the flags.", file=sys.stderr)
+        advice = ""
+        if isinstance(error, flags.UnrecognizedFlagError):
+            advice = other_names.suggestion([error.flagname], set(flags.FLAGS))
+        print(f"error: {error}{advice} `{command} --help` lists the flags.", file=sys.stderr)
         sys.exit(_WRONG_FLAG)
     return remaining
 
