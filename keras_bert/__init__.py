@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from keras_bert.config import BertConfig, ConfigError
     from keras_bert.models.backbone import Backbone
     from keras_bert.tasks.distiller import Distiller
+    from keras_bert.tasks.ensemble import Ensemble
     from keras_bert.tasks.loading import load_model
     from keras_bert.tasks.masked_lm import MaskedLM
     from keras_bert.tasks.multiple_choice import MultipleChoice
@@ -34,6 +35,7 @@ _LAZY_IMPORTS = {
     "BytePairTokenizer": "keras_bert.text.byte_pair",
     "ConfigError": "keras_bert.config",
     "Distiller": "keras_bert.tasks.distiller",
+    "Ensemble": "keras_bert.tasks.ensemble",
     "MaskedLM": "keras_bert.tasks.masked_lm",
     "MultipleChoice": "keras_bert.tasks.multiple_choice",
     "Pretrainer": "keras_bert.tasks.pretrainer",
@@ -58,6 +60,7 @@ __all__ = [
     "BytePairTokenizer",
     "ConfigError",
     "Distiller",
+    "Ensemble",
     "MaskedLM",
     "MultipleChoice",
     "Pretrainer",

@@ -19,6 +19,7 @@
 # | `_default_loss`, `_default_metrics` | of `compile()` without arguments | binary cross-entropy; accuracy of each label |
 # | `_label_rules` | which labels `fit` accepts | rows of 0 and 1 |
 # | `serving_signatures` | the functions of an exported model | text in, probabilities out |
+# | a subclass of `keras_bert.Ensemble` and of the task | for ensembles: `shared_options`, which are equal in all members, and `averaging`, by default the mean of the outputs | none |
 
 # %%
 import keras

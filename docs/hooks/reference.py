@@ -36,6 +36,7 @@ PAGES = (
 TASKS = (
     *("TextClassifier", "TokenClassifier", "QuestionAnswerer", "MultipleChoice", "TextEmbedder"),
     *("MaskedLM", "Pretrainer", "ReplacedTokenDetector", "Distiller"),
+    "Ensemble",
 )
 # Modules whose public names are on the page of another
 _SHOWN_WITH = {

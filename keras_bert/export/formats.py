@@ -118,7 +118,8 @@ def _quantized(model: Any, task: Servable, calibration: Sequence[Sequence[str]])
             packed = {name: x[window][real][None] for name, x in packed.items()}
         return {name: packed[name].astype("int32") for name in INPUT_NAMES}
 
-    heads = [task.head.name] if hasattr(task, "head") else []
+    tasks = getattr(task, "members", (task,))
+    heads = {part.head.name for part in tasks if hasattr(part, "head")}
     return nncf.quantize(
         model,
         nncf.Dataset(list(enumerate(calibration)), features),

@@ -19,18 +19,20 @@ from typing import Any
 
 import keras
 
-from keras_bert.export.options import ExportError, ExportOptions, Servable
+from keras_bert.export.options import ExportError, ExportOptions
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 
 # In the working folder: the finished export, and the error of the child process
 NEW_FOLDER, ERROR_FILE = "new", "error.txt"
 
 
-def write_job(task: Servable, options: ExportOptions, folder: Path) -> None:
+def write_job(task: Any, options: ExportOptions, folder: Path) -> None:
     """Writes the input of `run_job`: JSON, and the weights in their own precision."""
     config = serialize_keras_object(task)
     config.pop("compile_config", None)  # The export is not trained
-    modules = sorted({type(task).__module__, type(task.backbone).__module__})
+    # Of the task and its encoder, or of the tasks in an ensemble and theirs
+    models = [layer for layer in task._flatten_layers() if isinstance(layer, keras.Model)]
+    modules = sorted({type(model).__module__ for model in models})
     stored = {"modules": modules, "task": config, "options": dataclasses.asdict(options)}
     (folder / "job.json").write_text(json.dumps(stored))
     task.save_weights(folder / "task.weights.h5")
@@ -46,10 +48,11 @@ def read_job(folder: Path) -> tuple[Any, ExportOptions]:
     for module in stored["modules"]:
         importlib.import_module(module)  # Registers the classes with Keras
     config = stored["task"]
-    config["config"]["backbone"]["config"]["dtype"] = (
-        # Quantized afterwards by the library of the format
-        "float32" if options.dtype == "int8" else options.dtype
-    )
+    for part in config["config"].get("members", [config]):
+        part["config"]["backbone"]["config"]["dtype"] = (
+            # Quantized afterwards by the library of the format
+            "float32" if options.dtype == "int8" else options.dtype
+        )
     task = keras.saving.deserialize_keras_object(config)
     task.load_weights(folder / "task.weights.h5")
     return task, options

@@ -14,7 +14,6 @@ class ExportError(RuntimeError):
 class Servable(Protocol):
     """The interface of a task that can be exported."""
 
-    backbone: Any
     config: Any
     input: Any
     output: Any

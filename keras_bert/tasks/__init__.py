@@ -2,6 +2,7 @@
 """Tasks: models with a preprocessor for text, default losses and metrics, and readable outputs."""
 
 from keras_bert.tasks.distiller import Distiller
+from keras_bert.tasks.ensemble import Ensemble
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.multiple_choice import MultipleChoice
 from keras_bert.tasks.pretrainer import Pretrainer
@@ -13,6 +14,7 @@ from keras_bert.tasks.token_classifier import TokenClassifier
 
 __all__ = [
     "Distiller",
+    "Ensemble",
     "MaskedLM",
     "MultipleChoice",
     "Pretrainer",

@@ -38,9 +38,10 @@ class ObjectiveModel(TokenModel):
     # no gradient, about which TensorFlow warns, and on JAX its weights would decay.
     uses_pooler: bool = True
 
-    def __init__(self, *args: Any, backbone: Backbone, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, backbone: Backbone | None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.backbone = backbone
+        if backbone is not None:  # as of an ensemble, which has several
+            self.backbone = backbone
         # The mean of the loss of each output; that of a single output is reported as `loss`.
         self._loss_means = {
             name: ElementMean(name=f"{name}_loss") for name in self._outputs_with_losses()

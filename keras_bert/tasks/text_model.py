@@ -74,10 +74,10 @@ class TextModel(ObjectiveModel):
     needs_labels: ClassVar[bool] = True
 
     def __init__(
-        self, *args: Any, backbone: Backbone, preprocessor: Any = None, **kwargs: Any
+        self, *args: Any, backbone: Backbone | None, preprocessor: Any = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, backbone=backbone, **kwargs)
-        if preprocessor is not None:
+        if preprocessor is not None and backbone is not None:
             check_preprocessor(preprocessor, backbone.config)
         # A config becomes a preprocessor on first use: models that take ids do not need that its
         # rows fit.

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mean of the outputs of several models, as a layer of another model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_bert.layers.frozen import NO_CLONE
+from keras_bert.ops.annotations import Tensor
+
+
+class AveragedModels(keras.layers.Layer):
+    """Runs several models on the same inputs in inference mode, and averages their outputs.
+
+    Args:
+        models: Functional models with the same inputs and outputs.
+        average: From a list of the outputs of all models to the outputs of this layer, of the same
+            shapes and dtypes as those of each model.
+        columns: For each model, the last axis of its outputs in the order of the first model's;
+            `None` for models that have this order.
+
+    Call arguments:
+        inputs: The inputs of each model.
+
+    Returns:
+        Outputs of the form of each model's.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[keras.Model],
+        average: Callable[[list[Any]], Any],
+        columns: Sequence[Sequence[int] | None],
+        **kwargs: Any,
+    ) -> None:
+        # The outputs of models are float32, whatever they compute in.
+        super().__init__(dtype="float32", **kwargs)
+        self.models = list(models)
+        self.average = average
+        self.columns = list(columns)
+
+    def get_config(self) -> dict[str, Any]:
+        raise NotImplementedError(NO_CLONE)
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """None: those of the models belong to their own training."""
+        return []
+
+    def call(self, inputs: Tensor) -> Tensor:
+        outputs = [
+            output if columns is None else ops.take(output, columns, axis=-1)
+            for output, columns in zip(
+                (model(inputs, training=False) for model in self.models), self.columns, strict=True
+            )
+        ]
+        return self.average(outputs)
+
+    def compute_output_spec(self, inputs: Tensor) -> Tensor:
+        return keras.tree.map_structure(
+            lambda output: keras.KerasTensor(output.shape, dtype=output.dtype),
+            self.models[0].output,
+        )
+
+
+def mean_of_values(outputs: Sequence[Any]) -> Any:
+    """Returns the mean of tensors, or of each tensor of dicts.
+
+    Args:
+        outputs: The outputs of each model.
+    """
+    return keras.tree.map_structure(lambda *values: ops.mean(ops.stack(values), axis=0), *outputs)
+
+
+def mean_of_probabilities(logits: Sequence[Any]) -> Any:
+    """Returns the logarithms of mean probabilities, which are logits: their softmax is the mean.
+
+    Args:
+        logits: The logits of each model, `(..., classes)`.
+
+    Returns:
+        Finite logarithms, also where all probabilities underflow: `(..., classes)`.
+    """
+    logarithms = ops.stack([ops.log_softmax(part, axis=-1) for part in logits])
+    largest = ops.max(logarithms, axis=0)
+    return largest + ops.log(ops.mean(ops.exp(logarithms - largest), axis=0))

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ensembles: several trained models of one task, whose predictions are averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Never, Self
+
+import keras
+
+from keras_bert.config import BertConfig
+from keras_bert.layers.averaging import AveragedModels, mean_of_probabilities, mean_of_values
+from keras_bert.ops.lazy_tensorflow import serialize_keras_object
+from keras_bert.tasks.class_labels import listed
+from keras_bert.tasks.multiple_choice import MultipleChoice
+from keras_bert.tasks.question_answerer import QuestionAnswerer
+from keras_bert.tasks.task import Task
+from keras_bert.tasks.text_classifier import TextClassifier
+from keras_bert.tasks.token_classifier import TokenClassifier
+
+
+class Ensemble(Task):
+    """Several trained models of one task, as one model of that task that averages them.
+
+    It answers, predicts, evaluates, saves and exports as its members do, from one tokenization and
+    one pipeline of batches. Each batch is computed by every member, one after another. It is not
+    trained: it shares the weights of its members, which may be trained before or after.
+
+    What is averaged depends on the class of the members:
+
+    - `TextClassifier`, `TokenClassifier`, `MultipleChoice`: the probabilities of the classes or
+      choices, and of a regression the scores. The logits of `predict` are the logarithms of the
+      mean probabilities.
+    - `QuestionAnswerer`: the start logits and the end logits of each token of each window, before
+      spans are chosen. (Probabilities would be normalized in each window, while the scores of
+      spans are compared between the windows of a passage.) `null_threshold` is the mean of those
+      of the members.
+
+    Members must be of the same class, have the same preprocessor (tokenizer, `sequence_length` and
+    other options) and the same classes; the order of `class_names` may differ, that of the first
+    one counts. Their encoders may differ in everything else. An ensemble of one model answers as
+    that model.
+
+    Ensembles of a task of your own are a class too: a subclass of `Ensemble` and of the task.
+
+    Args:
+        members: The models, one or more, such as those of several seeds.
+        name: The name of the model.
+
+    Call arguments:
+        inputs: The inputs of each member.
+
+    Output shape:
+        That of each member.
+
+    Raises:
+        TypeError: If a member is of a class that has no ensemble, such as `TextEmbedder`.
+        ValueError: If there are no members, or they differ in more than their encoders; the message
+            says in what.
+
+    Example:
+
+    >>> import keras_bert
+    >>> from keras_bert import Backbone, BertConfig, TextClassifier
+    >>> config = BertConfig(num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+    >>> members = [TextClassifier(Backbone(config), num_classes=3) for _ in range(2)]
+    >>> ensemble = keras_bert.Ensemble(members)
+    >>> ensemble.predict(np.array([[101, 2023, 102]]), verbose=0).shape
+    (1, 3)
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 4.2, "Ensemble" of table 2.
+    """
+
+    # The options of members that must be equal, and those whose mean the ensemble has
+    shared_options: ClassVar[tuple[str, ...]] = ()
+    mean_options: ClassVar[tuple[str, ...]] = ()
+
+    def __new__(cls, members: Sequence[Task] = (), **kwargs: Any) -> Any:
+        # `Ensemble(members)` is an object of the subclass for their class. (Keras also calls this
+        # without arguments.)
+        if cls is Ensemble and members:
+            cls = _ensemble_class(members)
+        return super().__new__(cls, members, **kwargs)
+
+    def __init__(self, members: Sequence[Task], *, name: str = "ensemble", **kwargs: Any) -> None:
+        _check_members(members, self.shared_options)
+        first = members[0]
+        averaged = AveragedModels(
+            members,
+            self.averaging(first),
+            [_columns(first, member) for member in members],
+            name="averaged",
+        )
+        # Not the constructor of the class of the members, which makes a head of its own
+        Task.__init__(
+            self,
+            inputs=first.input,
+            outputs=averaged(first.input),
+            backbone=None,
+            name=name,
+            **kwargs,
+        )
+        self.supports_class_weight = first.supports_class_weight
+        for option in self.shared_options:
+            setattr(self, option, getattr(first, option))
+        for option in self.mean_options:
+            setattr(self, option, _mean_option(members, option))
+        self.compile()
+
+    @staticmethod
+    def averaging(member: Any) -> Callable[[Sequence[Any]], Any]:
+        """Returns how outputs are averaged: a function of a list of the outputs of all members.
+
+        Args:
+            member: One of the members.
+        """
+        return mean_of_values
+
+    # === Parts ===
+
+    @property
+    def members(self) -> tuple[Any, ...]:
+        """The models that are averaged."""
+        return tuple(self.get_layer("averaged").models)
+
+    @property
+    def config(self) -> BertConfig:
+        """The `BertConfig` of the first member, with limits that hold for all of them."""
+        configs: list[BertConfig] = [member.config for member in self.members]
+        return configs[0].replace(
+            vocabulary_size=min(config.vocabulary_size for config in configs),
+            max_sequence_length=min(config.max_sequence_length for config in configs),
+            # Encoders without segments ignore their ids.
+            num_segments=max(config.num_segments for config in configs),
+        )
+
+    @property
+    def backbone(self) -> Never:  # type: ignore[override]
+        """Refused, since there are several.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(
+            f"An ensemble has no encoder of its own, but one in each of its {len(self.members)} "
+            "members; expected one of them, such as ensemble.members[0]."
+        )
+
+    @property
+    def preprocessor(self) -> Any:
+        """The preprocessor, that of the first member: all have the same."""
+        return self.members[0].preprocessor
+
+    def _preprocessor_config(self) -> dict[str, Any] | None:
+        config: dict[str, Any] | None = self.members[0]._preprocessor_config()
+        return config
+
+    # === What an ensemble does not do ===
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        return []
+
+    @property
+    def trainable_weights(self) -> list[Any]:
+        return []
+
+    def compile(self, optimizer: Any = None, loss: Any = None, **kwargs: Any) -> None:
+        """Configures what `evaluate` computes; the constructor has done so with the defaults.
+
+        Args:
+            optimizer: Ignored: an ensemble is not trained.
+            loss: See `keras.Model.compile`. Defaults to the loss of the class of the members.
+            **kwargs: Other arguments of `keras.Model.compile`.
+        """
+        super().compile("sgd", loss, **{**kwargs, "auto_scale_loss": False})
+
+    def fit(self, *args: Any, **kwargs: Any) -> Never:
+        """Refused: members are trained one by one.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError("An ensemble is not trained: train its members, and then combine them.")
+
+    @classmethod
+    def from_preset(cls, *args: Any, **kwargs: Any) -> Never:
+        """Refused: members are loaded one by one.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError("There are no presets of ensembles: load the members, and combine them.")
+
+    def save_to_preset(self, *args: Any, **kwargs: Any) -> Never:
+        """Refused: a preset has one encoder.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(
+            f"A preset has one encoder, and this ensemble {len(self.members)}: save it by "
+            "`save` to a .keras file, or each of its members to a preset."
+        )
+
+    def save_hugging_face(self, *args: Any, **kwargs: Any) -> Never:
+        """Refused: a folder in the Hugging Face format has one encoder.
+
+        Raises:
+            ValueError: Always.
+        """
+        self.save_to_preset()
+
+    # === Configuration ===
+
+    def get_config(self) -> dict[str, Any]:
+        names = (*self.shared_options, *self.mean_options)
+        return {
+            "members": [serialize_keras_object(member) for member in self.members],
+            "name": self.name,
+            "options": {name: getattr(self, name) for name in names},
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        config = dict(config)
+        options = config.pop("options")
+        config["members"] = [
+            keras.saving.deserialize_keras_object(member, custom_objects=custom_objects)
+            for member in config["members"]
+        ]
+        ensemble: Self = cls(**config)
+        for name, value in options.items():
+            setattr(ensemble, name, tuple(value) if isinstance(value, list) else value)
+        return ensemble
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TextClassifierEnsemble(Ensemble, TextClassifier):
+    """An `Ensemble` of `TextClassifier`."""
+
+    shared_options = ("num_classes", "class_names")
+
+    @staticmethod
+    def averaging(member: TextClassifier) -> Callable[[Sequence[Any]], Any]:
+        return mean_of_values if member.is_regression else mean_of_probabilities
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TokenClassifierEnsemble(Ensemble, TokenClassifier):
+    """An `Ensemble` of `TokenClassifier`."""
+
+    shared_options = ("num_classes", "class_names")
+
+    @staticmethod
+    def averaging(member: TokenClassifier) -> Callable[[Sequence[Any]], Any]:
+        return mean_of_probabilities
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MultipleChoiceEnsemble(Ensemble, MultipleChoice):
+    """An `Ensemble` of `MultipleChoice`."""
+
+    @staticmethod
+    def averaging(member: MultipleChoice) -> Callable[[Sequence[Any]], Any]:
+        return mean_of_probabilities
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class QuestionAnswererEnsemble(Ensemble, QuestionAnswerer):
+    """An `Ensemble` of `QuestionAnswerer`."""
+
+    shared_options = ("max_answer_length",)
+    mean_options = ("null_threshold",)
+
+
+def _ensemble_class(members: Sequence[Task]) -> type[Ensemble]:
+    """Returns the subclass of `Ensemble` for the class of members.
+
+    Raises:
+        TypeError: If they are of several classes, or there is no such subclass.
+    """
+    # By their first class besides `Ensemble`
+    classes: dict[type, type[Ensemble]] = {
+        found.__bases__[-1]: found for found in Ensemble.__subclasses__()
+    }
+    for number, member in enumerate(members):
+        if type(member) not in classes:
+            raise TypeError(
+                f"members[{number}] is a {type(member).__name__}, whose outputs cannot be averaged "
+                "to better answers; expected models of one of the classes "
+                f"{', '.join(sorted(task.__name__ for task in classes))}."
+            )
+        if type(member) is not type(members[0]):
+            raise TypeError(
+                f"members[0] is a {type(members[0]).__name__}, and members[{number}] a "
+                f"{type(member).__name__}; expected models of one task."
+            )
+    return classes[type(members[0])]
+
+
+def _check_members(members: Sequence[Any], shared_options: Sequence[str]) -> None:
+    """Checks that members differ in nothing but their encoders."""
+    if not members:
+        raise ValueError("There are no members; expected one or more models of one task.")
+    for number, member in enumerate(members):
+        for what, value, expected in _differences(members[0], member, shared_options):
+            raise ValueError(
+                f"The members of an ensemble have the same {what}, but members[{number}] has "
+                f"{value}, and members[0] {expected}."
+            )
+
+
+def _differences(
+    first: Any, member: Any, shared_options: Sequence[str]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yields in what a member differs from the first one: its name and both values."""
+    for option in shared_options:
+        value, expected = getattr(member, option), getattr(first, option)
+        if option == "class_names" and value and expected:
+            if set(value) != set(expected):
+                yield option, listed(value), listed(expected)
+        elif value != expected:
+            yield option, value, expected
+    config, expected = member._preprocessor_config(), first._preprocessor_config()
+    if config == expected:
+        return
+    if config is None or expected is None:
+        yield "preprocessor", _one_or_none(config), _one_or_none(expected)
+        return
+    # With the defaults of what the config in a file of an earlier release lacks
+    config, expected = member.preprocessor.get_config(), first.preprocessor.get_config()
+    for name in expected.keys() - {"tokenizer"}:
+        if config.get(name) != expected[name]:
+            yield name, config.get(name), expected[name]
+    tokenizer, expected = config["tokenizer"], expected["tokenizer"]
+    for name in expected.keys() | tokenizer.keys():
+        value, other = tokenizer.get(name), expected.get(name)
+        if value != other:
+            yield f"tokenizer ({name})", _shown(value), _shown(other)
+
+
+def _one_or_none(value: Any) -> str:
+    return "none" if value is None else "one"
+
+
+def _shown(value: Any) -> str:
+    """Returns a value for an error message; of a vocabulary its size."""
+    is_long = hasattr(value, "__len__") and not isinstance(value, str)
+    return f"one of {len(value):,} entries" if is_long else repr(value)
+
+
+def _columns(first: Any, member: Any) -> list[int] | None:
+    """Returns the columns of a member's classes in the order of the first member's classes."""
+    names: Sequence[str] | None = getattr(first, "class_names", None)
+    own: Sequence[str] | None = getattr(member, "class_names", None)
+    return None if names is None or own is None or names == own else [*map(own.index, names)]
+
+
+def _mean_option(members: Sequence[Any], option: str) -> float | None:
+    """Returns the mean of the values of an option; `None` if they are `None`.
+
+    Raises:
+        ValueError: If only some of them are `None`.
+    """
+    values: list[Any] = [getattr(member, option) for member in members]
+    if values.count(None) == len(values):
+        return None
+    if None in values:
+        raise ValueError(
+            f"The members of an ensemble have all a {option}, or none; received {values}."
+        )
+    return float(sum(values) / len(values))

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An ensemble answers as the mean of its members' outputs, which NumPy computes here."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+
+pytest.importorskip("tokenizers")
+pytest.importorskip("sentencepiece")
+
+import keras_bert
+from keras_bert.tasks.class_labels import softmax
+from tests.small_tasks import CONFIG, LETTERS, make_text_task
+from tests.small_tasks import make_task as small_task
+from tests.task_cases import make_task, task_case
+from tests.tasks.contract_test import check_alike
+
+# Each on one of the backends, as in tests/tasks/contract_test.py
+NAMES = ["classes", "regression", "tagging", "choices", "questions", "pairs"]
+HERE = NAMES[["tensorflow", "jax", "torch"].index(keras.backend.backend()) :: 3]
+
+
+def members_of(name):
+    """Untrained models of one task, with one tokenizer and different encoders."""
+    keras.utils.set_random_seed(0)
+    case = task_case(name)
+    members = [make_task(case, family) for family in ("bert", "electra")]
+    for seed, member in enumerate(members):
+        # New heads are small, so that all answers would be alike.
+        kernel = member.head.dense.kernel
+        kernel.assign(np.random.default_rng(seed).normal(0, 1, kernel.shape))
+    return case, members
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_outputs_are_means_and_stay_so_in_a_file(name, tmp_path):
+    case, members = members_of(name)
+    ensemble = keras_bert.Ensemble(members)
+    assert (ensemble.verb, ensemble.fields) == (members[0].verb, members[0].fields)
+    averaged, *single = (
+        keras.tree.map_structure(
+            lambda part: part if name in ("regression", "questions") else softmax(part),
+            task.predict(case.x, verbose=0),
+        )
+        for task in (ensemble, *members)
+    )
+    keras.tree.map_structure(
+        lambda mean, *parts: np.testing.assert_allclose(
+            mean, np.mean(parts, axis=0), rtol=1e-5, atol=1e-5
+        ),
+        averaged,
+        *single,
+    )
+    ensemble.save(tmp_path / "ensemble.keras")
+    loaded = keras_bert.load_model(tmp_path / "ensemble.keras")
+    assert loaded.get_config() == ensemble.get_config()
+    check_alike(case.answers(loaded), case.answers(ensemble))
+
+
+def test_evaluate_scores_the_mean():
+    members = [make_text_task("TextClassifier", 2) for _ in range(2)]
+    texts, labels = ["a", "b b", "a b"], np.array([0, 1, 1])
+    mean = np.mean([softmax(task.predict(texts, verbose=0)) for task in members], axis=0)
+    scores = keras_bert.Ensemble(members).evaluate(texts, labels, verbose=0, return_dict=True)
+    assert scores == pytest.approx(
+        {
+            "loss": -np.mean(np.log(mean[np.arange(3), labels])),
+            "accuracy": np.mean(mean.argmax(axis=1) == labels),
+        },
+        rel=1e-5,
+    )
+
+
+@pytest.mark.on_tensorflow
+def test_classes_in_another_order_are_those_of_the_same_name():
+    first, second = (make_text_task("TextClassifier", 2) for _ in range(2))
+    first.class_names, second.class_names = ("no", "yes"), ("yes", "no")
+    one, other = (softmax(task.predict(["a b"], verbose=0))[0] for task in (first, second))
+    answer = keras_bert.Ensemble([first, second]).classify("a b", top_k=2)
+    scores = {best["label"]: best["score"] for best in answer}
+    expected = {"no": (one[0] + other[1]) / 2, "yes": (one[1] + other[0]) / 2}
+    assert scores == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.backend_independent
+def test_members_that_differ_are_refused_by_what_differs():
+    classifier = make_text_task("TextClassifier", 2)
+    named = make_text_task("TextClassifier", 2)
+    named.class_names = ("no", "yes")
+    others = {
+        "num_classes, but members[1] has 3, and members[0] 2": make_text_task("TextClassifier", 3),
+        "class_names, but members[1] has ('no', 'yes'), and members[0] None": named,
+        "sequence_length, but members[1] has 16, and members[0] 32": make_text_task(
+            "TextClassifier", 2, sequence_length=16
+        ),
+        "tokenizer (vocabulary), but members[1] has one of 6 entries, and members[0] one of 7": (
+            make_text_task("TextClassifier", 2, tokenizer={"vocabulary": LETTERS[:-1]})
+        ),
+        "preprocessor, but members[1] has none, and members[0] one": small_task(
+            keras_bert.TextClassifier
+        ),
+    }
+    for message, other in others.items():
+        with pytest.raises(ValueError, match=re.escape(message)):
+            keras_bert.Ensemble([classifier, other])
+    with pytest.raises(ValueError, match="There are no members; expected one or more"):
+        keras_bert.Ensemble([])
+    with pytest.raises(TypeError, match=re.escape("members[1] a TokenClassifier; expected models")):
+        keras_bert.Ensemble([classifier, make_text_task("TokenClassifier", 2)])
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    "name", ["TextEmbedder", "MaskedLM", "Pretrainer", "ReplacedTokenDetector", "Distiller"]
+)
+def test_tasks_without_answers_that_have_a_mean_are_refused_by_name(name):
+    task = small_task(getattr(keras_bert, name))
+    with pytest.raises(TypeError, match=rf"is a {name}, whose outputs .* MultipleChoice, Question"):
+        keras_bert.Ensemble([task, task])
+
+
+@pytest.mark.backend_independent
+def test_the_null_threshold_is_the_mean_of_those_of_the_members(tmp_path):
+    members = [make_text_task("QuestionAnswerer") for _ in range(2)]
+    members[0].null_threshold = 1.0
+    with pytest.raises(
+        ValueError, match=re.escape("null_threshold, or none; received [1.0, None]")
+    ):
+        keras_bert.Ensemble(members)
+    members[1].null_threshold = -4.0
+    ensemble = keras_bert.Ensemble(members)
+    assert ensemble.null_threshold == -1.5
+    ensemble.null_threshold = 2.0  # as for a single answerer
+    ensemble.save(tmp_path / "ensemble.keras")
+    assert keras_bert.load_model(tmp_path / "ensemble.keras").null_threshold == 2.0
+
+
+@pytest.mark.backend_independent
+def test_what_an_ensemble_cannot_do_is_refused(tmp_path):
+    ensemble = keras_bert.Ensemble([make_text_task("TextClassifier", 2)] * 2)
+    with pytest.raises(ValueError, match="An ensemble is not trained: train its members"):
+        ensemble.fit(["a"], [0])
+    with pytest.raises(ValueError, match="no encoder of its own, but one in each of its 2 members"):
+        _ = ensemble.backbone
+    for save in (ensemble.save_to_preset, ensemble.save_hugging_face):
+        with pytest.raises(ValueError, match="A preset has one encoder, and this ensemble 2"):
+            save(tmp_path)
+    with pytest.raises(ValueError, match="no presets of ensembles: load the members"):
+        keras_bert.Ensemble.from_preset(tmp_path)
+    assert ensemble.trainable_variables == []
+    assert ensemble.members[0].trainable_variables
+
+
+@pytest.mark.backend_independent
+def test_an_ensemble_of_a_task_of_ones_own():
+    class Scorer(keras_bert.TextClassifier):
+        pass
+
+    scorer = Scorer(keras_bert.Backbone(CONFIG), num_classes=2)
+    with pytest.raises(TypeError, match="is a Scorer, whose outputs cannot be averaged"):
+        keras_bert.Ensemble([scorer])
+
+    class ScorerEnsemble(keras_bert.Ensemble, Scorer):
+        shared_options = ("num_classes",)
+
+    ids = np.array([[2, 5, 3]])
+    ensemble = keras_bert.Ensemble([scorer, scorer])
+    assert type(ensemble) is ScorerEnsemble
+    # By default, the mean of the outputs themselves
+    np.testing.assert_allclose(np.asarray(ensemble(ids)), np.asarray(scorer(ids)), rtol=1e-6)
