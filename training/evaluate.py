@@ -3,6 +3,8 @@
 
     python -m training.evaluate --data_file=dev.tsv --text=review --label=stars \\
         --model=runs/finetune/seed_1/model.keras --report_dir=report
+    python -m training.evaluate --data_file=dev-v1.1.json \\
+        --model='runs/finetune_squad/seed_*/model.keras'
     python -m training.evaluate --data_file=dev-v1.1.json --answers=predictions.json
     python -m training.evaluate --data_file=dev.conll --answers=predicted.conll
 
@@ -14,6 +16,10 @@ Predictions are read from the files that the other programs write: `answers.tsv`
 `predict` (`.jsonl`), `predictions.json`, or CoNLL columns with the predictions last. Predictions
 for texts and choices are matched by `id` if both files have ids, and by their order otherwise.
 
+Several models are scored as an ensemble, which averages their predictions, and one by one: printed
+are the scores of the ensemble, the mean of those of the models with half the width of its 95 %
+interval, and the scores of each.
+
 With --report_dir, the page report.html shows where the model fails: scores beside a baseline, by
 class and by length, and the most confident mistakes with their text.
 """
@@ -23,14 +29,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_bert import atomic
+from keras_bert.intervals import mean_and_interval
 
-from .engine import program
+from .engine import program, saved_models
 from .engine.job import Job
-from .engine.model_path import check_model
 from .engine.options import check_one_of
 from .jobs.tasks import jobs_by_verb
 from .plots import page
@@ -50,8 +57,9 @@ class EvaluateConfig(TextColumns, WordColumns):
         data_file: The labeled file.
         kind: The kind of data: text, squad, tagging or choice; auto takes that of the model, or
             looks at the file.
-        model: The .keras file of the task to score; predictions of an export are scored with
-            --answers. Give either --model or --answers.
+        model: The .keras file of the task to score; several, separated by commas or by wildcards
+            as in seed_*/model.keras, are scored as an ensemble, and one by one. Predictions of an
+            export are scored with --answers. Give either --model or --answers.
         answers: The file of predictions to score. Give either --model or --answers.
         null_odds: For SQuAD 2.0, the file of null odds that belongs to --answers.
         null_threshold: Null odds above which a question counts as unanswered.
@@ -91,8 +99,8 @@ def main(config: EvaluateConfig) -> None:
         print(f"report: {Path(config.report_dir, _REPORT)}", file=sys.stderr)
 
 
-def evaluate(config: EvaluateConfig) -> dict[str, float]:
-    """Returns the scores by metric.
+def evaluate(config: EvaluateConfig) -> dict[str, Any]:
+    """Returns the scores by metric; of several models, those of `_beside_members`.
 
     Raises:
         FileNotFoundError: If a file does not exist.
@@ -100,15 +108,14 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
     """
     if bool(config.model) == bool(config.answers):
         raise ValueError("expected either --model or --answers, and not both")
-    if config.model:
-        check_model(config.model)
+    files = saved_models.model_files(config.model) if config.model else []
     for path in (config.data_file, config.answers):
         is_there = exists if path == config.data_file else Path.is_file
         if path and not is_there(Path(path)):
             raise FileNotFoundError(f"{path} does not exist, expected a file")
     if not config.data_file:
         raise ValueError("--data_file is empty, expected a labeled file")
-    model = _load(config.model) if config.model else None
+    model = saved_models.load_task(files) if files else None
     job = _job_of_file(config) if model is None else _job_of_model(model, config)
     has_plots = job.verb == "classify" or (job.verb == "answer" and config.model)
     if config.plots_dir and not has_plots:
@@ -119,20 +126,45 @@ def evaluate(config: EvaluateConfig) -> dict[str, float]:
     if config.report_dir or job.kind in ("text", "choice"):
         program.require(program.TRAINING_LIBRARIES, "training")
     found = job.evaluate(config, model)
+    if found.table:
+        print(found.table)
+    scores = found.scores
+    if len(files) > 1:
+        scores = _beside_members(found.scores, _scores_of_members(job, config, model, files))
     if config.report_dir:
         folder = Path(config.report_dir)
         folder.mkdir(parents=True, exist_ok=True)
         title = f"{config.model or config.answers} on {config.data_file}"
         page.write_page(folder / _REPORT, title, found.sections())
-        atomic.write_json(folder / "scores.json", found.scores)
-    return found.scores
+        atomic.write_json(folder / "scores.json", scores)
+    return scores
 
 
-def _load(path: str) -> Any:
-    program.import_quietly()
-    import keras_bert
+def _scores_of_members(
+    job: type[Job], config: EvaluateConfig, ensemble: Any, files: Sequence[Path]
+) -> dict[str, dict[str, float]]:
+    """Returns the scores of each model of an ensemble, by its file."""
+    return {
+        str(file): job.evaluate(
+            dataclasses.replace(config, model=str(file), plots_dir=""), member
+        ).scores
+        for file, member in zip(files, ensemble.members, strict=True)
+    }
 
-    return keras_bert.load_model(path, compile=False)
+
+def _beside_members(
+    ensemble: dict[str, float], members: dict[str, dict[str, float]]
+) -> dict[str, Any]:
+    """Returns the scores of an ensemble beside those of its models, their mean and its interval."""
+    means = {
+        name: mean_and_interval([scores[name] for scores in members.values()]) for name in ensemble
+    }
+    return {
+        "ensemble": ensemble,
+        "mean": {name: mean for name, (mean, _) in means.items()},
+        "interval_95": {name: half_width for name, (_, half_width) in means.items()},
+        "models": members,
+    }
 
 
 def _job_of_file(config: EvaluateConfig) -> type[Job]:

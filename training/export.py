@@ -7,7 +7,9 @@
         --export_format=hugging_face
     python -m training.export --model=runs/finetune/seed_1/model.keras --output=sst2.xml \\
         --takes_text --dtype=int8 --calibration_file=reviews.csv --text=review
+    python -m training.export --model='runs/finetune/seed_*/model.keras' --output=export/sst2/1
 
+Several models are exported as one, an ensemble, which averages their predictions.
 `--deploy_to` adds a version to a folder that a running TensorFlow Serving watches: the new version
 has the next number, and appears whole. A folder in the Hugging Face format includes a model card,
 written from the results.json of the training.
@@ -20,11 +22,11 @@ import os
 import shlex
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .engine import child_programs, program, run_report
-from .engine.model_path import check_model
+from .engine import child_programs, program, run_report, saved_models
 from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, check_one_of
 from .readers.labeled_text import read_labeled_text
 
@@ -37,7 +39,8 @@ class ExportConfig(ProgramConfig):
     """The model, and what is written.
 
     Args:
-        model: The .keras file of a task.
+        model: The .keras file of a task; several, separated by commas or by wildcards as in
+            seed_*/model.keras, are exported as one model, an ensemble.
         output: The path to write: a folder whose name is a version number for a SavedModel, a file
             that ends in .onnx, .xml (openvino) or .tflite (litert), or a folder (hugging_face).
         deploy_to: The folder of a model on a server, to which the SavedModel is added as the next
@@ -108,14 +111,14 @@ def export(config: ExportConfig) -> str:
         ValueError: If flags contradict one another.
         keras_bert.export.ExportError: If the model cannot be exported.
     """
-    format = _check(config)
+    files = saved_models.model_files(config.model)
+    format = _check(config, files)
     texts = calibration_texts(config)
     program.import_quietly()
-    import keras_bert
     from keras_bert.export import deploy
 
     start = time.perf_counter()
-    task = keras_bert.load_model(config.model, compile=False)
+    task = saved_models.load_task(files)
     if format == "hugging_face":
         return _hugging_face(task, config)
     if config.takes_text and format == "openvino" and not task.is_sequence_level:
@@ -162,12 +165,11 @@ def _hugging_face(task: Any, config: ExportConfig) -> str:
     return f"export   {folder}\ncard     {folder / 'README.md'}"
 
 
-def _check(config: ExportConfig) -> str:
+def _check(config: ExportConfig, files: Sequence[Path]) -> str:
     """Checks the flags against one another, and returns the format.
 
     What the library would refuse by the names of its arguments is refused here by those of flags.
     """
-    check_model(config.model)
     if not (config.output or config.deploy_to or config.push_to):
         raise ValueError("expected --output, --deploy_to or --push_to")
     format = "hugging_face" if config.push_to else config.export_format
@@ -176,6 +178,11 @@ def _check(config: ExportConfig) -> str:
     if config.deploy_to and format != "tf_saved_model":
         raise ValueError(f"--deploy_to takes a tf_saved_model, but the format is {format}")
     if format == "hugging_face":
+        if len(files) > 1:
+            raise ValueError(
+                f"--model names {len(files)} models, but a folder in the format hugging_face has "
+                "one; an ensemble is exported as tf_saved_model, onnx, openvino or litert"
+            )
         _check_unset(config, format, *_OF_EXPORTS)
     else:
         _check_unset(config, format, "results", "license")

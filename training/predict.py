@@ -4,8 +4,10 @@
     python -m training.predict --model=runs/finetune/export/1 --input=reviews.txt
     python -m training.predict --model=runs/finetune/export/1 --input=reviews.csv --text=review
     cat questions.jsonl | python -m training.predict --model=runs/squad/seed_1/model.keras
+    python -m training.predict --model='runs/finetune/seed_*/model.keras' --input=reviews.txt
 
-The model is a folder written by `export`, or the `.keras` file of a task. The input has the formats
+The model is a folder written by `export`, or the `.keras` file of a task; several files are an
+ensemble, which averages their predictions. The input has the formats
 that the programs for training and evaluation read: TSV, CSV, Excel's .xlsx, JSON Lines, a JSON
 array or Parquet with the task's fields (`text`, and for pairs `text_pair`; `question` and
 `context`; `text` and `choices`), SQuAD's JSON, CoNLL columns, SWAG's CSV and CODAH's TSV; text
@@ -32,8 +34,7 @@ from absl import logging
 from keras_bert.atomic import atomic_path
 from keras_bert.data.text_files import decoded_lines, read_lines
 
-from .engine import output_folder, program
-from .engine.model_path import check_model
+from .engine import output_folder, program, saved_models
 from .engine.options import PositiveInt, ProgramConfig, check_one_of
 from .readers import answer_files
 from .readers.choice_files import choice_fields, read_choices
@@ -88,7 +89,8 @@ class PredictConfig(ProgramConfig):
     """The model, the input and the output.
 
     Args:
-        model: A folder written by export, or a .keras file.
+        model: A folder written by export, or a .keras file; several files, separated by commas or
+            by wildcards as in seed_*/model.keras, are an ensemble.
         input: The input file; - for standard input.
         output: The file for the predictions; - for standard output.
         format: Format of the input: lines, tsv, csv, jsonl, arrow (Parquet and Arrow), xlsx, squad,
@@ -369,17 +371,16 @@ def load_predictor(model: str) -> Predictor:
         ValueError: If the path is neither an export nor the `.keras` file of a task that predicts
             on text.
     """
-    path = check_model(model, exported=True)
-    return _exported(path) if path.is_dir() else _saved(path)
+    files = saved_models.model_files(model, exported=True)
+    return _exported(files[0]) if files[0].is_dir() else _saved(files)
 
 
-def _saved(path: Path) -> Predictor:
-    import keras_bert
-
-    task = keras_bert.load_model(path, compile=False)
+def _saved(files: Sequence[Path]) -> Predictor:
+    task = saved_models.load_task(files)
     if not getattr(task, "verb", ""):  # as an encoder
-        raise ValueError(f"{path} holds a {type(task).__name__}, which does not predict on text")
-    pairs = task.optional_fields if output_folder.trained_on_pairs(path) else ()
+        name = type(task).__name__
+        raise ValueError(f"{files[0]} holds a {name}, which does not predict on text")
+    pairs = task.optional_fields if any(map(output_folder.trained_on_pairs, files)) else ()
     return Predictor((*task.fields, *pairs), task.apply_verb, task.list_fields, task)
 
 

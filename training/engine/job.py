@@ -85,10 +85,12 @@ class Evaluation:
     Args:
         scores: The score of each metric.
         sections: Returns the sections of the error report.
+        table: More scores, as lines of text to print; empty if there are none.
     """
 
     scores: dict[str, float]
     sections: Callable[[], list[page.Html]]
+    table: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -72,16 +72,18 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     if scheme is not None:
         # In another scheme, labels of the same entities would count as errors in the word accuracy.
         gold = in_scheme(gold, scheme)
+    table = ""
     if are_span_labels(label for sentence in gold.labels for label in sentence):
         if scheme is None:
             raise ValueError(
                 f"{config.answers or config.model} predicts labels that are not those of spans, "
                 f"unlike the labels of {config.data_file}; expected O, B-TYPE, I-TYPE …"
             )
-        print(entity_scores.table(entity_scores.entity_scores(labels, gold.labels)))
+        table = entity_scores.table(entity_scores.entity_scores(labels, gold.labels))
     return Evaluation(
         entity_scores.tagging_scores(labels, gold.labels),
         lambda: error_report.of_tags(gold, labels),
+        table,
     )
 
 

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several models for `--model` are one ensemble, in each program that takes a model."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+
+from tests.small_tasks import make_text_task  # noqa: E402
+from training import evaluate, export, predict  # noqa: E402
+from training.engine.saved_models import load_task, model_files  # noqa: E402
+
+TEXTS = ["a", "b b", "a b"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The folder of a run of two seeds."""
+    folder = tmp_path_factory.mktemp("run")
+    for seed in (1, 2):
+        task = make_text_task("TextClassifier", 2)
+        task.class_names = ("no", "yes")
+        kernel = task.head.dense.kernel
+        kernel.assign(np.random.default_rng(seed).normal(0, 1, kernel.shape))
+        (folder / f"seed_{seed}").mkdir()
+        task.save(folder / f"seed_{seed}" / "model.keras")
+    return folder
+
+
+def test_the_files_that_are_named(run, tmp_path):
+    files = [run / f"seed_{seed}" / "model.keras" for seed in (1, 2)]
+    assert model_files(str(files[0])) == files[:1]
+    assert model_files(f"{files[0]},{files[1]}") == files
+    assert model_files(str(run / "seed_*" / "model.keras")) == files
+    comma = tmp_path / "a,b*.keras"
+    comma.touch()
+    assert model_files(str(comma)) == [comma]
+    with pytest.raises(FileNotFoundError, match=r"none_\*\.keras matches no file"):
+        model_files(str(run / "none_*.keras"))
+    with pytest.raises(FileNotFoundError, match=r"b\.keras does not exist.*did you mean"):
+        model_files(f"{files[0]},{run}/b.keras")
+
+
+def test_programs_take_several_models(run, tmp_path):
+    model = str(run / "seed_*" / "model.keras")
+    ensemble = load_task(model_files(model))
+    expected = ensemble.classify(TEXTS)
+
+    data = tmp_path / "dev.tsv"
+    labels = ["no", "yes", "no"]
+    rows = [f"{text}\t{label}" for text, label in zip(TEXTS, labels, strict=True)]
+    data.write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    config = evaluate.EvaluateConfig(data_file=str(data), model=model)
+    scores = evaluate.evaluate(config)
+    right = [answer["label"] == label for answer, label in zip(expected, labels, strict=True)]
+    assert scores["ensemble"]["accuracy"] == pytest.approx(100 * np.mean(right))
+    of_members = [scores["models"][str(file)]["accuracy"] for file in model_files(model)]
+    for file, score in zip(model_files(model), of_members, strict=True):
+        single = evaluate.EvaluateConfig(data_file=str(data), model=str(file))
+        assert evaluate.evaluate(single)["accuracy"] == score
+    assert scores["mean"]["accuracy"] == pytest.approx(np.mean(of_members))
+
+    exported = str(tmp_path / "export" / "1")
+    assert "TextClassifierEnsemble" in export.export(
+        export.ExportConfig(model=model, output=exported)
+    )
+    for path in (model, exported):
+        output = tmp_path / "answers.jsonl"
+        predict.predict(predict.PredictConfig(model=path, input=str(data), output=str(output)))
+        answers = [json.loads(line) for line in output.read_text().splitlines()]
+        assert [answer["label"] for answer in answers] == [row["label"] for row in expected]
+        received = [answer["score"] for answer in answers]
+        assert received == pytest.approx([row["score"] for row in expected], rel=1e-5)
+    with pytest.raises(ValueError, match=r"is an exported SavedModel, expected the \.keras"):
+        predict.load_predictor(f"{exported},{exported}")
+
+
+def test_models_that_cannot_be_averaged_are_named(run, tmp_path):
+    first = run / "seed_1" / "model.keras"
+    make_text_task("TextClassifier", 3).save(tmp_path / "other.keras")
+    with pytest.raises(ValueError, match=r"members\[1\] has 3, .*members\[1\] .*other\.keras"):
+        load_task([first, tmp_path / "other.keras"])
+    config = export.ExportConfig(
+        model=f"{first},{first}", output=str(tmp_path / "x"), export_format="hugging_face"
+    )
+    with pytest.raises(ValueError, match="names 2 models, but a folder in the format hugging_face"):
+        export.export(config)
