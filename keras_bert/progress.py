@@ -32,6 +32,7 @@ def bar(
     file: IO[str] | None = None,
     *,
     lines: bool = False,
+    time_left: bool = True,
     **options: Any,
 ) -> tqdm[Any]:
     """Returns a progress bar with the time left; where the output is no terminal, a line each 30 s.
@@ -42,14 +43,18 @@ def bar(
         unit: The word for a unit.
         file: The output, standard error by default.
         lines: Whether to print lines on a terminal, too, where others print in between.
+        time_left: Whether to show the time left that the bar's own speed gives.
         **options: Further arguments of `tqdm`.
     """
     output: Any = file or sys.stderr
     if output.isatty() and not lines:
+        if not time_left:
+            counts = "{n_fmt}/{total_fmt} [{elapsed}, {rate_fmt}{postfix}]"
+            options = {"bar_format": f"{{l_bar}}{{bar}}| {counts}", **options}
         options = {"dynamic_ncols": True, **options}
     else:
         counts = "{n_fmt}/{total_fmt}" if total else "{n_fmt}"
-        left = ", {remaining} left" if total else ""
+        left = ", {remaining} left" if total and time_left else ""
         options = {
             "bar_format": f"{{desc}}: {counts} {{unit}}{{postfix}}{left}",
             "mininterval": _SECONDS_BETWEEN_LINES,

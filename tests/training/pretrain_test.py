@@ -30,6 +30,7 @@ from training import recipes
 from training.costs import model_flops
 from training.costs.energy import Energy
 from training.engine.output_folder import OtherSettingsError
+from training.engine.progress import TimeLeft
 from training.engine.run_checkpoints import (
     NotFiniteError,
     RunCheckpoints,
@@ -462,6 +463,7 @@ def test_energy_is_known_only_if_all_of_it_was_metered(tmp_path, log, kwh):
         peak=1.0,
         dev=None,
         last_step=10,
+        time_left=TimeLeft(10),
         meter=lambda: Energy(2.0, 1.0, True),
         checkpoints=RunCheckpoints(tmp_path / "checkpoints"),
     )

@@ -36,7 +36,7 @@ from . import output_folder, precision
 from .job import DevScores, Job, Training
 from .options import ENCODER_SIZES, FineTuningConfig, LabeledFilesConfig
 from .output_folder import NotFiniteError
-from .progress import Progress
+from .progress import Progress, TimeLeft
 from .run_report import Stopwatch
 from .seed_runs import FitEpoch, SeedRun, run_fingerprint
 
@@ -290,7 +290,9 @@ def total_cost(
     )
 
 
-def train(job: Job, seed_run: SeedRun, meter: Meter | None = None) -> Run:
+def train(
+    job: Job, seed_run: SeedRun, meter: Meter | None = None, time_left: TimeLeft | None = None
+) -> Run:
     """Trains with one seed, saves the best epoch's model, and returns the results.
 
     Raises:
@@ -300,7 +302,7 @@ def train(job: Job, seed_run: SeedRun, meter: Meter | None = None) -> Run:
     training = job.build(seed_run.seed)
     evaluation = DevEvaluation(job, seed_run, meter)
     output_folder.check_room(seed_run.folder, _model_bytes(training.model))
-    records = fit(training.model, training.fit_epoch, job.config, seed_run, evaluation)
+    records = fit(training.model, training.fit_epoch, job.config, seed_run, evaluation, time_left)
     logging.info(
         "seed %d: %.1f %% of the training waited for data",
         seed_run.seed,
@@ -343,6 +345,7 @@ def fit(
     config: FineTuningConfig,
     seed_run: SeedRun,
     evaluation: DevEvaluation | None = None,
+    time_left: TimeLeft | None = None,
 ) -> list[dict[str, float]]:
     """Fits a compiled model with progress lines, logs and checkpoints.
 
@@ -352,12 +355,16 @@ def fit(
         config: The settings of the run.
         seed_run: The run, whose checkpoints an interrupted training resumes from.
         evaluation: The evaluation after each epoch.
+        time_left: The estimate for a run of several seeds, in epochs; by default for this one.
 
     Returns:
         Keras' loss and metrics, one record per epoch.
     """
     callbacks: list[keras.callbacks.Callback] = [] if evaluation is None else [evaluation]
-    callbacks.append(Progress(epochs=config.epochs))
+    progress = Progress(
+        epochs=config.epochs, time_left=time_left, first_batch=lambda: seed_run.first_batch
+    )
+    callbacks.append(progress)
     if config.tensorboard:
         callbacks.append(keras.callbacks.TensorBoard(os.fspath(seed_run.folder / "tensorboard")))
     return seed_run.fit(model, fit_epoch, config.epochs, callbacks, evaluation)
@@ -514,7 +521,10 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
     config = job.config
     fingerprint = run_fingerprint(config, job.data)
     preset = output_folder.content_of_folder(minilm.resolve(job.preset)).hex()
-    for seed in range(config.seed, config.seed + config.num_seeds):
+    several = f"for all {config.num_seeds} seeds" if config.num_seeds > 1 else ""
+    time_left = TimeLeft(config.num_seeds * config.epochs, bool(config.patience), several)
+    for index, seed in enumerate(range(config.seed, config.seed + config.num_seeds)):
+        time_left.skip_to(index * config.epochs)
         folder = Path(config.output_dir) / f"seed_{seed}"
         seed_run = SeedRun(folder, seed, fingerprint, config.checkpoint_seconds, preset)
         finished = seed_run.finished()
@@ -524,7 +534,7 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
         logging.info("seed %d", seed)
         start = time.perf_counter()
         try:
-            run = train(job, seed_run, meter)
+            run = train(job, seed_run, meter, time_left)
         except NotFiniteError as error:
             messages.append(str(diverged(seed, error, folder)))
             if config.num_seeds > 1:  # or else it ends the program, which says so

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training progress: a bar with the time left of the run, and a line after each epoch."""
+"""Training progress: a bar, and a line after each epoch, with the time left of the whole run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,66 @@ from keras_bert.progress import bar
 from .run_report import duration
 
 
+class TimeLeft:
+    """Estimates the time left of a run, of all its seeds or phases, whether it was resumed or not.
+
+    What is left takes as long, for its work, as what this process has done, with all that it did in
+    between: building models, scoring, checkpoints. Only the first step is left out, which is traced
+    or compiled.
+
+    Args:
+        total: The work of the whole run, in any unit, such as epochs.
+        at_most: Whether the run may end earlier.
+        note: What follows the time, such as "for all 5 seeds".
+    """
+
+    def __init__(self, total: float, at_most: bool = False, note: str = "") -> None:
+        self.total = total
+        self.at_most = at_most
+        self.note = note
+        self.done = 0.0
+        self._measured = 0.0  # work
+        self._start: float | None = None
+
+    def skip_to(self, done: float) -> None:
+        """Counts work as done that took this process no time: it was done before, or is not needed.
+
+        Args:
+            done: The work of the run that is done.
+        """
+        self.done = done
+
+    def reach(self, done: float) -> None:
+        """Counts work that this process has done.
+
+        Args:
+            done: As for `skip_to`.
+        """
+        if self._start is None:
+            self._start = time.perf_counter()
+        else:
+            self._measured += done - self.done
+        self.done = done
+
+    def seconds(self) -> float | None:
+        """Returns the time left in seconds; `None` if there is no estimate yet."""
+        if self._start is None or self._measured <= 0:
+            return None
+        elapsed = time.perf_counter() - self._start
+        return max(0.0, self.total - self.done) * elapsed / self._measured
+
+    def text(self) -> str:
+        """Returns `at most 3 min 20 s left`; empty without an estimate, or if nothing is left."""
+        seconds = self.seconds()
+        # Sums of fractions of epochs
+        if seconds is None or self.total - self.done < 1e-6 * self.total:
+            return ""
+        words = ("at most" if self.at_most else "", duration(seconds), "left", self.note)
+        return " ".join(filter(None, words))
+
+
 class Progress(keras.callbacks.Callback):
-    """Shows a bar of the run with the time left, and prints a line after each epoch.
+    """Shows a bar with the time left of the run, and prints a line after each epoch.
 
     Args:
         file: The output file, standard output by default.
@@ -25,6 +83,10 @@ class Progress(keras.callbacks.Callback):
         first_epoch: Number of epochs before those of `fit`, if `fit` does not count them.
         metrics: Formats the metrics of a step; by default each is written as Keras names it.
         summary: Returns the line that is printed after an epoch, instead of its metrics.
+        time_left: The estimate for the run, of which everything before epoch 0 is done; by default
+            the run is `epochs` epochs.
+        epoch_work: The work of an epoch, in the unit of `time_left`.
+        first_batch: Returns the number of batches of the epoch that were done before `fit`.
         **options: Further arguments of `tqdm`.
     """
 
@@ -36,6 +98,9 @@ class Progress(keras.callbacks.Callback):
         first_epoch: int = 0,
         metrics: Callable[[dict[str, Any]], str] | None = None,
         summary: Callable[[], str] | None = None,
+        time_left: TimeLeft | None = None,
+        epoch_work: float = 1.0,
+        first_batch: Callable[[], int] = lambda: 0,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -45,7 +110,11 @@ class Progress(keras.callbacks.Callback):
         self.first_epoch = first_epoch
         self.metrics = metrics or _metrics
         self.summary = summary
+        self.time_left = time_left
+        self.epoch_work = epoch_work
+        self.first_batch = first_batch
         self.options = options
+        self._work_before = 0.0 if time_left is None else time_left.done
         self._bar: Any = None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -54,20 +123,29 @@ class Progress(keras.callbacks.Callback):
         self._title = f"{self.unit} {self._epoch}/{self._epochs}"
         self._begin = self._last = time.perf_counter()
         self._done = 0
+        self._first = self.first_batch()
+        # Of the whole epoch
+        self._steps = self.params["steps"] + self._first if self.params.get("steps") else 0
+        if self.time_left is None:
+            self.time_left = TimeLeft(self._epochs * self.epoch_work)
+        self._epoch_start = self._work_before + epoch * self.epoch_work
+        self.time_left.skip_to(self._work_at(0))
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._last = time.perf_counter()
         # With `steps_per_execution`, one call covers several batches.
         count, self._done = batch + 1 - self._done, batch + 1
+        assert self.time_left is not None
+        self.time_left.reach(self._work_at(self._done))
         if self._bar is None:
-            # The estimate leaves out the first step, which is traced.
-            steps = self.params.get("steps") or 0
+            # The speed leaves out the first step, which is traced.
             self._bar = bar(
                 self._title,
-                steps * self._epochs or None,
+                self._steps * self._epochs or None,
                 "steps",
                 self.file,
-                initial=steps * (self._epoch - 1) + count,
+                time_left=False,
+                initial=self._steps * (self._epoch - 1) + self._first + count,
                 miniters=1,
                 leave=False,
                 **self.options,
@@ -76,20 +154,33 @@ class Progress(keras.callbacks.Callback):
         # Formatting metrics waits for the step that computes them, so it is done for display alone.
         if time.time() - self._bar.last_print_t >= self._bar.mininterval:
             self._bar.set_description_str(self._title, refresh=False)
-            self._bar.set_postfix_str(self.metrics(logs or {}), refresh=False)
+            words = [self.metrics(logs or {}), self.time_left.text()]
+            self._bar.set_postfix_str(", ".join(filter(None, words)), refresh=False)
         self._bar.update(count)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self._bar is not None:
             self._bar.clear()
+        assert self.time_left is not None
+        stops = getattr(self.model, "stop_training", False)
+        end = self._work_before + self._epochs * self.epoch_work
+        self.time_left.skip_to(end if stops else self._epoch_start + self.epoch_work)
         if self.summary is not None:
             line = self.summary()
         else:
             # Until the last batch: scoring the development set is not training time.
             seconds = duration(self._last - self._begin)
-            words = [self._title, f"{self._done} steps", self.metrics(logs or {}), seconds]
+            metrics = self.metrics(logs or {})
+            left = self.time_left.text()
+            words = [self._title, f"{self._done} steps", metrics, seconds, left]
             line = ", ".join(filter(None, words))
         print(line, file=self.file, flush=True)
+
+    def _work_at(self, batches: int) -> float:
+        """Returns the work that is done after a number of batches of `fit` in this epoch."""
+        if not self._steps:
+            return self._epoch_start
+        return self._epoch_start + self.epoch_work * (self._first + batches) / self._steps
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._bar is not None:

@@ -89,6 +89,8 @@ class SeedRun:
         self.seconds = seconds
         self.preset = preset
         self.checkpoints = RunCheckpoints(folder / "checkpoints")
+        # Batches of the epoch that `fit_epoch` is called for that are done before
+        self.first_batch = 0
         self._record = folder / "run.json"
 
     @property
@@ -177,7 +179,8 @@ class SeedRun:
         guard = StopWhereNotFinite(keeper.place)
         while keeper.epoch < epochs and not keeper.stopped:
             random.seed(f"{self.seed} {keeper.epoch}")
-            fit_epoch(keeper.epoch, keeper.batch - keeper.to_redo, [guard, *callbacks, keeper])
+            self.first_batch = keeper.batch - keeper.to_redo
+            fit_epoch(keeper.epoch, self.first_batch, [guard, *callbacks, keeper])
         return keeper.records
 
 

@@ -41,7 +41,8 @@ def length_figure(lengths: Sequence[int], title: str = "") -> Figure:
     if longer:
         share = 100 * longer / total
         longest = len(lengths) - 1
-        notes += [f"not drawn: {longer:,} rows", f"({share:.2g} %) of up to {longest:,} tokens"]
+        rows = "1 row" if longer == 1 else f"{longer:,} rows"
+        notes += [f"not drawn: {rows}", f"({share:.2g} %) of up to {longest:,} tokens"]
     figure, (axes,) = new_figure(5.6, 3.2)
     axes.bar(starts, shares, width=0.9 * width, align="edge")
     axes.axvline(median, color=ORANGE)

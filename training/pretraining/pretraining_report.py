@@ -47,29 +47,26 @@ def metrics_line(record: Mapping[str, float]) -> str:
     return ", ".join(words)
 
 
-def interval_line(
-    record: Mapping[str, float], num_steps: int, seconds_left: float | None = None
-) -> str:
+def interval_line(record: Mapping[str, float], num_steps: int, time_left: str = "") -> str:
     """Formats the line that is printed after an interval.
 
     Args:
         record: A record of `log.jsonl`.
         num_steps: Number of updates of the whole run.
-        seconds_left: The estimated time until the end of the run, if there is an estimate.
+        time_left: The estimated time until the end of the run, if there is an estimate.
 
     Example:
 
     >>> record = {"step": 500, "loss": 5.0, "perplexity": 148.4, "tokens_per_second": 12_345.6}
-    >>> interval_line(record, 20_000, seconds_left=200.0)
+    >>> interval_line(record, 20_000, "3 min 20 s left")
     'step 500/20000, loss 5, perplexity 148.4, 12,346 tokens/s, 3 min 20 s left'
     """
     words = [
         f"step {record['step']:.0f}/{num_steps}",
         metrics_line(record),
         f"{record['tokens_per_second']:,.0f} tokens/s",
+        time_left,
     ]
-    if seconds_left:
-        words.append(f"{run_report.duration(seconds_left)} left")
     return ", ".join(filter(None, words))
 
 

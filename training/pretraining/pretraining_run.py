@@ -30,6 +30,7 @@ from keras_bert.text.tokenizer import Tokenizer
 
 from ..costs import model_flops
 from ..costs.energy import Energy, Meter
+from ..engine.progress import TimeLeft
 from ..engine.run_checkpoints import NotFiniteError, RunCheckpoints, RunState, seed_dropout
 from ..plots.curves import curves_figure
 from ..plots.style import save
@@ -301,6 +302,7 @@ class IntervalReport(keras.callbacks.Callback):
         peak: FLOP/s of matrix products; if an interval has more, its speed is the peak.
         dev: Held-out batches, or `None`.
         last_step: Number of updates at the end of the phase, when the held-out text is scored too.
+        time_left: The estimate for the run.
         meter: Returns the energy since its last call; `None` if energy is not metered.
         checkpoints: The checkpoints to write to.
     """
@@ -316,6 +318,7 @@ class IntervalReport(keras.callbacks.Callback):
         peak: float,
         dev: Any,
         last_step: int,
+        time_left: TimeLeft,
         meter: Meter | None,
         checkpoints: RunCheckpoints,
     ) -> None:
@@ -328,14 +331,14 @@ class IntervalReport(keras.callbacks.Callback):
         self.peak = peak
         self.dev = dev
         self.last_step = last_step
+        self.time_left = time_left
         self._steps_between_scores = 0 if dev is None else config.steps_between_scores(len(dev))
         self.meter = meter
         self.checkpoints = checkpoints
         self._folder = Path(config.output_dir)
         # The first interval of a run is drawn at once
         self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES if state.log else 0.0
-        self._start = self._first_end = 0.0
-        self._seconds_left: float | None = None
+        self._start = 0.0
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._start = time.perf_counter()
@@ -379,12 +382,6 @@ class IntervalReport(keras.callbacks.Callback):
         if step < self.config.num_steps and time.monotonic() >= self._next_picture:
             draw(self.state.log, self._folder)
             self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES
-        # With scoring and checkpoints; the first interval includes tracing or compilation.
-        if epoch == 0:
-            self._first_end = time.perf_counter()
-        else:
-            seconds_per_step = (time.perf_counter() - self._first_end) / (epoch * self.interval)
-            self._seconds_left = (self.config.num_steps - step) * seconds_per_step
 
     def _is_scored(self, step: int) -> bool:
         """Returns whether the held-out text is scored after the interval that ends with a step."""
@@ -393,7 +390,7 @@ class IntervalReport(keras.callbacks.Callback):
 
     def line(self) -> str:
         """Returns the line that is printed after an interval."""
-        return interval_line(self.state.log[-1], self.config.num_steps, self._seconds_left)
+        return interval_line(self.state.log[-1], self.config.num_steps, self.time_left.text())
 
     def energy_record(self) -> Log:
         """Returns the energy of the run until now; empty if not all of it was metered."""

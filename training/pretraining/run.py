@@ -27,7 +27,7 @@ from keras_bert.text.tokenizer import Tokenizer
 from ..costs import energy, model_flops, run_cost
 from ..engine import output_folder, precision
 from ..engine.options import recorded_settings
-from ..engine.progress import Progress
+from ..engine.progress import Progress, TimeLeft
 from ..engine.run_checkpoints import RunCheckpoints, RunState, StopWhereNotFinite
 from . import pretraining_run
 from .config import Phase, PretrainConfig
@@ -93,6 +93,8 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
     checkpoints = RunCheckpoints(folder / "checkpoints", config.keep_checkpoints)
     state = _begin(config, model, checkpoints, vocabulary)
     seconds_before = state.seconds
+    time_left = TimeLeft(_work(config, model, config.num_steps))
+    time_left.skip_to(_work(config, model, state.step))
     peak = model_flops.peak_flops(keras.dtype_policies.get(config.precision).compute_dtype)
     with contextlib.ExitStack() as stack:
         meter = None
@@ -105,7 +107,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
                 scored = first if held_out is None else held_out
                 baseline = _unigram_baseline(config, vocabulary, tokenizer, train, scored)
                 workload = _workload(config, model, train, first, baseline)
-                run = _Run(config, model, checkpoints, peak, meter, workload)
+                run = _Run(config, model, checkpoints, peak, meter, workload, time_left)
                 state = run.train(phase, train, held_out, state)
     if state.seconds > seconds_before:
         waited = model.seconds_waited / (state.seconds - seconds_before)
@@ -206,6 +208,7 @@ class _Run:
     peak: float
     meter: energy.Meter | None
     workload: pretraining_run.Workload
+    time_left: TimeLeft
 
     def train(
         self,
@@ -260,6 +263,7 @@ class _Run:
             peak=self.peak,
             dev=dev,
             last_step=last_step,
+            time_left=self.time_left,
             meter=self.meter,
             checkpoints=self.checkpoints,
         )
@@ -267,7 +271,10 @@ class _Run:
         def place(epoch: int, batch: int) -> str:
             return f"step {state.step + epoch * steps + batch // config.accumulation + 1}"
 
+        work_before = _work(config, self.model, state.step)
         progress = Progress(
+            time_left=self.time_left,
+            epoch_work=_work(config, self.model, state.step + steps) - work_before,
             epochs=config.num_intervals,
             unit="interval",
             first_epoch=len(state.log),
@@ -285,6 +292,17 @@ class _Run:
 
     def _examples(self, batches: Any) -> Any:
         return pretraining_examples(batches, self.config.next_sentence)
+
+
+def _work(config: PretrainConfig, model: PretrainingModel, step: int) -> float:
+    """Returns the work of a run up to an update, in FLOPs, by which its phases differ."""
+    work = 0.0
+    for phase in config.plan():
+        length = phase.sequence_length
+        slots = length if config.causal else round(length * config.masked_lm_probability)
+        done = min(max(0, step - phase.first_step), phase.num_steps)
+        work += done * pretraining_run.update_flops(model, config.batch_size, length, slots)
+    return work
 
 
 def _workload(

@@ -2,13 +2,14 @@
 """Progress during training."""
 
 import io
+import re
 import time
 
 import keras
 import numpy as np
 import pytest
 
-from training.engine.progress import Progress
+from training.engine.progress import Progress, TimeLeft
 
 
 def train(progress, steps, epochs=1):
@@ -25,11 +26,13 @@ def test_without_a_terminal_progress_is_plain_lines():
     assert all(line.isprintable() for line in lines)
     assert [line for line in lines if line.startswith("epoch 1/2: 4/12 steps, loss ")]
     assert [line for line in lines if line.startswith("epoch 2/2: 10/12 steps, loss ")]
-    assert all(line.endswith(" left") for line in lines if "/12 steps" in line)
-    assert [line.partition(", loss")[0] for line in lines if " left" not in line] == [
-        "epoch 1/2, 6 steps",
-        "epoch 2/2, 6 steps",
-    ]
+    # The first step is traced, and after the last nothing is left
+    shown = [line for line in lines if re.search(r" ([2-9]|10|11)/12 steps, loss ", line)]
+    assert shown
+    assert all(line.endswith(" left") for line in shown)
+    first, last = (line for line in lines if "/12 steps" not in line)
+    assert re.fullmatch(r"epoch 1/2, 6 steps, loss \S+, \S+ s, \S+ s left", first)
+    assert re.fullmatch(r"epoch 2/2, 6 steps, loss \S+, \S+ s", last)
 
 
 def test_a_short_run_without_a_terminal_has_a_line_for_each_epoch_alone():
@@ -52,7 +55,9 @@ def test_a_terminal_has_one_line_that_is_overwritten():
     for batch in range(3):
         progress.on_train_batch_end(batch, {"loss": 0.5})
         time.sleep(0.01)
-    # Three steps are left, of which the first says nothing
+    # Three steps are left, and of those that are done the first says nothing
+    assert progress.time_left.seconds() < 0.25
+    assert file.getvalue().endswith(" left]")
     shown = progress._bar.format_dict
     assert (shown["n"], shown["total"]) == (3, 6)
     assert 3 / shown["rate"] < 0.25
@@ -60,6 +65,51 @@ def test_a_terminal_has_one_line_that_is_overwritten():
     progress.on_train_end()
     assert file.getvalue().count("\r") >= 4
     assert file.getvalue().count("\n") == 1
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time, as a list whose last item is now."""
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[-1])
+    return now
+
+
+@pytest.mark.backend_independent
+def test_the_time_left_is_that_of_all_seeds(clock):
+    left = TimeLeft(6, at_most=True, note="for all 2 seeds")
+    assert left.text() == ""
+    left.reach(0.5)  # the first step, which is traced
+    clock.append(10.0)
+    left.reach(1.0)
+    assert left.seconds() == 100.0
+    # Scoring and saving take time, too
+    clock.append(20.0)
+    assert left.text() == "at most 3 min 20 s left for all 2 seeds"
+    # The seed stopped early, and a part of the next was done before this process
+    left.skip_to(5.0)
+    assert left.seconds() == 40.0
+    clock.append(30.0)
+    left.reach(5.5)
+    assert left.seconds() == 15.0
+    left.reach(6.0)
+    assert left.text() == ""
+
+
+@pytest.mark.backend_independent
+def test_a_resumed_run_has_the_time_left_of_what_is_left(clock):
+    left = TimeLeft(6)
+    left.skip_to(3)  # the second of two seeds
+    progress = Progress(io.StringIO(), epochs=3, time_left=left, first_batch=lambda: 6)
+    progress.set_params({"epochs": 3, "steps": 4})
+    progress.on_epoch_begin(1)
+    for batch in range(4):
+        clock.append(clock[-1] + 1.0)
+        progress.on_train_batch_end(batch, {})
+    # An epoch of ten steps, each of a second
+    assert left.seconds() == pytest.approx(10.0)
+    progress.on_epoch_end(1)
+    assert progress.file.getvalue().endswith(", 10 s left\n")
 
 
 def test_accuracies_and_scores_are_percents():
