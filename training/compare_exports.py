@@ -41,7 +41,8 @@ from .engine.model_path import check_model
 from .engine.options import NonNegativeFloat, NonNegativeInt, PositiveInt
 from .export import megabytes
 from .readers.labeled_text import TextColumns
-from .scores import classifier_scores, squad_scores
+from .readers.question_files import read_questions
+from .scores import classifier_scores, question_scores
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 # Features of token ids to the outputs of the task, by their names
@@ -345,18 +346,18 @@ class _Questions:
     def __init__(self, task: Any, config: CompareExportsConfig) -> None:
         from keras_bert.data.loader import BatchOptions
         from keras_bert.data.questions import question_rows
-        from keras_bert.data.squad import read_squad
         from keras_bert.tasks.question_answerer import window_batches
 
-        file = read_squad(config.data_file)
+        file = read_questions(config.data_file)
         chosen = _spread(len(file.examples), config.data_rows)
         self.inputs = [file.examples[row] for row in chosen]
         self.calibration: Sequence[Any] = ()
         if config.calibration_file:
-            examples = read_squad(config.calibration_file, labeled=False).examples
+            examples = read_questions(config.calibration_file, labeled=False).examples
             chosen = _spread(len(examples), config.calibration_rows)
             self.calibration = [(examples[row].question, examples[row].context) for row in chosen]
-        self._task, self._has_unanswerable = task, file.has_unanswerable
+        self._task = task
+        self._golds = question_scores.gold_answers(self.inputs, file.has_unanswerable)
         self._windows = question_rows(self.inputs, task.preprocessor)
         options = BatchOptions(_BATCH_SIZE)
         self._batches = list(window_batches(self._windows, task.preprocessor, options))
@@ -382,13 +383,10 @@ class _Questions:
         )
         contexts = [example.context for example in self.inputs]
         found = spans.answers(contexts, self._task.null_threshold)
-        texts = {one.id: answer["answer"] for one, answer in zip(self.inputs, found, strict=True)}
-        golds = [
-            squad_scores.GoldQuestion(one.id, tuple(answer.text for answer in one.answers or ()))
-            for one in self.inputs
-        ]
+        texts = [answer["answer"] for answer in found]
+        scores = spans.best_scores.tolist()
         return Answers(
-            squad_scores.dev_scores(golds, texts, self._has_unanswerable),
+            self._golds.scores(question_scores.best_by_key(self.inputs, texts, scores)),
             np.array([answer["answer"] for answer in found]),
             np.array([answer["score"] for answer in found]),
         )

@@ -10,7 +10,8 @@
 
 The kind of data is that of the model; with --answers the file tells it, as it does `finetune`, or
 --kind: `text` (texts and labels in TSV, CSV, JSON Lines or a JSON array), `squad` (SQuAD's
-JSON), `tagging` (CoNLL columns), `choice` (SWAG's CSV, CODAH's TSV, JSON Lines, Parquet).
+JSON, rows with its columns, TriviaQA), `tagging` (CoNLL columns), `choice` (SWAG's CSV, CODAH's
+TSV, JSON Lines, Parquet).
 
 Predictions are read from the files that the other programs write: `answers.tsv`, the JSON Lines of
 `predict` (`.jsonl`), `predictions.json`, or CoNLL columns with the predictions last. Predictions
@@ -38,11 +39,12 @@ from keras_bert.intervals import mean_and_interval
 
 from .engine import program, saved_models
 from .engine.job import Job
-from .engine.options import check_one_of
+from .engine.options import NonNegativeInt, check_one_of
 from .jobs.tasks import jobs_by_verb
 from .plots import page
 from .readers.data_files import exists
 from .readers.labeled_text import TextColumns
+from .readers.question_files import DOCUMENT_WORDS
 from .readers.tagged_words import WordColumns
 from .readers.task_files import KINDS, data_kind, task_of_file
 
@@ -63,6 +65,8 @@ class EvaluateConfig(TextColumns, WordColumns):
         answers: The file of predictions to score. Give either --model or --answers.
         null_odds: For SQuAD 2.0, the file of null odds that belongs to --answers.
         null_threshold: Null odds above which a question counts as unanswered.
+        document_words: Of TriviaQA, number of words to read of a document, the first ones; 0 for
+            all. Take what the model was trained with.
         text: For text, the column of the text, by name or by index from 0.
         format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
             jsonl; auto infers it from the suffix.
@@ -84,6 +88,7 @@ class EvaluateConfig(TextColumns, WordColumns):
     answers: str = ""
     null_odds: str = ""
     null_threshold: float = 1.0
+    document_words: NonNegativeInt = DOCUMENT_WORDS
     class_names: tuple[str, ...] = ()
     plots_dir: str = ""
     report_dir: str = ""

@@ -28,8 +28,8 @@ import numpy as np
 from keras_bert import atomic, checks
 from keras_bert.tables import of_records, text_table, with_spaces
 
-from .engine import child_programs, program
-from .engine.options import check_one_of, minilm_by_default
+from .engine import child_programs, program, run_presets
+from .engine.options import NonNegativeInt, check_one_of, minilm_by_default
 from .plots import page
 from .plots.length_histogram import length_figure
 from .readers import data_inspection
@@ -38,6 +38,7 @@ from .readers.data_files import exists
 from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
 from .readers.labeled_text import TextColumns
+from .readers.question_files import DOCUMENT_WORDS, read_questions
 from .readers.tagged_words import WordColumns, with_span_labels
 from .readers.task_files import KINDS, data_kind, task_of_file
 from .readers.values import BadRows
@@ -66,6 +67,8 @@ class InspectConfig(TextColumns, WordColumns):
         sequence_length: Maximum length in tokens, with special tokens, that you train with.
         format: For text, tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet, Arrow) or xlsx;
             for choices, swag, codah, jsonl, arrow or xlsx; auto infers it from the suffix.
+        document_words: Of TriviaQA, number of words to read of a document, the first ones; 0 for
+            all.
         baselines: Whether to score simple baselines on --dev_file, or on a held-out tenth.
         report_dir: Folder for report.html, and for malformed_rows.txt if there are any; empty for
             neither.
@@ -76,6 +79,7 @@ class InspectConfig(TextColumns, WordColumns):
     kind: str = "auto"
     preset: str = minilm_by_default()
     sequence_length: Annotated[int, checks.Numbers(at_least=8, integer=True)] = 128
+    document_words: NonNegativeInt = DOCUMENT_WORDS
     baselines: bool = True
     report_dir: str = ""
 
@@ -161,7 +165,9 @@ def _fine_tuning_flags(config: InspectConfig) -> list[str]:
     """Returns the flags of a fine-tuning program that reads the same files in the same way."""
     same = [field.name for kind in (TextColumns, WordColumns) for field in dataclasses.fields(kind)]
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
-    names = dict.fromkeys(["dev_file", *same, "preset", "sequence_length", "format"])
+    names = dict.fromkeys(
+        ["dev_file", *same, "preset", "sequence_length", "format", "document_words"]
+    )
     changed = [name for name in names if getattr(config, name) != defaults[name]]
     return [
         f"--train_file={config.data_file}",
@@ -279,9 +285,7 @@ def _read(config: InspectConfig, kind: str, path: str, train: Any, bad: BadRows)
         words = config.read_words(path, skip_bad=True)
         bad.messages += words.skipped
         return with_span_labels(words, bad=bad)
-    from keras_bert.data.squad import read_squad
-
-    questions = read_squad(path, skip_bad=True)
+    questions = read_questions(path, skip_bad=True, document_words=config.document_words)
     bad.messages += questions.skipped
     return questions.examples
 
@@ -291,7 +295,7 @@ def _tokens(preset: str, rows: Mapping[str, Rows]) -> dict[str, Tokens]:
     from keras_bert import checkpoints
     from keras_bert.text import tokenizer_from_config
 
-    checkpoint = checkpoints.open_checkpoint(preset)
+    checkpoint = checkpoints.open_checkpoint(run_presets.resolve(preset))
     if checkpoint.tokenizer is None:
         raise ValueError(f"--preset={preset} has no vocabulary to count tokens with")
     tokenizer = tokenizer_from_config(checkpoint.tokenizer)

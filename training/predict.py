@@ -51,6 +51,7 @@ from .readers.data_files import (
 )
 from .readers.json_objects import read_objects
 from .readers.labeled_text import HEADERS, parse_label_map
+from .readers.question_files import read_questions
 from .readers.separated_values import Quoting
 from .readers.tagged_words import WORDS
 from .readers.values import excerpt, field
@@ -254,9 +255,7 @@ def _file_rows(
     elif format in ("tsv", "csv", "xlsx"):
         yield from _table_rows(config, predictor, path, format)
     elif format == "squad":
-        from keras_bert.data.squad import read_squad
-
-        for number, example in enumerate(read_squad(path, labeled=False).examples, start=1):
+        for number, example in enumerate(read_questions(path, labeled=False).examples, start=1):
             fields = {"id": example.id, "question": example.question, "context": example.context}
             yield f"row {number}", fields
     elif format == "conll":

@@ -173,8 +173,8 @@ for question in (
 #
 # ## The same as a command
 #
-# The files are SQuAD's JSON. The program finds the best threshold for questions without an answer on the development set, and
-# scores as the official script does.
+# The files are SQuAD's JSON, or rows with its columns (Parquet, JSON Lines). The program finds the best threshold for questions
+# without an answer on the development set, and scores as the official script does.
 #
 # ```bash
 # keras-bert finetune --train_file=train-v2.0.json --dev_file=dev-v2.0.json --output_dir=runs/squad

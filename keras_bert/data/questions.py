@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -34,8 +34,9 @@ from keras_bert.data.texts import InMemory
 from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
-# Number of questions whose windows are made in one call
+# Number of questions whose windows are made in one call, and of the characters of their passages
 CHUNK = 512
+_CHARACTERS = 4_000_000
 
 
 class TokenizedQuestions(NamedTuple):
@@ -313,11 +314,35 @@ def question_rows(
     Returns:
         `QuestionRows`, the windows in the order of the questions.
     """
-    starts = range(0, len(examples), CHUNK) or (0,)
-    chunks = [_chunk(examples[start : start + CHUNK], preprocessor, start) for start in starts]
+    chunks, first = [], 0
+    for part in batched_by_characters(examples, _CHARACTERS, CHUNK):
+        chunks.append(_chunk(part, preprocessor, first))
+        first += len(part)
+    chunks = chunks or [_chunk((), preprocessor, 0)]
     columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     row_splits = np.concatenate([[0], np.cumsum(columns.pop("lengths"))]).astype("int64")
     return QuestionRows(row_splits=row_splits, num_questions=len(examples), **columns)
+
+
+def batched_by_characters(
+    examples: Sequence[QuestionExample], characters: int, count: int | None = None
+) -> Iterator[Sequence[QuestionExample]]:
+    """Yields consecutive parts of questions, whose passages have a limited length together.
+
+    Args:
+        examples: The questions.
+        characters: Maximum number of characters of the passages of a part, unless it is a single
+            question.
+        count: Maximum number of questions of a part.
+    """
+    first = total = 0
+    for index, example in enumerate(examples):
+        total += len(example.context)
+        if index > first and (total > characters or index - first == count):
+            yield examples[first:index]
+            first, total = index, len(example.context)
+    if first < len(examples):
+        yield examples[first:]
 
 
 def likely_spans(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading of SQuAD 1.1 and 2.0 files: questions on passages, and answers with their offsets."""
+"""Reading of SQuAD 1.1 and 2.0: questions on passages, and answers with their offsets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from keras_bert.data.text_files import read_lines
@@ -89,10 +89,49 @@ def read_squad(
             `skip_bad` is.
         FileNotFoundError: If there is no such file.
     """
-    path = os.fspath(path)
-    reader = _Reader(path, labeled, skip_bad)
-    examples = tuple(reader.examples(load_json(path)))
-    return SquadFile(path, reader.has_unanswerable, examples, tuple(reader.skipped))
+    return parse_squad(load_json(path), path, labeled=labeled, skip_bad=skip_bad)
+
+
+def parse_squad(
+    content: Any, path: str | os.PathLike[str], *, labeled: bool = True, skip_bad: bool = False
+) -> SquadFile:
+    """Reads what `load_json` returned of a file in the format of SQuAD.
+
+    Args:
+        content: The content of the file.
+        path: Path of the file, for messages.
+        labeled, skip_bad: As for `read_squad`.
+
+    Raises:
+        SquadError: As for `read_squad`.
+    """
+    reader = _Reader(os.fspath(path), labeled, skip_bad)
+    return reader.file(reader.examples(content))
+
+
+def read_squad_rows(
+    rows: Iterable[tuple[str, Mapping[str, Any]]],
+    path: str | os.PathLike[str],
+    *,
+    labeled: bool = True,
+    skip_bad: bool = False,
+) -> SquadFile:
+    """Reads questions in rows, as Hugging Face's data sets `squad` and `squad_v2` have them.
+
+    Args:
+        rows: The place of each row in its file, such as `row 3`, and its fields: `question`,
+            `context`, and `answers`, a dict of two lists, `text` and `answer_start`, or a list of
+            dicts of both; optionally `id` (by default, the index of the row), `title` and
+            `is_impossible`. A row whose answers are empty is unanswerable.
+        path: Path of the file, for messages.
+        labeled: Whether every row must have answers, which may be empty.
+        skip_bad: As for `read_squad`.
+
+    Raises:
+        SquadError: If a row is malformed; the message names the row and the field.
+    """
+    reader = _Reader(os.fspath(path), labeled, skip_bad)
+    return reader.file(reader.row_examples(rows))
 
 
 def load_json(path: str | os.PathLike[str]) -> Any:
@@ -135,6 +174,27 @@ class _Reader:
         self.has_unanswerable = False
         self.skipped: list[str] = []
         self._ids: set[str] = set()
+
+    def file(self, examples: Iterable[QuestionExample]) -> SquadFile:
+        questions = tuple(examples)
+        return SquadFile(self.path, self.has_unanswerable, questions, tuple(self.skipped))
+
+    def row_examples(
+        self, rows: Iterable[tuple[str, Mapping[str, Any]]]
+    ) -> Iterator[QuestionExample]:
+        contexts: dict[str, str] = {}
+        for index, (place, row) in enumerate(rows):
+            where = f"{self.path}, {place}"
+            try:
+                question = _squad_question(row, index, where)
+                context = _text(row, "context", where)
+                # One string for all questions on a passage
+                context = contexts.setdefault(context, context)
+                example = self._example(question, context, where)
+                title = "" if row.get("title") is None else _text(row, "title", where)
+                yield dataclasses.replace(example, title=title)
+            except SquadError as error:
+                self._skip(error)
 
     def examples(self, content: Any) -> Iterator[QuestionExample]:
         if not isinstance(content, dict):
@@ -212,6 +272,33 @@ class _Reader:
         if not self.skip_bad:
             raise error
         self.skipped.append(str(error))
+
+
+def _squad_question(row: Mapping[str, Any], index: int, where: str) -> dict[str, Any]:
+    """Returns a row as a question of a SQuAD file."""
+    question = {name: value for name, value in row.items() if value is not None}
+    number = question.get("id", index)
+    if isinstance(number, int) and not isinstance(number, bool):
+        question["id"] = str(number)
+    answers = question.get("answers")
+    if isinstance(answers, Mapping):
+        texts, starts = (_field(answers, name, list, where) for name in ("text", "answer_start"))
+        if len(texts) != len(starts):
+            raise SquadError(
+                f"{where}: answers has {len(texts)} texts and {len(starts)} values of "
+                "answer_start, expected one for each text"
+            )
+        question["answers"] = [
+            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
+        ]
+    elif answers is not None and not isinstance(answers, list):
+        raise SquadError(
+            f"{where}: answers is {_short(answers)}, expected an object of the lists text and "
+            "answer_start, or a list of objects"
+        )
+    if question.get("answers") == []:
+        question.setdefault("is_impossible", True)
+    return question
 
 
 def _answer(answer: Any, context: str, where: str) -> SpanAnswer:

@@ -19,7 +19,7 @@ from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
 from training.jobs.question_answering import QuestionJob, SquadConfig, read_data  # noqa: E402
 from training.readers.data_inspection import count_rows  # noqa: E402
-from training.scores import squad_scores  # noqa: E402
+from training.scores import question_scores, squad_scores  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "?", "ann", "bob", "ran", "and", "then"]
 
@@ -112,8 +112,8 @@ def test_version_2_from_files_to_an_exported_model(preset, tmp_path):
         best = next(answer["text"] for answer in answers if answer["text"])
         assert predictions[name] in (best, "")
         assert sum(answer["probability"] for answer in answers) == pytest.approx(1)
-    golds, _ = squad_scores.read_gold(str(tmp_path / "dev-v2.0.json"))
-    official = squad_scores.score_squad_v2(golds, predictions)
+    golds = question_scores.read_gold(str(tmp_path / "dev-v2.0.json"))
+    official = squad_scores.score_squad_v2(golds.questions, predictions)
     scores = results["summary"]["dev"]
     assert set(scores) == set(results["baselines"]["dev"]["no_answer"])
     assert {name: official[name] for name in scores} == {
@@ -129,7 +129,7 @@ def test_version_2_from_files_to_an_exported_model(preset, tmp_path):
         name: next(answer["text"] for answer in answers if answer["text"])
         for name, answers in n_best.items()
     }
-    best = squad_scores.score_squad_v2(golds, best_texts, odds)["best_f1"]
+    best = squad_scores.score_squad_v2(golds.questions, best_texts, odds)["best_f1"]
     assert official["f1"] >= best - 1e-6
 
     assert len(read(folder / "test" / "predictions.json")) == 4
@@ -145,11 +145,11 @@ def test_version_1(recipe, num_seeds, preset, tmp_path):
     results = run(recipe, tmp_path, preset, num_seeds=num_seeds, export=False)
     assert len(results["summary"]["dev"]["f1"]["seeds"]) == num_seeds
     folder = tmp_path / "run"
-    golds, _ = squad_scores.read_gold(str(tmp_path / "dev-v1.1.json"))
+    golds = question_scores.read_gold(str(tmp_path / "dev-v1.1.json"))
     for one in results["runs"]:
         predictions = read(folder / f"seed_{one['seed']}" / "predictions.json")
         assert all(predictions.values())
-        assert one["best"]["dev"] == squad_scores.score_squad_v1(golds, predictions)
+        assert one["best"]["dev"] == squad_scores.score_squad_v1(golds.questions, predictions)
     assert not (folder / "null_odds.json").exists()
     assert not (folder / "export").exists()
 

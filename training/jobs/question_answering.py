@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-from keras_bert.data.squad import QuestionExample, SquadFile, read_squad
+from keras_bert.data.squad import QuestionExample
 
 from ..engine.job import DevScores, Evaluation, InsightRows, Job, JobData, Training, finite
 from ..engine.options import (
@@ -19,12 +21,15 @@ from ..engine.options import (
     NonNegativeFloat,
     NonNegativeInt,
     PositiveInt,
+    added,
     check_one_of,
     optional,
 )
 from ..readers.data_splits import stratified_sample
-from ..scores import squad_scores
-from ..scores.squad_scores import GoldQuestion
+from ..readers.question_files import DOCUMENT_WORDS, QuestionFile, read_questions
+from ..readers.triviaqa import DocumentQuestion
+from ..scores import question_scores, squad_scores
+from ..scores.question_scores import GoldAnswers
 
 if TYPE_CHECKING:
     from keras_bert import QuestionAnswerer
@@ -36,13 +41,15 @@ if TYPE_CHECKING:
     from ..plots.span_view import AnsweredQuestion
     from ..scores.baselines import Baselines
 
+# Of passages whose windows are in memory together, in evaluation: more than those of SQuAD
+_CHARACTERS_AT_ONCE = 16_000_000
 # The file names of BERT's released code
 ANSWER_FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
 
 
 @dataclasses.dataclass(frozen=True)
 class SquadConfig(LabeledFilesConfig):
-    """Fine-tuning on questions in SQuAD's JSON, version 1.1 or 2.0.
+    """Fine-tuning on questions: SQuAD's JSON, rows with its columns, or TriviaQA.
 
     Args:
         train_file: The training file: questions with answers.
@@ -55,7 +62,10 @@ class SquadConfig(LabeledFilesConfig):
         max_questions: Number of training questions to use, the first ones; 0 for all.
         unanswerable: Whether there are unanswerable questions, as in 2.0: auto, yes or no; auto
             looks for them in train_file.
-        skip_bad: Whether to skip and count malformed questions, instead of raising an error.
+        skip_bad: Whether to skip and count malformed questions and missing documents, instead of
+            raising an error.
+        document_words: Of TriviaQA, number of words to read of a document, the first ones; 0 for
+            all. Documents in which they contain no answer are not trained on.
         epochs: Number of passes over the training windows.
         learning_rate: Peak learning rate, reached at the end of the warm-up.
         batch_size: Windows in an optimizer step.
@@ -74,6 +84,7 @@ class SquadConfig(LabeledFilesConfig):
     max_questions: NonNegativeInt = 0
     unanswerable: str = "auto"
     skip_bad: bool = False
+    document_words: NonNegativeInt = added(DOCUMENT_WORDS)
     epochs: PositiveInt = 3
     learning_rate: NonNegativeFloat = 5e-5
     sequence_length: PositiveInt = 384
@@ -111,14 +122,14 @@ def read_data(config: SquadConfig) -> SquadData:
             question.
     """
     if not config.train_file:
-        raise ValueError("--train_file is empty, expected a file of questions in SQuAD's JSON")
+        raise ValueError("--train_file is empty, expected a file of questions")
     if bool(config.dev_file) == bool(config.train_articles):
         raise ValueError(
             f"expected either --dev_file or --train_articles, received "
             f"--dev_file={config.dev_file} and --train_articles={config.train_articles}"
         )
     files = [_read(config, config.train_file)]
-    train = files[0].examples
+    train = _with_answers(files[0].examples)
     if config.dev_file:
         files.append(_read(config, config.dev_file))
         dev = files[1].examples
@@ -163,20 +174,40 @@ def split_by_title(
     )
 
 
+def _with_answers(examples: tuple[QuestionExample, ...]) -> tuple[QuestionExample, ...]:
+    """Returns the questions to train on: of TriviaQA, those whose documents contain an answer."""
+    found = tuple(one for one in examples if one.answers or not isinstance(one, DocumentQuestion))
+    if len(found) < len(examples):
+        logging.info(
+            "%d of %d documents contain no answer and are not trained on",
+            len(examples) - len(found),
+            len(examples),
+        )
+    return found
+
+
 def _check(config: SquadConfig, data: SquadData) -> None:
     for name, examples in (("train", data.train), ("dev", data.dev)):
         if not examples:
             raise ValueError(f"there are no {name} questions in the files of {config.data_dir!r}")
-        unanswered = [example.id for example in examples if not example.answers]
+        unanswered = [
+            example.id
+            for example in examples
+            if not example.answers and not isinstance(example, DocumentQuestion)
+        ]
         if unanswered and not data.has_unanswerable:
             raise ValueError(
                 f"{name} question {unanswered[0]!r} has no answer; --unanswerable=yes allows that"
             )
 
 
-def _read(config: SquadConfig, name: str, labeled: bool = True) -> SquadFile:
-    path = config.path(name, "questions in SQuAD's JSON")
-    return read_squad(path, labeled=labeled, skip_bad=config.skip_bad)
+def _read(config: SquadConfig, name: str, labeled: bool = True) -> QuestionFile:
+    return read_questions(
+        config.path(name, "a file of questions"),
+        labeled=labeled,
+        skip_bad=config.skip_bad,
+        document_words=config.document_words,
+    )
 
 
 def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
@@ -185,8 +216,11 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     from ..plots.span_view import write_span_view
     from ..readers import answer_files
 
-    golds, is_version_2 = squad_scores.read_gold(config.data_file)
-    if config.null_odds and not (config.answers and is_version_2):
+    def read() -> tuple[QuestionExample, ...]:
+        return read_questions(config.data_file, document_words=config.document_words).examples
+
+    golds = question_scores.read_gold(config.data_file)
+    if config.null_odds and not (config.answers and golds.data_set == "squad_v2"):
         raise ValueError("--null_odds is for --answers to questions of SQuAD 2.0")
     odds = squad_scores.read_null_odds(config.null_odds) if config.null_odds else None
     if config.answers and Path(config.answers).suffix == ".jsonl":
@@ -194,72 +228,69 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     elif config.answers:
         texts = squad_scores.read_predictions(config.answers)
     else:
-        examples = read_squad(config.data_file).examples
-        found = model.answer(
-            [example.question for example in examples], [example.context for example in examples]
-        )
-        texts = {example.id: one["answer"] for example, one in zip(examples, found, strict=True)}
-    missing = [gold.id for gold in golds if gold.id not in texts]
-    if missing and len(missing) == len(golds):
+        examples, found, best = read(), [], []
+        for part, spans in candidate_spans(model, examples):
+            found += spans.answers([one.context for one in part], model.null_threshold)
+            best += spans.best_scores.tolist()
+        texts = question_scores.best_by_key(examples, [one["answer"] for one in found], best)
+    missing = [gold.id for gold in golds.questions if gold.id not in texts]
+    if missing and len(missing) == len(golds.questions):
         raise ValueError(f"{config.answers} has no answer to any question of {config.data_file}")
     if missing:
         logging.warning(
             "%s has no answer to %d of %d questions, such as %s",
             config.answers,
             len(missing),
-            len(golds),
+            len(golds.questions),
             missing[0],
         )
-    if not is_version_2:
-        scores = squad_scores.score_squad_v1(golds, texts)
+    if golds.data_set != "squad_v2":
+        scores = golds.scores(texts)
     else:
         threshold = config.null_threshold
-        scores = squad_scores.score_squad_v2(golds, texts, odds, threshold)
+        scores = squad_scores.score_squad_v2(golds.questions, texts, odds, threshold)
         texts = squad_scores.with_null_threshold(texts, odds, threshold)
 
-    def answered() -> list[AnsweredQuestion]:
+    def answered() -> tuple[Sequence[QuestionExample], list[dict[str, Any]]]:
+        """Returns the questions and their answers, on each document."""
         if not config.answers:
-            return [
-                _as_answered(example, one["answer"], one["start"], one["score"])
-                for example, one in zip(examples, found, strict=True)
-            ]
+            return examples, found
         # Scores of predictions require no passages, but the report does.
-        return [
-            _as_answered(example, texts.get(example.id, ""))
-            for example in read_squad(config.data_file).examples
-        ]
+        questions = read()
+        keys = map(question_scores.prediction_key, questions)
+        return questions, [{"answer": texts.get(key, "")} for key in keys]
 
     if config.plots_dir:
         folder = Path(config.plots_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        write_span_view(folder / "spans.html", answered())
+        write_span_view(folder / "spans.html", map(_as_answered, *answered()))
 
     def sections() -> list[page.Html]:
-        f1 = squad_scores.f1_scores(golds, [texts.get(gold.id, "") for gold in golds])
-        return error_report.of_questions(answered(), f1, scores)
+        questions, given = answered()
+        f1 = question_scores.answer_f1_scores(questions, [one["answer"] for one in given])
+        return error_report.of_questions(list(map(_as_answered, questions, given)), f1, scores)
 
     return Evaluation(scores, sections)
 
 
-def _as_answered(
-    example: Any, answer: str, start: int = -1, score: float | None = None
-) -> AnsweredQuestion:
+def _as_answered(example: QuestionExample, given: Mapping[str, Any]) -> AnsweredQuestion:
     """Returns a question with its answer; of a text without a position, its first occurrence."""
     from ..plots.span_view import AnsweredQuestion
 
-    start = start if start >= 0 else example.context.find(answer)
+    answer = given["answer"]
+    start = given.get("start", example.context.find(answer))
     return AnsweredQuestion(
         example.question,
         example.context,
         (start, start + len(answer)) if answer and start >= 0 else None,
-        score,
+        given.get("score"),
         [(gold.start, gold.start + len(gold.text)) for gold in example.answers or ()],
     )
 
 
 def questions(config: InsightConfig, model: QuestionAnswerer) -> InsightRows:
     """Reads questions and their first answers; see `Job.insight_rows`."""
-    examples = read_squad(Path(config.data_file), labeled=False).examples
+    examples = read_questions(config.data_file, labeled=False).examples
     pairs = [(example.question, example.context) for example in examples]
     answers = [example.answers for example in examples]
     labels = [found[0].text if found else "no answer" for found in answers if found is not None]
@@ -292,10 +323,7 @@ class QuestionJob(Job):
     def __init__(self, config: SquadConfig, data: SquadData, preset: str) -> None:
         super().__init__(config, data, preset)
         self.title = "SQuAD"
-        self.golds = [
-            GoldQuestion(example.id, tuple(one.text for one in example.answers or ()))
-            for example in data.dev
-        ]
+        self.golds = question_scores.gold_answers(data.dev, data.has_unanswerable)
         self._answers: Answers | None = None
         for message in data.skipped:
             logging.warning("skipped: %s", message)
@@ -320,16 +348,22 @@ class QuestionJob(Job):
             **finetuning.preset_options(config),
         )
         answerer.max_answer_length = config.max_answer_length
-        num_windows = len(question_rows(train, answerer.preprocessor))
-        logging.info("%d questions in %d windows", len(train), num_windows)
-        return finetuning.training_of_text(answerer, train, None, config, num_windows)
+        answerer.null_threshold = None  # of the run that --preset may name: `score` finds its own
+        rows = question_rows(train, answerer.preprocessor)
+        logging.info(
+            "%d questions in %d windows, of which %d contain the answer",
+            len(train),
+            len(rows),
+            np.count_nonzero(rows.end_positions),
+        )
+        return finetuning.training_of_text(answerer, train, None, config, len(rows))
 
     def score(self, model: QuestionAnswerer) -> DevScores:
-        golds = self.golds if self.data.has_unanswerable else None
+        golds = self.golds if self.golds.data_set == "squad_v2" else None
         self._answers = answer(model, self.data.dev, self.config.n_best, golds)
         # The threshold is saved with the model.
         model.null_threshold = self._answers.threshold
-        return {"dev": self._answers.scores(self.golds)}
+        return {"dev": self.golds.scores(self._answers.predictions)}
 
     def selection_score(self, scores: Mapping[str, float]) -> float:
         return scores["f1"]
@@ -355,41 +389,38 @@ class Answers:
 
     Args:
         examples: The questions.
-        spans: The candidate spans.
+        texts: The text of each question's best span, empty if there is none.
+        scores: The score of each of these spans.
+        odds: The null odds of each question: its null score minus the score of its best span.
+        n_best: The best answers to each question, as `AnswerSpans.n_best` returns them.
         threshold: The null odds above which a question counts as unanswerable; `None` if every
             question is answerable.
-        n_best: Number of answers written for each question.
     """
 
     examples: Sequence[QuestionExample]
-    spans: AnswerSpans
+    texts: Sequence[str]
+    scores: Sequence[float]
+    odds: Sequence[float]
+    n_best: Sequence[list[dict[str, Any]]]
     threshold: float | None
-    n_best: int
 
     @property
     def null_odds(self) -> dict[str, float]:
         """The null score minus the score of the best span, by question id."""
-        odds = self.spans.null_odds.tolist()
-        return {example.id: value for example, value in zip(self.examples, odds, strict=True)}
+        return {example.id: odds for example, odds in zip(self.examples, self.odds, strict=True)}
 
     @property
     def predictions(self) -> dict[str, str]:
-        """The answers by question id; an empty string if there is none."""
-        contexts = [example.context for example in self.examples]
-        answers = self.spans.answers(contexts, self.threshold)
-        pairs = zip(self.examples, answers, strict=True)
-        return {example.id: found["answer"] for example, found in pairs}
-
-    def scores(self, golds: Sequence[GoldQuestion]) -> dict[str, float]:
-        """Returns the official scores, those of version 2.0 if questions may be unanswerable."""
-        return squad_scores.dev_scores(golds, self.predictions, self.threshold is not None)
+        """The answers, in the data set's own format; an empty string if there is none."""
+        threshold = math.inf if self.threshold is None else self.threshold
+        pairs = zip(self.texts, self.odds, strict=True)
+        texts = ["" if odds > threshold else text for text, odds in pairs]
+        return question_scores.best_by_key(self.examples, texts, self.scores)
 
     def write(self, folder: Path) -> None:
         """Writes the same files as BERT's released code."""
-        contexts = [example.context for example in self.examples]
-        n_best = self.spans.n_best(contexts, self.n_best, self.threshold is not None)
-        by_id = {example.id: found for example, found in zip(self.examples, n_best, strict=True)}
-        contents = [self.predictions, by_id]
+        pairs = zip(self.examples, self.n_best, strict=True)
+        contents = [self.predictions, {example.id: found for example, found in pairs}]
         if self.threshold is not None:
             contents.append(self.null_odds)
         for name, content in zip(ANSWER_FILES, contents, strict=False):
@@ -400,7 +431,7 @@ def answer(
     model: QuestionAnswerer,
     examples: Sequence[QuestionExample],
     n_best: int,
-    golds: Sequence[GoldQuestion] | None = None,
+    golds: GoldAnswers | None = None,
 ) -> Answers:
     """Predicts answers, with the model's null threshold or the best one for known answers.
 
@@ -410,14 +441,40 @@ def answer(
         n_best: Number of answers kept for each question.
         golds: The gold answers to tune the threshold on; `None` takes the model's threshold.
     """
-    spans = model.answer_spans(examples, batch_size=64, n_best=n_best)
-    finite(spans.null_scores)
+    with_null = golds is not None or model.null_threshold is not None
+    texts: list[str] = []
+    scores: list[float] = []
+    odds: list[float] = []
+    best: list[list[dict[str, Any]]] = []
+    for part, spans in candidate_spans(model, examples, n_best):
+        contexts = [example.context for example in part]
+        texts += spans.best_texts(contexts)
+        scores += spans.best_scores.tolist()
+        odds += spans.null_odds.tolist()
+        best += spans.n_best(contexts, n_best, with_null)
     threshold = model.null_threshold
     if golds is not None:
-        texts = spans.best_texts([example.context for example in examples])
         threshold = squad_scores.best_threshold(
-            squad_scores.f1_scores(golds, texts),
-            squad_scores.f1_scores(golds, [""] * len(golds)),
-            spans.null_odds,
+            squad_scores.f1_scores(golds.questions, texts),
+            squad_scores.f1_scores(golds.questions, [""] * len(texts)),
+            np.array(odds),
         )
-    return Answers(examples, spans, threshold, n_best)
+    return Answers(examples, texts, scores, odds, best, threshold)
+
+
+def candidate_spans(
+    model: QuestionAnswerer, examples: Sequence[QuestionExample], n_best: int = 20
+) -> Iterator[tuple[Sequence[QuestionExample], AnswerSpans]]:
+    """Yields parts of the questions, and the candidate answers of each part.
+
+    The memory needed depends on the length of a part, and not on that of all documents.
+
+    Raises:
+        NotFiniteError: If the outputs of the model are not finite.
+    """
+    from keras_bert.data.questions import batched_by_characters
+
+    for part in batched_by_characters(examples, _CHARACTERS_AT_ONCE):
+        spans = model.answer_spans(part, batch_size=64, n_best=n_best)
+        finite(spans.null_scores)
+        yield part, spans

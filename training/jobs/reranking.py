@@ -14,7 +14,7 @@ from absl import logging
 from keras_bert import atomic, checks, minilm
 from keras_bert.tables import of_records, text_table
 
-from ..engine import program
+from ..engine import program, run_presets
 from ..engine.job import finite
 from ..engine.options import FineTuningConfig, Fraction, PositiveInt, check_one_of
 from ..engine.output_folder import NotFiniteError, claimed, content_of_folder
@@ -129,7 +129,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     print(counts_table({name: collection.counts(own) for name, own in parts.items()}), flush=True)
     triples = training_triples(config, collection, found, training)
     fingerprint = run_fingerprint(config, triples, seed=config.seed)
-    preset = content_of_folder(minilm.resolve(config.preset)).hex()
+    preset = content_of_folder(minilm.resolve(run_presets.resolve(config.preset))).hex()
     seed_run = SeedRun(folder, config.seed, fingerprint, config.checkpoint_seconds, preset)
     baseline = {query: found[query] for query in test}
     try:
@@ -220,15 +220,15 @@ def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]], seed_ru
 
     from ..engine import finetuning
 
-    options = finetuning.preset_options(config)
+    preset, options = run_presets.resolve(config.preset), finetuning.preset_options(config)
     x: Any
     if config.loss == "pairwise":
         # The cross-entropy over two choices is the logistic loss of the difference of their scores.
-        model = MultipleChoice.from_preset(config.preset, **options)
+        model = MultipleChoice.from_preset(preset, **options)
         x = [(query, [relevant, other]) for query, relevant, other in triples]
         y = np.zeros(len(x), "int32")
     else:
-        model = TextClassifier.from_preset(config.preset, 2, **options)
+        model = TextClassifier.from_preset(preset, 2, **options)
         labels = {(query, document): 1 for query, document, _ in triples}
         labels |= {(query, other): 0 for query, _, other in triples}
         x, y = list(labels), np.array(list(labels.values()), "int32")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,10 +17,10 @@ from .data_files import (
     TAGGING_SUFFIXES,
     data_suffix,
     infer_format,
-    is_array,
     read_cells,
     read_records,
 )
+from .question_files import COLUMNS, is_nested
 from .tagged_words import LABELS, WORDS
 from .values import BadRows
 
@@ -83,8 +82,8 @@ def task_of_file(
         return FileTask("tagging", f"{path} has the suffix {suffix}")
     if format in _CHOICE_FORMATS:
         return FileTask("choice", f"--format={format} is given")
-    if suffix == ".json" and _is_squad(path):
-        return FileTask("questions", f"{path} holds paragraphs with questions, as SQuAD does")
+    if suffix == ".json" and is_nested(path):
+        return FileTask("questions", f"{path} is one object, as files of SQuAD and TriviaQA are")
     kind = FORMATS.get(suffix) if format == "auto" else format
     if kind in (None, "tsv") and path.is_file() and (tag := _tag(path)):
         return FileTask("tagging", f"the lines of {path} end with tags, such as {tag}")
@@ -104,6 +103,8 @@ def task_of_file(
         names = set(next((cells for _, cells in read_cells(path, kind)), []))
     if names.intersection(WORDS) and names.intersection(LABELS):
         return FileTask("tagging", f"{path} has words and their labels")
+    if kind in ("jsonl", "arrow") and names.issuperset(COLUMNS):
+        return FileTask("questions", f"{path} has questions, contexts and answers")
     for fields in _CHOICE_FIELDS:
         if names.issuperset(fields):
             return FileTask("choice", f"{path} has {' and '.join(fields)}")
@@ -112,17 +113,6 @@ def task_of_file(
             columns = dict(zip(("text", "text_pair"), pair, strict=True))
             return FileTask("pairs", f"{path} has {' and '.join(pair)}", columns)
     return FileTask("classification", f"{path} is a table without two texts or choices")
-
-
-def _is_squad(path: Path) -> bool:
-    """Returns whether a JSON file holds one object of articles, not JSON Lines or an array."""
-    first = next((line for line in read_lines(path) if line.strip()), "")
-    if is_array(path) or not first:
-        return False
-    try:
-        return '"paragraphs"' in first or "data" in json.loads(first)
-    except ValueError:  # the first line of an object that is written on several
-        return True
 
 
 def _tag(path: Path) -> str:

@@ -29,7 +29,7 @@ from keras_bert.tables import of_records, text_table, with_spaces
 from ..readers.choice_files import ChoiceRows
 from ..readers.data_splits import stratified_sample
 from ..readers.labeled_text import LabeledText
-from . import classifier_scores, entity_scores, squad_scores
+from . import classifier_scores, entity_scores, question_scores
 
 # Name of the baseline -> name of the metric -> score
 Baselines = dict[str, dict[str, float]]
@@ -187,27 +187,23 @@ def of_questions(examples: Sequence[QuestionExample], has_unanswerable: bool) ->
         has_unanswerable: Whether questions may be unanswerable, and are scored as in SQuAD 2.0.
 
     Returns:
-        The scores by the name of the baseline, with the metrics of SQuAD.
+        The scores by the name of the baseline, with the metrics of the data set.
     """
-    golds = [
-        squad_scores.GoldQuestion(one.id, tuple(answer.text for answer in one.answers or ()))
-        for one in examples
-    ]
+    golds = question_scores.gold_answers(examples, has_unanswerable)
     contexts = {one.context for one in examples}
     frequencies = collections.Counter(
         word for context in contexts for word in {word for _, _, word in _words(context)}
     )
     weights = {word: math.log(1 + len(contexts) / count) for word, count in frequencies.items()}
-    answers = {"sliding_window": {one.id: _window_answer(one, weights) for one in examples}}
-    if has_unanswerable:
+    texts, scores = zip(*(_window_answer(one, weights) for one in examples), strict=True)
+    answers = {"sliding_window": question_scores.best_by_key(examples, texts, scores)}
+    if golds.data_set == "squad_v2":
         answers = {"no_answer": {one.id: "" for one in examples}, **answers}
-    return {
-        name: squad_scores.dev_scores(golds, texts, has_unanswerable)
-        for name, texts in answers.items()
-    }
+    return {name: golds.scores(predicted) for name, predicted in answers.items()}
 
 
-def _window_answer(example: QuestionExample, weights: Mapping[str, float]) -> str:
+def _window_answer(example: QuestionExample, weights: Mapping[str, float]) -> tuple[str, float]:
+    """Returns the best run of words of a passage, and its score."""
     words = list(_words(example.context))
     asked = {word for _, _, word in _words(example.question)}
     found = np.array([weights[word] if word in asked else 0.0 for _, _, word in words])
@@ -217,7 +213,7 @@ def _window_answer(example: QuestionExample, weights: Mapping[str, float]) -> st
         score = sums[min(last + _WINDOW_WORDS, len(words))] - sums[max(first - _WINDOW_WORDS, 0)]
         if score > best:
             best, answer = score, example.context[words[first][0] : words[last - 1][1]]
-    return answer
+    return answer, best
 
 
 def _words(text: str) -> Iterator[tuple[int, int, str]]:

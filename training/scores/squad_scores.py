@@ -8,14 +8,14 @@ import dataclasses
 import functools
 import re
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..readers.values import excerpt
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
+ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -42,23 +42,30 @@ def normalised(text: str) -> str:
     'us president man'
     """
     text = text.lower().translate(_WITHOUT_PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", text).split())
+    return " ".join(ARTICLES.sub(" ", text).split())
 
 
-def exact_match(prediction: str, gold: str) -> float:
-    """Returns 1 if both texts are equal after `normalised`, otherwise 0."""
-    return float(normalised(prediction) == normalised(gold))
+def exact_match(prediction: str, gold: str, normalise: Callable[[str], str] = normalised) -> float:
+    """Returns 1 if both texts are equal after they are normalized, otherwise 0."""
+    return float(normalise(prediction) == normalise(gold))
 
 
-def f1(prediction: str, gold: str, *, both_empty: float = 1.0) -> float:
+def f1(
+    prediction: str,
+    gold: str,
+    *,
+    both_empty: float = 1.0,
+    normalise: Callable[[str], str] = normalised,
+) -> float:
     """Returns the harmonic mean of precision and recall of the common words.
 
     Args:
         prediction: The predicted answer.
         gold: The gold answer.
         both_empty: The score if neither has a word, which is 0 in SQuAD 1.1's scorer.
+        normalise: Removes what does not count.
     """
-    predicted, true = normalised(prediction).split(), normalised(gold).split()
+    predicted, true = normalise(prediction).split(), normalise(gold).split()
     if not predicted or not true:
         return both_empty if predicted == true else 0.0
     common = sum((collections.Counter(predicted) & collections.Counter(true)).values())
@@ -152,22 +159,6 @@ def score_squad_v2(
     return results | ({"missing": missing} if missing else {})
 
 
-def dev_scores(
-    golds: Sequence[GoldQuestion], predictions: Mapping[str, str], has_unanswerable: bool
-) -> dict[str, float]:
-    """Returns the scores of version 2.0 without its totals, or of 1.1.
-
-    Args:
-        golds: The questions.
-        predictions: The predicted answers by question id; an empty string for no answer.
-        has_unanswerable: Whether questions may be unanswerable, as in version 2.0.
-    """
-    if not has_unanswerable:
-        return score_squad_v1(golds, predictions)
-    scores = score_squad_v2(golds, predictions)
-    return {name: value for name, value in scores.items() if not name.endswith("total")}
-
-
 def f1_scores(golds: Sequence[GoldQuestion], texts: Sequence[str]) -> np.ndarray:
     """Returns SQuAD 2.0's F1 of an answer to each question, `(questions,)`, in [0, 1]."""
     return np.array([_best(f1, text, gold) for gold, text in zip(golds, texts, strict=True)])
@@ -246,18 +237,19 @@ def _check(golds: Sequence[GoldQuestion]) -> None:
         raise ValueError("expected at least one question, received none")
 
 
-def read_gold(path: str) -> tuple[list[GoldQuestion], bool]:
-    """Reads the questions of a file in SQuAD's JSON, and whether it is of version 2.0.
+def parse_gold(content: Any, path: str) -> tuple[list[GoldQuestion], bool]:
+    """Returns the questions of a file in SQuAD's JSON, and whether it is of version 2.0.
 
     The positions of the answers are ignored. A file is of version 2.0 if any question has the field
     `is_impossible`.
 
+    Args:
+        content: The content of the file.
+        path: The file, for messages.
+
     Raises:
         ValueError: If the file has another format.
     """
-    from keras_bert.data.squad import load_json
-
-    content = load_json(path)
     try:
         questions = [
             question

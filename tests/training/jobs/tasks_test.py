@@ -116,7 +116,7 @@ def test_help_is_of_the_task(monkeypatch):
     assert {"train_file", "epochs"} < set(re.findall(r"^  --(\w+)=", text, re.M))
     assert re.search(r"^  classification, pairs, regression: --text ", text, re.M)
     assert re.search(r"^  ranking: --documents .*; none of --train_file", text, re.M | re.S)
-    assert re.search(r"^  questions: .*--doc_stride", text, re.M)
+    assert re.search(r"^  questions: .*--document_words", text, re.M)
     for name, task in TASKS.items():
         of_task = set(re.findall(r"^  --(?:\[no\])?(\w+)=", listed(f"--task={name}"), re.M))
         assert of_task == {*task.options, "task", "recipe"}

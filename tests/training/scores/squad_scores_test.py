@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests.source_imports import ROOT
+from training.scores.question_scores import read_gold
 from training.scores.squad_scores import (
     GoldQuestion,
     best_threshold,
     exact_match,
     f1,
     normalised,
-    read_gold,
     read_null_odds,
     read_predictions,
     score_squad_v1,
@@ -131,11 +131,11 @@ def write(path, value):
 
 
 def score_files(data, predictions, odds=""):
-    golds, is_version_2 = read_gold(data)
+    golds = read_gold(data)
     answers = read_predictions(predictions)
-    if not is_version_2:
-        return score_squad_v1(golds, answers)
-    return score_squad_v2(golds, answers, read_null_odds(odds) if odds else None)
+    if golds.data_set == "squad_v1":
+        return golds.scores(answers)
+    return score_squad_v2(golds.questions, answers, read_null_odds(odds) if odds else None)
 
 
 def test_the_program_tells_the_version_by_the_data(tmp_path):
@@ -162,4 +162,4 @@ def test_malformed_files_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"list\.json contains a list"):
         score_files(data, write(tmp_path / "list.json", []))
     with pytest.raises(ValueError, match=r"empty\.json is not in SQuAD's format.*: KeyError"):
-        read_gold(write(tmp_path / "empty.json", {}))
+        read_gold(write(tmp_path / "empty.json", {"data": [{}]}))

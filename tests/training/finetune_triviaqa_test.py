@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TriviaQA, then SQuAD, at miniature size: the second run starts from the first one's head."""
+
+import dataclasses
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
+
+pytest.importorskip("tensorflow")
+
+import numpy as np  # noqa: E402
+
+import keras_bert  # noqa: E402
+from tests.training.finetune_squad_test import (  # noqa: E402, F401
+    MINIATURE,
+    preset,
+    read,
+    write_squad,
+)
+from tests.training.readers.triviaqa_test import question, write  # noqa: E402
+from training import evaluate, recipes  # noqa: E402
+from training.engine import finetuning, run_presets  # noqa: E402
+from training.jobs.question_answering import QuestionJob, SquadConfig, read_data  # noqa: E402
+
+DOCUMENTS = {
+    "wikipedia/Ann.txt": "Then and then Ann ran " + "and then " * 20,
+    "wikipedia/Bob.txt": "then Bob ran",
+    "wikipedia/None.txt": "then and then",
+    "web/1.txt": "Ann and Bob",
+}
+
+
+@pytest.fixture
+def trivia(tmp_path):
+    """Returns the folder of TriviaQA's files in miniature."""
+    folder = tmp_path / "triviaqa"
+    folder.mkdir()
+    pages = ["Ann.txt", "Bob.txt", "None.txt"]
+    write(folder, question(1, pages), documents=DOCUMENTS, name="train.json")
+    write(folder, question(2, pages), question(3, ["None.txt"]), documents=DOCUMENTS)
+    web = question(4, ["Ann.txt"], results=["1.txt"])
+    write(folder, web, documents=DOCUMENTS, domain="Web", name="web.json")
+    return folder / "qa"
+
+
+def test_squad_starts_from_the_head_that_triviaqa_has_trained(trivia, preset, tmp_path):  # noqa: F811
+    first = tmp_path / "first"
+    config = dataclasses.replace(
+        recipes.load("bert_large_triviaqa", SquadConfig),
+        **MINIATURE,
+        train_file=str(trivia / "train.json"),
+        dev_file=str(trivia / "dev.json"),
+        test_file=str(trivia / "web.json"),
+        preset=str(preset),
+        output_dir=str(first),
+        export=False,
+    )
+    data = read_data(config)
+    # What contains no answer is not trained on, but answered.
+    assert [example.id for example in data.train] == ["tc_1--Ann.txt"]
+    assert [len(part) for part in (data.dev, data.test)] == [4, 2]
+    results = finetuning.run(QuestionJob, config, data)
+    predictions = read(first / "predictions.json")
+    assert predictions.keys() == {"tc_2", "tc_3"}
+    n_best = read(first / "nbest_predictions.json")
+    logits = {
+        name: best[0]["start_logit"] + best[0]["end_logit"]
+        for name, best in n_best.items()
+        if name.startswith("tc_2")
+    }
+    best_document = max(logits, key=logits.get)
+    assert predictions["tc_2"] == n_best[best_document][0]["text"]
+    assert read(first / "test" / "predictions.json").keys() == {"tc_4--Ann.txt", "tc_4--1.txt"}
+
+    model = str(first / "seed_1" / "model.keras")
+    scored = {
+        name: evaluate.evaluate(
+            evaluate.EvaluateConfig(data_file=str(trivia / "dev.json"), **{name: value})
+        )
+        for name, value in {"model": model, "answers": str(first / "predictions.json")}.items()
+    }
+    assert scored["model"] == scored["answers"] == results["runs"][0]["best"]["dev"]
+
+    for name in ("train-v1.1.json", "dev-v1.1.json"):
+        write_squad(tmp_path, name, name[0])
+    second = dataclasses.replace(
+        recipes.load("bert_large_triviaqa_squad", SquadConfig),
+        **MINIATURE,
+        data_dir=str(tmp_path),
+        preset=str(first),
+    )
+    job = QuestionJob(second, read_data(second), run_presets.resolve(second.preset))
+    found, trained = job.build(seed=1).model, keras_bert.load_model(model, compile=False)
+    for ours, theirs in zip(found.get_weights(), trained.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_run_is_found_by_its_folder_that_of_a_seed_and_its_file(preset, tmp_path):  # noqa: F811
+    run = tmp_path / "run"
+    (run / "seed_2").mkdir(parents=True)
+    model = run / "seed_2" / "model.keras"
+    keras_bert.QuestionAnswerer.from_preset(preset).save(model)
+    (run / "results.json").write_text(json.dumps({"kept": {"seed": 2, "model": "elsewhere"}}))
+    assert {run_presets.find_model(path) for path in (run, run / "seed_2", model)} == {model}
+    assert run_presets.find_model(preset) is None
+    assert run_presets.find_model(tmp_path / "none") is None
+    assert run_presets.resolve(str(preset)) == str(preset)
+    folder = run_presets.resolve(str(run))
+    assert folder == run_presets.resolve(str(model))  # made once
+    assert folder.endswith("run/seed_2")
+    model.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"is not a valid `\.keras` archive"):
+        run_presets.resolve(str(model.rename(run / "other.keras")))

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions in rows, with the columns of Hugging Face's `squad` and `squad_v2`."""
+
+import json
+
+import pytest
+
+from keras_bert.data.squad import QuestionExample, SpanAnswer
+from training.readers.question_files import read_questions
+from training.readers.task_files import task_of_file
+from training.scores.question_scores import read_gold
+
+pytestmark = pytest.mark.backend_independent
+
+
+def row(number, texts=("Ann",), starts=(5,), **changes):
+    answers = {"text": list(texts), "answer_start": list(starts)}
+    fields = {"id": f"q{number}", "title": "T", "context": "Then Ann ran.", "question": "Who ran?"}
+    return fields | {"answers": answers} | changes
+
+
+ROWS = [row(1), row(2, ["Ann", "Ann ran"], [5, 5])]
+EXAMPLES = (
+    QuestionExample("q1", "Who ran?", "Then Ann ran.", (SpanAnswer("Ann", 5),), "T"),
+    QuestionExample(
+        "q2", "Who ran?", "Then Ann ran.", (SpanAnswer("Ann", 5), SpanAnswer("Ann ran", 5)), "T"
+    ),
+)
+
+
+def write_jsonl(path, rows):
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return path
+
+
+def write_parquet(path, rows):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    answers = pyarrow.struct(
+        {"text": pyarrow.list_(pyarrow.string()), "answer_start": pyarrow.list_(pyarrow.int32())}
+    )
+    texts = dict.fromkeys(("id", "title", "context", "question"), pyarrow.string())
+    schema = pyarrow.schema({**texts, "answers": answers})
+    path.parent.mkdir(exist_ok=True)
+    parquet.write_table(pyarrow.Table.from_pylist(rows, schema), path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json_lines", "array", "list", "parquet", "folder"])
+def test_questions_are_read_from_rows_of_every_format(kind, tmp_path):
+    if kind in ("jsonl", "json_lines"):
+        path = write_jsonl(tmp_path / ("a.jsonl" if kind == "jsonl" else "a.json"), ROWS)
+    elif kind == "array":
+        path = tmp_path / "a.json"
+        path.write_text(json.dumps(ROWS, indent=2))
+    elif kind == "list":  # of objects, as in SQuAD's own files
+        pairs = [zip(*one["answers"].values(), strict=True) for one in ROWS]
+        answers = [[{"text": text, "answer_start": n} for text, n in pair] for pair in pairs]
+        rows = [one | {"answers": found} for one, found in zip(ROWS, answers, strict=True)]
+        path = write_jsonl(tmp_path / "a.jsonl", rows)
+    elif kind == "parquet":
+        path = write_parquet(tmp_path / "a.parquet", ROWS)
+    else:
+        write_parquet(tmp_path / "squad" / "train-00000-of-00001.parquet", ROWS)
+        write_parquet(tmp_path / "squad" / "validation-00000-of-00001.parquet", ROWS[:1])
+        path = tmp_path / "squad" / "train"
+    file = read_questions(path)
+    assert (file.examples, file.has_unanswerable, file.skipped) == (EXAMPLES, False, ())
+    assert task_of_file(path).name == "questions"
+    assert read_gold(path).scores({"q1": "the Ann", "q2": "ran"}) == {
+        "exact_match": 50.0,
+        "f1": pytest.approx(100 * (1 + 2 / 3) / 2),
+    }
+
+
+def test_empty_answers_are_those_of_unanswerable_questions(tmp_path):
+    path = write_parquet(tmp_path / "v2.parquet", [row(1), row(2, [], [])])
+    file = read_questions(path)
+    assert [one.answers for one in file.examples] == [(SpanAnswer("Ann", 5),), ()]
+    assert file.has_unanswerable
+    assert read_gold(path).data_set == "squad_v2"
+    unlabeled = [{"question": "?", "context": "c"}, {"id": 7, "question": "?", "context": "c"}]
+    path = write_jsonl(tmp_path / "test.jsonl", unlabeled)
+    file = read_questions(path, labeled=False)
+    assert [(one.id, one.answers) for one in file.examples] == [("0", None), ("7", None)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"question": None}, "the field 'question' is missing"),
+        ({"context": 3}, "context is 3, expected a string"),
+        ({"title": 3}, "title is 3, expected a string"),
+        ({"answers": None}, "the field 'answers' is missing"),
+        ({"answers": "Ann"}, "answers is 'Ann', expected an object of the lists text and"),
+        ({"answers": {"text": ["Ann"]}}, "the field 'answer_start' is missing"),
+        ({"answers": {"text": "Ann", "answer_start": [5]}}, "text is 'Ann', expected a list"),
+        ({"answers": {"text": ["Ann"], "answer_start": []}}, "1 texts and 0 values of"),
+        ({"answers": {"text": ["Ann"], "answer_start": [4]}}, "'Ann' is not at answer_start 4"),
+        ({"answers": {"text": ["Ann"], "answer_start": ["5"]}}, "answer_start is '5', expected an"),
+        ({"answers": {"text": [None], "answer_start": [5]}}, "text is None, expected a string"),
+        ({"is_impossible": True}, "is_impossible is true, and there are answers"),
+        ({"id": "q1"}, r"\(id 'q1'\): another question has this id"),
+    ],
+)
+def test_a_malformed_cell_names_row_and_field(changes, message, tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [row(1), row(2, **changes)])
+    with pytest.raises(ValueError, match=rf"a\.jsonl, line 2.*{message}"):
+        read_questions(path)
+    file = read_questions(path, skip_bad=True)
+    assert (len(file.examples), len(file.skipped)) == (1, 1)
+
+
+def test_rows_of_parquet_are_counted(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", [row(1), row(2, ["Bob"])])
+    with pytest.raises(ValueError, match=r"a\.parquet, row 2 \(id 'q2'\), answer 1: 'Bob' is not"):
+        read_questions(path)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TriviaQA's files, in miniature: questions, documents in folders, and answers without offsets."""
+
+import json
+
+import pytest
+
+from keras_bert.data.squad import SpanAnswer
+from training.readers.question_files import read_questions
+from training.readers.triviaqa import answer_in_document, first_words
+
+pytestmark = pytest.mark.backend_independent
+
+
+def question(number, pages=("Ann.txt",), aliases=("ann", "anna"), results=(), **more):
+    answer = {"NormalizedAliases": list(aliases), "Value": "Ann"}
+    return {
+        "QuestionId": f"tc_{number}",
+        "Question": "Who ran?",
+        "Answer": answer | more.pop("answer", {}),
+        "EntityPages": [{"Filename": name, "DocPartOfVerifiedEval": True} for name in pages],
+        "SearchResults": [{"Filename": name, "DocPartOfVerifiedEval": False} for name in results],
+        **more,
+    }
+
+
+def write(folder, *questions, documents=None, domain="Wikipedia", verified=False, name="dev.json"):
+    """Writes the files in the folders of the download, and returns the path of the questions."""
+    documents = {"wikipedia/Ann.txt": "Then Ann ran."} if documents is None else documents
+    for file, text in documents.items():
+        (folder / "evidence" / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "evidence" / file).write_bytes(text.encode())
+    content = {"Data": list(questions), "Domain": domain, "VerifiedEval": verified, "Version": 1.0}
+    (folder / "qa").mkdir(exist_ok=True)
+    (folder / "qa" / name).write_text(json.dumps(content, indent=4, sort_keys=True))
+    return folder / "qa" / name
+
+
+def test_the_first_alias_that_a_document_contains_is_its_answer(tmp_path):
+    documents = {
+        "wikipedia/Ann.txt": "Bob and ANNA ran.",
+        "wikipedia/Bob.txt": "Bob ran.",
+        "web/3/3_1.txt": "The joanna ran",
+    }
+    one = question(1, ["Ann.txt", "Bob.txt"], ["", "anna", "bob"], ["3/3_1.txt"])
+    file = read_questions(write(tmp_path, one, documents=documents))
+    assert [(example.id, example.answers) for example in file.examples] == [
+        ("tc_1--Ann.txt", (SpanAnswer("ANNA", 8),)),
+        ("tc_1--Bob.txt", (SpanAnswer("Bob", 0),)),
+        ("tc_1--3/3_1.txt", (SpanAnswer("anna", 6),)),  # in a word, as in TriviaQA's own code
+    ]
+    assert {example.key for example in file.examples} == {"tc_1"}
+    assert {example.aliases for example in file.examples} == {("", "anna", "bob")}
+    # Of the Web, each document is scored.
+    path = write(tmp_path, one, domain="Web")
+    assert [example.key for example in read_questions(path).examples] == [
+        example.id for example in file.examples
+    ]
+
+
+def test_documents_are_cut_after_a_number_of_words(tmp_path):
+    path = write(tmp_path, question(1), documents={"wikipedia/Ann.txt": "one  two\nthree Ann"})
+    texts = {n: read_questions(path, document_words=n).examples[0] for n in (0, 2, 4, 9)}
+    assert [one.context for one in texts.values()] == [
+        "one  two\nthree Ann", "one  two", "one  two\nthree Ann", "one  two\nthree Ann",
+    ]  # fmt: skip
+    assert [len(one.answers) for one in texts.values()] == [1, 0, 1, 1]
+    assert first_words(" a", 1) == " a"
+
+
+def test_offsets_count_characters_of_the_document_and_not_of_its_lower_case():
+    text = "İ İzmir ran"
+    assert len(text.lower()) == len(text) + 2
+    assert answer_in_document(("ran",), text) == SpanAnswer("ran", 8)
+    assert answer_in_document(("i̇zmir",), text) == SpanAnswer("İzmir", 2)
+    assert answer_in_document(("x", ""), text) is None
+
+
+def test_of_a_verified_file_what_is_verified_is_read(tmp_path):
+    documents = {"wikipedia/Ann.txt": "Ann", "web/1.txt": "Ann"}
+    data = [
+        question(1, results=["1.txt"], QuestionPartOfVerifiedEval=True),
+        question(2, QuestionPartOfVerifiedEval=False),
+    ]
+    path = write(tmp_path, *data, documents=documents, domain="Web", verified=True)
+    assert [one.id for one in read_questions(path).examples] == ["tc_1--Ann.txt"]
+
+
+def test_a_test_file_has_no_answers(tmp_path):
+    one = question(1)
+    del one["Answer"]
+    path = write(tmp_path, one)
+    assert read_questions(path, labeled=False).examples[0].answers is None
+    with pytest.raises(
+        ValueError, match=r"question 1 \(id 'tc_1'\): the field 'Answer' is missing"
+    ):
+        read_questions(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pages": ["No.txt"]}, r"'No\.txt' does not exist in .*wikipedia"),
+        ({"pages": ["../web/secret.txt"]}, r"'\.\./web/secret\.txt' is not in .*wikipedia"),
+        ({"pages": ["/etc/hostname"]}, r"'/etc/hostname' is not in"),
+        ({"pages": ["link.txt"]}, r"'link\.txt' is not in"),
+        ({"pages": ["."]}, r"'\.' does not exist"),
+        ({"pages": ["a\0b"]}, "cannot be read|does not exist"),
+        ({"pages": ["latin.txt"]}, r"'latin\.txt' is not UTF-8"),
+        ({"pages": []}, "has no documents"),
+        ({"pages": [3]}, r"EntityPages 1: Filename is 3, expected a string"),
+        ({"aliases": []}, "NormalizedAliases is empty"),
+        ({"aliases": [None]}, "NormalizedAliases has None, expected strings"),
+        ({"answer": {"HumanAnswers": "Ann"}}, "HumanAnswers is 'Ann', expected a list"),
+        ({"Question": None}, "Question is None, expected a string"),
+    ],
+)
+def test_what_is_malformed_is_named_or_skipped(changes, message, tmp_path):
+    documents = {"wikipedia/Ann.txt": "Ann", "web/secret.txt": "secret"}
+    path = write(tmp_path, question(1), question(2, **changes), documents=documents)
+    folder = tmp_path / "evidence" / "wikipedia"
+    (folder / "link.txt").symlink_to(tmp_path / "evidence" / "web" / "secret.txt")
+    (folder / "latin.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(ValueError, match=rf"dev\.json: question 2 \(id 'tc_2'\).*({message})"):
+        read_questions(path)
+    file = read_questions(path, skip_bad=True)
+    assert ([one.id for one in file.examples], len(file.skipped)) == (["tc_1--Ann.txt"], 1)
+
+
+def test_a_file_without_documents_or_of_another_domain_is_refused(tmp_path):
+    path = write(tmp_path, question(1), documents={})
+    with pytest.raises(ValueError, match=r"not found in .*evidence nor in .*qa/evidence"):
+        read_questions(path)
+    with pytest.raises(ValueError, match="Domain is 'x', expected Wikipedia or Web"):
+        read_questions(write(tmp_path, question(1), domain="x"))
+    with pytest.raises(ValueError, match=r"question 2 .*: another question has this id"):
+        read_questions(write(tmp_path, question(1), question(1)))
+    with pytest.raises(ValueError, match="question 1 is 3, expected an object"):
+        read_questions(write(tmp_path, 3))

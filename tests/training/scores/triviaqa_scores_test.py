@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TriviaQA's metrics, with scores that the official scorer gives for these answers."""
+
+import pytest
+
+from training.scores.squad_scores import GoldQuestion
+from training.scores.triviaqa_scores import normalised, score_triviaqa
+
+pytestmark = pytest.mark.backend_independent
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The  U.S.\tPresident!", "u s president"),
+        ("a-the_an", ""),
+        ("Jay‑Z ’s `best´", "jay‑z s best"),
+        ("“Quoted”", "“quoted”"),
+        ("Theatre", "theatre"),
+    ],
+)
+def test_punctuation_becomes_spaces(text, expected):
+    assert normalised(text) == expected
+
+
+def test_scores_are_those_of_the_official_scorer():
+    golds = [
+        GoldQuestion("a", ("sunset blvd", "sunset boulevard")),
+        GoldQuestion("b", ("jay z", "Shawn Carter!")),
+        GoldQuestion("c", ("the",)),
+        GoldQuestion("d", ("x",)),
+    ]
+    predictions = {"a": "West Sunset Blvd.", "b": "Shawn_Carter", "c": "An", "other": "x"}
+    assert score_triviaqa(golds, predictions) == {"exact_match": 50.0, "f1": 45.0}
+    for wrong, message in (([], "at least one"), ([GoldQuestion("e", ())], "'e' .* no answers")):
+        with pytest.raises(ValueError, match=message):
+            score_triviaqa(wrong, {"e": "x"})

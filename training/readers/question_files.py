@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of questions on passages: SQuAD's JSON, rows of any format with its columns, TriviaQA."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+from keras_bert.data.squad import QuestionExample, load_json, parse_squad, read_squad_rows
+from keras_bert.data.text_files import read_lines
+
+from . import triviaqa
+from .data_files import data_suffix, exists, has_records, is_array, read_records
+from .values import BadRows
+
+# The columns of a question with its answers, as Hugging Face's data sets have them
+COLUMNS = ("question", "context", "answers")
+# Words of a document of TriviaQA that are read, as in its own converter to SQuAD's format
+DOCUMENT_WORDS = 800
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionFile:
+    """The questions of a file.
+
+    Args:
+        examples: The questions, in the order of the file; `DocumentQuestion` if it is TriviaQA's.
+        has_unanswerable: Whether the file marks unanswerable questions, as SQuAD 2.0 does.
+        skipped: An error message for each part of the file that was skipped.
+    """
+
+    examples: tuple[QuestionExample, ...]
+    has_unanswerable: bool
+    skipped: tuple[str, ...]
+
+
+def has_rows(path: Path) -> bool:
+    """Returns whether a file of questions has rows with fields, and not SQuAD's or TriviaQA's JSON.
+
+    A JSON file has rows if it is an array, or JSON Lines.
+    """
+    return has_records(path) and not (data_suffix(path) == ".json" and is_nested(path))
+
+
+def is_nested(path: Path) -> bool:
+    """Returns whether a JSON file holds one object of articles or questions, as SQuAD's do."""
+    first = next((line for line in read_lines(path) if line.strip()), "")
+    if is_array(path) or not first:
+        return False
+    try:
+        return '"paragraphs"' in first or not {"data", "Data"}.isdisjoint(json.loads(first))
+    except (ValueError, TypeError):  # the first line of an object that is written on several
+        return True
+
+
+def read_questions(
+    path: str | Path,
+    *,
+    labeled: bool = True,
+    skip_bad: bool = False,
+    document_words: int = DOCUMENT_WORDS,
+) -> QuestionFile:
+    """Reads questions on passages, in the format that the file has.
+
+    Args:
+        path: SQuAD's JSON; JSON Lines, a JSON array, Parquet, Arrow or a folder of `datasets` with
+            the columns of SQuAD's data sets there; or the JSON of TriviaQA, with its documents.
+        labeled: Whether every question must have answers, or be marked as unanswerable.
+        skip_bad: Whether to skip malformed parts, and list them in the result, instead of raising
+            an error.
+        document_words: Of TriviaQA, the number of words that are read of a document, the first
+            ones; 0 for all.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is malformed; the message names the question or the row, and the
+            field.
+    """
+    path = Path(path)
+    if not exists(path):
+        raise FileNotFoundError(f"{path} does not exist, expected a file of questions")
+    if has_rows(path):
+        bad = BadRows(collect=skip_bad)
+        rows = read_records(path, bad=bad)
+        file = read_squad_rows(rows, path, labeled=labeled, skip_bad=skip_bad)
+        return QuestionFile(file.examples, file.has_unanswerable, (*bad.messages, *file.skipped))
+    content = load_json(path)
+    if triviaqa.is_triviaqa(content):
+        documents = triviaqa.read_documents(
+            content, path, labeled=labeled, skip_bad=skip_bad, max_words=document_words
+        )
+        return QuestionFile(documents.examples, False, documents.skipped)
+    file = parse_squad(content, path, labeled=labeled, skip_bad=skip_bad)
+    return QuestionFile(file.examples, file.has_unanswerable, file.skipped)

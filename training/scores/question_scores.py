@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gold answers of questions on passages, and the metrics of the data set that they are from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from keras_bert.data.squad import QuestionExample, load_json
+
+from ..readers import question_files, triviaqa
+from ..readers.triviaqa import DocumentQuestion
+from . import squad_scores
+from .squad_scores import GoldQuestion
+from .triviaqa_scores import best_f1, score_triviaqa
+
+DataSet = Literal["squad_v1", "squad_v2", "triviaqa"]
+
+
+@dataclasses.dataclass(frozen=True)
+class GoldAnswers:
+    """The gold answers to the questions of a file.
+
+    Args:
+        questions: The key of each prediction, and its gold answers.
+        data_set: The data set whose metrics are computed.
+    """
+
+    questions: tuple[GoldQuestion, ...]
+    data_set: DataSet
+
+    def scores(self, predictions: Mapping[str, str]) -> dict[str, float]:
+        """Returns the official scores; without the totals of SQuAD 2.0.
+
+        Args:
+            predictions: The predicted answers by key; an empty string for no answer.
+        """
+        if self.data_set == "triviaqa":
+            return score_triviaqa(self.questions, predictions)
+        if self.data_set == "squad_v1":
+            return squad_scores.score_squad_v1(self.questions, predictions)
+        scores = squad_scores.score_squad_v2(self.questions, predictions)
+        return {name: value for name, value in scores.items() if not name.endswith("total")}
+
+
+def gold_answers(examples: Sequence[QuestionExample], has_unanswerable: bool) -> GoldAnswers:
+    """Returns the gold answers of questions that have been read.
+
+    Args:
+        examples: The questions with their answers.
+        has_unanswerable: Whether questions may be unanswerable, and are scored as in SQuAD 2.0.
+    """
+    data_set: DataSet = "squad_v2" if has_unanswerable else "squad_v1"
+    if any(isinstance(one, DocumentQuestion) for one in examples):
+        data_set = "triviaqa"
+    texts = {prediction_key(one): _gold_texts(one) for one in examples}
+    return GoldAnswers(tuple(GoldQuestion(key, own) for key, own in texts.items()), data_set)
+
+
+def read_gold(path: str) -> GoldAnswers:
+    """Reads the gold answers of a file, without the documents of TriviaQA.
+
+    Raises:
+        ValueError: If the file is malformed.
+    """
+    if question_files.has_rows(Path(path)):
+        file = question_files.read_questions(path)
+        return gold_answers(file.examples, file.has_unanswerable)
+    content = load_json(path)
+    if triviaqa.is_triviaqa(content):
+        answers = triviaqa.read_answers(content, Path(path))
+        return GoldAnswers(tuple(GoldQuestion(*item) for item in answers.items()), "triviaqa")
+    questions, is_version_2 = squad_scores.parse_gold(content, path)
+    return GoldAnswers(tuple(questions), "squad_v2" if is_version_2 else "squad_v1")
+
+
+def prediction_key(example: QuestionExample) -> str:
+    """Returns the key of a question's prediction in a file of predictions."""
+    return example.key if isinstance(example, DocumentQuestion) else example.id
+
+
+def best_by_key(
+    examples: Sequence[QuestionExample], texts: Iterable[str], scores: Iterable[float]
+) -> dict[str, str]:
+    """Returns the best answer for each key: of several documents, the one with the highest score.
+
+    Args:
+        examples: The questions.
+        texts: The answer to each.
+        scores: The score of each answer.
+    """
+    best: dict[str, tuple[float, str]] = {}
+    for example, text, score in zip(examples, texts, scores, strict=True):
+        key = prediction_key(example)
+        if key not in best or score > best[key][0]:
+            best[key] = score, text
+    return {key: text for key, (_, text) in best.items()}
+
+
+def answer_f1_scores(examples: Sequence[QuestionExample], texts: Sequence[str]) -> np.ndarray:
+    """Returns the F1 of an answer to each question, on each document, `(questions,)`, in [0, 1]."""
+    if any(isinstance(one, DocumentQuestion) for one in examples):
+        pairs = zip(examples, texts, strict=True)
+        return np.array([best_f1(text, _gold_texts(one)) for one, text in pairs])
+    golds = [GoldQuestion(one.id, _gold_texts(one)) for one in examples]
+    return squad_scores.f1_scores(golds, texts)
+
+
+def _gold_texts(example: QuestionExample) -> tuple[str, ...]:
+    if isinstance(example, DocumentQuestion):
+        return (*example.aliases, *example.human_answers)
+    return tuple(answer.text for answer in example.answers or ())
