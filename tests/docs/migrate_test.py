@@ -2,6 +2,7 @@
 """Each row of the tables "you wrote, you write" is run, or parsed by the program it names."""
 
 import ast
+import dataclasses
 import gc
 import importlib
 import json
@@ -74,6 +75,14 @@ ORIGINAL_FLAGS = {
 }
 
 
+# What the left sides of rows import from `transformers`
+FROM_TRANSFORMERS = (
+    *("AutoConfig", "AutoTokenizer", "DataCollatorWithPadding", "Trainer", "TrainingArguments"),
+    *("AutoModel", "AutoModelForSequenceClassification", "AutoModelForTokenClassification"),
+    *("AutoModelForQuestionAnswering", "get_linear_schedule_with_warmup", "pipeline"),
+)
+
+
 # === Flags and files of programs ===
 
 
@@ -128,6 +137,19 @@ def test_every_flag_of_the_original_has_a_row(script):
     named = [name for row in rows for code in row.code(0) for name in re.findall(r"--(\w+)", code)]
     assert set(named) == ORIGINAL_FLAGS[script]
     assert len(named) == len(set(named)) or script == "extract_features.py"
+
+
+def test_rows_of_training_arguments_name_its_fields():
+    """Those that it has, had, or that are arguments of the `Trainer` itself."""
+    import transformers
+
+    known = {field.name for field in dataclasses.fields(transformers.TrainingArguments)}
+    known |= {"warmup_ratio", "group_by_length", "Trainer", "compute_metrics"}
+    known |= {"EarlyStoppingCallback", "accelerate", "torchrun"}
+    rows = [row for row in ROWS["from_transformers"] if row.header[0] == "`TrainingArguments`"]
+    named = [re.match(r"\w+", code)[0] for row in rows for code in row.code(0)]
+    assert len(rows) > 30
+    assert set(named) <= known
 
 
 @pytest.mark.parametrize("row", FILE_ROWS, ids=str)
@@ -235,8 +257,11 @@ def _save_keras_hub_model(folder):
 @pytest.fixture
 def names(models, tmp_path, monkeypatch):
     """Two namespaces, for what was written and for what is to be written, in a folder of models."""
+    import datasets
     import huggingface_hub
     import keras_hub
+    import sklearn.metrics
+    import torch
     import transformers
 
     for path in models.iterdir():
@@ -246,20 +271,17 @@ def names(models, tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(transformers.utils.hub.constants, "HF_HUB_CACHE", str(models / "hub"))
     common = {
+        "datasets": datasets,
         "folder": "uncased_L-12_H-768_A-12",
         "keras": keras,
         "labels": LABELS,
         "np": np,
+        "sklearn": sklearn,
         "tf": tf,
         "texts": TEXTS,
     }
-    old = {
-        **common,
-        "AutoConfig": transformers.AutoConfig,
-        "AutoTokenizer": transformers.AutoTokenizer,
-        "keras_hub": keras_hub,
-        "pipeline": transformers.pipeline,
-    }
+    imported = {name: getattr(transformers, name) for name in FROM_TRANSFORMERS}
+    old = {**common, **imported, "keras_hub": keras_hub, "torch": torch}
     return old, {**common, "keras_bert": keras_bert}
 
 
@@ -278,6 +300,8 @@ def plain(value: object) -> object:
     """Tensors as arrays, and numbers as arrays, so that structures can be compared."""
     if isinstance(value, tf.RaggedTensor):
         return value.to_list()
+    if hasattr(value, "detach"):  # of PyTorch
+        return value.detach().numpy()
     if keras.ops.is_tensor(value) or isinstance(value, tf.Tensor):
         value = value.numpy() if isinstance(value, tf.Tensor) else keras.ops.convert_to_numpy(value)
     return value
@@ -289,7 +313,7 @@ def assert_same(old: object, new: object, where: str) -> None:
     if isinstance(old, dict):
         for name in old:
             assert_same(old[name], new[name], where)
-    elif isinstance(old, list) and old and isinstance(old[0], dict):
+    elif isinstance(old, list) and old and isinstance(old[0], dict | list):
         for first, second in zip(old, new, strict=True):
             assert_same(first, second, where)
     else:
@@ -308,6 +332,8 @@ def test_the_rows_of_python_run(page, names):
         warnings.simplefilter("ignore")
         for block in pages.code_blocks(PAGES[page], "python"):
             exec(block, new)
+        for block in pages.code_blocks(PAGES[page], "py"):  # what was written
+            exec(block, old)
         for row in ROWS[page]:
             if row in FLAG_ROWS or row in FILE_ROWS:
                 continue
