@@ -83,7 +83,8 @@ class BenchmarkConfig(ProgramConfig):
             (batches of texts), mask (batches of ids) or answers (the span search of questions).
         subjects: The subjects, each library:backend[:precision][@model], with a precision and a
             model if they differ from --precision and --model; libraries are keras_bert, keras_hub
-            and transformers. With --what=serve also models on servers, such as
+            and transformers. With --what=serve also serve:tensorflow, the export of keras_bert
+            answered by the batches of `training.serve`, and models on servers, such as
             http://localhost:8501/v1/models/sst2. Ratios are relative to the first subject.
         model: A name that BertConfig.from_name knows.
         precision: Float32, bfloat16 or mixed_bfloat16 (autocast, for transformers).
@@ -99,8 +100,8 @@ class BenchmarkConfig(ProgramConfig):
             installed MiniLM's.
         clients: Numbers of requests at a time, of --what=serve; each is a row of the table. To
             tokenize and to mask, the number of threads.
-        batching: A batching_params.pbtxt, by which requests that wait are joined to batches as
-            TensorFlow Serving does; empty to answer each by itself.
+        batching: A batching_params.pbtxt, by which requests of keras_bert and keras_hub that wait
+            are joined to batches as TensorFlow Serving does; empty to answer each by itself.
         rates: Requests per second to servers, sent at random times whether earlier ones are
             answered or not; each is a row of the table.
         seconds: Seconds of a round of requests to a server.

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import os
 import signal
 import socket
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from .engine import example_request, program
 from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig
+from .serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE
 
 if TYPE_CHECKING:
     from .serving.rest import ModelServer
@@ -65,7 +67,7 @@ class ServeConfig(ProgramConfig):
     port: NonNegativeInt = example_request.DEFAULT_PORT
     name: str = example_request.DEFAULT_NAME
     threads: PositiveInt | None = None
-    batch_size: PositiveInt = 32
+    batch_size: PositiveInt = DEFAULT_BATCH_SIZE
     max_rows: PositiveInt = 1024
     max_bytes: PositiveInt = 4_000_000
     max_waiting_rows: PositiveInt = 4096
@@ -99,10 +101,10 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise OSError(
-            f"--host={host} --port={port}: {error.strerror.partition(' (')[0]}; --port=0 takes a "
-            "free port"
-        ) from error
+        is_taken = error.errno == errno.EADDRINUSE
+        other = "; --port=0 takes a free port" if is_taken else ""
+        reason = str(error.strerror).partition(" (")[0]
+        raise OSError(f"--host={host} --port={port}: {reason}{other}") from error
 
 
 async def serve(config: ServeConfig, listener: socket.socket) -> None:
@@ -164,7 +166,7 @@ def load(config: ServeConfig) -> ModelServer:
         by_name = served.of_saved_model(predictor.model)
         threads = threads or len(os.sched_getaffinity(0))
     sizes = [1 << power for power in range(batch_size.bit_length())]
-    served.warm_up(by_name[served.DEFAULT_SIGNATURE], sizes, longest, compiles=compiles)
+    served.warm_up(by_name[DEFAULT_SIGNATURE], sizes, longest, compiles=compiles)
     metrics = Metrics(lambda: batcher.waiting)
     batcher = Batcher(
         lambda name, rows: by_name[name].answer(rows),
@@ -182,8 +184,6 @@ def load(config: ServeConfig) -> ModelServer:
 
 def ready_text(config: ServeConfig, server: ModelServer, address: str) -> str:
     """Returns what to print when the server is ready: where it is, and a request."""
-    from .serving.signatures import DEFAULT_SIGNATURE
-
     model = f"{address}/v1/models/{config.name}"
     fields = tuple(server.signatures[DEFAULT_SIGNATURE].inputs)
     return "\n".join(

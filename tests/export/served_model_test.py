@@ -19,6 +19,7 @@ ROWS = {
     "tagger": [{"text": "the cat sat"}, {"text": ["a", "mat"]}, {"text": ""}, {"text": ["the"]}],
     "answerer": [{"question": "the cat", "context": "sat on the mat"}] * 2,
     "chooser": [{"text": "the cat", "choices": ["a", "mat"]}, {"text": "a", "choices": ["b"]}],
+    "regression": [{"text": "the cat sat"}],
     "embedder": [{"text": "the cat sat"}],
 }
 
@@ -32,6 +33,19 @@ def rounded(answer):
     if isinstance(answer, list):
         return list(map(rounded, answer))
     return pytest.approx(answer, abs=1e-4) if isinstance(answer, float) else answer
+
+
+def check_serving_answers(task, served, rows):
+    """Compares the answers of a task with the outputs of `serving_default`, without its filler."""
+    rows = [
+        row for row in rows if not isinstance(row["text" if "text" in row else "context"], list)
+    ]
+    for row in rows:
+        outputs = served.predict({name: [row[name]] for name in served.fields})
+        (answer,) = task.serving_answers([row])
+        assert rounded(answer) == rounded({name: value for name, (value,) in outputs.items()})
+        for name in {"probabilities"} & set(outputs):
+            assert answer[name] == pytest.approx(outputs[name][0], abs=1e-4)
 
 
 def test_a_saved_model_of_others_is_refused(tmp_path):
@@ -52,6 +66,7 @@ def test_an_export_says_what_it_answers(kind, tmp_path):
     # One by one, since the tagger itself takes either texts or words
     expected = [rounded(answer) for row in rows for answer in task.apply_verb([row])]
     served = ServedModel(tmp_path / "1")
+    check_serving_answers(task, served, rows)
     assert rounded(served.apply_verb([{**row, "id": 7} for row in rows])) == expected
     assert served.apply_verb([]) == []
     (tmp_path / "1" / TASK_FILE).write_text('{"task": "TextClassifier"}')

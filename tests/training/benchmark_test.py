@@ -45,7 +45,7 @@ def test_both_libraries_train_in_one_run_and_one_that_fails_leaves_them_their_nu
 
 @pytest.mark.backend_independent
 @pytest.mark.needs_tensorflow
-def test_both_libraries_answer_requests_of_text(tmp_path):
+def test_requests_of_text_are_answered_by_libraries_and_the_server_s_batches(tmp_path):
     from keras_bert.export.server_files import write_batching_parameters
 
     texts, vocabulary = tmp_path / "texts.txt", tmp_path / "vocab.txt"
@@ -54,7 +54,7 @@ def test_both_libraries_answer_requests_of_text(tmp_path):
     config = dataclasses.replace(
         TINY,
         what="serve",
-        subjects=("keras_bert:tensorflow", "keras_hub:tensorflow"),
+        subjects=("keras_bert:tensorflow", "serve:tensorflow", "keras_hub:tensorflow"),
         texts=str(texts),
         vocabulary=str(vocabulary),
         batching=str(tmp_path / "batching_params.pbtxt"),
@@ -64,11 +64,11 @@ def test_both_libraries_answer_requests_of_text(tmp_path):
     # The third text is one too few for a request of two.
     assert config.workload(Load()).requests() == [["a cat", "a mat is not a cat"]]
     rows = benchmark.run(config)
-    assert [row.unavailable for row in rows] == ["", ""]
+    assert [row.unavailable for row in rows] == ["", "", ""]
     assert all(row.milliseconds > 0 for row in rows)
-    assert [row.tokens_per_second for row in rows] == [0, 0]
+    assert [row.tokens_per_second for row in rows] == [0, 0, 0]
     assert all(row.requests == 2 and 0 < row.p50 <= row.p99 for row in rows)
-    assert [str(row.load) for row in rows] == ["2 at a time"] * 2
+    assert [str(row.load) for row in rows] == ["2 at a time"] * 3
 
 
 @pytest.mark.backend_independent
@@ -96,6 +96,7 @@ def test_requests_are_joined_as_an_export_s_file_says(tmp_path, splits, sizes):
     ("fields", "message"),
     [
         ({"what": "serve", "subjects": ("transformers:torch",)}, "expected keras_bert:tensorflow"),
+        ({"subjects": ("serve:tensorflow",)}, "which is a subject of --what=serve"),
         ({"what": "serve", "subjects": ("keras_bert:jax",)}, "has 'keras_bert:jax', expected"),
         (
             {"texts": "texts.txt"},

@@ -41,6 +41,14 @@ def keras_bert_work(workload: Workload) -> Callable[[int], Round]:
     return _steps(workload, backbone, inputs, tasks, optimizers.AdamW)
 
 
+def serve_work(workload: Workload) -> Callable[[int], Round]:
+    """Returns a function that sends a number of requests to the batches of `training.serve`."""
+    from .served_subjects import serve_requests
+
+    _set_up(workload)
+    return serve_requests(workload)
+
+
 def keras_hub_work(workload: Workload) -> Callable[[int], Round]:
     """Returns a function that runs a number of steps with KerasHub."""
     _set_up(workload)

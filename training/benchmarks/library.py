@@ -20,9 +20,10 @@ LIBRARIES = {
     "keras_bert": ("keras_subjects", "keras_bert_work"),
     "keras_hub": ("keras_subjects", "keras_hub_work"),
     "transformers": ("torch_subject", "transformers_work"),
+    "serve": ("keras_subjects", "serve_work"),
 }
 BACKENDS = ("tensorflow", "jax", "torch")
-SERVED = ("keras_bert:tensorflow", "keras_hub:tensorflow")
+SERVED = ("keras_bert:tensorflow", "keras_hub:tensorflow", "serve:tensorflow")
 WARM_UP_STEPS = 2
 
 
@@ -53,6 +54,8 @@ class Library(Subject):
                 f"--subjects has {name!r}, expected {' or '.join(SERVED)}, or a model's URL, with "
                 "--what=serve"
             )
+        if library == "serve" and workload.what != "serve":
+            raise ValueError(f"--subjects has {name!r}, which is a subject of --what=serve")
         self.workload = dataclasses.replace(
             workload, precision=precision or workload.precision, model=model or workload.model
         )

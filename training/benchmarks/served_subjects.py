@@ -3,12 +3,14 @@
 
 It is what TensorFlow Serving executes, without its network: a string to the probabilities of two
 classes, with random weights. Each client waits for its answer before it asks again. With
-`batching`, requests are joined by the scheduler of the server's batching, a part of TensorFlow.
+`batching`, requests are joined by the scheduler of the server's batching, a part of TensorFlow. The
+same export is also answered by the batches of `training.serve`, without network too.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -31,6 +33,36 @@ WARM_UP_REQUESTS = 32
 
 def keras_bert_requests(workload: Workload) -> Callable[[int], Round]:
     """Returns a function that sends a number of requests to an export of keras_bert."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = tf.saved_model.load(_export(workload, folder))
+    serve = model.signatures["serving_default"]
+    return _tensor_requests(workload, lambda texts: serve(text=texts)["probabilities"], model)
+
+
+def serve_requests(workload: Workload) -> Callable[[int], Round]:
+    """Returns a function that sends a number of requests to the batches of `training.serve`."""
+    from keras_bert.export import ServedModel
+
+    from ..serving.batching import Batcher
+    from ..serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE, of_saved_model
+
+    with tempfile.TemporaryDirectory() as folder:
+        signatures = of_saved_model(ServedModel(_export(workload, folder)))
+    batcher = Batcher(
+        lambda name, rows: signatures[name].answer(rows),
+        threads=os.cpu_count() or 1,
+        batch_size=DEFAULT_BATCH_SIZE,
+        max_waiting=workload.clients * workload.batch_size,
+    )
+
+    def answer(texts: list[str]) -> None:
+        batcher.submit(DEFAULT_SIGNATURE, [{"text": text} for text in texts]).result()
+
+    return _requests(workload, answer)
+
+
+def _export(workload: Workload, folder: str) -> str:
+    """Exports a classifier of the workload's architecture to a version folder, and returns it."""
     from keras_bert.data import TextClassifierPreprocessor
     from keras_bert.models import Backbone
     from keras_bert.tasks import TextClassifier
@@ -42,11 +74,8 @@ def keras_bert_requests(workload: Workload) -> Callable[[int], Round]:
         num_classes=NUM_CLASSES,
         preprocessor=TextClassifierPreprocessor(tokenizer, workload.sequence_length),
     )
-    with tempfile.TemporaryDirectory() as folder:
-        task.export(f"{folder}/1", dtype=workload.precision)
-        model = tf.saved_model.load(f"{folder}/1")
-    serve = model.signatures["serving_default"]
-    return _requests(workload, lambda texts: serve(text=texts)["probabilities"], model)
+    task.export(f"{folder}/1", dtype=workload.precision)
+    return f"{folder}/1"
 
 
 def keras_hub_requests(workload: Workload) -> Callable[[int], Round]:
@@ -79,27 +108,43 @@ def keras_hub_requests(workload: Workload) -> Callable[[int], Round]:
         )
         archive.write_out(f"{folder}/1", verbose=False)
         model = tf.saved_model.load(f"{folder}/1")
-    return _requests(workload, model.serve, model)
+    return _tensor_requests(workload, model.serve, model)
 
 
-def _requests(
+def _tensor_requests(
     workload: Workload, answer: Callable[[tf.Tensor], tf.Tensor], model: Any
 ) -> Callable[[int], Round]:
+    """As `_requests`, of a function of TensorFlow's tensors, with or without `batching`."""
     if workload.batching:
         answer = batched(answer, batching_options(workload.batching))
+
+    # A signature does not keep its model alive.
+    def numbers(texts: list[str], model: Any = model) -> Any:
+        return answer(tf.constant(texts)).numpy()
+
+    return _requests(workload, numbers)
+
+
+def _requests(workload: Workload, answer: Callable[[list[str]], Any]) -> Callable[[int], Round]:
+    """Returns a function that sends a number of requests.
+
+    Args:
+        workload: The requests, and how many at a time.
+        answer: Answers the texts of a request.
+    """
     requests = workload.requests()
     by_length = sorted(requests, key=lambda texts: max(map(len, texts)))
     for texts in by_length[:: max(1, len(by_length) // WARM_UP_REQUESTS)]:
-        answer(tf.constant(texts))
+        answer(texts)
     following = itertools.cycle(requests)
     clients = ThreadPoolExecutor(workload.clients)
 
     def milliseconds(texts: list[str]) -> float:
         start = time.perf_counter()
-        answer(tf.constant(texts)).numpy()
+        answer(texts)
         return 1000 * (time.perf_counter() - start)
 
-    def run(steps: int, model: Any = model) -> Round:  # which the signature does not keep alive
+    def run(steps: int) -> Round:
         sent = list(itertools.islice(following, steps))
         start = time.perf_counter()
         latencies = tuple(clients.map(milliseconds, sent))

@@ -12,6 +12,7 @@ from ..engine.example_request import example_row
 Row = dict[str, Any]
 
 DEFAULT_SIGNATURE = "serving_default"
+DEFAULT_BATCH_SIZE = 32
 STRING, INT32 = "DT_STRING", "DT_INT32"
 # Characters of the rows in a batch at most: more in one batch take no less time for each.
 BATCH_CHARACTERS = 16_384
