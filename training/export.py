@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shlex
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .engine import child_programs, program, run_report, saved_models
+from .engine import example_request, program, run_report, saved_models
 from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, check_one_of
 from .readers.labeled_text import read_labeled_text
 
@@ -146,9 +145,8 @@ def export(config: ExportConfig) -> str:
         if config.deploy_to:
             lines.append(f"version  {deploy(written, config.deploy_to)}")
     if format == "tf_saved_model" and config.output:
-        predict = child_programs.typed("predict")
-        model = shlex.quote(f"--model={config.output}")
-        lines.append(f"Next: {predict} {model} --input=texts.txt")
+        fields = (*task.fields, *(task.optional_fields if config.pair else ()))
+        lines.append(example_request.next_commands(config.output, "texts.txt", fields))
     return "\n".join(lines)
 
 

@@ -70,9 +70,11 @@ for path in sorted(Path("export/colors/1").rglob("*")):
 # %% [markdown]
 # ## Ask it
 #
-# With Docker:
+# On your machine, and in production with TensorFlow Serving:
 #
 # ```bash
+# pip install -e ".[serve]"
+# keras-bert serve --model=export/colors/1 --name=colors
 # docker run -p 8501:8501 -v "$PWD/export/colors:/models/colors" -e MODEL_NAME=colors tensorflow/serving \
 #   --enable_batching --batching_parameters_file=/models/colors/1/batching_params.pbtxt
 # curl http://localhost:8501/v1/models/colors:predict -d '{"instances": ["pale teal", "midnight"]}'

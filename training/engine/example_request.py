@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from . import child_programs
+
 DEFAULT_NAME, DEFAULT_HOST, DEFAULT_PORT = "model", "127.0.0.1", 8501
 _VALUES = {
     "text": "A gripping film, and a moving one.",
@@ -41,3 +43,19 @@ def curl_command(
     row = example_row(fields)
     instance: Any = next(iter(row.values())) if len(row) == 1 else row
     return f"curl {model}:predict -d {shlex.quote(json.dumps({'instances': [instance]}))}"
+
+
+def next_commands(model: str, example_input: str, fields: Sequence[str]) -> str:
+    """Returns the commands that ask a model, for the end of a program that has written one.
+
+    Args:
+        model: Its path.
+        example_input: A name for a file of texts.
+        fields: The fields of a row.
+    """
+    option, file = shlex.quote(f"--model={model}"), shlex.quote(f"--input={example_input}")
+    return (
+        f"Next: {child_programs.typed('serve')} {option}\n"
+        f"      {curl_command(fields)}\n"
+        f"  or: {child_programs.typed('predict')} {option} {file}"
+    )

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from keras_bert.tables import of_records, text_table, with_spaces
 
 from ..costs import run_cost
-from . import child_programs, example_request
+from . import example_request
 
 _PARTS = {
     "reading": "reading the data",
@@ -100,13 +99,8 @@ def report(
     if example_input:
         if results.get("pairs"):
             example_input, fields = "pairs.csv", ("text", "text_pair")
-        model = shlex.quote(f"--model={present.get('export', present.get('model'))}")
-        file = shlex.quote(f"--input={example_input}")
-        blocks.append(
-            f"Next: {child_programs.typed('serve')} {model}\n"
-            f"      {example_request.curl_command(fields)}\n"
-            f"  or: {child_programs.typed('predict')} {model} {file}"
-        )
+        model = present.get("export", present.get("model"))
+        blocks.append(example_request.next_commands(f"{model}", example_input, fields))
     return "\n" + "\n\n".join(blocks)
 
 
