@@ -19,7 +19,6 @@ ROWS = {
     "tagger": [{"text": "the cat sat"}, {"text": ["a", "mat"]}, {"text": ""}, {"text": ["the"]}],
     "answerer": [{"question": "the cat", "context": "sat on the mat"}] * 2,
     "chooser": [{"text": "the cat", "choices": ["a", "mat"]}, {"text": "a", "choices": ["b"]}],
-    "regression": [{"text": "the cat sat"}],
     "embedder": [{"text": "the cat sat"}],
 }
 
