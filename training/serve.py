@@ -49,7 +49,8 @@ class ServeConfig(ProgramConfig):
     """The model, the address and the bounds.
 
     Args:
-        model: A folder written by export, or a .keras file.
+        model: A folder written by export, or a .keras file; several files, separated by commas or
+            by wildcards as in seed_*/model.keras, are an ensemble.
         host: The address to listen at; 0.0.0.0 is all of this machine, and there is neither
             encryption nor authentication.
         port: The port; 0 takes a free one.
