@@ -15,6 +15,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+# Characters from which on a cell of a table is prose
+_PROSE = 40
 sys.path.insert(0, str(ROOT))
 
 from docs.hooks import commands, recipes, reference  # noqa: E402
@@ -48,17 +50,25 @@ def _paths(nav: Any) -> Iterator[str]:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lets long code in tables break within names, so that the tables fit."""
+    """Lets long code in tables break within names, and marks cells of prose, for the style."""
+
+    def marked(cell: re.Match[str]) -> str:
+        is_prose = len(re.sub(r"<[^>]*>", "", cell[1])) > _PROSE
+        return f'<td class="prose">{cell[1]}</td>' if is_prose else cell[0]
 
     def breakable(code: re.Match[str]) -> str:
         return f"<code>{re.sub(r'(?<=[.,(/=_])(?=[^ ])', '<wbr>', code[1])}</code>"
 
-    return re.sub(
-        r"<table>.*?</table>",
-        lambda table: re.sub(r"<code>([^<]{24,})</code>", breakable, table[0]),
-        html,
-        flags=re.S,
-    )
+    def arranged(table: re.Match[str]) -> str:
+        text = re.sub(
+            r"<td>(.*?)</td>",
+            marked,
+            table[0].replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"),
+            flags=re.S,
+        )
+        return re.sub(r"<code>([^<]{24,})</code>", breakable, text)
+
+    return re.sub(r"<table>.*?</table>", arranged, html, flags=re.S)
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
