@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from keras_bert import checks
 from keras_bert.text.characters import check_characters
 from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config
 
@@ -357,14 +358,11 @@ class Tokenizer(abc.ABC):
         row_format = self.row_format(len(columns))
         if not add_special_tokens:
             row_format = [None] * len(columns)
-        limit = None
-        if sequence_length is not None:
-            limit = sequence_length - len(row_format) + len(columns)
-            if limit < 0:
-                raise ValueError(
-                    f"sequence_length is {sequence_length}; expected at least "
-                    f"{len(row_format) - len(columns)}, the number of special tokens."
-                )
+        num_special_tokens = len(row_format) - len(columns)
+        checks.Numbers(at_least=num_special_tokens, integer=True).check_given(
+            sequence_length=sequence_length
+        )
+        limit = None if sequence_length is None else sequence_length - num_special_tokens
         tokens = [_rows(*self.flat_ids(texts)) for texts, _ in columns]
         rows = [_row(row_format, _truncated(parts, limit)) for parts in zip(*tokens, strict=True)]
         return rows[0] if columns[0][1] else rows

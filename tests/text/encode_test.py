@@ -119,7 +119,7 @@ def test_what_is_no_text_or_pair_is_refused(tokenizer, arguments, message):
 
 
 def test_rows_without_space_and_wrong_ids_are_refused(tokenizer):
-    with pytest.raises(ValueError, match="sequence_length is 1; expected at least 2"):
+    with pytest.raises(ValueError, match=r"sequence_length is 1; it must be an integer .* 2"):
         tokenizer.encode("a", sequence_length=1)
     with pytest.raises(ValueError, match=r"Token id -100 is not in \[0, "):
         tokenizer.decode([[5, -100]])
