@@ -5,16 +5,17 @@
     nox -s quick                   # what most changes break first, in less than two minutes
     nox -s jax lint                # some of them
     nox -s jax -- tests/layers -x  # a session, with these arguments of pytest instead of its paths
-    nox -s installed readme        # before a release: what users install
+    nox -s installed newcomer readme   # before a release: what users install
 
 Keras chooses its backend when it is imported, so each backend has a session. Sessions run in the
 environment that nox is started in, which `pip install -r requirements-test.txt -e .` fills; only
-`installed` and `readme` make environments, empty ones.
+`installed`, `newcomer` and `readme` make environments, empty ones.
 """
 
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -90,7 +91,7 @@ INSTALLED = {
         {_TUNED} | tee tuned.txt
         grep CO2 tuned.txt
     """,
-    "quickstart": "keras-bert quickstart --epochs=1 --max_per_package=60",
+    "quickstart": "keras-bert quickstart --epochs=1",
     "vocabulary": f"""
         python texts.py
         {_TOKENIZER} --output_dir=wordpiece --kind=wordpiece --vocabulary_size=60
@@ -122,6 +123,11 @@ def run_pytest(
         # OpenMP's threads wait by spinning: more than there are processors slow all of them down.
         env={"KERAS_BACKEND": "tensorflow", "OMP_NUM_THREADS": "1", **environment},
     )
+
+
+def _commands(page: str) -> list[str]:
+    """Returns the blocks of bash on a page."""
+    return re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
 
 
 @nox.session
@@ -201,11 +207,55 @@ def installed(session: nox.Session, extras: str) -> None:
     shutil.rmtree(session.virtualenv.location)  # gigabytes
 
 
+@nox.session(venv_backend="venv", default=False)
+@nox.parametrize("backend", ["tensorflow", "jax"])
+def newcomer(session: nox.Session, backend: str) -> None:
+    """The first hour, timed: the commands of docs/start, with the wheel, in an empty environment.
+
+    On JAX, as installed without TensorFlow, where the trained model is served and not an export.
+    """
+    checkout, folder = Path.cwd(), Path(session.create_tmp()).resolve()
+    session.run("pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={folder}", ".")
+    (wheel,) = folder.glob("*.whl")
+    page = Path("docs/start/ten_minutes.md").read_text("utf-8")
+    install, file, finetune, predict, serve, curl, *_ = _commands(page)
+    if backend != "tensorflow":
+        page = Path("docs/start/install.md").read_text("utf-8")
+        (install,) = [code for code in _commands(page) if "--no-deps -e" in code]
+        trained = ("runs/finetune/export/1", "runs/finetune/seed_1/model.keras")
+        predict, serve = (code.replace(*trained) for code in (predict, serve))
+    steps = {
+        "install": re.sub(r'-e "?\.(\[[\w,]+\])?"?', rf'"{wheel}\1"', install),
+        "quickstart and inspect": file,
+        "finetune": finetune,
+        "predict": predict,
+        "serve": f"""
+            {serve.strip()} &
+            until curl --silent --fail http://127.0.0.1:8501/v1/models/model; do sleep 1; done
+            {curl}
+            kill $! && wait $!
+        """,
+    }
+    session.chdir(folder)
+    seconds = {}
+    for name, command in steps.items():
+        start = time.monotonic()
+        session.run(
+            *("bash", "-exo", "pipefail", "-c", command),
+            env={"PYTHONPATH": None, "KERAS_BACKEND": backend},
+            external=True,
+        )
+        seconds[name] = time.monotonic() - start
+    session.log(", ".join(f"{name} {took:.0f} s" for name, took in seconds.items()))
+    session.chdir(checkout)
+    shutil.rmtree(session.virtualenv.location)  # gigabytes
+
+
 @nox.session(default=False)
 def readme(session: nox.Session) -> None:
     """The README's first command, as it is written, in a clone of the last commit."""
     text = Path("README.md").read_text(encoding="utf-8")
-    command = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)[0]
+    command = _commands(text)[0]
     with tempfile.TemporaryDirectory() as folder:
         session.run("git", "clone", "--quiet", ".", folder)
         with session.chdir(folder):

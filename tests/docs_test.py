@@ -10,6 +10,7 @@ import inspect
 import re
 import shlex
 import textwrap
+import tomllib
 from types import FunctionType, MethodType, ModuleType
 
 import pytest
@@ -46,6 +47,21 @@ PASSED_ON = {"export": export_task, "student_from_teacher": keras_bert.BertConfi
 COMMAND = re.compile(r"(?:keras-bert ([a-z][a-z-]+)|python -m training\.(\w+))\b")
 # Flags that every program has, by absl
 COMMON_FLAGS = {"help", "verbosity", "version"}
+
+
+# === Installation ===
+
+
+def test_what_is_installed_without_tensorflow_is_the_rest_of_the_dependencies():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["training"], *extras["serve"], *extras["jax"]]
+    names = {re.split(r"[\[><=;]", requirement)[0].strip() for requirement in wanted}
+    page = (ROOT / "docs/start/install.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^pip install (absl-py .*?[^\\])$", page, re.M | re.S)
+    listed = {word.split(">")[0] for word in shlex.split(command.replace("\\\n", " "))}
+    # KerasHub requires TF Text, and TensorBoard is for logs that TensorFlow writes.
+    assert listed == names - {"tensorflow", "tensorflow-text", "keras-nlp", "tensorboard"}
 
 
 # === Links of the README, which GitHub shows ===

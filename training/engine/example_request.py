@@ -28,19 +28,21 @@ def example_row(fields: Sequence[str]) -> dict[str, Any]:
 def curl_command(
     fields: Sequence[str],
     model: str = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}/v1/models/{DEFAULT_NAME}",
+    **values: Any,
 ) -> str:
     """Returns a command that asks a server for a prediction.
 
     Args:
         fields: The fields of a row.
         model: The address of the model; by default that of `training.serve` without flags.
+        **values: Values of fields instead of the examples.
 
     Example:
 
     >>> curl_command(["question", "context"], "http://localhost:8501/v1/models/squad")[:57]
     "curl http://localhost:8501/v1/models/squad:predict -d '{\"i"
     """
-    row = example_row(fields)
+    row = example_row(fields) | values
     instance: Any = next(iter(row.values())) if len(row) == 1 else row
     return f"curl {model}:predict -d {shlex.quote(json.dumps({'instances': [instance]}))}"
 

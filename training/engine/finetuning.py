@@ -180,7 +180,7 @@ def _exported_model(folder: Path) -> str | None:
         return None
 
 
-def _can_export() -> bool:
+def can_export() -> bool:
     """Returns whether the libraries of a SavedModel are installed; if not, says what to install."""
     missing = [
         name for name in ("tensorflow", "tensorflow_text") if importlib.util.find_spec(name) is None
@@ -262,7 +262,7 @@ def run(
     watch = Stopwatch(results["seconds"])
     with watch.part("answers"):
         results |= job.report(load, Path(best.model_path).parent, folder)
-    if getattr(config, "export", False) and _can_export():
+    if getattr(config, "export", False) and can_export():
         target = folder / "export" / "1"
         # A server may watch the folder: an export that is up to date is not replaced.
         with watch.part("export"):

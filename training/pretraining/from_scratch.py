@@ -70,11 +70,7 @@ def pretraining_config(folder: Path, docstrings: DocstringData, seed: int) -> Pr
     corpus = folder / "corpus.txt"
     if not corpus.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        left_out = [
-            *docstrings.dev.texts,
-            *docstrings.test.texts,
-            docstrings.held_out_text,
-        ]
+        left_out = [*docstrings.dev.texts, *docstrings.test.texts]
         with atomic_path(corpus) as temporary, open(temporary, "w", encoding="utf-8") as file:
             for sentences in raw_sentences(leave_out=left_out, seed=seed):
                 file.write("\n".join(sentences) + "\n\n")

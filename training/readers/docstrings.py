@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A labeled data set that every machine has: docstrings, labeled with their packages.
+"""Text that every machine has: docstrings, labeled with their packages, or whole.
 
-It is read from the sources of installed packages, so that the quickstart needs no download. The
-texts depend on the installed versions.
+It is read from the sources of installed packages, so that `quickstart --from_scratch` and
+`benchmark` need no download. The texts depend on the installed versions.
 """
 
 import ast
@@ -78,20 +78,16 @@ _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class DocstringData:
-    """Docstrings labeled with their packages, and a held-out one.
+    """Docstrings labeled with their packages.
 
     Args:
         train, dev, test: The examples of each split, `SHARES` of all. Those of a file are all in
             the same split.
-        held_out_text: A docstring from the test files that is in none of the splits.
-        held_out_label: Its package.
     """
 
     train: LabeledText
     dev: LabeledText
     test: LabeledText
-    held_out_text: str
-    held_out_label: str
 
 
 def collect_docstrings(
@@ -113,7 +109,7 @@ def collect_docstrings(
             same seed gives the same data in the same order.
 
     Returns:
-        The three splits, and a held-out example. Class names are the packages, sorted.
+        The three splits. Class names are the packages, sorted.
 
     Raises:
         ValueError: If fewer than two packages are given, or one is not installed or has too few
@@ -134,17 +130,14 @@ def collect_docstrings(
         chosen[split] = []
         for package in names:
             own = [text for text in texts[package][split] if num_packages[_key(text)] == 1]
-            needed = 2 if split == "test" else 1  # One of the test examples will be held out.
-            if min(len(own), limit) < needed:
+            if not own or not limit:
                 raise ValueError(
                     f"package {package!r} has {min(len(own), limit)} docstrings for {split}, "
-                    f"expected {needed} or more; --max_per_package is {max_per_package}"
+                    f"expected 1 or more; --max_per_package is {max_per_package}"
                 )
             chosen[split] += [(text, package) for text in rng.sample(own, min(len(own), limit))]
         rng.shuffle(chosen[split])
-    held_out_text, held_out_label = chosen["test"].pop()
-    train, dev, test = (_labeled(chosen[split], names) for split in SHARES)
-    return DocstringData(train, dev, test, held_out_text, held_out_label)
+    return DocstringData(*(_labeled(chosen[split], names) for split in SHARES))
 
 
 def raw_sentences(

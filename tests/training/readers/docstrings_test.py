@@ -55,7 +55,7 @@ def everything(data):
         for split in SPLITS
         for split_data in [getattr(data, split)]
         for text, label in zip(split_data.texts, split_data.labels, strict=True)
-    ] + [(data.held_out_text, data.held_out_label, "test")]
+    ]
 
 
 def test_texts_are_clean_unique_and_tell_nothing_away(packages):
@@ -89,8 +89,7 @@ def test_classes_are_balanced_and_capped(packages):
     data = collect_docstrings(packages, max_per_package=50)
     assert data.train.class_names == PACKAGES
     assert (data.train.labels == 0).sum() == (data.train.labels == 1).sum() == 25
-    assert (len(data.dev), len(data.test)) == (10, 39)
-    assert data.held_out_text not in [*data.train.texts, *data.dev.texts, *data.test.texts]
+    assert (len(data.dev), len(data.test)) == (10, 40)
 
 
 def test_packages_are_not_imported(packages):
@@ -101,7 +100,7 @@ def test_packages_are_not_imported(packages):
 def test_the_seed_decides(packages):
     def texts(seed):
         data = collect_docstrings(packages, max_per_package=50, seed=seed)
-        return [data.train.texts, data.dev.texts, data.test.texts, data.held_out_text]
+        return [data.train.texts, data.dev.texts, data.test.texts]
 
     assert texts(1) == texts(1)
     assert texts(1) != texts(2)
@@ -120,7 +119,7 @@ def test_what_cannot_be_collected(packages):
 
 def test_installed_packages():
     data = collect_docstrings(("numpy", "sklearn"), max_per_package=60)
-    assert (len(data.train), len(data.dev), len(data.test)) == (60, 12, 47)
+    assert (len(data.train), len(data.dev), len(data.test)) == (60, 12, 48)
     for text, _, _ in everything(data):
         assert 20 <= len(text) <= 300
         assert not {"numpy", "np", "sklearn", "scikit"} & set(

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from collections import Counter
+
+import pytest
+
+from training.readers.pictographs import HEADINGS, SHARES, pictographs, split_pictographs
+
+pytestmark = pytest.mark.backend_independent
+
+
+def test_names_are_unique_and_those_of_unicode_14():
+    rows = list(pictographs())
+    assert len({name for name, _ in rows}) == len(rows)
+    # The same for every version of Python: characters were added to these parts before Unicode 14.
+    assert Counter(label for _, label in rows) == {
+        "animal": 112,
+        "food": 115,
+        "office": 41,
+        "vehicle": 58,
+        "weather": 45,
+    }
+    assert {("steam locomotive", "vehicle"), ("tropical fish", "animal")} < set(rows)
+
+
+def test_each_set_has_its_share_of_each_label_and_no_name_of_another():
+    sets = split_pictographs(seed=1)
+    rows = Counter(label for _, label in pictographs())
+    for name, share in SHARES.items():
+        own = Counter(sets[name].class_names[index] for index in sets[name].strata)
+        for label in HEADINGS:
+            assert abs(own[label] - share * rows[label]) <= 1
+    texts = [text for own in sets.values() for text in own.texts]
+    assert sorted(texts) == sorted(name for name, _ in pictographs())
+    assert split_pictographs(seed=1)["test"].texts == sets["test"].texts
+    assert split_pictographs(seed=2)["test"].texts != sets["test"].texts

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A labeled data set that every machine has: names of Unicode's pictographs, with what they show.
+
+The names are those of Python's `unicodedata`, such as "tropical fish", in lower case. The labels
+are the headings under which the characters stand in Unicode's code charts
+(https://unicode.org/Public/UCD/latest/ucd/NamesList.txt). Names never change, and all characters
+here are of Unicode 14 or earlier, so the data are the same for every version of Python.
+"""
+
+import csv
+import random
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from keras_bert import atomic
+
+from .labeled_text import LabeledText
+
+# Label -> first and last character of each part of the code charts, and the heading there
+HEADINGS = {
+    "animal": (
+        ("1F400", "1F43F"),  # Animal symbols, Animal faces
+        ("1F577", "1F578"),  # Animal symbols
+        ("1F980", "1F9AD"),  # Animal symbols
+    ),
+    "food": (
+        ("1F32D", "1F32F"),  # Food symbols
+        ("1F345", "1F374"),  # Fruit and vegetable symbols, Food symbols
+        ("1F375", "1F37C"),  # Beverage symbols
+        ("1F37E", "1F37F"),  # Beverage and food symbols
+        ("1F950", "1F96F"),  # Food symbols
+        ("1F9C0", "1F9CB"),  # Food symbols
+        ("1FAD0", "1FAD9"),  # Food and drink
+    ),
+    "office": (
+        ("1F4BA", "1F4DC"),  # Office symbols
+        ("1F5B9", "1F5BE"),  # Office symbols
+    ),
+    "vehicle": (
+        ("1F680", "1F6A4"),  # Vehicles
+        ("1F6E5", "1F6FC"),  # Vehicles
+    ),
+    "weather": (
+        ("1F300", "1F320"),  # Weather, landscape, and sky; Globe; Moon, sun, and star symbols
+        ("1F321", "1F32C"),  # Weather symbols
+    ),
+}
+# Few training examples, where pre-training matters most; many test examples, for a precise score
+SHARES = {"train": 0.5, "dev": 0.1, "test": 0.4}
+
+
+def pictographs() -> Iterator[tuple[str, str]]:
+    """Yields the name and the label of each pictograph, in the order of the labels."""
+    for label, parts in HEADINGS.items():
+        for first, last in parts:
+            for code in range(int(first, 16), int(last, 16) + 1):
+                name = unicodedata.name(chr(code), "")
+                if name:
+                    yield name.lower(), label
+
+
+def write_pictographs(path: Path) -> None:
+    """Writes all names and labels as a CSV file, with the columns `name` and `kind`."""
+    with (
+        atomic.atomic_path(path) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="") as file,
+    ):
+        csv.writer(file).writerows([("name", "kind"), *pictographs()])
+
+
+def split_pictographs(seed: int) -> dict[str, LabeledText]:
+    """Splits the pictographs into sets for training, development and the test.
+
+    No name is in two sets: each character has its own.
+
+    Args:
+        seed: Seed of the choice and of the order.
+
+    Returns:
+        The sets by the names in `SHARES`, each with that share of every label.
+    """
+    rng = random.Random(seed)
+    sets: dict[str, list[tuple[str, str]]] = {name: [] for name in SHARES}
+    for label in HEADINGS:
+        own = [row for row in pictographs() if row[1] == label]
+        rng.shuffle(own)
+        start = 0.0
+        for name, share in SHARES.items():
+            end = start + share * len(own)
+            sets[name] += own[round(start) : round(end)]
+            start = end
+    for rows in sets.values():
+        rng.shuffle(rows)
+    return {name: _labeled(rows) for name, rows in sets.items()}
+
+
+def _labeled(rows: list[tuple[str, str]]) -> LabeledText:
+    labels = tuple(HEADINGS)
+    return LabeledText(
+        texts=[name for name, _ in rows],
+        text_pairs=None,
+        labels=np.array([labels.index(label) for _, label in rows], "int32"),
+        class_names=labels,
+        path="names of pictographs",
+    )
