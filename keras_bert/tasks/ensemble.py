@@ -288,16 +288,21 @@ def _ensemble_class(members: Sequence[Task]) -> type[Ensemble]:
         found.__bases__[-1]: found for found in Ensemble.__subclasses__()
     }
     for number, member in enumerate(members):
+        name = type(member).__name__
+        if not isinstance(member, Task):
+            raise TypeError(f"members[{number}] is a {name}; expected a model of a task.")
+        if isinstance(member, Ensemble):
+            raise TypeError(f"members[{number}] is a {name}; expected its members instead.")
         if type(member) not in classes:
             raise TypeError(
-                f"members[{number}] is a {type(member).__name__}, whose outputs cannot be averaged "
-                "to better answers; expected models of one of the classes "
+                f"members[{number}] is a {name}, whose outputs cannot be averaged to better "
+                "answers; expected models of one of the classes "
                 f"{', '.join(sorted(task.__name__ for task in classes))}."
             )
         if type(member) is not type(members[0]):
             raise TypeError(
-                f"members[0] is a {type(members[0]).__name__}, and members[{number}] a "
-                f"{type(member).__name__}; expected models of one task."
+                f"members[0] is a {type(members[0]).__name__}, and members[{number}] a {name}; "
+                "expected models of one task."
             )
     return classes[type(members[0])]
 

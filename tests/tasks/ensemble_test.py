@@ -107,8 +107,14 @@ def test_members_that_differ_are_refused_by_what_differs():
             keras_bert.Ensemble([classifier, other])
     with pytest.raises(ValueError, match="There are no members; expected one or more"):
         keras_bert.Ensemble([])
-    with pytest.raises(TypeError, match=re.escape("members[1] a TokenClassifier; expected models")):
-        keras_bert.Ensemble([classifier, make_text_task("TokenClassifier", 2)])
+    ensemble = keras_bert.Ensemble([classifier])
+    for message, other in {
+        "members[1] a TokenClassifier; expected models": make_text_task("TokenClassifier", 2),
+        "members[1] is a TextClassifierEnsemble; expected its members": ensemble,
+        "members[1] is a str; expected a model of a task": "model.keras",
+    }.items():
+        with pytest.raises(TypeError, match=re.escape(message)):
+            keras_bert.Ensemble([classifier, other])
 
 
 @pytest.mark.backend_independent
