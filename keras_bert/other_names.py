@@ -24,6 +24,7 @@ _OUR_NAMES: dict[str, tuple[str, ...]] = {
     "max_seq_length": _LENGTH,
     "model_max_length": _LENGTH,
     "torch_dtype": ("dtype",),
+    "output_attentions": ("output_attention_scores",),
     "classifier_dropout": ("dropout",),
     "hidden_dropout": _ENCODER_DROPOUT,
     "hidden_dropout_prob": _ENCODER_DROPOUT,

@@ -31,7 +31,7 @@ PACKAGES = {
     "data": {"atomic", "checks", "text"},
     "layers": {"checks", "config", "ops"},
     "checkpoints": {"atomic", "checks", "config", "minilm", "tables", "vocabularies"},
-    "models": {"atomic", "checks", "config", "ops", "layers", "checkpoints"},
+    "models": {"atomic", "checks", "config", "ops", "other_names", "layers", "checkpoints"},
     "export": {
         "atomic", "checks", "config", "ops", "layers", "models", "data", "text", "vocabularies",
     },

@@ -29,6 +29,8 @@ def test_constructors_name_the_argument(backbone):
             keras_bert.TextClassifier(backbone, num_labels=2, **arguments)
     with pytest.raises(TypeError, match="Instead of id2label, write class_names"):
         keras_bert.TokenClassifier(backbone, id2label={0: "O"})
+    with pytest.raises(TypeError, match=r"Backbone has no argument torch_dtype\. .* write dtype"):
+        keras_bert.Backbone(backbone.config, torch_dtype="bfloat16")
     # A constructor would ignore it, and has no other name for it
     with pytest.raises(TypeError, match=r"MultipleChoice has no argument max_length\.$"):
         keras_bert.MultipleChoice(backbone, max_length=8)

@@ -8,7 +8,7 @@ import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -19,6 +19,7 @@ from keras_bert.layers.frozen import NO_CLONE
 from keras_bert.models.thread_safe import ThreadSafeModel
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.lazy_tensorflow import without_tensorflow_import
+from keras_bert.other_names import refuse_other_names
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 PACKING_NAMES = ("sequence_ids", "position_ids")
@@ -30,6 +31,11 @@ class TokenModel(ThreadSafeModel):
     Subclasses set `config`, a `BertConfig`, which token, segment and position ids are checked
     against.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        # Here, since subclasses read their arguments before they call `__init__` of this class.
+        refuse_other_names(cls.__init__, kwargs, cls.__name__)
+        return super().__new__(cls, *args, **kwargs)
 
     def __call__(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         # Here and not only in `call`, before Keras converts arrays to tensors.

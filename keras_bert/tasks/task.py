@@ -19,7 +19,6 @@ from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
-from keras_bert.other_names import refuse_other_names
 from keras_bert.tasks.presets import argument_names, task_of_preset
 from keras_bert.tasks.text_model import TextModel
 
@@ -71,10 +70,6 @@ class Task(TextModel):
         if "options" not in vars(cls):
             cls.options = argument_names(cls.__init__, *_PARTS)
         cls.preprocessor_options = argument_names(cls.preprocessor_class, "tokenizer")
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        refuse_other_names(cls.__init__, kwargs, cls.__name__)
-        return super().__new__(cls, *args, **kwargs)
 
     # === Parts ===
 
