@@ -14,6 +14,7 @@ pytestmark = pytest.mark.backend_independent
 
 # Declared in pyproject.toml but not imported: commands, and dependencies of libraries.
 NOT_IMPORTED = {
+    "accelerate",  # transformers imports it
     "hatchling",  # a test runs it
     "babel",  # in docs/guides
     "mkdocs-material",  # named in mkdocs.yml
