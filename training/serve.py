@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .engine import example_request, program
-from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig
+from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, num_cores
 from .serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def load(config: ServeConfig) -> ModelServer:
             batch_size = min(batch_size, _JAX_BATCH_SIZE)
     else:
         by_name = served.of_saved_model(predictor.model)
-        threads = threads or len(os.sched_getaffinity(0))
+        threads = threads or num_cores()
     sizes = [1 << power for power in range(batch_size.bit_length())]
     served.warm_up(by_name[DEFAULT_SIGNATURE], sizes, longest, compiles=compiles)
     metrics = Metrics(lambda: batcher.waiting)

@@ -109,6 +109,12 @@ def _number_ranges(config_class: Any) -> dict[str, Numbers]:
     return accepted
 
 
+def num_cores() -> int:
+    """Returns the number of cores that this process may use, if the system reports it, or of all."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
 def check_one_of(config: Any, **allowed: tuple[str, ...]) -> None:
     """Raises a ValueError if a field has a value that is not allowed."""
     for name, values in allowed.items():

@@ -28,6 +28,7 @@ from ..engine.options import (
     ProperFraction,
     Seed,
     check_one_of,
+    num_cores,
     optional,
 )
 from ..engine.output_folder import content_of_files
@@ -133,11 +134,7 @@ class PretrainingDataConfig(ProgramConfig):
 
     def workers(self) -> int:
         """Returns the number of processes to use."""
-        if self.num_workers:
-            return self.num_workers
-        # The cores that this process may use, if the system reports them
-        affinity = getattr(os, "sched_getaffinity", None)
-        return len(affinity(0)) if affinity else os.cpu_count() or 1
+        return self.num_workers or num_cores()
 
     def paths(self) -> list[Path]:
         """Returns the files to read, in the order of `input_files`, those of a folder by name.
