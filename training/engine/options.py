@@ -110,7 +110,7 @@ def _number_ranges(config_class: Any) -> dict[str, Numbers]:
 
 
 def num_cores() -> int:
-    """Returns the number of cores that this process may use, if the system reports it, or of all."""
+    """Returns the number of cores that this process may use, or of all if that is unknown."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
