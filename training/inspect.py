@@ -287,6 +287,9 @@ def _read(config: InspectConfig, kind: str, path: str, train: Any, bad: BadRows)
         return with_span_labels(words, bad=bad)
     questions = read_questions(path, skip_bad=True, document_words=config.document_words)
     bad.messages += questions.skipped
+    if not questions.examples:
+        first = f": {bad.messages[0]}" if bad.messages else ""
+        raise ValueError(f"{path} has no questions that are not malformed{first}")
     return questions.examples
 
 
