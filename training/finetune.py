@@ -13,7 +13,8 @@ The file tells the task, or else --task names it:
     pairs           the same with two texts, in --text and --text_pair
     regression      the same, of a text or two, with labels that are numbers
     tagging         words and labels in columns, as in CoNLL's shared tasks, or in lists, in JSON
-    questions       SQuAD's JSON, version 1.1 or 2.0
+    questions       SQuAD's JSON, version 1.1 or 2.0; rows with question, context and answers, as
+                    Hugging Face's squad has them; TriviaQA's JSON with its documents
     choice          SWAG's CSV, CODAH's TSV, or JSON with text, choices and label, or with the
                     fields of CommonsenseQA, ARC, OpenBookQA or COPA
     ranking         a folder, --data_dir, of documents, queries and judgements: those of Cranfield,
@@ -23,6 +24,12 @@ The file tells the task, or else --task names it:
 value of which a flag can change:
 
     python -m training.finetune --recipe=minilm_sst2 --data_dir=glue --epochs=1
+
+--preset may name a fine-tuning run, from whose encoder and head the next one goes on: TriviaQA,
+then SQuAD, as in the paper's section 4.2.
+
+    python -m training.finetune --train_file=train-v1.1.json --dev_file=dev-v1.1.json \\
+        --preset=runs/triviaqa
 
 If it is interrupted, the same command resumes from the last checkpoint and ends with the same
 weights and scores. Seeds that are finished are not trained again.

@@ -322,8 +322,8 @@ class QuestionJob(Job):
 
     def __init__(self, config: SquadConfig, data: SquadData, preset: str) -> None:
         super().__init__(config, data, preset)
-        self.title = "SQuAD"
         self.golds = question_scores.gold_answers(data.dev, data.has_unanswerable)
+        self.title = "TriviaQA" if self.golds.data_set == "triviaqa" else "SQuAD"
         self._answers: Answers | None = None
         for message in data.skipped:
             logging.warning("skipped: %s", message)
