@@ -25,7 +25,6 @@ import errno
 import os
 import signal
 import socket
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,7 +88,12 @@ class ServeConfig(ProgramConfig):
 def main(config: ServeConfig) -> None:
     program.require(_LIBRARIES, "serve")
     with listening(config.host, config.port) as listener:
-        asyncio.run(serve(config, listener))
+        server = load(config)
+        try:
+            serve(config, server, listener)
+        finally:
+            server.batcher.close()
+    print("ended", flush=True)
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -108,36 +112,31 @@ def listening(host: str, port: int) -> socket.socket:
         raise OSError(f"--host={host} --port={port}: {reason}{other}") from error
 
 
-async def serve(config: ServeConfig, listener: socket.socket) -> None:
-    """Loads a model, and serves it until the process is told to end."""
+def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> None:
+    """Serves a model until the process is told to end, and then answers what it has received."""
     import uvicorn
 
-    server = load(config)
-    try:
-        uvicorn_server = uvicorn.Server(
-            uvicorn.Config(
-                server.application(),
-                http="h11",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=_SECONDS_TO_END,
-            )
+    http = uvicorn.Server(
+        uvicorn.Config(
+            server.application(),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_SECONDS_TO_END,
         )
-        # Ctrl-C and SIGTERM end the server in order from now on, and its process with status 0.
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)
-        host, port = listener.getsockname()[:2]
-        print(ready_text(config, server, f"http://{f'[{host}]' if ':' in host else host}:{port}"))
-        sys.stdout.flush()
-        await uvicorn_server.serve(sockets=[listener])
-    finally:
-        server.batcher.close()
-    print("ended: all requests have been answered", flush=True)
+    )
+    # From now on Ctrl-C and SIGTERM end the server in order, and its process with status 0.
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, http.handle_exit)
+    host, port = listener.getsockname()[:2]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    print(ready_text(config, server, address), flush=True)
+    asyncio.run(http.serve(sockets=[listener]))
 
 
 def load(config: ServeConfig) -> ModelServer:
@@ -148,8 +147,9 @@ def load(config: ServeConfig) -> ModelServer:
     from .serving.metrics import Metrics
     from .serving.rest import ModelServer
 
-    # A product on one core, and several products at a time, answer most requests a second.
-    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+    if Path(config.model).is_dir():
+        # A product on one core, and several products at a time, answer most requests a second.
+        os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
     program.import_quietly()
     predictor = predict.load_predictor(config.model)
     is_task = not hasattr(predictor.model, "signatures")

@@ -224,7 +224,7 @@ def test_sigterm_answers_what_is_in_flight(classifier, tmp_path):
             status, answers = answer.result()
         assert (status, len(answers["predictions"])) == (200, 100)
         assert process.wait(60) == 0
-        assert process.stdout.read() == "ended: all requests have been answered\n"
+        assert process.stdout.read() == "ended\n"
         assert process.stderr.read() == ""
 
 
