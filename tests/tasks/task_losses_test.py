@@ -57,7 +57,7 @@ def test_losses_of_minilm_on_questions():
 
 def test_losses_of_minilm_on_entities():
     from keras_bert.data.conll import read_conll
-    from training.jobs.tagging import label_names
+    from training.readers.tagged_words import label_names
 
     text = read_conll(data_folder() / "ner" / "wnut17train.conll")
     names = label_names(text)
