@@ -15,7 +15,7 @@
 # | `preset_options` | those that a preset saves too | the dropout rate; presets keep class names anyway |
 # | `head_name` | the name in checkpoints of the layer `head` | `classifier` |
 # | `verb`, and its method | readable answers; programs and exports know them by it | `label` |
-# | `fields`, `optional_fields`, `list_fields` | what a row of text has, by default `text` | a text |
+# | `fields`, `optional_fields`, `list_fields`; `adapters` | what a row of text has, by default `text`, and the `InputAdapter` that reads other fields, such as three texts | a text |
 # | `_default_loss`, `_default_metrics` | of `compile()` without arguments | binary cross-entropy; accuracy of each label |
 # | `_label_rules` | which labels `fit` accepts | rows of 0 and 1 |
 # | `serving_signatures` | the functions of an exported model | text in, probabilities out |
