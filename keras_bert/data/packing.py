@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from keras_bert.data.arrays import (
@@ -210,9 +210,3 @@ def single_or_batch(texts: Any) -> tuple[Any, bool]:
 def first_row(features: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the features of the first row of a batch."""
     return {name: value[0] for name, value in features.items()}
-
-
-def concatenated(parts: Sequence[Ragged]) -> Ragged:
-    """Returns the rows of several parts one after another, as NumPy arrays."""
-    values, lengths = zip(*parts, strict=True)
-    return Ragged(NUMPY.concat(values), NUMPY.concat(lengths))

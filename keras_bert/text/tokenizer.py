@@ -171,7 +171,6 @@ class Tokenizer(abc.ABC):
         self.special_tokens_in_text = special_tokens_in_text
         self._ids = {token: index for index, token in enumerate(vocabulary)}
         self._graph: GraphTokenizer | None = None
-        self._graphs: dict[Callable[..., Any], Callable[..., Any]] = {}
         self._lock = threading.RLock()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -474,20 +473,6 @@ class Tokenizer(abc.ABC):
                         name=error.name,
                     ) from error
             return self._graph
-
-    def graph_of(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns a graph of a function of this tokenizer, which all who use the tokenizer share.
-
-        Args:
-            function: A function of a tokenizer, and of what `traced_once` allows.
-
-        Returns:
-            A function of the other arguments.
-        """
-        with self._lock:
-            if function not in self._graphs:
-                self._graphs[function] = self.graph.traced(functools.partial(function, self))
-            return self._graphs[function]
 
     @property
     def vocabulary_size(self) -> int:

@@ -100,27 +100,6 @@ def write_judgements(path: Path, judgements: Mapping[str, Mapping[str, int]]) ->
                 file.write(f"{query} 0 {document} {grade}\n")
 
 
-def read_run(path: Path) -> dict[str, list[str]]:
-    """Reads a TREC run: the documents of each query in the order of `ranked`, whatever their ranks.
-
-    Raises:
-        ValueError: If a line is malformed; the message names the file, the line and the field.
-    """
-    rows: dict[str, list[tuple[str, float]]] = {}
-    for place, fields in _fields(path):
-        if len(fields) != 6:
-            raise row_error(
-                path, place, f"{len(fields)} fields, expected 6: qid Q0 doc rank score tag"
-            )
-        query, _, document, rank, score, _ = fields
-        try:
-            int(rank)
-            rows.setdefault(query, []).append((document, float(score)))
-        except ValueError as error:
-            raise row_error(path, place, f"rank {rank!r}, score {score!r}: {error}") from error
-    return {query: [document for document, _ in ranked(own)] for query, own in rows.items()}
-
-
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:
     """Reads relevance judgements (qrels): `query iteration document grade` on each line.
 

@@ -60,11 +60,6 @@ class GraphTokenizer(abc.ABC):
             texts = self._join(ids)
         return texts if is_batch else texts[0]
 
-    @staticmethod
-    def traced(function: Callable[..., Any]) -> Callable[..., Any]:
-        """Makes a graph of a function; see `traced_once`."""
-        return traced_once(function)
-
     @property
     def resources(self) -> tuple[Any, ...]:
         """The resources, such as tables, that a SavedModel with this tokenizer must track."""
