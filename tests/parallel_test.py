@@ -249,8 +249,7 @@ def printed():
     finished = subprocess.run(
         [sys.executable, "-c", "".join([DEVICES[BACKEND], *programs])],
         cwd=ROOT,
-        # JAX reads the flags when it is imported
-        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "2"},
         capture_output=True,
         text=True,
     )

@@ -2,6 +2,7 @@
 """Every kind of served task at miniature size, and requests to each of its signatures."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,9 @@ def ids(features: Any, *names: str) -> Tensors:
     return {name: np.asarray(features[name]) for name in names}
 
 
+@functools.cache
 def make(kind: str) -> Served:
-    """A served task of one of the kinds of `KINDS`."""
+    """A served task of one of the kinds of `KINDS`: the same for all tests, which trace it once."""
     return KINDS[kind]()
 
 

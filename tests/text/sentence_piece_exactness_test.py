@@ -20,7 +20,7 @@ def test_real_text():
     model = train_sentence_piece_model(path, 8000, progress=False)
     tokenizer, reference = SentencePieceTokenizer(model), ReferenceTokenizer(model)
     ties, wrong, count = [], [], 0
-    for lines in real_text.batches(1024, every=4):
+    for lines in real_text.batches(1024, every=8):
         count += len(lines)
         found = zip(lines, tokenizer(lines), InGraph(tokenizer)(lines), strict=True)
         for line, ids, in_graph in found:
@@ -29,7 +29,7 @@ def test_real_text():
                 wrong.append(line)
             if in_graph != expected:
                 (ties if reference.is_best(line, in_graph) else wrong).append(line)
-    assert count > 50_000
+    assert count > 25_000
     assert wrong == []
     # Of segmentations with equal scores, versions of the library choose different ones.
     assert len(ties) < count / 300

@@ -106,10 +106,11 @@ def test_characters_that_are_mostly_unknown(lowercase):
 @pytest.mark.parametrize(
     ("lowercase", "names"), [(True, ["uncased", "chinese"]), (False, ["cased"])]
 )
-def test_every_character_with_the_released_vocabularies(lowercase, names):
-    # What Python makes of each character is compared above; here it would be other ids of it.
+def test_characters_with_the_released_vocabularies(lowercase, names):
+    # What becomes of each character is compared above; here it has other ids.
+    step = 1 if real_text.WHOLE else 7
     compared = [Compared(real_text.vocabulary(name), lowercase, in_python=False) for name in names]
-    assert differing_characters(vocabularies.assigned_characters(), *compared) == set()
+    assert differing_characters(vocabularies.assigned_characters()[::step], *compared) == set()
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -165,8 +166,8 @@ def test_tokens_that_no_text_can_have():
 def test_real_text(name, lowercase):
     compared = Compared(real_text.vocabulary(name), lowercase)
     wrong, count = [], 0
-    for lines in real_text.batches(4096, every=4):
+    for lines in real_text.batches(4096, every=8):
         count += len(lines)
         wrong += differences(lines, compared)
-    assert count > 50_000
+    assert count > 25_000
     assert wrong == []
