@@ -3,7 +3,7 @@
 
 A process of its own, since what it shows is what such a process imports:
 
-    python -m tests.text_without_tensorflow FOLDER [tensorflow_is_blocked]
+    python -m tests.text_without_tensorflow FOLDER
 """
 
 import contextlib
@@ -13,11 +13,6 @@ from pathlib import Path
 
 import numpy as np
 from absl import app, flags
-
-from tests import tensorflow_blocker
-
-if __name__ == "__main__" and sys.argv[2:]:
-    tensorflow_blocker.install()
 
 import keras_bert
 from keras_bert.ops.lazy_tensorflow import set_random_seed

@@ -83,8 +83,7 @@ def test_two_mirrored_replicas_train_as_one_device():
 
 @pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution")
 def test_two_jax_devices_train_as_one():
-    flags = "--xla_force_host_platform_device_count=2"
-    assert printed_by(JAX, XLA_FLAGS=flags) == ["2", "True", "True"]
+    assert printed_by(JAX, JAX_NUM_CPU_DEVICES="2") == ["2", "True", "True"]
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX always compiles, PyTorch has no XLA")
