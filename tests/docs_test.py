@@ -329,7 +329,7 @@ def test_the_reference_lists_inherited_methods_with_their_class():
             bases = getattr(keras_bert, name.short).__mro__[1:]
             ours = [base for base in bases if base.__module__.startswith("keras_bert.")]
             expected = [f"{base.__module__}.{base.__name__}" for base in ours]
-            found = [base for base in reference.bases_of(name) if base.startswith("keras_bert.")]
+            found = [base for base in reference.list_bases(name) if base.startswith("keras_bert.")]
             assert found == expected
 
 

@@ -201,7 +201,7 @@ def _first_sentence(node: ast.ClassDef | ast.FunctionDef) -> str:
     return " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split())
 
 
-def bases_of(name: Name) -> list[str]:
+def list_bases(name: Name) -> list[str]:
     """Returns the classes from which a public class inherits, the nearest first, by their paths.
 
     Those of this package are named by the modules that define them, others as the source does.
@@ -222,7 +222,7 @@ def inherited(name: Name, documented: Mapping[str, str]) -> str:
     """
     known = set(_methods(f"{name.home}.{name.original}"))
     lines = ["| inherited | from | |", "|---|---|---|"]
-    for base in bases_of(name):
+    for base in list_bases(name):
         short = base.rpartition(".")[2]
         for method, summary in _methods(base).items():
             # One without a docstring does what that of Keras does
@@ -233,7 +233,7 @@ def inherited(name: Name, documented: Mapping[str, str]) -> str:
                 known.add(method)
     if len(lines) == 2:
         return ""
-    for base in bases_of(name):
+    for base in list_bases(name):
         if base in _KERAS:
             address, methods = _KERAS[base]
             others = ", ".join(f"`{method}`" for method in methods if method not in known)
@@ -305,7 +305,7 @@ def _add_bases(names: Iterable[Name], documented: dict[str, str]) -> list[str]:
         documented: As for `inherited`; the bases are added to it.
     """
     sections = []
-    for base in dict.fromkeys(base for name in names for base in bases_of(name)):
+    for base in dict.fromkeys(base for name in names for base in list_bases(name)):
         is_private = base.rpartition(".")[2].startswith("_")
         if base not in documented and not is_private and any(_methods(base).values()):
             options = "{heading_level: 3, show_root_full_path: false}"
