@@ -29,7 +29,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from absl import logging
 
@@ -37,17 +37,14 @@ from keras_bert import minilm
 
 from .engine import child_programs, example_request, output_folder, program
 from .engine.options import PositiveInt, ProgramConfig, Seed
-from .jobs.classification import (
-    ClassificationJob,
-    FinetuneConfig,
-    FinetuneData,
-    score_classifier,
-)
-from .plots.curves import curves_figure
-from .plots.style import save
+from .jobs.classification import score_classifier
 from .readers.labeled_text import LabeledText
 from .readers.pictographs import split_pictographs, write_pictographs
 
+if TYPE_CHECKING:
+    from keras_bert import TextClassifier
+
+_BATCH_SIZE = 16
 # What a server does, with TensorFlow and TF Text only. Texts and answers are lists in JSON.
 _EXPORT_ANSWERS = """
 import json, sys
@@ -86,7 +83,7 @@ class QuickstartConfig(ProgramConfig):
             requires the extra `pretraining`.
         max_per_package: With --from_scratch, maximum number of docstrings from one package, over
             the sets for training, development and the test.
-        output_dir: Folder for the model, the plot and the export.
+        output_dir: Folder for the rows, the model and the export.
     """
 
     epochs: PositiveInt = 8
@@ -118,53 +115,46 @@ def main(config: QuickstartConfig) -> None:
 
 def quickstart(config: QuickstartConfig, preset: str) -> None:
     """Trains, scores and exports a classifier, has a new process answer, and prints each step."""
-    from keras_bert import load_model
+    from keras_bert import TextClassifier
     from keras_bert.checkpoints import CheckpointWarning
+    from keras_bert.ops.lazy_tensorflow import set_random_seed
+    from keras_bert.optimizers import AdamW
 
     from .engine import finetuning
-    from .scores import classifier_scores
+    from .engine.progress import Progress
 
-    rows = Path(config.output_dir) / "pictographs.csv"
+    folder = Path(config.output_dir)
+    rows = folder / "pictographs.csv"
     write_pictographs(rows)
-    sets = split_pictographs(config.seed)
-    train, dev, test = sets["train"], sets["dev"], sets["test"]
+    train, test = split_pictographs(config.seed)
     print(
-        f"Names of pictographs: {len(train)} for training, {len(dev)} for development and "
-        f"{len(test)} for the test. The label is what they show: "
-        f"{', '.join(train.class_names or ())}. All are in {rows}."
+        f"{len(train)} names of pictographs for training, {len(test)} for the test (see {rows}). "
+        f"The label is what they show: {', '.join(train.class_names or ())}."
     )
-    data = FinetuneData(train, {"dev": dev}, test, classifier_scores.metrics_for(train.num_classes))
-    finetune_config = FinetuneConfig(
-        epochs=config.epochs,
-        batch_size=16,
-        learning_rate=1e-4,
-        output_dir=config.output_dir,
-        sequence_length=32,
-        seed=config.seed,
-    )
-    job = ClassificationJob(finetune_config, data, preset)
-    job.title = "pictographs"
+    set_random_seed(config.seed)
     with warnings.catch_warnings():
         # The head is what is trained.
         warnings.filterwarnings("ignore", ".* has no classifier head", CheckpointWarning)
-        (run,), _ = finetuning.train_seeds(job)
-    drawn = curves_figure(
-        run.history,
-        run.evaluations,
-        title="What does this pictograph show?",
-        kept=run.best_epoch,
+        classifier = TextClassifier.from_preset(
+            preset, class_names=train.class_names, sequence_length=32
+        )
+    steps = classifier.num_steps(train.texts, batch_size=_BATCH_SIZE, epochs=config.epochs)
+    classifier.compile(optimizer=AdamW(1e-4, num_train_steps=steps, num_warmup_steps=steps // 10))
+    classifier.fit(
+        *(train.texts, train.labels),
+        epochs=config.epochs,
+        batch_size=_BATCH_SIZE,
+        verbose=0,
+        callbacks=[Progress()],
     )
-    plot = save(drawn, Path(config.output_dir) / "curves.png")
-    classifier = load_model(run.model_path)
-    _print_scores(score_classifier(classifier, test, data.metrics), data)
+    _print_scores(classifier, train, test)
 
-    model = Path(run.model_path)
+    model = folder / "model.keras"
+    classifier.save(model)
     if finetuning.can_export():
-        model = Path(config.output_dir) / "export" / "1"
+        model = folder / "export" / "1"
         classifier.export(model, overwrite=True, warm_up=False)
-        print(f"\nExported to {model}; curves in {plot}.")
-    else:
-        print(f"\nThe model is in {model}; curves in {plot}.")
+    print(f"\nThe model is in {model}.")
     answers = answer_in_fresh_process(model, test.texts)
     print("A new process has read it, and answers; none of these names was in the training:\n")
     print(answers_table(test, answers))
@@ -175,16 +165,15 @@ def quickstart(config: QuickstartConfig, preset: str) -> None:
     )
 
 
-def _print_scores(ours: dict[str, float], data: FinetuneData) -> None:
+def _print_scores(classifier: TextClassifier, train: LabeledText, test: LabeledText) -> None:
     """Prints the test scores as a table, the baselines first."""
     from keras_bert.tables import of_records, text_table, with_spaces
 
-    from .scores import baselines
+    from .scores import baselines, classifier_scores
 
-    if data.test is None:
-        raise ValueError("the quickstart's data has no test set")
-    rows = with_spaces(baselines.of_text(data.train, data.test, data.metrics))
-    rows = {**rows, "fine-tuned MiniLM": ours}
+    metrics = classifier_scores.metrics_for(train.num_classes)
+    rows = with_spaces(baselines.of_text(train, test, metrics))
+    rows = {**rows, "fine-tuned MiniLM": score_classifier(classifier, test, metrics)}
     print("\n" + text_table(*of_records("on the test set", rows)))
 
 

@@ -27,6 +27,7 @@ def test_it_trains_scores_and_asks_a_new_process(tmp_path, capsys):
     )
     preprocessor = TextClassifierPreprocessor(of_tokens(*tokens), sequence_length=128)
     TextClassifier(Backbone(config), 5, preprocessor).save_to_preset(tmp_path / "preset")
+    (tmp_path / "run").mkdir()
     settings = QuickstartConfig(epochs=1, output_dir=str(tmp_path / "run"))
     quickstart(settings, str(tmp_path / "preset"))
     rows = (tmp_path / "run" / "pictographs.csv").read_text().splitlines()
@@ -37,14 +38,14 @@ def test_it_trains_scores_and_asks_a_new_process(tmp_path, capsys):
         assert line in printed
     # Without TensorFlow, as in sessions that block it, the new process loads the trained model.
     exports = importlib.util.find_spec("tensorflow") is not None
-    model = tmp_path / "run" / ("export/1" if exports else "seed_1/model.keras")
+    model = tmp_path / "run" / ("export/1" if exports else "model.keras")
     assert f"serve --model={model}" in printed
     answers = printed.partition("probability\n")[2].partition("\n\n")[0].splitlines()
     wrong = [line for line in answers if "wrong: " in line]
     right = [line for line in answers if line.endswith("  right")]
     assert 1 <= len(right) <= 5
     assert len(wrong) == 3
-    names = set(split_pictographs(seed=1)["test"].texts)
+    names = set(split_pictographs(seed=1)[1].texts)
     assert all(any(line.startswith(f"{name}  ") for name in names) for line in answers)
 
 

@@ -49,7 +49,7 @@ HEADINGS = {
     ),
 }
 # Few training examples, where pre-training matters most; many test examples, for a precise score
-SHARES = {"train": 0.5, "dev": 0.1, "test": 0.4}
+TRAINING_SHARE = 0.6
 
 
 def pictographs() -> Iterator[tuple[str, str]]:
@@ -71,30 +71,29 @@ def write_pictographs(path: Path) -> None:
         csv.writer(file).writerows([("name", "kind"), *pictographs()])
 
 
-def split_pictographs(seed: int) -> dict[str, LabeledText]:
-    """Splits the pictographs into sets for training, development and the test.
+def split_pictographs(seed: int) -> tuple[LabeledText, LabeledText]:
+    """Splits the pictographs into sets for training and for the test.
 
-    No name is in two sets: each character has its own.
+    No name is in both sets: each character has its own.
 
     Args:
         seed: Seed of the choice and of the order.
 
     Returns:
-        The sets by the names in `SHARES`, each with that share of every label.
+        `TRAINING_SHARE` of each label, and the rest.
     """
     rng = random.Random(seed)
-    sets: dict[str, list[tuple[str, str]]] = {name: [] for name in SHARES}
+    train: list[tuple[str, str]] = []
+    test: list[tuple[str, str]] = []
     for label in HEADINGS:
         own = [row for row in pictographs() if row[1] == label]
         rng.shuffle(own)
-        start = 0.0
-        for name, share in SHARES.items():
-            end = start + share * len(own)
-            sets[name] += own[round(start) : round(end)]
-            start = end
-    for rows in sets.values():
-        rng.shuffle(rows)
-    return {name: _labeled(rows) for name, rows in sets.items()}
+        count = round(TRAINING_SHARE * len(own))
+        train += own[:count]
+        test += own[count:]
+    rng.shuffle(train)
+    rng.shuffle(test)
+    return _labeled(train), _labeled(test)
 
 
 def _labeled(rows: list[tuple[str, str]]) -> LabeledText:
