@@ -9,7 +9,7 @@ states neither rate nor epochs of this step, which are those that it has for SQu
 is the recipe `bert_large_triviaqa_squad`.
 
 Score and time: not run here.
-Hardware: one GPU with 40 GB.
+Hardware: one GPU.
 """
 
 from ..jobs.question_answering import SquadConfig

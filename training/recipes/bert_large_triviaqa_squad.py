@@ -6,7 +6,7 @@ recipe `bert_large_triviaqa` has trained.
 
 Score and time: not run here.
 Published score (development set): exact match 84.2, F1 91.1; 84.1, 90.9 without the first step.
-Hardware: one GPU with 40 GB.
+Hardware: one GPU.
 """
 
 from ..jobs.question_answering import SquadConfig
