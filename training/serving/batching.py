@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
+import heapq
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -42,26 +42,28 @@ class _Request:
     waiting: int
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, order=True)
 class _WaitingRow:
     """A row in the queue.
 
     Args:
+        turn: The number of rows that had been taken when its request came, plus its index there;
+            and the number of rows that came before it. Those of the lowest turn are taken first, so
+            that a request of many rows does not hold up those that come after it.
         request: The request that it is of.
         index: Its index there.
         signature: The name of the signature that answers it.
         row: Its inputs.
         length: Its length in characters.
-        number: How many rows came before it.
         since: The time at which it came.
     """
 
+    turn: tuple[int, int]
     request: _Request
     index: int
     signature: str
     row: Row
     length: int
-    number: int
     since: float
 
 
@@ -84,10 +86,10 @@ class Batcher:
     """Computes waiting rows in batches, on some threads.
 
     An idle thread takes what is waiting, and does not wait for more: rows gather by themselves
-    while all threads are busy. It begins with the row that has waited longest, and adds those of
-    the same signature, shape and length, up to a factor of two. So a short text is neither padded
-    to the length of a long one nor computed with it. Of several threads, one never takes long
-    texts while all others compute some.
+    while all threads are busy. It begins with the row whose turn it is, and adds those of the same
+    signature, shape and length, up to a factor of two. So a short text is neither padded to the
+    length of a long one nor computed with it. Of several threads, one never takes long texts while
+    all others compute some; and a request of many rows shares batches with those that come later.
 
     If a batch fails, each request in it is computed by itself, so that the error is that of the
     request that causes it.
@@ -116,8 +118,8 @@ class Batcher:
         self._max_long = max(1, threads - 1)
         self._changed = threading.Condition()
         # Rows by what they must have in common to be in a batch
-        self._groups: dict[Hashable, collections.deque[_WaitingRow]] = {}
-        self._waiting = self._running_long = self._number = 0
+        self._groups: dict[Hashable, list[_WaitingRow]] = {}
+        self._waiting = self._running_long = self._number = self._taken = 0
         self._closed = False
         self._threads = [
             threading.Thread(target=self._run, name=f"batches-{index}", daemon=True)
@@ -160,8 +162,10 @@ class Batcher:
                 shapes = tuple(_shape(value) for value in row.values())
                 key = (signature, shapes, max(_SHORTEST, length).bit_length())
                 self._number += 1
-                self._groups.setdefault(key, collections.deque()).append(
-                    _WaitingRow(request, index, signature, row, length, self._number, now)
+                turn = (self._taken + index, self._number)
+                heapq.heappush(
+                    self._groups.setdefault(key, []),
+                    _WaitingRow(turn, request, index, signature, row, length, now),
                 )
             self._waiting += len(rows)
             self._changed.notify_all()
@@ -195,43 +199,54 @@ class Batcher:
         """Waits for rows, and returns those of a batch; none if the queue is closed and empty."""
         with self._changed:
             while True:
-                for key in list(self._groups):
-                    rows = self._groups[key]
-                    while rows and rows[0].request.future.done():
-                        rows.popleft()
-                    if not rows:
-                        del self._groups[key]
+                self._remove_done()
                 can_take = [
                     rows
                     for rows in self._groups.values()
                     if rows[0].length <= _LONG or self._running_long < self._max_long
                 ]
                 if can_take:
-                    break
-                if self._closed and not self._groups:
+                    # (Empty if requests are cancelled just now.)
+                    if batch := self._pop_batch(min(can_take)):
+                        return batch
+                elif self._closed and not self._groups:
                     return []
-                self._changed.wait()
-            rows = min(can_take, key=lambda rows: rows[0].number)
-            batch: list[_WaitingRow] = []
-            characters = 0
-            while rows and len(batch) < self._batch_size:
-                if batch and characters + rows[0].length > BATCH_CHARACTERS:
-                    break
-                row = rows.popleft()
-                if row.request.future.done():
-                    continue
-                row.request.waiting -= 1
-                self._waiting -= 1
-                characters += row.length
-                batch.append(row)
-            self._running_long += batch[0].length > _LONG
-            return batch
+                else:
+                    self._changed.wait()
+
+    def _remove_done(self) -> None:
+        """Removes rows of cancelled and failed requests that are first, and empty groups."""
+        for key in list(self._groups):
+            rows = self._groups[key]
+            while rows and rows[0].request.future.done():
+                heapq.heappop(rows)
+            if not rows:
+                del self._groups[key]
+
+    def _pop_batch(self, rows: list[_WaitingRow]) -> list[_WaitingRow]:
+        """Removes the rows of a batch from those of a group."""
+        batch: list[_WaitingRow] = []
+        characters = 0
+        while rows and len(batch) < self._batch_size:
+            if batch and characters + rows[0].length > BATCH_CHARACTERS:
+                break
+            row = heapq.heappop(rows)
+            if row.request.future.done():  # no longer counted as waiting
+                continue
+            row.request.waiting -= 1
+            characters += row.length
+            batch.append(row)
+        self._waiting -= len(batch)
+        self._taken += len(batch)
+        self._running_long += bool(batch) and batch[0].length > _LONG
+        return batch
 
     def _compute(self, batch: Sequence[_WaitingRow]) -> None:
         """Computes a batch, and delivers its answers or errors."""
         start = time.perf_counter()
         try:
             answers = self._answer(batch[0].signature, [row.row for row in batch])
+            answered = list(zip(batch, answers, strict=True))
         except Exception as error:
             by_request: dict[_Request, list[_WaitingRow]] = {}
             for row in batch:
@@ -244,7 +259,7 @@ class Batcher:
             return
         seconds = time.perf_counter() - start
         self._report(BatchReport(len(batch), seconds, tuple(start - row.since for row in batch)))
-        for row, answer in zip(batch, answers, strict=True):
+        for row, answer in answered:
             self._deliver(row, answer)
 
     def _deliver(self, row: _WaitingRow, answer: Row) -> None:

@@ -66,12 +66,23 @@ def test_waiting_rows_of_one_signature_and_length_share_batches():
     ]
     assert model.batches == [
         ("serve", ["first"]),
-        ("serve", ["a", "b", "c", "e"]),
-        ("serve", [LONG]),
+        # Requests of one and of many rows take turns
+        ("serve", ["a", "e", "f", "b"]),
         ("other", ["d"]),
-        ("serve", ["f"]),
+        ("serve", [LONG]),
+        ("serve", ["c"]),
     ]
     assert batcher.waiting == 0
+
+
+def test_a_request_of_many_rows_does_not_hold_up_others():
+    model = Model()
+    with batcher_of(model) as batcher:
+        submit(batcher, "first")
+        assert model.has_begun.acquire(timeout=60)
+        submit(batcher, *"abcdefghijklmnop")
+        submit(batcher, "late")
+    assert ["late" in texts for _, texts in model.batches] == [False, True, *[False] * 4]
 
 
 def test_lists_of_one_length_share_a_batch():
