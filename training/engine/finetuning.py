@@ -187,7 +187,7 @@ def can_export() -> bool:
     ]
     if missing:
         logging.warning(
-            "no export: %s is not installed; the same command writes it once it is",
+            "no export, which needs %s; the same command writes it once that is installed",
             " and ".join(missing),
         )
     return not missing
