@@ -39,8 +39,8 @@ def curl_command(
 
     Example:
 
-    >>> curl_command(["question", "context"], "http://localhost:8501/v1/models/squad")[:57]
-    "curl http://localhost:8501/v1/models/squad:predict -d '{\"i"
+    >>> print(curl_command(["text"], "http://localhost:8501/v1/models/sst2", text="a film"))
+    curl http://localhost:8501/v1/models/sst2:predict -d '{"instances": ["a film"]}'
     """
     row = example_row(fields) | values
     instance: Any = next(iter(row.values())) if len(row) == 1 else row
