@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From text to served answers in two minutes: what does a pictograph show, by its name?
+"""From text to a served model in a minute: what does a pictograph show, by its name?
 
     python -m training.quickstart
     python -m training.quickstart --from_scratch

@@ -45,7 +45,7 @@ def test_an_export_answers_as_the_ensemble(tmp_path):
     check_alike(served.apply_verb(ROWS), ensemble.apply_verb(ROWS))
     loaded = tf.saved_model.load(str(tmp_path / "1"))
     check_batches(loaded.signatures["serving_default"], ensemble)
-    # Of each member its weights, and one set of requests with which a server warms up
+    # Of each member its weights, and one set of sample requests
     assert len([x for x in loaded.weights if x.dtype.is_floating]) == len(ensemble.weights)
     assert (tmp_path / "1/assets.extra/tf_serving_warmup_requests").stat().st_size > 0
 

@@ -198,8 +198,8 @@ def _export(job: Job, model: Any, folder: Path) -> None:
         if importlib.util.find_spec("tensorflow_serving") is None:
             warnings.filterwarnings("ignore", "The export has no warm-up requests")
             logging.info(
-                "note: with `pip install tensorflow-serving-api`, exports have requests with which "
-                "a server warms up"
+                "note: after `pip install tensorflow-serving-api`, an export contains sample "
+                "requests, with which TensorFlow Serving warms up before it answers clients"
             )
         job.export(model, folder)
 
