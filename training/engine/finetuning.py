@@ -22,7 +22,7 @@ import keras
 import numpy as np
 from absl import logging
 
-from keras_bert import atomic, minilm
+from keras_bert import atomic
 from keras_bert.intervals import mean_and_interval
 from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.optimizers import AdamW
@@ -520,7 +520,7 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
     messages: list[str] = []
     config = job.config
     fingerprint = run_fingerprint(config, job.data)
-    preset = output_folder.content_of_folder(minilm.resolve(job.preset)).hex()
+    preset = output_folder.content_of_folder(job.preset).hex()
     several = f"for all {config.num_seeds} seeds" if config.num_seeds > 1 else ""
     time_left = TimeLeft(config.num_seeds * config.epochs, bool(config.patience), several)
     for index, seed in enumerate(range(config.seed, config.seed + config.num_seeds)):

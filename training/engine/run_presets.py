@@ -9,21 +9,24 @@ import os
 import tempfile
 from pathlib import Path
 
+from keras_bert import minilm
+
 
 def resolve(preset: str) -> str:
-    """Returns a preset of the model of a fine-tuning run; any other checkpoint as it is.
+    """Returns the folder of a run's model or of MiniLM; any other checkpoint as it is.
 
-    The preset has the head of the trained task, which a task of the same kind and shape starts
-    from. It is in a temporary folder, which is removed when the process ends.
+    That of a run is a preset with the head of the trained task, which a task of the same kind and
+    shape starts from. It is in a temporary folder, which is removed when the process ends.
 
     Args:
         preset: A value of `--preset`.
 
     Raises:
-        ValueError: If the model of the run cannot be loaded.
+        FileNotFoundError: As for `keras_bert.minilm.folder`.
+        ValueError: If the model of the run cannot be loaded; and as for `keras_bert.minilm.folder`.
     """
     model = find_model(Path(preset))
-    return preset if model is None else _saved_preset(model.resolve())
+    return minilm.resolve(preset) if model is None else _saved_preset(model.resolve())
 
 
 def find_model(path: Path) -> Path | None:

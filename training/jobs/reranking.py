@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from absl import logging
 
-from keras_bert import atomic, checks, minilm
+from keras_bert import atomic, checks
 from keras_bert.tables import of_records, text_table
 
 from ..engine import program, run_presets
@@ -129,7 +129,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     print(counts_table({name: collection.counts(own) for name, own in parts.items()}), flush=True)
     triples = training_triples(config, collection, found, training)
     fingerprint = run_fingerprint(config, triples, seed=config.seed)
-    preset = content_of_folder(minilm.resolve(run_presets.resolve(config.preset))).hex()
+    preset = content_of_folder(run_presets.resolve(config.preset)).hex()
     seed_run = SeedRun(folder, config.seed, fingerprint, config.checkpoint_seconds, preset)
     baseline = {query: found[query] for query in test}
     try:
