@@ -3,6 +3,7 @@
 
 import functools
 import inspect
+import string
 import unittest
 
 from keras_bert.text import (
@@ -18,6 +19,13 @@ from keras_bert.text import (
 # Texts whose words or letters are in the vocabularies
 OTHER_TEXT = (
     "Größe «été» naïve 中国 漢字 ガギ Ελλάδα, in 1990, and 2,000; it's, they'll 1990, 1991,"
+)
+_LETTERS = string.ascii_lowercase
+# Each letter is a token, so that every English word is known
+LETTER_TOKENS = (
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    *_LETTERS,
+    *(f"##{letter}" for letter in _LETTERS),
 )
 
 

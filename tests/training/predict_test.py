@@ -17,7 +17,7 @@ pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
-from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens  # noqa: E402
 from training.predict import (  # noqa: E402
     PredictConfig,
     Predictor,
@@ -27,10 +27,8 @@ from training.predict import (  # noqa: E402
     read_rows,
 )
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{c}" for c in LETTERS)]
 CONFIG = keras_bert.BertConfig(
-    vocabulary_size=len(TOKENS),
+    vocabulary_size=len(LETTER_TOKENS),
     num_layers=1,
     num_heads=2,
     hidden_dim=8,
@@ -42,7 +40,7 @@ CLASSIFIER = Predictor(("text",), list)
 
 @pytest.fixture(scope="module")
 def classifier():
-    tokenizer = of_tokens(*TOKENS)
+    tokenizer = of_tokens(*LETTER_TOKENS)
     preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=32)
     backbone = keras_bert.Backbone(CONFIG)
     return keras_bert.TextClassifier(

@@ -19,14 +19,12 @@ import pytest
 
 import keras_bert
 from keras_bert.data import TextClassifierPreprocessor
-from tests.text.small_tokenizers import of_tokens
+from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
 from training.serve import ServeConfig, listening
 
 pytestmark = pytest.mark.on_tensorflow
 
 ROOT = Path(__file__).parent.parent.parent
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{c}" for c in LETTERS)]
 TEXTS = ["a film", "", "naïve é", "plot " * 20, "b"]
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 
@@ -34,7 +32,7 @@ IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 @pytest.fixture(scope="module")
 def classifier():
     config = keras_bert.BertConfig(
-        vocabulary_size=len(TOKENS),
+        vocabulary_size=len(LETTER_TOKENS),
         num_layers=1,
         num_heads=2,
         hidden_dim=8,
@@ -43,7 +41,7 @@ def classifier():
     )
     return keras_bert.TextClassifier(
         keras_bert.Backbone(config),
-        preprocessor=TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=16),
+        preprocessor=TextClassifierPreprocessor(of_tokens(*LETTER_TOKENS), sequence_length=16),
         class_names=["bad", "good"],
     )
 
