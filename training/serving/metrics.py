@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import prometheus_client
 
@@ -29,33 +29,27 @@ class Metrics:
             ["status"],
             registry=self.registry,
         )
-        self.request_seconds = prometheus_client.Histogram(
-            "keras_bert_request_seconds",
-            "Time from a request to its answer",
-            buckets=_SECONDS,
-            registry=self.registry,
+        self.request_seconds = self._histogram(
+            "request_seconds", "Time from a request to its answer"
         )
         self._rows = prometheus_client.Counter(
             "keras_bert_rows", "Rows that were answered", registry=self.registry
         )
-        self._batch_rows = prometheus_client.Histogram(
-            "keras_bert_batch_rows", "Rows of a batch", buckets=_ROWS, registry=self.registry
-        )
-        self._batch_seconds = prometheus_client.Histogram(
-            "keras_bert_batch_seconds",
-            "Time that a batch was computed",
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self._waited_seconds = prometheus_client.Histogram(
-            "keras_bert_waited_seconds",
-            "Time that a row waited for its batch",
-            buckets=_SECONDS,
-            registry=self.registry,
+        self._batch_rows = self._histogram("batch_rows", "Rows of a batch", _ROWS)
+        self._batch_seconds = self._histogram("batch_seconds", "Time that a batch was computed")
+        self._waited_seconds = self._histogram(
+            "waited_seconds", "Time that a row waited for its batch"
         )
         prometheus_client.Gauge(
             "keras_bert_waiting_rows", "Rows that wait for a batch", registry=self.registry
         ).set_function(waiting)
+
+    def _histogram(
+        self, name: str, description: str, buckets: Sequence[float] = _SECONDS
+    ) -> prometheus_client.Histogram:
+        return prometheus_client.Histogram(
+            f"keras_bert_{name}", description, buckets=buckets, registry=self.registry
+        )
 
     def add_batch(self, batch: BatchReport) -> None:
         """Counts a batch."""
