@@ -9,7 +9,8 @@ with several seeds. A table of the scores is printed, with the paper's own. `--o
 pre-trains in three ways; the left-to-right encoder is fine-tuned with a BiLSTM on top, too, and one
 encoder has random weights. `--of=size` (section 5.2, table 6) pre-trains encoders of several sizes,
 each for the same number of tokens, and with --same_flops also each for the same number of
-operations as the first. The paper's six sizes are
+operations as the first. As in the paper, all sizes have one learning rate: that of the recipe
+wikitext2_cpu is too high for the larger ones. The paper's six sizes are
 
     --sizes=3x768x12,6x768x3,6x768x12,12x768x12,12x1024x16,24x1024x16
 
@@ -40,6 +41,7 @@ from .engine.grid import Cell, run_cells, seed_scores
 from .engine.options import (
     NonNegativeFloat,
     NonNegativeInt,
+    PositiveFloat,
     PositiveInt,
     ProgramConfig,
     check_one_of,
@@ -68,6 +70,8 @@ class AblationConfig(ProgramConfig):
         num_steps: Training steps of each pre-training run.
         sizes: The encoders, as layers x hidden size x attention heads; only with --of=size.
         same_flops: Whether to train each size for the operations of the first one, too.
+        pretraining_learning_rate: Peak learning rate of pre-training; by default that of the recipe
+            wikitext2_cpu, and for sizes 1e-3.
         bilstm_units: Units of each direction of the BiLSTM; only with --of=tasks.
         sst2_rows: Number of rows of SST-2 to fine-tune on; 0 for all.
         squad_questions: Number of SQuAD questions to fine-tune on; 0 for all.
@@ -84,6 +88,7 @@ class AblationConfig(ProgramConfig):
     num_steps: PositiveInt = 2500
     sizes: tuple[str, ...] = ("2x64x1", "2x128x2", "4x128x2", "4x256x4")
     same_flops: bool = False
+    pretraining_learning_rate: PositiveFloat | None = None
     bilstm_units: PositiveInt = 128
     sst2_rows: NonNegativeInt = 8000
     squad_questions: NonNegativeInt = 3000
@@ -102,6 +107,12 @@ class AblationConfig(ProgramConfig):
         """The folder for all runs and the table."""
         default = "runs/ablation" if self.of == _TASKS else "runs/size_ablation"
         return Path(self.output_dir or default)
+
+    @property
+    def pretraining_rate(self) -> float:
+        """The peak learning rate of pre-training."""
+        default = wikitext2_cpu.CONFIG.learning_rate if self.of == _TASKS else 1e-3
+        return self.pretraining_learning_rate or default
 
     def parsed_sizes(self) -> list[Size]:
         """Returns the sizes.
@@ -269,6 +280,7 @@ def pretraining_cells(config: AblationConfig) -> dict[str, Cell]:
                 f"--data_dir={config.data_dir}",
                 f"--num_steps={row.num_steps}",
                 f"--warmup_steps={row.num_steps // 10}",
+                f"--learning_rate={config.pretraining_rate}",
                 *row.pretraining,
             ],
         )

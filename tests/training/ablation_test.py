@@ -88,6 +88,19 @@ def test_same_operations_are_other_numbers_of_steps():
     assert operations[1].num_steps < 1000
 
 
+@pytest.mark.parametrize(
+    ("options", "rate"),
+    [
+        ({}, 2e-3),
+        ({"of": "size"}, 1e-3),
+        ({"of": "size", "pretraining_learning_rate": 5e-4}, 5e-4),
+    ],
+)
+def test_all_encoders_have_one_learning_rate(options, rate):
+    cells = pretraining_cells(AblationConfig(**options)).values()
+    assert all(f"--learning_rate={rate}" in cell.command for cell in cells)
+
+
 def test_the_papers_sizes_are_those_of_its_models():
     """Without embeddings, BERT-base has 85.1 million parameters, BERT-large 302.3."""
     for size, weights in ((Size(12, 768, 12), 85.1e6), (Size(24, 1024, 16), 302.3e6)):
