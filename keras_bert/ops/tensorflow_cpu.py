@@ -22,7 +22,11 @@ import tensorflow as tf
 
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.hashed_dropout import drop, make_key
-from keras_bert.ops.tensorflow_plain import attention_probabilities, split_heads
+from keras_bert.ops.tensorflow_plain import (
+    attention_probabilities,
+    mask_of_each_row,
+    split_heads,
+)
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -148,7 +152,7 @@ def _bias_dropout_residual_layer_norm(epsilon: float, dropout: float) -> Callabl
 
 def attention(query_key_value: Tensor, mask: Tensor, *, dropout: float, seed: Tensor) -> Tensor:
     """`keras_bert.ops.attention` in training."""
-    masks = () if mask is None else (mask,)
+    masks = () if mask is None else (mask_of_each_row(mask, query_key_value),)
     return _attention(dropout)(query_key_value, make_key(dropout, seed), *masks)
 
 

@@ -17,7 +17,8 @@ from keras_bert.ops.attention_mask import masked_score
 def attention(query_key_value: Tensor, mask: Tensor) -> Tensor:
     """`keras_bert.ops.attention` without dropout, by batched matrix products."""
     query, key, value = split_heads(query_key_value)
-    context = tf.matmul(attention_probabilities(query, key, mask), value)
+    probabilities = attention_probabilities(query, key, mask_of_each_row(mask, query))
+    context = tf.matmul(probabilities, value)
     return tf.transpose(context, (0, 2, 1, 3))
 
 
@@ -42,6 +43,16 @@ def attention_probabilities(query: Tensor, key: Tensor, mask: Tensor) -> Tensor:
         masked = tf.constant(masked_score(scores.dtype.name), scores.dtype)
         scores += tf.cast(tf.logical_not(mask), scores.dtype) * masked
     return tf.nn.softmax(scores)
+
+
+def mask_of_each_row(mask: Tensor, query: Tensor) -> Tensor:
+    """Repeats an attention mask `(1, 1, length, length)` for each row of a batch.
+
+    The fused kernel of the product and the mask would broadcast it hundreds of times more slowly.
+    """
+    if mask is None or mask.shape[0] != 1 or query.shape[0] == 1:
+        return mask
+    return tf.tile(mask, (tf.shape(query)[0], 1, 1, 1))
 
 
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
