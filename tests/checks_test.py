@@ -118,7 +118,7 @@ def test_no_float_of_a_constructor_is_nan_infinite_or_below_0(owner, name, value
         ({"loss_scale_factor": INFINITE}, "loss_scale_factor is inf"),
     ],
 )
-@pytest.mark.parametrize("optimizer", [optimizers.AdamW, optimizers.LAMB])
+@pytest.mark.parametrize("optimizer", [optimizers.AdamW, optimizers.LAMB, optimizers.StableAdamW])
 def test_an_optimizer_refuses_what_it_cannot_train_with(optimizer, options, message):
     with pytest.raises(ValueError, match=message):
         optimizer(**options)

@@ -131,25 +131,75 @@ def _norms(apart: Tensor) -> Tensor:
 lamb_update_in_thirds: Rule = functools.partial(lamb_update, parts=3)
 
 
+def stable_adam_update(
+    weight: Tensor, gradient: Tensor, momentum: Tensor, velocity: Tensor, coefficients: Coefficients
+) -> tuple[Tensor, Tensor, Tensor]:
+    """StableAdamW: `adam_update` with the learning rate of `stable_rate`.
+
+    The arguments and results are those of `adam_update`. The weight decay is multiplied by the
+    divided learning rate too, as in the paper.
+
+    Reference:
+        [Stable and low-precision training](https://arxiv.org/abs/2304.13013), algorithm 2.
+    """
+    rate = stable_rate(gradient, velocity, coefficients)
+    return adam_update(weight, gradient, momentum, velocity, coefficients._replace(rate=rate))
+
+
+def stable_rate(gradient: Tensor, velocity: Tensor, coefficients: Coefficients) -> Tensor:
+    """Divides the learning rate of a tensor by how far its gradient exceeds its second moment.
+
+        rate / max(1, RMS)    with    RMS = √ mean(g² / max(v̂, ε²))
+
+    where `g` is the scaled gradient, and v̂ the second moment that the update computes from it. The
+    quotient is 1 if all gradients are as large as those before. At the first update it is 1 at
+    most, since v̂ is g².
+
+    Args:
+        gradient: Float tensor of any shape.
+        velocity: v of the last step, float32 or wider, of the same shape.
+        coefficients: The scalars.
+
+    Returns:
+        A scalar tensor of the dtype of `velocity`.
+    """
+    gradient = _scaled(gradient, velocity.dtype, coefficients)
+    velocity = _moved(velocity, ops.square(gradient), coefficients.beta_2)
+    # The root comes first: the square of a small ε would be 0 in float32.
+    root = ops.sqrt(_unbiased(velocity, coefficients.beta_2, coefficients.step))
+    share = gradient / ops.maximum(root, coefficients.epsilon)
+    rms = ops.sqrt(ops.mean(ops.square(share)))
+    return ops.cast(coefficients.rate, velocity.dtype) / ops.maximum(rms, 1)
+
+
 def _direction(
     weight: Tensor, gradient: Tensor, momentum: Tensor, velocity: Tensor, coefficients: Coefficients
 ) -> tuple[Any, Any, Any, Any]:
     weight = widened(weight)
-    dtype = weight.dtype
-    gradient = ops.cast(gradient, dtype)
-    if coefficients.gradient_scale is not None:
-        gradient = gradient * ops.cast(coefficients.gradient_scale, dtype)
-    momentum = momentum + (gradient - momentum) * (1 - coefficients.beta_1)
-    velocity = velocity + (ops.square(gradient) - velocity) * (1 - coefficients.beta_2)
+    gradient = _scaled(gradient, weight.dtype, coefficients)
+    momentum = _moved(momentum, gradient, coefficients.beta_1)
+    velocity = _moved(velocity, ops.square(gradient), coefficients.beta_2)
     direction = _unbiased(momentum, coefficients.beta_1, coefficients.step) / (
         ops.sqrt(_unbiased(velocity, coefficients.beta_2, coefficients.step)) + coefficients.epsilon
     )
-    direction = direction + ops.cast(coefficients.decay, dtype) * weight
+    direction = direction + ops.cast(coefficients.decay, weight.dtype) * weight
     return weight, direction, momentum, velocity
 
 
+def _scaled(gradient: Tensor, dtype: Any, coefficients: Coefficients) -> Any:
+    gradient = ops.cast(gradient, dtype)
+    if coefficients.gradient_scale is None:
+        return gradient
+    return gradient * ops.cast(coefficients.gradient_scale, dtype)
+
+
+def _moved(moment: Tensor, value: Tensor, beta: float) -> Any:
+    """Returns the moving average after a further value."""
+    return moment + (value - moment) * (1 - beta)
+
+
 def _unbiased(moment: Tensor, beta: float, step: Tensor) -> Tensor:
-    if step is None:
+    if step is None or not beta:
         return moment
     # 1 - beta^step by expm1: in float32, 1 - 0.999 has a relative error of 1.3e-5.
     return moment / -ops.expm1(ops.cast(step, moment.dtype) * math.log(beta))

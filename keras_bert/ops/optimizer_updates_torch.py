@@ -11,7 +11,13 @@ import torch
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.optimizer_rules import Update, adam_update, portable_update_variables
+from keras_bert.ops.optimizer_rules import (
+    Update,
+    adam_update,
+    portable_update_variables,
+    stable_adam_update,
+    stable_rate,
+)
 
 
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:
@@ -38,13 +44,14 @@ def update_variables(updates: Sequence[Update]) -> None:
     """Updates by PyTorch's fused AdamW where it is applicable, otherwise by the portable rule."""
     others: list[Update] = []
     groups: dict[Any, list[Update]] = {}
-    for update in updates:
-        if _fits_fused_adamw(update) and not in_stateless_scope():
-            key = (id(update.coefficients.rate), update.coefficients.decay, update.weight.dtype)
-            groups.setdefault(key, []).append(update)
-        else:
-            others.append(update)
     with torch.no_grad():
+        for update in updates:
+            if _fits_fused_adamw(update) and not in_stateless_scope():
+                fused = _as_adam(update)
+                key = (id(fused.coefficients.rate), fused.coefficients.decay, fused.weight.dtype)
+                groups.setdefault(key, []).append(fused)
+            else:
+                others.append(update)
         portable_update_variables(others)
         for group in groups.values():
             _fused_adamw(group)
@@ -55,11 +62,19 @@ def _fits_fused_adamw(update: Update) -> bool:
     weight = update.weight.value
     state = (update.momentum.value, update.velocity.value)
     return (
-        update.rule is adam_update
+        update.rule in (adam_update, stable_adam_update)
         and weight.device.type in ("cpu", "cuda")
         and all(tensor.dtype == weight.dtype for tensor in (update.gradient, *state))
         and all(tensor.is_contiguous() for tensor in (weight, *state))
     )
+
+
+def _as_adam(update: Update) -> Update:
+    """Returns an update by `adam_update` alone, for StableAdamW with its own learning rate."""
+    if update.rule is adam_update:
+        return update
+    rate = stable_rate(update.gradient, update.velocity.value, update.coefficients)
+    return update._replace(rule=adam_update, coefficients=update.coefficients._replace(rate=rate))
 
 
 def _fused_adamw(updates: Sequence[Update]) -> None:

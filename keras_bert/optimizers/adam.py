@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adam with decoupled weight decay: AdamW, and the optimizer of the original BERT code."""
+"""Adam with decoupled weight decay: AdamW, StableAdamW, and the original BERT code's optimizer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from keras_bert.ops import optimizer_rules
 from keras_bert.optimizers.base import NOT_DECAYED, DecoupledDecayOptimizer
 from keras_bert.optimizers.schedules import BertWarmupDecay, LearningRate, LinearWarmupDecay
 
@@ -154,3 +155,80 @@ class AdamWeightDecay(DecoupledDecayOptimizer):
         super().__init__(
             learning_rate, num_train_steps, num_warmup_steps, epsilon=epsilon, name=name, **kwargs
         )
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class StableAdamW(DecoupledDecayOptimizer):
+    """StableAdamW: AdamW that makes smaller steps where gradients suddenly grow.
+
+        m ← β₁ m + (1 - β₁) g          v ← β₂ v + (1 - β₂) g²
+        m̂ = m / (1 - β₁ᵗ)              v̂ = v / (1 - β₂ᵗ)
+        η = rate / max(1, √ mean(g² / max(v̂, ε²)))
+        w ← w - η · (m̂ / (√v̂ + ε) + weight_decay · w)
+
+    The mean is over the elements of a variable, each of which has its own η. It is the clipping of
+    updates of Adafactor: the second moment, an average over many updates, is too small for a
+    gradient that is much larger than those before, and the step of AdamW would be too long. Since
+    it replaces the clipping of gradients, `global_clipnorm` is `None` by default; with a number,
+    `g` is the clipped gradient. In a model where this happens rarely, it is AdamW.
+
+    The kernel `query_key_value` of this package's encoders, which holds the projections to queries,
+    keys and values, is one variable, as it is in ModernBERT.
+
+    Args:
+        learning_rate: Float or a learning rate schedule. With `num_train_steps`, the peak of a
+            `LinearWarmupDecay`. Defaults to `8e-4`.
+        num_train_steps: Number of updates of the whole training, which `num_steps` of a task
+            counts; `None` for no warmup and no decay.
+        num_warmup_steps: Number of warmup updates. Defaults to 0.
+        beta_2: Decay rate of the second moment. Defaults to `0.98`.
+        epsilon: Added to √v̂, and the lower bound of √v̂ in η. Defaults to `1e-6`.
+        global_clipnorm: Maximum global norm of all gradients; `None`, the default, for no clipping.
+        name: Name of the optimizer.
+        **kwargs: Other keyword arguments of `AdamW`, with the same defaults.
+
+    Raises:
+        ValueError: See `AdamW`.
+
+    Example:
+
+    >>> schedule = keras_bert.optimizers.TrapezoidalWarmupDecay(
+    ...     8e-4, 10_000, num_warmup_steps=300, num_decay_steps=1000)
+    >>> optimizer = keras_bert.optimizers.StableAdamW(schedule, weight_decay=0.01)
+    >>> optimizer.global_clipnorm is None
+    True
+
+    Reference:
+        [Stable and low-precision training](https://arxiv.org/abs/2304.13013), algorithm 2;
+        [ModernBERT](https://arxiv.org/abs/2412.13663), section 2.2.2;
+        [Adafactor](https://arxiv.org/abs/1804.04235), section 6.
+    """
+
+    corrects_bias = True
+    schedule_class = LinearWarmupDecay
+
+    def __init__(
+        self,
+        learning_rate: LearningRate = 8e-4,
+        num_train_steps: int | None = None,
+        num_warmup_steps: int = 0,
+        *,
+        beta_2: float = 0.98,
+        epsilon: float = 1e-6,
+        global_clipnorm: float | None = None,
+        name: str = "stable_adamw",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate,
+            num_train_steps,
+            num_warmup_steps,
+            beta_2=beta_2,
+            epsilon=epsilon,
+            global_clipnorm=global_clipnorm,
+            name=name,
+            **kwargs,
+        )
+
+    def rule_for(self, path: str, decayed: bool) -> optimizer_rules.Rule:
+        return optimizer_rules.stable_adam_update

@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning rate schedules with linear warmup and linear decay to 0.
+"""Learning rate schedules with linear warmup and decay to 0.
 
-There are three variants, which differ at the end of the warmup and in the first steps. The learning
-rate is the peak times
+Three decay linearly from the end of the warmup, and differ there and in the first steps; one is
+constant before its decay. The learning rate is the peak times
 
 | schedule | s < W | s ≥ W |
 |---|---|---|
 | `LinearWarmupDecay` | (s + 1) / W, or s / W | (T - s) / (T - W) |
 | `BertWarmupDecay` | s / W | 1 - s / T, below 1 at s = W |
 | `ElectraWarmupDecay` | (s / W) (1 - s / T) | 1 - s / T |
+| `TrapezoidalWarmupDecay` | (s + 1) / W | 1 until s = T - D, then 1 - √x or 1 - x |
 
-with T training steps, W warmup steps, and s updates made before. From step T on it is 0. A step is
-an update of the weights: with `gradient_accumulation_steps`, the optimizers of this package pass
-the number of updates to schedules, and not the number of micro-batches.
+with T training steps, W warmup steps, D decay steps, s updates made before, x = (s - T + D) / D.
+From step T on it is 0. A step is an update of the weights: with `gradient_accumulation_steps`, the
+optimizers of this package pass the number of updates to schedules, and not of micro-batches.
+`PhasedSchedule` multiplies any of them by a factor for each phase of a training.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeAlias
 
 import keras
 from keras import ops
@@ -30,6 +32,8 @@ from keras_bert.ops.annotations import Tensor
 LearningRate: TypeAlias = (
     float | keras.optimizers.schedules.LearningRateSchedule | Callable[[], Tensor]
 )
+
+DECAYS = ("one_minus_sqrt", "linear")
 
 
 class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -177,3 +181,143 @@ class ElectraWarmupDecay(_WarmupDecay):
         if not self.num_warmup_steps:
             return falling
         return falling * ops.minimum(1.0, step / self.num_warmup_steps)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TrapezoidalWarmupDecay(_WarmupDecay):
+    """Warmup, a constant rate, and decay: the trapezoidal or warmup-stable-decay (WSD) schedule.
+
+    For s updates made before, T training, W warmup and D decay steps, the rate is the peak times
+
+        (s + 1) / W    for s < W,
+        1              for W ≤ s ≤ T - D,
+        1 - √x         after, or 1 - x with `decay="linear"`, where x = (s - (T - D)) / D.
+
+    The constant part does not depend on T: a training may be prolonged, or decay from any of its
+    checkpoints.
+
+    Args:
+        peak_learning_rate: The learning rate between warmup and decay.
+        num_train_steps: T, the number of updates of the whole training.
+        num_warmup_steps: W, the number of warmup updates. Defaults to 0.
+        num_decay_steps: D, the number of updates at the end in which the rate falls. With 0 it is
+            constant to the end. `None`, the default, is a tenth of `num_train_steps`.
+        decay: `"one_minus_sqrt"`, which falls faster at first, or `"linear"`.
+
+    Raises:
+        ValueError: See `LinearWarmupDecay`; also if warmup and decay have more than
+            `num_train_steps` updates together, or `decay` is none of the two.
+
+    Example:
+
+    >>> schedule = keras_bert.optimizers.TrapezoidalWarmupDecay(
+    ...     1.0, 10, num_warmup_steps=2, num_decay_steps=4)
+    >>> [round(float(schedule(step)), 3) for step in (0, 1, 2, 6, 7, 10)]
+    [0.5, 1.0, 1.0, 1.0, 0.5, 0.0]
+
+    Reference:
+        [Scaling laws beyond fixed training durations](https://arxiv.org/abs/2405.18392), sections 2
+        and 4; [ModernBERT](https://arxiv.org/abs/2412.13663), section 2.2.2.
+    """
+
+    def __init__(
+        self,
+        peak_learning_rate: float,
+        num_train_steps: int,
+        num_warmup_steps: int = 0,
+        num_decay_steps: int | None = None,
+        decay: str = "one_minus_sqrt",
+    ) -> None:
+        super().__init__(peak_learning_rate, num_train_steps, num_warmup_steps)
+        checks.NON_NEGATIVE.check_given(num_decay_steps=num_decay_steps)
+        if num_decay_steps is None:
+            num_decay_steps = num_train_steps // 10
+        if num_warmup_steps + num_decay_steps > num_train_steps:
+            raise ValueError(
+                f"num_warmup_steps is {num_warmup_steps} and num_decay_steps {num_decay_steps}; "
+                f"together they must be at most num_train_steps, which is {num_train_steps}."
+            )
+        if decay not in DECAYS:
+            raise ValueError(f"decay is {decay!r}; it must be one of {', '.join(DECAYS)}.")
+        self.num_decay_steps = num_decay_steps
+        self.decay = decay
+
+    def _share_of_peak(self, step: Tensor) -> Any:
+        # Without decay steps, this is 1 to the last update.
+        left = (self.num_train_steps - step) / max(1, self.num_decay_steps)
+        left = ops.clip(left, 0.0, 1.0)
+        falling = left if self.decay == "linear" else 1.0 - ops.sqrt(1.0 - left)
+        if not self.num_warmup_steps:
+            return falling
+        return ops.minimum((step + 1.0) / self.num_warmup_steps, falling)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_decay_steps": self.num_decay_steps,
+            "decay": self.decay,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class PhasedSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """A schedule that is multiplied by a factor in each phase of a training.
+
+    Args:
+        schedule: The schedule of the whole training.
+        first_steps: The number of updates before each phase, ascending from 0.
+        factors: The factor of each phase.
+
+    Raises:
+        ValueError: If the steps are not ascending from 0, or there are not as many factors.
+
+    Example:
+
+    >>> schedule = keras_bert.optimizers.PhasedSchedule(
+    ...     keras_bert.optimizers.TrapezoidalWarmupDecay(1.0, 10), [0, 8], factors=[1.0, 0.25])
+    >>> [float(schedule(step)) for step in (0, 7, 8, 9, 10)]
+    [1.0, 1.0, 0.25, 0.25, 0.0]
+    """
+
+    def __init__(
+        self,
+        schedule: keras.optimizers.schedules.LearningRateSchedule,
+        first_steps: Sequence[int],
+        factors: Sequence[float],
+    ) -> None:
+        super().__init__()
+        steps = list(first_steps)
+        if steps[:1] != [0] or steps != sorted(set(steps)):
+            raise ValueError(f"first_steps is {steps}; the steps must be ascending from 0.")
+        if len(factors) != len(steps):
+            raise ValueError(
+                f"factors is {list(factors)}; there must be one for each of {len(steps)} phases."
+            )
+        for factor in factors:
+            checks.NON_NEGATIVE.check(factors=factor)
+        self.schedule = schedule
+        self.first_steps = steps
+        self.factors = list(factors)
+
+    @property
+    def num_train_steps(self) -> int | None:
+        """The number of updates of the whole training, if the schedule tells it."""
+        return getattr(self.schedule, "num_train_steps", None)
+
+    def __call__(self, step: Tensor) -> Any:
+        begun = ops.cast(self.first_steps, "float32") <= ops.cast(step, "float32")
+        phase = ops.sum(ops.cast(begun, "int32")) - 1
+        factors = ops.convert_to_tensor(self.factors, "float32")
+        return self.schedule(step) * ops.take(factors, phase)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "schedule": keras.saving.serialize_keras_object(self.schedule),
+            "first_steps": self.first_steps,
+            "factors": self.factors,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        schedule = keras.saving.deserialize_keras_object(config["schedule"])
+        return cls(**{**config, "schedule": schedule})

@@ -9,7 +9,13 @@ import pytest
 from keras import ops
 
 from keras_bert.ops import optimizer_rules, optimizer_updates
-from keras_bert.ops.optimizer_rules import Coefficients, Update, adam_update, lamb_update
+from keras_bert.ops.optimizer_rules import (
+    Coefficients,
+    Update,
+    adam_update,
+    lamb_update,
+    stable_adam_update,
+)
 
 BACKEND = keras.backend.backend()
 SHAPES = [(40, 12), (12,), (3, 4, 5), ()]
@@ -60,7 +66,7 @@ def values_of(items: list[Update]) -> list[np.ndarray]:
 
 
 @not_on_jax
-@pytest.mark.parametrize("rule", [adam_update, lamb_update])
+@pytest.mark.parametrize("rule", [adam_update, lamb_update, stable_adam_update])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     "changes", [{}, {"gradient_scale": None}, {"step": None}, {"decay": 0.0}], ids=str
@@ -117,6 +123,24 @@ def test_only_a_variables_own_gradient_is_scaled_in_place():
     update.weight.value.grad = update.gradient
     optimizer_updates.update_variables([update])
     np.testing.assert_allclose(update.gradient.numpy(), 0.5 * before.numpy())
+
+
+@on_torch
+def test_stable_adamw_takes_the_fused_kernel_with_a_rate_for_each_variable(monkeypatch):
+    import torch
+
+    rates = []
+    fused = torch._fused_adamw_
+
+    def recorded(weights, *arguments, lr, **options):
+        rates.append(float(lr))
+        fused(weights, *arguments, lr=lr, **options)
+
+    monkeypatch.setattr(torch, "_fused_adamw_", recorded)
+    changes = {"gradient_scale": ops.convert_to_tensor(4.0), "step": None}
+    optimizer_updates.update_variables(updates(stable_adam_update, **changes))
+    assert len(set(rates)) == len(SHAPES)
+    assert max(rates) < 0.02
 
 
 @on_torch

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_bert.optimizers import LAMB, AdamW, AdamWeightDecay
+from keras_bert.optimizers import LAMB, AdamW, AdamWeightDecay, StableAdamW
 from tests.optimizers.compiled_apply import compiled_apply
 from tests.optimizers.small_model import fit, small_model
 
@@ -18,6 +18,7 @@ from tests.optimizers.small_model import fit, small_model
         (LAMB, "mixed_float16"),
         (AdamWeightDecay, "mixed_bfloat16"),
         (AdamW, "bfloat16"),
+        (StableAdamW, "mixed_float16"),
     ],
 )
 def test_training_lowers_the_loss(optimizer, policy):
@@ -43,7 +44,7 @@ def test_loss_scaling_skips_a_step_and_does_not_count_it():
     np.testing.assert_allclose(ops.convert_to_numpy(weight.value), 1 - 0.1 * 1.01, rtol=1e-5)
 
 
-@pytest.mark.parametrize("optimizer", [AdamW, AdamWeightDecay, LAMB])
+@pytest.mark.parametrize("optimizer", [AdamW, AdamWeightDecay, LAMB, StableAdamW])
 def test_moments_of_bfloat16_weights_are_float32(optimizer):
     weight = keras.Variable(np.ones(4), name="kernel", dtype="bfloat16")
     instance = optimizer(0.1)

@@ -7,7 +7,7 @@ import pytest
 from keras import ops
 
 from keras_bert import optimizers
-from keras_bert.optimizers import LAMB, AdamW, AdamWeightDecay
+from keras_bert.optimizers import LAMB, AdamW, AdamWeightDecay, StableAdamW
 from tests.optimizers.compiled_apply import compiled_apply
 
 STEPS, WARMUP, PEAK, DECAY, CLIP = 100, 10, 1e-2, 0.01, 1.0
@@ -42,16 +42,22 @@ def train(optimizer: keras.optimizers.Optimizer) -> dict[str, np.ndarray]:
     return {variable.name: ops.convert_to_numpy(variable.value) for variable in variables}
 
 
+def scaled_gradients(clip: float | None):
+    """The gradients of each step, clipped by their global norm."""
+    for step in gradients():
+        norm = np.sqrt(sum(np.sum(g**2) for g in step.values()))
+        scale = 1.0 if clip is None else min(1.0, clip / norm)
+        yield {name: scale * g for name, g in step.items()}
+
+
 def moments(clip: float | None = CLIP):
     """Clipped gradient's first and second moments, without correction, for each step."""
     m = {name: np.zeros(shape) for name, shape in SHAPES.items()}
     v = {name: np.zeros(shape) for name, shape in SHAPES.items()}
-    for step in gradients():
-        norm = np.sqrt(sum(np.sum(g**2) for g in step.values()))
-        scale = 1.0 if clip is None else min(1.0, clip / norm)
+    for step in scaled_gradients(clip):
         for name, g in step.items():
-            m[name] = 0.9 * m[name] + 0.1 * scale * g
-            v[name] = 0.999 * v[name] + 0.001 * (scale * g) ** 2
+            m[name] = 0.9 * m[name] + 0.1 * g
+            v[name] = 0.999 * v[name] + 0.001 * g**2
         yield m, v
 
 
@@ -95,6 +101,31 @@ def adamw_reference(clip: float | None) -> dict[str, np.ndarray]:
     return weights
 
 
+def stable_adamw_reference(clip: float | None) -> dict[str, np.ndarray]:
+    """Algorithm 2 of the paper, whose averages have a decay rate that corrects their bias."""
+    weights = initial_weights()
+    m = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+    v = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+    divided = 0
+    for step, scaled in enumerate(scaled_gradients(clip), start=1):
+        rate = PEAK * min(step / WARMUP, (STEPS - step + 1) / (STEPS - WARMUP))
+        beta_1, beta_2 = (
+            beta * (1 - beta ** (step - 1)) / (1 - beta**step) for beta in (0.9, 0.98)
+        )
+        for name, g in scaled.items():
+            m[name] = beta_1 * m[name] + (1 - beta_1) * g
+            v[name] = beta_2 * v[name] + (1 - beta_2) * g**2
+            rms = np.sqrt(np.mean(g**2 / np.maximum(v[name], 1e-6**2)))
+            divided += rms > 1
+            rate_of_tensor = rate / max(1.0, rms)
+            decay = 0.0 if name in UNDECAYED else DECAY
+            weights[name] = (1 - rate_of_tensor * decay) * weights[name]
+            weights[name] -= rate_of_tensor * m[name] / (np.sqrt(v[name]) + 1e-6)
+    # The case that differs from AdamW must occur, and the other one too.
+    assert 0.1 < divided / (STEPS * len(SHAPES)) < 0.9
+    return weights
+
+
 def assert_close(trained: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
     for name, weight in trained.items():
         np.testing.assert_allclose(weight, expected[name], rtol=1e-6, atol=1e-6, err_msg=name)
@@ -135,6 +166,58 @@ def test_adamw_is_pytorchs():
     assert_close(train(AdamW(1e-3)), expected)
 
 
+@pytest.mark.parametrize("clip", [CLIP, None])
+def test_stable_adamw_is_the_papers(clip):
+    trained = train(StableAdamW(PEAK, STEPS, WARMUP, global_clipnorm=clip))
+    assert_close(trained, stable_adamw_reference(clip))
+
+
+def applied(optimizer, *steps):
+    """Two variables after updates with the same gradients, one of them all zeros at first."""
+    weights = variables_of({"kernel": np.ones((2, 2)), "bias": np.full(3, 2.0)})
+    for kernel, bias in steps:
+        optimizer.apply(
+            [ops.full((2, 2), kernel, dtype="float32"), ops.full((3,), bias, dtype="float32")],
+            weights,
+        )
+    return [ops.convert_to_numpy(weight.value) for weight in weights]
+
+
+def test_the_first_step_of_stable_adamw_is_adamws():
+    """The second moment is the squared gradient itself, however large that is."""
+    options = {"beta_2": 0.98, "epsilon": 1e-6, "global_clipnorm": None}
+    for size in (1e-3, 1e6):
+        stable, plain = (applied(o(0.1, **options), (size, -size)) for o in (StableAdamW, AdamW))
+        for a, b in zip(stable, plain, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_each_variable_of_stable_adamw_has_a_rate_of_its_own():
+    """A gradient that grows a thousandfold is almost all of its average: rms² = 1 / (1 - β̂₂)."""
+    calm, sudden = (1.0, 1.0), (1.0, 1e3)
+    options = {"beta_1": 0.0, "beta_2": 0.98, "weight_decay": 0.0, "global_clipnorm": None}
+    before = applied(StableAdamW(0.1, **options), calm)
+    after = applied(StableAdamW(0.1, **options), calm, sudden)
+    plain = applied(AdamW(0.1, epsilon=1e-6, **options), calm, sudden)
+    np.testing.assert_allclose(after[0], plain[0], rtol=1e-6)
+    rms = np.sqrt(1 / ((1 - 0.98) / (1 - 0.98**2)))
+    # m̂ / √v̂ is the rms too, and so the step is the learning rate, as it is with a calm gradient.
+    np.testing.assert_allclose(before[1] - after[1], 0.1, rtol=1e-4)
+    np.testing.assert_allclose(before[1] - plain[1], 0.1 * rms, rtol=1e-4)
+
+
+def test_zero_gradients_of_stable_adamw_decay_the_weights_alone():
+    kernel, bias = applied(StableAdamW(0.1, weight_decay=0.5), (0.0, 0.0), (0.0, 0.0))
+    np.testing.assert_allclose(kernel, 0.95**2, rtol=1e-6)
+    np.testing.assert_array_equal(bias, 2.0)
+
+
+def test_a_small_epsilon_of_stable_adamw_bounds_the_root():
+    """Its square is 0 in float32."""
+    kernel, _ = applied(StableAdamW(0.1, weight_decay=0.0, epsilon=1e-30), (0.0, 1.0))
+    np.testing.assert_array_equal(kernel, 1.0)
+
+
 def test_the_first_update_of_the_original_changes_nothing():
     variables = variables_of(initial_weights())
     optimizer = AdamWeightDecay(PEAK, STEPS, WARMUP)
@@ -173,12 +256,23 @@ def test_lambs_ratio_is_one_for_a_step_of_zeros():
     np.testing.assert_array_equal(ops.convert_to_numpy(weight.value), 1.0)
 
 
-@pytest.mark.parametrize("name", ["AdamW", "AdamWeightDecay", "LAMB"])
+@pytest.mark.parametrize("name", ["AdamW", "AdamWeightDecay", "LAMB", "StableAdamW"])
 def test_an_infinite_gradient_is_not_passed_over(name):
     weights = variables_of({"kernel": np.ones((2,)), "other": np.ones((3,))})
     bad = ops.convert_to_tensor(np.array([np.inf, 1.0], "float32"))
-    getattr(optimizers, name)(0.1).apply([bad, ops.ones((3,))], weights)
+    optimizer = getattr(optimizers, name)(0.1, global_clipnorm=1.0)
+    optimizer.apply([bad, ops.ones((3,))], weights)
     assert np.isnan(ops.convert_to_numpy(weights[1].value)).all()
+
+
+@pytest.mark.parametrize("optimizer", [AdamW, StableAdamW])
+def test_decay_rates_of_zero_leave_the_last_gradient_alone(optimizer):
+    """There is no bias to correct: each step is the sign of the gradient times the rate."""
+    weights = applied(
+        optimizer(0.1, beta_1=0.0, beta_2=0.0, weight_decay=0.0), (1.0, 2.0), (-3.0, 0.5)
+    )
+    np.testing.assert_allclose(weights[0], 1.0, rtol=1e-5)
+    np.testing.assert_allclose(weights[1], 1.8, rtol=1e-5)
 
 
 def test_a_number_is_a_constant_rate():
@@ -231,3 +325,26 @@ def test_sparse_gradients_with_repeated_rows_are_clipped_by_the_norm_of_their_su
     expected = 1 - 0.1 * m / (np.sqrt(0.001 * (dense / np.sqrt(26)) ** 2) + 1e-6)
     np.testing.assert_allclose(trained[0], expected, rtol=1e-6)
     np.testing.assert_array_equal(trained[0], trained[1])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's gradients")
+def test_a_sparse_gradient_of_stable_adamw_is_averaged_over_all_rows_of_its_table():
+    """Its one row alone would have a root mean square of 1.4; with three of zeros it is 0.7."""
+    import tensorflow as tf
+
+    trained = []
+    for is_sparse in (True, False):
+        table = keras.Variable(np.ones((4, 2), "float32"), name="embeddings")
+        optimizer = StableAdamW(0.1, weight_decay=0.0)
+        for size in (1.0, 1e3):
+            rows, indices = tf.fill((2, 2), size), tf.constant([1, 1])
+            dense = np.zeros((4, 2), "float32")
+            dense[1] = 2 * size
+            sparse = tf.IndexedSlices(rows, indices, tf.constant([4, 2]))
+            optimizer.apply([sparse if is_sparse else tf.constant(dense)], [table])
+        trained.append(ops.convert_to_numpy(table.value))
+    np.testing.assert_array_equal(trained[0], trained[1])
+    m = (0.9 * 0.1 * 2 + 0.1 * 2e3) / (1 - 0.9**2)
+    v = (0.98 * 0.02 * 2**2 + 0.02 * 2e3**2) / (1 - 0.98**2)
+    np.testing.assert_allclose(trained[0][1], 1 - 0.1 - 0.1 * m / np.sqrt(v), rtol=1e-5)
+    np.testing.assert_array_equal(trained[0][[0, 2, 3]], 1.0)

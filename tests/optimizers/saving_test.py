@@ -6,13 +6,26 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_bert.optimizers import LAMB, AdamW, AdamWeightDecay, ElectraWarmupDecay
+from keras_bert.optimizers import (
+    LAMB,
+    AdamW,
+    AdamWeightDecay,
+    ElectraWarmupDecay,
+    PhasedSchedule,
+    StableAdamW,
+    TrapezoidalWarmupDecay,
+)
 from tests.optimizers.small_model import LABELS, TOKENS, fit, small_model, weights_of
 
 OPTIMIZERS = {
     "AdamW": lambda: AdamW(1e-2, 20, 4, layer_decay=0.8, num_layers=1),
     "AdamWeightDecay": lambda: AdamWeightDecay(1e-2, 20, 4, gradient_accumulation_steps=2),
     "LAMB": lambda: LAMB(ElectraWarmupDecay(1e-2, 20, 4), global_clipnorm=None),
+    "StableAdamW": lambda: StableAdamW(
+        PhasedSchedule(TrapezoidalWarmupDecay(1e-2, 20, 2), [0, 5], [1.0, 0.5]),
+        layer_decay=0.8,
+        num_layers=1,
+    ),
 }
 
 
@@ -43,7 +56,7 @@ def test_a_reloaded_model_continues_identically(name, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("optimizer", [AdamW, AdamWeightDecay, LAMB])
+@pytest.mark.parametrize("optimizer", [AdamW, AdamWeightDecay, LAMB, StableAdamW])
 def test_a_reloaded_optimizer_leaves_layer_norm_and_biases_undecayed(optimizer, tmp_path):
     model = small_model(optimizer(1e-2, weight_decay=0.5))
     fit(model)

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning rate schedules, against the formulas of the three reference codes."""
+"""Learning rate schedules, against the formulas of papers and reference codes."""
 
 import keras
 import numpy as np
 import pytest
 
-from keras_bert.optimizers import BertWarmupDecay, ElectraWarmupDecay, LinearWarmupDecay
+from keras_bert.optimizers import (
+    BertWarmupDecay,
+    ElectraWarmupDecay,
+    LinearWarmupDecay,
+    PhasedSchedule,
+    TrapezoidalWarmupDecay,
+)
 
-PEAK, TOTAL, WARMUP = 1e-4, 200, 20
+PEAK, TOTAL, WARMUP, FALL = 1e-4, 200, 20, 50
 
 
 def common(step: int) -> float:
@@ -26,6 +32,13 @@ def electra(step: int) -> float:
     return (1 - min(step, TOTAL) / TOTAL) * min(1, step / WARMUP)
 
 
+def trapezoid(step: int, decay: str) -> float:
+    if step < WARMUP:
+        return (step + 1) / WARMUP
+    fallen = max(0.0, step - (TOTAL - FALL)) / FALL
+    return 1 - (fallen if decay == "linear" else fallen**0.5)
+
+
 @pytest.mark.parametrize(
     ("schedule", "share"),
     [
@@ -33,8 +46,16 @@ def electra(step: int) -> float:
         (LinearWarmupDecay(PEAK, TOTAL, WARMUP, warmup_from_zero=True), hugging_face),
         (BertWarmupDecay(PEAK, TOTAL, WARMUP), original),
         (ElectraWarmupDecay(PEAK, TOTAL, WARMUP), electra),
+        (
+            TrapezoidalWarmupDecay(PEAK, TOTAL, WARMUP, FALL),
+            lambda step: trapezoid(step, "one_minus_sqrt"),
+        ),
+        (
+            TrapezoidalWarmupDecay(PEAK, TOTAL, WARMUP, FALL, decay="linear"),
+            lambda step: trapezoid(step, "linear"),
+        ),
     ],
-    ids=["common", "hugging_face", "original", "electra"],
+    ids=["common", "hugging_face", "original", "electra", "one_minus_sqrt", "linear"],
 )
 def test_every_step_has_the_rate_of_the_formula(schedule, share):
     rates = [float(schedule(step)) for step in range(TOTAL + 1)]
@@ -49,11 +70,65 @@ def test_without_warmup_the_first_rate_is_the_peak(schedule):
     np.testing.assert_allclose(rates, [PEAK, 0.75 * PEAK], rtol=1e-6)
 
 
-@pytest.mark.parametrize("schedule", [LinearWarmupDecay, BertWarmupDecay, ElectraWarmupDecay])
+def trapezoid_without_fall(peak: float, total: int, warmup: int) -> TrapezoidalWarmupDecay:
+    return TrapezoidalWarmupDecay(peak, total, warmup, num_decay_steps=0)
+
+
+@pytest.mark.parametrize(
+    "schedule", [LinearWarmupDecay, BertWarmupDecay, ElectraWarmupDecay, trapezoid_without_fall]
+)
 def test_training_may_be_all_warmup(schedule):
     rates = [float(schedule(PEAK, 4, 4)(step)) for step in range(5)]
     assert np.isfinite(rates).all()
     assert rates[4] == 0
+
+
+def test_a_trapezoid_falls_in_the_last_tenth_or_not_at_all():
+    tenth = TrapezoidalWarmupDecay(1.0, 20, decay="linear")
+    assert [float(tenth(step)) for step in (0, 18, 19, 20)] == [1.0, 1.0, 0.5, 0.0]
+    constant = TrapezoidalWarmupDecay(1.0, 20, num_decay_steps=0)
+    assert [float(constant(step)) for step in (0, 19, 20)] == [1.0, 1.0, 0.0]
+
+
+def test_a_training_that_is_prolonged_begins_alike():
+    short, long = (TrapezoidalWarmupDecay(PEAK, steps, 5, 10) for steps in (50, 500))
+    assert [float(short(step)) for step in range(41)] == [float(long(step)) for step in range(41)]
+
+
+def test_phases_multiply_the_rate():
+    schedule = TrapezoidalWarmupDecay(PEAK, TOTAL, WARMUP, FALL)
+    phased = PhasedSchedule(schedule, [0, 30, 180], [1.0, 2.0, 0.5])
+    for step, factor in ((0, 1), (29, 1), (30, 2), (179, 2), (180, 0.5), (TOTAL, 0)):
+        assert float(phased(step)) == pytest.approx(factor * float(schedule(step)))
+    assert phased.num_train_steps == TOTAL
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1, 5], [1.0, 1.0]), r"first_steps is \[1, 5\]; the steps must be ascending from 0"),
+        (([0, 5, 5], [1.0] * 3), "must be ascending"),
+        (([], []), "must be ascending"),
+        (([0, 5], [1.0]), r"factors is \[1\.0\]; there must be one for each of 2 phases"),
+        (([0], [-1.0]), "factors is -1.0; it must be a finite number of at least 0"),
+    ],
+)
+def test_phases_that_do_not_fit_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PhasedSchedule(LinearWarmupDecay(PEAK, TOTAL), *arguments)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_decay_steps": 181}, "num_warmup_steps is 20 and num_decay_steps 181; together"),
+        ({"num_decay_steps": -1}, "num_decay_steps is -1"),
+        ({"decay": "cosine"}, "decay is 'cosine'; it must be one of one_minus_sqrt, linear"),
+    ],
+)
+def test_a_trapezoid_that_does_not_fit_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        TrapezoidalWarmupDecay(PEAK, TOTAL, WARMUP, **changes)
 
 
 @pytest.mark.parametrize(
@@ -62,12 +137,16 @@ def test_training_may_be_all_warmup(schedule):
         LinearWarmupDecay(PEAK, TOTAL, WARMUP, warmup_from_zero=True),
         BertWarmupDecay(PEAK, TOTAL, WARMUP),
         ElectraWarmupDecay(PEAK, TOTAL, WARMUP),
+        TrapezoidalWarmupDecay(PEAK, TOTAL, WARMUP, FALL, decay="linear"),
+        PhasedSchedule(TrapezoidalWarmupDecay(PEAK, TOTAL), [0, 100], [1.0, 0.1]),
     ],
 )
 def test_a_schedule_comes_back_from_its_config(schedule):
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(schedule))
     assert type(again) is type(schedule)
     assert again.get_config() == schedule.get_config()
+    rates = [float(schedule(step)) for step in (0, 99, 100, 190)]
+    assert [float(again(step)) for step in (0, 99, 100, 190)] == rates
 
 
 @pytest.mark.parametrize(
