@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -27,6 +28,20 @@ from keras_bert.data.pretraining.tfrecords import chunked, count_records
 
 # Number of consecutive sequences that are packed together
 PACKING_WINDOW = 1024
+
+
+class StreamPosition(NamedTuple):
+    """Where a batch of a stream begins.
+
+    Attributes:
+        epoch: The number of epochs before it.
+        row: The number of rows of its epoch before it.
+        batch: The number of batches before it, on which its masks depend.
+    """
+
+    epoch: int = 0
+    row: int = 0
+    batch: int = 0
 
 
 class PretrainingStream:
@@ -102,12 +117,47 @@ class PretrainingStream:
         self._masker = masker
         self.num_records = sum(map(count_records, self._paths))
         self.num_rows = sum(1 for _ in self._packed_rows()) if packed else self.num_records
-        self.batches_per_epoch = self.num_rows // batch_size
-        if not self.batches_per_epoch:
+        self._start = StreamPosition()
+        self._check_rows()
+
+    def _check_rows(self) -> None:
+        if self.num_rows < self.batch_size:
             raise ValueError(
                 f"The {len(self._paths)} files from {self._paths[0]} on have {self.num_rows} rows; "
-                f"expected at least a batch of {batch_size}."
+                f"expected at least a batch of {self.batch_size}."
             )
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """The number of batches in an epoch."""
+        return self.num_rows // self.batch_size
+
+    def continued(self, num_batches: int, batch_size: int) -> Self:
+        """Returns the rest of this stream after some batches, in batches of another size.
+
+        Its rows are those that follow, so that a row is not repeated before the end of the epoch.
+
+        Args:
+            num_batches: Number of batches before the rest.
+            batch_size: Number of rows in its batches.
+
+        Raises:
+            ValueError: If the rows do not fill a batch.
+        """
+        rest = copy.copy(self)
+        rest._start = self._position(num_batches)
+        rest.batch_size = batch_size
+        rest._check_rows()
+        return rest
+
+    def _position(self, num_batches: int) -> StreamPosition:
+        """Returns where the batch after some batches begins."""
+        epoch, row, batch = self._start
+        in_first_epoch = (self.num_rows - row) // self.batch_size
+        if num_batches < in_first_epoch:
+            return StreamPosition(epoch, row + num_batches * self.batch_size, batch + num_batches)
+        epochs, batches = divmod(num_batches - in_first_epoch, self.batches_per_epoch)
+        return StreamPosition(epoch + 1 + epochs, batches * self.batch_size, batch + num_batches)
 
     def from_batch(self, first: int = 0) -> Batches:
         """Returns the infinite batches from a given one on.
@@ -140,15 +190,15 @@ class PretrainingStream:
         return next(self._batches(self._iterate_rows([self._parser.first]), batch_size=1))
 
     def _from_batch(self, first: int) -> Iterator[Features]:
-        epoch, batch = divmod(first, self.batches_per_epoch)
+        epoch, row, batch = self._position(first)
         while True:
             if self.packed:
                 rows: Iterator[Any] = shuffled(self._packed_rows(), self.seed, epoch)
             else:
                 rows = shuffled_records(self._paths, self.seed, epoch)
-            rows = itertools.islice(rows, batch * self.batch_size, None)
-            yield from self._batches(rows, first_step=epoch * self.batches_per_epoch + batch)
-            epoch, batch = epoch + 1, 0
+            yield from self._batches(itertools.islice(rows, row, None), first_step=batch)
+            batch += (self.num_rows - row) // self.batch_size
+            epoch, row = epoch + 1, 0
 
     def _packed_rows(self) -> Iterator[Features]:
         """Packs records to rows, which are the same in each epoch."""

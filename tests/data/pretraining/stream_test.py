@@ -78,6 +78,36 @@ def test_entered_anywhere_it_gives_what_it_would_have_given(files, packed):
         assert_same(found, expected[first:])
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_batches_of_another_size_have_the_rows_that_follow(files, packed):
+    one = stream(files, packed=packed, batch_size=2)
+    alone = take(stream(files, packed=packed, batch_size=1).from_batch(), 2 * one.num_rows)
+    # Each in the epoch of the one before, the last of them after its end
+    second = one.continued(3, 5)
+    third = second.continued(2, 3)
+    fourth = third.continued(2 + third.num_rows // 3, 2)
+    rows, steps = [], 0
+    for part, count in ((one, 3), (second, 2), (third, 2)):
+        batches = take(part.from_batch(), count)
+        assert_same(take(part.from_batch(count - 1), 1), batches[-1:])
+        rows += [row for batch in batches for row in originals(batch)]
+        steps += count
+    np.testing.assert_array_equal(rows, [originals(batch)[0] for batch in alone[: len(rows)]])
+    # Masks are drawn for the number of batches before, not anew.
+    (masked,) = take(third.continued(2, 2).from_batch(), 1)
+    features = {n: v for n, v in masked.items() if not n.startswith("mask_")}
+    features["token_ids"] = originals(masked)
+    again = MaskedLMMasker.from_vocabulary(TOKENS)(features, steps)
+    np.testing.assert_array_equal(again["token_ids"], masked["token_ids"])
+    # An epoch later, what does not fill a batch having been dropped
+    late = originals(take(fourth.from_batch(), 1)[0])
+    first_epoch = (one.num_rows - 16) // 3
+    skipped = one.num_rows + 3 * (2 + one.num_rows // 3 - first_epoch)
+    np.testing.assert_array_equal(
+        late, [originals(batch)[0] for batch in alone[skipped : skipped + 2]]
+    )
+
+
 def test_an_epoch_has_each_row_once_in_an_order_of_its_own(files):
     batches = take(stream(files, batch_size=1).from_batch(), 2 * ROWS)
     numbers = [int(originals(batch)[0, 1]) - 5 for batch in batches]
@@ -159,6 +189,8 @@ def test_records_without_masks_need_one(files):
 def test_too_few_rows_for_a_batch(files):
     with pytest.raises(ValueError, match="have 53 rows; expected at least a batch of 64"):
         stream(files, batch_size=64)
+    with pytest.raises(ValueError, match="at least a batch of 54"):
+        stream(files).continued(3, 54)
 
 
 def test_a_torn_file_is_named(files, tmp_path):
