@@ -57,9 +57,16 @@ class Case:
     arguments: tuple[str, ...]
 
 
-def _pretraining(phases: str) -> Case:
+def _pretraining(phases: str, *options: str) -> Case:
     files = ("--input_files={data}/train.txt", "--dev_files={data}/dev.txt")
-    return Case("training.pretrain", (*files, f"--phases={phases}", *_PRETRAINING))
+    return Case("training.pretrain", (*files, f"--phases={phases}", *_PRETRAINING, *options))
+
+
+_MODERN = (
+    *("--kind=full_sentences", "--packing", "--masked_lm_probability=0.3", "--clip_norm=0"),
+    *("--optimizer=stable_adamw", "--schedule=trapezoidal", "--decay_steps=6", "--accumulation=2"),
+    *("--batch_size=12", "--initial_batch_size=4", "--batch_warmup_steps=8"),
+)
 
 
 def _fine_tuning(program: str, *arguments: str) -> Case:
@@ -72,6 +79,9 @@ _TAGGED = ("--train_file={data}/train.conll", "--dev_file={data}/train.conll")
 CASES = {
     "pretrain_one_phase": _pretraining("32:1"),
     "pretrain_two_phases": _pretraining("16:0.5,32:0.5"),
+    "pretrain_as_modernbert": _pretraining(
+        "16:0.5,16:0.2:learning_rate=5e-5,32:0.3:batch_size=4:learning_rate=2e-5", *_MODERN
+    ),
     "finetune": _fine_tuning(
         "finetune", "--train_file={data}/train.tsv", "--patience=2", "--noexport"
     ),

@@ -29,6 +29,7 @@ from tests.text.small_tokenizers import of_tokens
 from training import recipes
 from training.costs import model_flops
 from training.costs.energy import Energy
+from training.engine.options import recorded_settings
 from training.engine.output_folder import OtherSettingsError
 from training.engine.progress import TimeLeft
 from training.engine.run_checkpoints import (
@@ -262,6 +263,65 @@ def test_killed_in_its_second_phase_it_ends_with_the_same_weights(finished, corp
         assert [record[name] for record in results["log"]] == losses
 
 
+class Stopped(Exception):
+    """Stands for a killed process, after a checkpoint."""
+
+
+MODERN = {
+    "kind": "full_sentences",
+    "packing": True,
+    "masked_lm_probability": 0.3,
+    "phases": ("16:0.6", "16:0.1:learning_rate=2e-3", "24:0.3:batch_size=4:learning_rate=5e-3"),
+    "batch_size": 12,
+    "initial_batch_size": 4,
+    "batch_warmup_steps": 4,
+    "accumulation": 2,
+    "optimizer": "stable_adamw",
+    "schedule": "trapezoidal",
+    "decay_steps": 2,
+    "clip_norm": 0.0,
+    "interval": 1,
+}
+
+
+def test_batches_rates_and_lengths_that_change_are_resumed_exactly(corpus, tmp_path, monkeypatch):
+    """ModernBERT's training, stopped while the batch grows, and in the last phase."""
+    whole = pretrain(config(corpus, tmp_path / "whole", **MODERN))
+    save = RunCheckpoints.save
+    stops = {3, 8}
+
+    def save_and_stop(checkpoints, model, state, **options):
+        save(checkpoints, model, state, **options)
+        if state.step in stops:
+            stops.remove(state.step)
+            raise Stopped
+
+    monkeypatch.setattr(RunCheckpoints, "save", save_and_stop)
+    stopped = config(corpus, tmp_path / "stopped", **MODERN)
+    for _ in range(2):
+        with pytest.raises(Stopped):
+            pretrain(stopped)
+    resumed = pretrain(stopped)
+    assert not stops
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+    for name in ("loss", "val_loss", "learning_rate"):
+        expected = [record[name] for record in whole["log"]]
+        assert [record[name] for record in resumed["log"]] == expected
+    # Of the update that follows: the warm-up, the phases' rates, and 1 - √x in the last two.
+    rates = [record["learning_rate"] for record in whole["log"]]
+    fall = [1 - (number / 2) ** 0.5 for number in (0, 1, 2)]
+    expected = [0.01] * 5 + [2e-3] + [5e-3 * share for share in (1, *fall)]
+    np.testing.assert_allclose(rates, expected, atol=1e-9)
+
+
+@pytest.mark.backend_independent
+def test_a_config_without_the_options_of_modernbert_has_the_fingerprint_of_before():
+    names = {"initial_batch_size", "batch_warmup_steps", "decay_steps", "decay"}
+    assert not names & set(recorded_settings(PretrainConfig()))
+    growing = PretrainConfig(initial_batch_size=64, batch_warmup_steps=6)
+    assert names & set(recorded_settings(growing)) == {"initial_batch_size", "batch_warmup_steps"}
+
+
 def test_other_settings_do_not_go_on_from_a_checkpoint(finished, corpus):
     with pytest.raises(ValueError, match="a run of other settings; choose another --output_dir"):
         pretrain(config(corpus, finished[0], learning_rate=1e-3))
@@ -473,7 +533,36 @@ def test_energy_is_known_only_if_all_of_it_was_metered(tmp_path, log, kwh):
 @pytest.mark.backend_independent
 def test_phases():
     plan = PretrainConfig(num_steps=1000, warmup_steps=10).plan()
-    assert plan == [Phase(128, 0, 900), Phase(512, 900, 100)]
+    assert plan == [Phase(128, 0, 900, 256, 1e-4), Phase(512, 900, 100, 256, 1e-4)]
+    phases = ("128:0.9", "512:0.1:batch_size=64:learning_rate=3e-5")
+    plan = PretrainConfig(num_steps=1000, warmup_steps=10, phases=phases).plan()
+    assert plan == [Phase(128, 0, 900, 256, 1e-4), Phase(512, 900, 100, 64, 3e-5)]
+
+
+@pytest.mark.backend_independent
+def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
+    """ModernBERT's sizes: from 768 to 4,608 rows."""
+    growing = PretrainConfig(
+        num_steps=1000,
+        batch_size=4608,
+        initial_batch_size=768,
+        batch_warmup_steps=22,
+        accumulation=8,
+        phases=("1024:0.8", "1024:0.1:learning_rate=1e-5", "8192:0.1:batch_size=576"),
+    )
+    steps = [(phase.batch_size, phase.first_step, phase.num_steps) for phase in growing.plan()]
+    assert steps == [
+        (768, 0, 4),
+        (1536, 4, 5),
+        (2304, 9, 4),
+        (3072, 13, 5),
+        (3840, 18, 4),
+        (4608, 22, 778),
+        (4608, 800, 100),
+        (576, 900, 100),
+    ]
+    assert [growing.dev_batch_size(length) for length in (1024, 8192)] == [576, 72]
+    assert growing.num_intervals == 80 + 10 + 10 + 5 - 2
 
 
 @pytest.mark.backend_independent
@@ -482,6 +571,35 @@ def test_phases():
     [
         ({"phases": ("128:0.9",)}, "expected shares that sum to 1"),
         ({"phases": ("long",)}, "--phases has 'long', expected length:share"),
+        ({"phases": ("128:1:batch_size",)}, "has '128:1:batch_size', expected .*:batch_size=64"),
+        ({"phases": ("128:1:batch=4",)}, "expected .* of batch_size and learning_rate, as in"),
+        ({"phases": ("128:1:batch_size=1.5",)}, "has '128:1:batch_size=1.5', expected"),
+        ({"phases": ("128:1:learning_rate=-1",)}, "The learning_rate of --phases=.* is -1"),
+        (
+            {"accumulation": 4, "phases": ("128:0.5", "512:0.5:batch_size=6")},
+            "an update has 6 rows after 500000 updates, expected a multiple of --accumulation",
+        ),
+        ({"initial_batch_size": 64}, "--batch_warmup_steps 0, expected both or neither"),
+        ({"batch_warmup_steps": 64}, "--initial_batch_size is None and --batch_warmup_steps 64"),
+        (
+            {"initial_batch_size": 48, "batch_warmup_steps": 64},
+            "--initial_batch_size is 48, expected a divisor of .* the first phase, 256, below it",
+        ),
+        ({"initial_batch_size": 256, "batch_warmup_steps": 64}, "256, below it"),
+        (
+            {"initial_batch_size": 64, "batch_warmup_steps": 2},
+            "--batch_warmup_steps is 2, expected at least 3, one for each smaller batch size",
+        ),
+        (
+            {"initial_batch_size": 64, "batch_warmup_steps": 900_000},
+            "fewer than the first phase has, 900000",
+        ),
+        ({"decay_steps": 9}, "--decay_steps is 9, expected --schedule=trapezoidal with it"),
+        (
+            {"schedule": "trapezoidal", "num_steps": 9, "warmup_steps": 5, "decay_steps": 5},
+            "--warmup_steps is 5 and --decay_steps 5, expected at most --num_steps together, 9",
+        ),
+        ({"decay": "cosine"}, "decay is 'cosine', expected one of one_minus_sqrt, linear"),
         ({"batch_size": 6, "accumulation": 4}, "expected a multiple of --accumulation"),
         ({"packing": True}, "packing does not support the labels of pairs"),
         ({"keep_checkpoints": 1}, "keep_checkpoints is 1; it must be an integer of at least 2"),

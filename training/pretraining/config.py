@@ -27,6 +27,7 @@ from ..engine.options import (
     ProgramConfig,
     ProperFraction,
     Seed,
+    added,
     check_one_of,
     num_cores,
     optional,
@@ -182,8 +183,10 @@ def expand_files(argument: str) -> list[Path]:
 
 PAIRED_KINDS = ("next_sentence", "sentence_order")
 OBJECTIVES = ("masked_lm", "replaced_token", "distillation")
-OPTIMIZERS = ("adam_weight_decay", "adamw", "lamb")
-SCHEDULES = ("", "linear", "bert", "electra")
+OPTIMIZERS = ("adam_weight_decay", "adamw", "stable_adamw", "lamb")
+SCHEDULES = ("", "linear", "bert", "electra", "trapezoidal")
+# As `keras_bert.optimizers.schedules` has them, which is not imported for `--help`
+DECAYS = ("one_minus_sqrt", "linear")
 JIT = ("auto", "on", "off")
 # Minimum number of batches that are trained on for each that is scored, unless the user chooses the
 # interval. Without a backward pass, scoring a batch takes a third of the time: a twelfth in total.
@@ -192,17 +195,26 @@ _TRAINED_PER_SCORED = 4
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """A phase of the training, with one sequence length.
+    """A phase of the training, with one sequence length and one batch size.
 
     Args:
         sequence_length: Tokens in a row.
         first_step: Number of updates before this phase.
         num_steps: Number of updates in this phase.
+        batch_size: Rows in an update.
+        learning_rate: Peak learning rate.
     """
 
     sequence_length: int
     first_step: int
     num_steps: int
+    batch_size: int
+    learning_rate: float
+
+    @property
+    def end(self) -> int:
+        """Number of updates at the end of this phase."""
+        return self.first_step + self.num_steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,7 +257,9 @@ class PretrainConfig(PretrainingDataConfig):
             which requires equal widths.
         temperature: For distillation, the temperature that logits are divided by.
         phases: The phases of the training, each length:share of the updates, as in
-            128:0.9,512:0.1.
+            128:0.9,512:0.1; where they differ, with its batch_size and learning_rate, as in
+            1024:0.85,8192:0.15:batch_size=576:learning_rate=3e-4. A phase that has the length of
+            one before goes on where that has stopped in the text.
         masking_unit: Unit of dynamic masking: token, word or ngram; static masks are not changed.
         mask_token_rate: Share of the selected tokens that is replaced by [MASK].
         random_token_rate: Share of the selected tokens that is replaced by a random token.
@@ -253,12 +267,22 @@ class PretrainConfig(PretrainingDataConfig):
             RoBERTa.
         packing: Whether to pack several sequences into a row.
         batch_size: Rows in an update.
+        initial_batch_size: For a warm-up of the batch size, the rows in the first updates, of which
+            batch_size is a multiple; the batch grows by as many rows at a time.
+        batch_warmup_steps: Number of updates before the batch has batch_size rows, all in the first
+            phase; each smaller size has as many of them.
         accumulation: Number of micro-batches whose gradients are accumulated for an update.
         num_steps: Number of updates.
-        optimizer: Adam_weight_decay (BERT's own, without bias correction), adamw or lamb.
+        optimizer: Adam_weight_decay (BERT's own, without bias correction), adamw, stable_adamw
+            (AdamW that divides the learning rate of a tensor whose gradient suddenly grows; usually
+            with clip_norm=0) or lamb.
         learning_rate: Peak learning rate.
-        schedule: Learning rate schedule: linear, bert (which jumps after the warm-up) or electra
-            (which does not); empty takes the optimizer's own.
+        schedule: Learning rate schedule: linear, bert (which jumps after the warm-up), electra
+            (which does not) or trapezoidal (constant between warm-up and decay); empty takes the
+            optimizer's own.
+        decay_steps: For trapezoidal, number of updates in which the learning rate falls to 0; a
+            tenth of num_steps by default, and 0 for none.
+        decay: For trapezoidal, how it falls: one_minus_sqrt or linear.
         warmup_steps: Number of updates in which the learning rate rises; a hundredth of num_steps
             by default, as in the paper.
         weight_decay: Weight decay, applied to all weights except biases and LayerNorms.
@@ -312,11 +336,15 @@ class PretrainConfig(PretrainingDataConfig):
     random_special_tokens: bool = True
     packing: bool = False
     batch_size: PositiveInt = 256
+    initial_batch_size: PositiveInt | None = added(None)
+    batch_warmup_steps: NonNegativeInt = added(0)
     accumulation: PositiveInt = 1
     num_steps: PositiveInt = 1_000_000
     optimizer: str = "adam_weight_decay"
     learning_rate: NonNegativeFloat = 1e-4
     schedule: str = ""
+    decay_steps: NonNegativeInt | None = added(None)
+    decay: str = added("one_minus_sqrt")
     warmup_steps: NonNegativeInt | None = None
     weight_decay: NonNegativeFloat = 0.01
     beta_2: ProperFraction = 0.999
@@ -337,20 +365,26 @@ class PretrainConfig(PretrainingDataConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, masking_unit=UNITS, optimizer=OPTIMIZERS, jit=JIT)
-        check_one_of(self, objective=OBJECTIVES, schedule=SCHEDULES)
-        if self.batch_size % self.accumulation:
-            raise ValueError(
-                f"--batch_size is {self.batch_size}, expected a multiple of --accumulation, "
-                f"which is {self.accumulation}"
-            )
+        check_one_of(self, objective=OBJECTIVES, schedule=SCHEDULES, decay=DECAYS)
         self._check_agreement()
-        self.plan()
+        self._check_batch_sizes()
 
     def _check_agreement(self) -> None:
         if self.num_warmup_steps > self.num_steps:
             raise ValueError(
                 f"--warmup_steps is {self.warmup_steps}, expected 0 to --num_steps, "
                 f"{self.num_steps}"
+            )
+        if self.schedule != "trapezoidal" and self.decay_steps is not None:
+            raise ValueError(
+                f"--decay_steps is {self.decay_steps}, expected --schedule=trapezoidal with it"
+            )
+        if self.schedule == "trapezoidal" and (
+            self.num_warmup_steps + self.num_decay_steps > self.num_steps
+        ):
+            raise ValueError(
+                f"--warmup_steps is {self.num_warmup_steps} and --decay_steps "
+                f"{self.num_decay_steps}, expected at most --num_steps together, {self.num_steps}"
             )
         if self.packing and self.static_masks:
             raise ValueError("--packing requires dynamic masking: remove --static_masks")
@@ -370,6 +404,19 @@ class PretrainConfig(PretrainingDataConfig):
                 "(--interval times --accumulation), expected a multiple of --steps_per_execution, "
                 f"which is {self.steps_per_execution}"
             )
+
+    def _check_batch_sizes(self) -> None:
+        if (self.initial_batch_size is None) != (not self.batch_warmup_steps):
+            raise ValueError(
+                f"--initial_batch_size is {self.initial_batch_size} and --batch_warmup_steps "
+                f"{self.batch_warmup_steps}, expected both or neither"
+            )
+        for phase in self.plan():
+            if phase.batch_size % self.accumulation:
+                raise ValueError(
+                    f"an update has {phase.batch_size} rows after {phase.first_step} updates, "
+                    f"expected a multiple of --accumulation, which is {self.accumulation}"
+                )
 
     def _check_objective(self) -> None:
         if self.objective != "masked_lm" and self.next_sentence:
@@ -391,10 +438,22 @@ class PretrainConfig(PretrainingDataConfig):
         """Whether there is a second objective, about sentence pairs."""
         return self.kind in PAIRED_KINDS
 
+    def micro_batch_size(self, phase: Phase) -> int:
+        """Returns the rows in a micro-batch of a phase."""
+        return phase.batch_size // self.accumulation
+
+    def dev_batch_size(self, sequence_length: int) -> int:
+        """Returns the rows in a batch of held-out text: those of the largest micro-batch.
+
+        They are the same for all phases with this length, whose scores can be compared.
+        """
+        phases = [phase for phase in self.plan() if phase.sequence_length == sequence_length]
+        return max(map(self.micro_batch_size, phases))
+
     @property
-    def micro_batch_size(self) -> int:
-        """Rows in a micro-batch."""
-        return self.batch_size // self.accumulation
+    def num_decay_steps(self) -> int:
+        """Updates in which the learning rate falls, with a trapezoidal schedule."""
+        return self.num_steps // 10 if self.decay_steps is None else self.decay_steps
 
     @property
     def num_warmup_steps(self) -> int:
@@ -423,21 +482,50 @@ class PretrainConfig(PretrainingDataConfig):
         return sum(-(-phase.num_steps // self.steps_per_interval) for phase in self.plan())
 
     def plan(self) -> list[Phase]:
-        """Returns the phases with their steps.
+        """Returns the phases with their steps; each size of a batch warm-up is a phase of its own.
 
         Raises:
-            ValueError: If a phase is malformed, or the shares do not sum to 1.
+            ValueError: If a phase is malformed, the shares do not sum to 1, or the batch warm-up
+                does not fit into the first phase.
         """
         parsed = [_parse_phase(text) for text in self.phases]
-        if not parsed or abs(sum(share for _, share in parsed) - 1) > 1e-6:
+        if not parsed or abs(sum(share for _, share, _ in parsed) - 1) > 1e-6:
             raise ValueError(f"--phases is {','.join(self.phases)}, expected shares that sum to 1")
         plan, first, total = [], 0, 0.0
-        for length, share in parsed:
+        for length, share, options in parsed:
             total += share
             end = round(total * self.num_steps)
-            plan.append(Phase(length, first, end - first))
+            values = {"batch_size": self.batch_size, "learning_rate": self.learning_rate, **options}
+            plan.append(Phase(length, first, end - first, **values))
             first = end
-        return plan
+        if self.initial_batch_size is None:
+            return plan
+        return [*self._batch_warmup(self.initial_batch_size, plan[0]), *plan[1:]]
+
+    def _batch_warmup(self, initial: int, phase: Phase) -> list[Phase]:
+        """Returns the parts of the first phase with smaller batches, and what is left of it."""
+        smaller = range(initial, phase.batch_size, initial)
+        if phase.batch_size % initial or not smaller:
+            raise ValueError(
+                f"--initial_batch_size is {initial}, expected a divisor of the batch size of the "
+                f"first phase, {phase.batch_size}, below it"
+            )
+        if not len(smaller) <= self.batch_warmup_steps < phase.num_steps:
+            raise ValueError(
+                f"--batch_warmup_steps is {self.batch_warmup_steps}, expected at least "
+                f"{len(smaller)}, one for each smaller batch size, and fewer than the first phase "
+                f"has, {phase.num_steps}"
+            )
+        steps = [
+            round(number * self.batch_warmup_steps / len(smaller))
+            for number in range(len(smaller) + 1)
+        ]
+        parts = [
+            dataclasses.replace(phase, first_step=first, num_steps=end - first, batch_size=size)
+            for size, first, end in zip(smaller, steps, steps[1:], strict=False)
+        ]
+        left = phase.num_steps - steps[-1]
+        return [*parts, dataclasses.replace(phase, first_step=steps[-1], num_steps=left)]
 
     def named_architecture(self) -> BertConfig:
         """Returns the config that `model` names."""
@@ -487,12 +575,30 @@ class PretrainConfig(PretrainingDataConfig):
         return tuple(os.path.join(self.data_dir, file) for file in files)
 
 
-def _parse_phase(text: str) -> tuple[int, float]:
-    length, _, share = text.partition(":")
+# What a phase may have of its own, and how it is read
+_OF_PHASE: dict[str, tuple[type, checks.Numbers]] = {
+    "batch_size": (int, checks.POSITIVE_INT),
+    "learning_rate": (float, checks.NON_NEGATIVE),
+}
+
+
+def _parse_phase(text: str) -> tuple[int, float, dict[str, Any]]:
+    """Returns the length, the share and the options of a phase, `length:share[:name=value…]`."""
+    length, _, rest = text.partition(":")
+    share, *options = rest.split(":")
     try:
         phase = int(length), float(share)
-    except ValueError:
-        raise ValueError(f"--phases has {text!r}, expected length:share, as in 128:0.9") from None
+        values = {}
+        for option in options:
+            name, _, value = option.partition("=")
+            values[name] = _OF_PHASE[name][0](value)
+    except (ValueError, KeyError):
+        raise ValueError(
+            f"--phases has {text!r}, expected length:share, as in 128:0.9, and what it has of its "
+            f"own of {' and '.join(_OF_PHASE)}, as in 128:0.9:batch_size=64"
+        ) from None
     checks.POSITIVE_INT.check(**{f"The length of --phases={text}": phase[0]})
     checks.POSITIVE_FRACTION.check(**{f"The share of --phases={text}": phase[1]})
-    return phase
+    for name, value in values.items():
+        _OF_PHASE[name][1].check(**{f"The {name} of --phases={text}": value})
+    return *phase, values

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -187,10 +188,12 @@ def _optimizer(config: PretrainConfig) -> keras.optimizers.Optimizer:
     classes = {
         "adam_weight_decay": optimizers.AdamWeightDecay,
         "adamw": optimizers.AdamW,
+        "stable_adamw": optimizers.StableAdamW,
         "lamb": optimizers.LAMB,
     }
-    return classes[config.optimizer](
-        **_rate(config),
+    optimizer = classes[config.optimizer]
+    return optimizer(
+        _rate(config, optimizer),
         weight_decay=config.weight_decay,
         beta_2=config.beta_2,
         epsilon=config.epsilon,
@@ -199,17 +202,33 @@ def _optimizer(config: PretrainConfig) -> keras.optimizers.Optimizer:
     )
 
 
-def _rate(config: PretrainConfig) -> dict[str, Any]:
-    """Returns the optimizer's arguments for its learning rate."""
-    steps = {"num_train_steps": config.num_steps, "num_warmup_steps": config.num_warmup_steps}
-    schedules = {
+def _rate(config: PretrainConfig, optimizer: Any) -> Any:
+    """Returns the learning rate schedule: the optimizer's own without `--schedule`."""
+    schedules: dict[str, Any] = {
+        "": optimizer.schedule_class,
         "linear": optimizers.LinearWarmupDecay,
         "bert": optimizers.BertWarmupDecay,
         "electra": optimizers.ElectraWarmupDecay,
+        "trapezoidal": functools.partial(
+            optimizers.TrapezoidalWarmupDecay,
+            num_decay_steps=config.num_decay_steps,
+            decay=config.decay,
+        ),
     }
-    if not config.schedule:
-        return {"learning_rate": config.learning_rate, **steps}
-    return {"learning_rate": schedules[config.schedule](config.learning_rate, **steps)}
+    schedule = functools.partial(
+        schedules[config.schedule],
+        num_train_steps=config.num_steps,
+        num_warmup_steps=config.num_warmup_steps,
+    )
+    # (A phase with a small share may have no updates.)
+    plan = [phase for phase in config.plan() if phase.num_steps]
+    if all(phase.learning_rate == config.learning_rate for phase in plan):
+        return schedule(config.learning_rate)
+    return optimizers.PhasedSchedule(
+        schedule(1.0),
+        [phase.first_step for phase in plan],
+        [phase.learning_rate for phase in plan],
+    )
 
 
 def _steps_per_execution(steps: int) -> int:

@@ -80,13 +80,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         _be_deterministic()
     vocabulary = vocabulary_path(config)
     tokenizer = open_tokenizer(vocabulary, config.lowercase)
-    phases = {
-        phase: (
-            train_stream(config, phase.sequence_length, vocabulary, tokenizer),
-            dev_stream(config, phase.sequence_length, vocabulary, tokenizer),
-        )
-        for phase in config.plan()
-    }
+    phases = _streams(config, vocabulary, tokenizer)
     # Seeded after the records: whether they are created or exist must not change the random state.
     set_random_seed(config.seed)
     model = pretraining_run.build_model(config, tokenizer)
@@ -100,13 +94,18 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         meter = None
         if config.measure_energy and energy.is_installed():
             meter = stack.enter_context(energy.energy_meter(config.country))
+        baselines: dict[int, pretraining_run.Log] = {}
         for phase, (train, dev) in phases.items():
-            if state.step < phase.first_step + phase.num_steps:
+            if state.step < phase.end:
+                length = phase.sequence_length
                 held_out = None if dev is None else dev.first_batches(config.dev_batches)
                 first = list(train.first_batches(_BATCHES_LOOKED_AT))
-                scored = first if held_out is None else held_out
-                baseline = _unigram_baseline(config, vocabulary, tokenizer, train, scored)
-                workload = _workload(config, model, train, first, baseline)
+                if length not in baselines:
+                    scored = first if held_out is None else held_out
+                    baselines[length] = _unigram_baseline(
+                        config, vocabulary, tokenizer, length, scored
+                    )
+                workload = _workload(config, model, phase, train, first, baselines[length])
                 run = _Run(config, model, checkpoints, peak, meter, workload, time_left)
                 state = run.train(phase, train, held_out, state)
     if state.seconds > seconds_before:
@@ -116,12 +115,31 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
     return _report(config, model, state, folder)
 
 
-def train_stream(
-    config: PretrainConfig, sequence_length: int, vocabulary: Path, tokenizer: Tokenizer
-) -> PretrainingStream:
-    """Returns the training batches of one length."""
-    records = training_records(config, sequence_length, vocabulary)
-    return _stream(config, records, sequence_length, tokenizer, config.seed)
+def _streams(
+    config: PretrainConfig, vocabulary: Path, tokenizer: Tokenizer
+) -> dict[Phase, tuple[PretrainingStream, PretrainingStream | None]]:
+    """Returns the training and the held-out batches of each phase.
+
+    The batches of a phase that has the length of one before are those that follow.
+    """
+    streams: dict[Phase, tuple[PretrainingStream, PretrainingStream | None]] = {}
+    latest: dict[int, Phase] = {}
+    for phase in config.plan():
+        length = phase.sequence_length
+        if length in latest:
+            before = latest[length]
+            train, dev = streams[before]
+            num_batches = before.num_steps * config.accumulation
+            streams[phase] = train.continued(num_batches, config.micro_batch_size(phase)), dev
+        else:
+            records = training_records(config, length, vocabulary)
+            rows = config.micro_batch_size(phase)
+            streams[phase] = (
+                _stream(config, records, length, rows, tokenizer, config.seed),
+                dev_stream(config, length, vocabulary, tokenizer),
+            )
+        latest[length] = phase
+    return streams
 
 
 def dev_stream(
@@ -129,15 +147,23 @@ def dev_stream(
 ) -> PretrainingStream | None:
     """Returns the held-out batches of one length, with the same masks for every training seed."""
     records = dev_records(config, sequence_length, vocabulary)
-    return None if records is None else _stream(config, records, sequence_length, tokenizer, 0)
+    if records is None:
+        return None
+    rows = config.dev_batch_size(sequence_length)
+    return _stream(config, records, sequence_length, rows, tokenizer, 0)
 
 
 def _stream(
-    config: PretrainConfig, records: str, sequence_length: int, tokenizer: Tokenizer, seed: int
+    config: PretrainConfig,
+    records: str,
+    sequence_length: int,
+    batch_size: int,
+    tokenizer: Tokenizer,
+    seed: int,
 ) -> PretrainingStream:
     return PretrainingStream(
         records,
-        batch_size=config.micro_batch_size,
+        batch_size=batch_size,
         sequence_length=sequence_length,
         masker=None if has_masks(records) else _masker(config, tokenizer, seed),
         packed=config.packing,
@@ -219,10 +245,11 @@ class _Run:
     ) -> RunState:
         """Trains to the end of a phase, from the run's current step."""
         dev = None if held_out is None else self._examples(held_out)
-        end = phase.first_step + phase.num_steps
+        end = phase.end
         logging.info(
-            "%d tokens a row: steps %d to %d, %d rows, %d batches an epoch",
+            "%d tokens a row, %d rows an update: steps %d to %d, %d rows, %d batches an epoch",
             phase.sequence_length,
+            phase.batch_size,
             phase.first_step + 1,
             end,
             train.num_rows,
@@ -301,13 +328,14 @@ def _work(config: PretrainConfig, model: PretrainingModel, step: int) -> float:
         length = phase.sequence_length
         slots = length if config.causal else round(length * config.masked_lm_probability)
         done = min(max(0, step - phase.first_step), phase.num_steps)
-        work += done * pretraining_run.update_flops(model, config.batch_size, length, slots)
+        work += done * pretraining_run.update_flops(model, phase.batch_size, length, slots)
     return work
 
 
 def _workload(
     config: PretrainConfig,
     model: PretrainingModel,
+    phase: Phase,
     train: PretrainingStream,
     batches: list[Any],
     baseline: pretraining_run.Log,
@@ -316,7 +344,7 @@ def _workload(
     name = "sequence_ids" if train.packed else "padding_mask"
     tokens = float(np.mean([np.count_nonzero(batch[name]) for batch in batches]))
     flops = pretraining_run.update_flops(
-        model, config.batch_size, train.sequence_length, batches[0]["mask_positions"].shape[1]
+        model, phase.batch_size, phase.sequence_length, batches[0]["mask_positions"].shape[1]
     )
     return pretraining_run.Workload(tokens * config.accumulation, flops, baseline)
 
@@ -325,14 +353,13 @@ def _unigram_baseline(
     config: PretrainConfig,
     vocabulary: Path,
     tokenizer: Tokenizer,
-    train: PretrainingStream,
+    length: int,
     scored: Iterable[Any],
 ) -> pretraining_run.Log:
     """Scores a unigram model of the training tokens on what the run itself is scored on.
 
     Those are the masked tokens of the held-out text; without it, of the first training batches.
     """
-    length = train.sequence_length
     records = training_records(config, length, vocabulary)
     model = unigram_model(records, length, tokenizer, config.causal)
     scores = model.score(scored)
