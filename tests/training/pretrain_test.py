@@ -385,6 +385,37 @@ def test_ways_to_pretrain_without_a_recipe(corpus, tmp_path, changes):
     assert ("pair_accuracy" in results["last"]) == ("full" not in changes.get("kind", ""))
 
 
+@pytest.mark.parametrize("static_masks", [False, True])
+def test_held_out_text_may_be_masked_less_than_training_text(corpus, tmp_path, static_masks):
+    settings = config(
+        corpus,
+        tmp_path,
+        kind="full_sentences",
+        masked_lm_probability=0.3,
+        dev_masked_lm_probability=0.1,
+        static_masks=static_masks,
+    )
+    vocabulary = vocabulary_path(settings)
+    tokenizer = open_tokenizer(vocabulary, None)
+    (train, dev), *_ = run._streams(settings, vocabulary, tokenizer).values()
+    for stream, share in ((train, 0.3), (dev, 0.1)):
+        batches = list(stream.first_batches(20))
+        masked = sum(batch["mask_weights"].sum() for batch in batches)
+        tokens = sum(batch["padding_mask"].sum() for batch in batches)
+        assert masked / tokens == pytest.approx(share, rel=0.2)
+
+
+@pytest.mark.backend_independent
+def test_another_hidden_size_keeps_the_relative_width_of_the_feed_forward_layers(tmp_path):
+    (tmp_path / "model.json").write_text(
+        json.dumps(BertConfig(hidden_dim=96, intermediate_dim=144).to_dict())
+    )
+    tokenizer = of_tokens("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a")
+    for model, expected in (("bert_base_uncased", 256), (str(tmp_path / "model.json"), 96)):
+        settings = PretrainConfig(model=model, hidden_dim=64, num_heads=2)
+        assert settings.architecture(tokenizer).intermediate_dim == expected
+
+
 # They differ from another recipe only in sizes and rates, which the test reduces.
 LIKE_ANOTHER = {"electra_base", "wikitext2_cpu_more"}
 RECIPES = [
@@ -409,8 +440,12 @@ def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
         "data_dir": str(corpus),
         "output_dir": str(tmp_path),
         "vocabulary_size": VOCABULARY_SIZES[tokenizer],
+        "vocabulary": "",
         "phases": ("16:1",),
         "batch_size": 8,
+        "initial_batch_size": recipe.initial_batch_size and 4,
+        "batch_warmup_steps": min(recipe.batch_warmup_steps, 1),
+        "decay_steps": recipe.decay_steps and 1,
         "accumulation": min(recipe.accumulation, 2),
         "steps_per_execution": min(recipe.steps_per_execution, 2),
         "num_steps": 2,

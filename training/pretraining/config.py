@@ -236,8 +236,8 @@ class PretrainConfig(PretrainingDataConfig):
         dev_records: Folder of records of the held-out text, likewise.
         model: The architecture: a name that BertConfig.from_name knows, or a JSON file.
         num_layers: Number of layers; the model's by default.
-        hidden_dim: Hidden size; the model's by default. If given, the feed-forward layers are four
-            times as wide.
+        hidden_dim: Hidden size; the model's by default. If given, the feed-forward layers keep
+            their width relative to it, which is four times in BERT.
         num_heads: Number of attention heads; the model's by default.
         dropout: Dropout rate of hidden states and attention; the model's by default.
         causal: Whether attention is left-to-right, and every token predicts the next one. An
@@ -260,6 +260,9 @@ class PretrainConfig(PretrainingDataConfig):
             128:0.9,512:0.1; where they differ, with its batch_size and learning_rate, as in
             1024:0.85,8192:0.15:batch_size=576:learning_rate=3e-4. A phase that has the length of
             one before goes on where that has stopped in the text.
+        dev_masked_lm_probability: Share of the tokens of the held-out text that is selected;
+            masked_lm_probability by default. With the same share, the scores of runs that mask more
+            or less can be compared.
         masking_unit: Unit of dynamic masking: token, word or ngram; static masks are not changed.
         mask_token_rate: Share of the selected tokens that is replaced by [MASK].
         random_token_rate: Share of the selected tokens that is replaced by a random token.
@@ -330,6 +333,9 @@ class PretrainConfig(PretrainingDataConfig):
     copy_layers: bool = True
     temperature: PositiveFloat = 2.0
     phases: tuple[str, ...] = ("128:0.9", "512:0.1")
+    dev_masked_lm_probability: Annotated[float, checks.Numbers(above=0, below=1)] | None = added(
+        None
+    )
     masking_unit: str = "token"
     mask_token_rate: Fraction = 0.8
     random_token_rate: Fraction = 0.1
@@ -450,6 +456,12 @@ class PretrainConfig(PretrainingDataConfig):
         phases = [phase for phase in self.plan() if phase.sequence_length == sequence_length]
         return max(map(self.micro_batch_size, phases))
 
+    def of_held_out_text(self) -> PretrainConfig:
+        """Returns the config with the masking of the held-out text."""
+        if self.dev_masked_lm_probability is None:
+            return self
+        return dataclasses.replace(self, masked_lm_probability=self.dev_masked_lm_probability)
+
     @property
     def num_decay_steps(self) -> int:
         """Updates in which the learning rate falls, with a trapezoidal schedule."""
@@ -547,7 +559,8 @@ class PretrainConfig(PretrainingDataConfig):
         for name in ("num_layers", "hidden_dim", "num_heads"):
             changes |= {} if getattr(self, name) is None else {name: getattr(self, name)}
         if self.hidden_dim is not None:
-            changes["intermediate_dim"] = 4 * self.hidden_dim
+            intermediate = config.intermediate_dim * self.hidden_dim // config.hidden_dim
+            changes["intermediate_dim"] = intermediate
         if self.dropout is not None:
             changes |= {"dropout": self.dropout, "attention_dropout": self.dropout}
         longest = max(phase.sequence_length for phase in self.plan())

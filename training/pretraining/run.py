@@ -146,6 +146,7 @@ def dev_stream(
     config: PretrainConfig, sequence_length: int, vocabulary: Path, tokenizer: Tokenizer
 ) -> PretrainingStream | None:
     """Returns the held-out batches of one length, with the same masks for every training seed."""
+    config = config.of_held_out_text()
     records = dev_records(config, sequence_length, vocabulary)
     if records is None:
         return None
