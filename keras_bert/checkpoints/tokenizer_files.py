@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json, write_json
-from keras_bert.vocabularies import vocab_txt
+from keras_bert.vocabularies import fairseq_ids, vocab_txt
 from keras_bert.vocabularies.byte_pair_files import (
     MERGES_FILE,
     TOKENS_FILE,
@@ -27,11 +27,13 @@ from keras_bert.vocabularies.tokenizer_config import (
     WORDPIECE,
     decode_model,
     list_tokens,
+    without_defaults,
 )
 from keras_bert.vocabularies.tokenizer_json import (
     TOKENIZER_FILE,
     TokenizerJson,
-    byte_pair_merges,
+    byte_pair_json,
+    byte_pair_options,
     row_formats,
     unigram_json,
     unigram_model,
@@ -44,14 +46,18 @@ RELEASED_MODEL_FILE = "30k-clean.model"
 """The SentencePiece model of ALBERT's TF1 release."""
 SETTINGS_FILE = "tokenizer_config.json"
 ADDED_FILE = "added_tokens.json"
+NAMES_FILE = "special_tokens_map.json"
+"""The special tokens by their roles; they may also be in `tokenizer_config.json`."""
 ALL_FILES = (
     VOCABULARY_FILE,
     TOKENS_FILE,
     MERGES_FILE,
     MODEL_FILE,
+    fairseq_ids.MODEL_FILE,
     TOKENIZER_FILE,
     SETTINGS_FILE,
     ADDED_FILE,
+    NAMES_FILE,
 )
 """The names of all tokenizer files; those that are not written belong to another tokenizer."""
 
@@ -66,27 +72,52 @@ _CLASSES = {
     ),
     *_DEFINED_BY_FILE,
 }
-_BYTE_PAIR_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
-_SENTENCE_PIECE_TOKENS = ("[CLS]", "[SEP]", "<pad>", "<unk>")
-# What the class of ALBERT's tokenizer knows, and the one for any tokenizer.json does not
-_SENTENCE_PIECE_NAMES = {
-    "cls_token": "[CLS]",
-    "sep_token": "[SEP]",
-    "pad_token": "<pad>",
-    "unk_token": "<unk>",
-    "mask_token": "[MASK]",
+# The special tokens of RoBERTa and of ALBERT by their roles
+_ROBERTA_NAMES = {
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "cls": "<s>",
+    "sep": "</s>",
+    "mask": "<mask>",
 }
+_ALBERT_NAMES = {
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "cls": "[CLS]",
+    "sep": "[SEP]",
+    "mask": "[MASK]",
+}
+# What they are in files that do not name them
+_USUAL_NAMES = {
+    "pad": ("<pad>", "[PAD]"),
+    "unk": ("<unk>", "[UNK]"),
+    "cls": ("<s>", "[CLS]"),
+    "sep": ("</s>", "[SEP]"),
+    "mask": ("<mask>", "[MASK]", "<|mask|>"),
+}
+# The names of the tokens at the beginning and the end of a text in the transformers library
+_SAME_ROLES = {"cls": "bos", "sep": "eos"}
 _ID = re.compile("[0-9]{1,18}")
 # A field of this package, which the transformers library ignores.
 _SPECIAL_IN_TEXT = "special_tokens_in_text"
+_FIRST_WORD = "space_before_first_word"
+# The fields of a config that RoBERTa's own files have
+_ROBERTA_FIELDS = {
+    "kind",
+    "vocabulary",
+    "merges",
+    "add_prefix_space",
+    "added_tokens",
+    _SPECIAL_IN_TEXT,
+}
 
 
 def read_tokenizer(folder: Path) -> dict[str, Any] | None:
     """Reads the tokenizer of a folder of this package, of Hugging Face or of a TF1 release.
 
-    The files are tried in this order: `vocab.txt` (WordPiece), `spiece.model` or the released
-    `30k-clean.model` (SentencePiece), `vocab.json` and `merges.txt` (BPE), and `tokenizer.json`
-    (any of them).
+    The files are tried in this order: `vocab.txt` (WordPiece), `spiece.model`, the released
+    `30k-clean.model` or XLM-RoBERTa's `sentencepiece.bpe.model` (SentencePiece), `vocab.json` and
+    `merges.txt` (BPE), and `tokenizer.json` (any of them).
 
     Args:
         folder: The folder.
@@ -102,11 +133,23 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
     settings = read_json(settings_path) if settings_path.exists() else {}
     if "tokenizer_class" not in settings and (folder / "config.json").exists():
         # Some folders of the transformers library have it there
-        name = read_json(folder / "config.json").get("tokenizer_class")
+        fields = read_json(folder / "config.json")
+        name = fields.get("tokenizer_class")
+        if name is None and fields.get("model_type") == "camembert":
+            name = "CamembertTokenizer"
         settings = {**settings, **({"tokenizer_class": name} if name else {})}
+    if (folder / NAMES_FILE).exists():
+        settings = {**read_json(folder / NAMES_FILE), **settings}
     with checkpoint_errors():
         tokenizer = _read_tokenizer(folder, settings)
-        if tokenizer is not None and "kind" in tokenizer:
+        if tokenizer is not None and tokenizer.get("kind") == BYTE_PAIR:
+            file = (
+                TokenizerJson(folder / TOKENIZER_FILE)
+                if (folder / TOKENIZER_FILE).exists()
+                else None
+            )
+            tokenizer = _with_added_tokens(tokenizer, *_added_tokens(folder, settings, file))
+        elif tokenizer is not None and "kind" in tokenizer:
             _check_added_tokens(tokenizer, folder, settings)
     if tokenizer is not None and _SPECIAL_IN_TEXT in settings:
         if not isinstance(settings[_SPECIAL_IN_TEXT], bool):
@@ -127,21 +170,20 @@ def _read_tokenizer(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]
     for name in (MODEL_FILE, RELEASED_MODEL_FILE):
         if (folder / name).exists():
             return read_sentence_piece(folder / name, settings)
-    if (folder / TOKENS_FILE).exists() and (folder / MERGES_FILE).exists():
+    if (folder / fairseq_ids.MODEL_FILE).exists():
+        return _fairseq(folder / fairseq_ids.MODEL_FILE, settings)
+    is_defined_by_file = path.exists() and _tokenizer_class(settings) in _DEFINED_BY_FILE
+    has_merges = (folder / TOKENS_FILE).exists() and (folder / MERGES_FILE).exists()
+    if has_merges and not is_defined_by_file:
         prefix = bool(settings.get("add_prefix_space", False))
         return read_byte_pair(folder / TOKENS_FILE, folder / MERGES_FILE, prefix)
     if not path.exists():
         return None
     file = TokenizerJson(path)
     if file.kind == "BPE":
-        merges, prefix = byte_pair_merges(file)
-        prefix = bool(settings.get("add_prefix_space", prefix))
-        _check_rows(file, "<s>", "</s>", pair_separators=2)
-        return _byte_pair(file.vocabulary(), merges, prefix, path)
+        return _byte_pair_of_file(file, settings)
     if file.kind == "Unigram":
-        model, lowercase, keep_accents = unigram_model(file)
-        _check_rows(file, "[CLS]", "[SEP]", pair_separators=1)
-        return _sentence_piece(model, path, lowercase, keep_accents, albert_rules=True)
+        return _sentence_piece_of_file(file, settings)
     try:
         vocab_txt.check_vocabulary(file.vocabulary())
     except ValueError as error:
@@ -179,18 +221,111 @@ def read_byte_pair(tokens_path: Path, merges_path: Path, add_prefix_space: bool)
 def _byte_pair(
     vocabulary: Sequence[str], merges: Sequence[str], add_prefix_space: bool, path: Path
 ) -> dict[str, Any]:
-    missing = [token for token in _BYTE_PAIR_TOKENS if token not in vocabulary]
-    if missing:
-        raise CheckpointError(
-            f"{path}: the vocabulary of {len(vocabulary)} tokens lacks {', '.join(missing)}; "
-            f"RoBERTa's has {', '.join(_BYTE_PAIR_TOKENS)}."
-        )
+    _check_names(_ROBERTA_NAMES, vocabulary, path, "RoBERTa's has")
     return {
         "kind": BYTE_PAIR,
         "vocabulary": list(vocabulary),
         "merges": list(merges),
         "add_prefix_space": add_prefix_space,
     }
+
+
+def _byte_pair_of_file(file: TokenizerJson, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Creates the config of a BPE tokenizer from a `tokenizer.json`."""
+    options = byte_pair_options(file)
+    vocabulary = file.vocabulary()
+    names, pair_separators, _ = _special_tokens(file, settings, vocabulary)
+    _check_names(names, vocabulary, file.path, "expected")
+    lstrip = {token.get("content"): token.get("lstrip") for token in file.added_tokens()}
+    prefix = settings.get("add_prefix_space", options.pop("add_prefix_space"))
+    config = {
+        "kind": BYTE_PAIR,
+        "vocabulary": list(vocabulary),
+        "merges": options.pop("merges"),
+        "add_prefix_space": bool(prefix),
+    }
+    is_roberta = names["cls"] == _ROBERTA_NAMES["cls"]
+    return config | without_defaults(
+        BYTE_PAIR,
+        {
+            **options,
+            "special_tokens": _renamed(names, _ROBERTA_NAMES),
+            "pair_separators": pair_separators,
+            # Files of RoBERTa that transformers writes do not have it.
+            "mask_takes_space": is_roberta or bool(lstrip.get(names["mask"], False)),
+            _FIRST_WORD: bool(settings.get(_FIRST_WORD, is_roberta)),
+        },
+    )
+
+
+def _sentence_piece_of_file(file: TokenizerJson, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Creates the config of a SentencePiece tokenizer from a `tokenizer.json`."""
+    model, options = unigram_model(file)
+    vocabulary = [piece.text for piece in read_pieces(model)]
+    names, pair_separators, num_segments = _special_tokens(file, settings, vocabulary)
+    return _sentence_piece(model, file.path, names, **options) | without_defaults(
+        SENTENCE_PIECE, {"pair_separators": pair_separators, "num_segments": num_segments}
+    )
+
+
+def _special_tokens(
+    file: TokenizerJson, settings: Mapping[str, Any], vocabulary: Collection[str]
+) -> tuple[dict[str, str], int, int]:
+    """Reads the special tokens of a tokenizer that is defined by a `tokenizer.json`.
+
+    Those of a row are the ones that its post-processor adds. The others are named by
+    `tokenizer_config.json` or `special_tokens_map.json`, or have usual names. In a vocabulary
+    without padding it is the token at the end of a text, and without an unknown token the padding.
+
+    Args:
+        file: The file.
+        settings: The fields of `tokenizer_config.json`.
+        vocabulary: The tokens.
+
+    Returns:
+        A tuple of the tokens by their roles, of the number of separators in a pair, and of the
+        number of segments.
+
+    Raises:
+        CheckpointError: If the post-processor makes other rows.
+    """
+    names = {}
+    for role, usual in _USUAL_NAMES.items():
+        given = [settings.get(f"{name}_token") for name in (role, _SAME_ROLES.get(role, role))]
+        contents = [token.get("content") if isinstance(token, dict) else token for token in given]
+        found = [name for name in (*contents, *usual) if name in vocabulary]
+        names[role] = str(found[0] if found else usual[0])
+    formats = row_formats(file)
+    if formats:
+        names["cls"], names["sep"] = formats[0][0][0], formats[0][-1][0]
+    for role, other in (("pad", "sep"), ("unk", "pad")):
+        if names[role] not in vocabulary:
+            names[role] = names[other]
+    if not formats:
+        is_roberta = names["cls"] == _ROBERTA_NAMES["cls"]
+        return names, 2 if is_roberta else 1, 1 if is_roberta else 2
+    pair_separators = min(max(len(formats[1]) - 4, 1), 2)
+    is_albert = file.kind == "Unigram" and names["cls"] == _ALBERT_NAMES["cls"]
+    _check_rows(file, names["cls"], names["sep"], pair_separators, has_segments=is_albert)
+    return names, pair_separators, 2 if is_albert else 1
+
+
+def _check_names(
+    names: Mapping[str, str], vocabulary: Collection[str], path: Path, expected: str
+) -> None:
+    """Checks that a vocabulary has all special tokens but for the mask token."""
+    required = list(dict.fromkeys(names[role] for role in ("cls", "pad", "sep", "unk")))
+    missing = [token for token in required if token not in vocabulary]
+    if missing:
+        raise CheckpointError(
+            f"{path}: the vocabulary of {len(vocabulary)} tokens lacks {', '.join(missing)}; "
+            f"{expected} {', '.join(required)}."
+        )
+
+
+def _renamed(names: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, str] | None:
+    """Returns the special tokens that are not the usual ones; `None` if all are."""
+    return {role: name for role, name in names.items() if name != usual[role]} or None
 
 
 def read_sentence_piece(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,31 +343,54 @@ def read_sentence_piece(path: Path, settings: Mapping[str, Any]) -> dict[str, An
     return _sentence_piece(
         model,
         path,
+        _ALBERT_NAMES,
         lowercase=bool(settings.get("do_lower_case", True)),
         keep_accents=bool(settings.get("keep_accents", False)),
         albert_rules=bool(settings.get("albert_rules", True)),
     )
 
 
+def _fairseq(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Creates the config of XLM-RoBERTa's or CamemBERT's tokenizer from its released model."""
+    name = _tokenizer_class(settings) or ""
+    ids = fairseq_ids.CAMEMBERT if name.startswith("Camembert") else fairseq_ids.XLM_ROBERTA
+    try:
+        model = fairseq_ids.with_fairseq_ids(read_bytes(path), ids)
+    except ValueError as error:
+        raise CheckpointError(f"{path}: the file is {error}.") from error
+    config = _sentence_piece(
+        model,
+        path,
+        fairseq_ids.SPECIAL_TOKENS,
+        lowercase=False,
+        keep_accents=True,
+        albert_rules=False,
+    )
+    return {**config, "pair_separators": 2, "num_segments": 1}
+
+
 def _sentence_piece(
-    model: bytes, path: Path, lowercase: bool, keep_accents: bool, albert_rules: bool
+    model: bytes,
+    path: Path,
+    names: Mapping[str, str],
+    *,
+    lowercase: bool,
+    keep_accents: bool,
+    albert_rules: bool,
 ) -> dict[str, Any]:
     try:
         pieces = {piece.text for piece in read_pieces(model)}
     except ValueError as error:
         raise CheckpointError(f"{path}: the file is {error}.") from error
-    missing = [token for token in _SENTENCE_PIECE_TOKENS if token not in pieces]
-    if missing:
-        raise CheckpointError(
-            f"{path}: the model of {len(pieces)} pieces lacks {', '.join(missing)}; ALBERT's has "
-            f"{', '.join(_SENTENCE_PIECE_TOKENS)}."
-        )
+    _check_names(names, pieces, path, "expected")
+    renamed = _renamed(names, _ALBERT_NAMES)
     return {
         "kind": SENTENCE_PIECE,
         "model": base64.b64encode(model).decode("ascii"),
         "lowercase": lowercase,
         "keep_accents": keep_accents,
         "albert_rules": albert_rules,
+        **({"special_tokens": renamed} if renamed else {}),
     }
 
 
@@ -263,7 +421,9 @@ def _wordpiece(
     return _with_added_tokens(config, *_added_tokens(folder, settings, file))
 
 
-def _check_rows(file: TokenizerJson, start: str, end: str, pair_separators: int) -> None:
+def _check_rows(
+    file: TokenizerJson, start: str, end: str, pair_separators: int, has_segments: bool = True
+) -> None:
     """Checks that a post-processor packs texts into rows as the preprocessors do.
 
     It warns if only the segment ids of pairs differ, which some models ignore.
@@ -273,6 +433,7 @@ def _check_rows(file: TokenizerJson, start: str, end: str, pair_separators: int)
         start: The token at the beginning of a row.
         end: The token at the end of each text.
         pair_separators: The number of those between the texts of a pair.
+        has_segments: Whether models with the tokenizer may have segments.
 
     Raises:
         CheckpointError: If it does not.
@@ -288,7 +449,7 @@ def _check_rows(file: TokenizerJson, start: str, end: str, pair_separators: int)
             f"{' '.join(wanted)}."
         )
     segments = [segment for _, segment in formats[1]] if formats else []
-    if pair_separators == 1 and segments not in ([], [0, 0, 0, 1, 1]):
+    if has_segments and segments not in ([], [0, 0, 0, 1, 1]):
         warn(
             f"{file.path}: post_processor gives pairs the segment ids {segments}; those of "
             "keras_bert are [0, 0, 0, 1, 1], unless the model has no segments."
@@ -383,36 +544,28 @@ def _added_tokens(
 def _check_added_tokens(
     tokenizer: Mapping[str, Any], folder: Path, settings: Mapping[str, Any]
 ) -> None:
-    """Checks that no tokens were added to a BPE or SentencePiece vocabulary.
+    """Checks that no tokens were added to a SentencePiece vocabulary, but for pieces of the model.
 
-    It warns about added tokens of BPE that are in the vocabulary: they are not recognized in texts.
+    SentencePiece itself recognizes user-defined symbols.
 
     Raises:
         CheckpointError: If an added token is not in the vocabulary.
     """
     path = folder / TOKENIZER_FILE
     added, path = _added_tokens(folder, settings, TokenizerJson(path) if path.exists() else None)
-    special = {*_BYTE_PAIR_TOKENS, *_SENTENCE_PIECE_TOKENS, "<mask>", "[MASK]"}
-    own = [str(token["content"]) for token in added if token["content"] not in special]
     vocabulary = set(list_tokens(tokenizer))
-    missing = [token for token in own if token not in vocabulary]
-    if missing:
+    missing = [str(token["content"]) for token in added if token["content"] not in vocabulary]
+    if set(missing) - set(_ALBERT_NAMES.values()):
         raise CheckpointError(
             f"{path}: the tokens {', '.join(map(repr, missing[:5]))} were added to the vocabulary; "
-            f"this is supported for WordPiece only, and this is a {tokenizer['kind']} tokenizer."
-        )
-    # SentencePiece itself recognizes user-defined symbols.
-    if own and tokenizer["kind"] == BYTE_PAIR:
-        warn(
-            f"{path}: the added tokens {', '.join(map(repr, own[:5]))} are not recognized in "
-            "texts: they are split like other text.",
+            f"this is not supported for a {tokenizer['kind']} tokenizer."
         )
 
 
 def _with_added_tokens(
     config: dict[str, Any], added: Sequence[Mapping[str, Any]], path: Path
 ) -> dict[str, Any]:
-    """Adds tokens to the config of a WordPiece tokenizer.
+    """Adds tokens to the config of a WordPiece or BPE tokenizer.
 
     Args:
         config: The config without them.
@@ -422,7 +575,7 @@ def _with_added_tokens(
 
     Raises:
         CheckpointError: If ids do not continue those of the vocabulary, or differ from them, or if
-            a token has `single_word`, which is not supported.
+            a token has `single_word`, or one of BPE `lstrip` or `rstrip`, which is not supported.
     """
     vocabulary = list(config["vocabulary"])
     for token in sorted(added, key=lambda token: int(token["id"])):
@@ -435,18 +588,23 @@ def _with_added_tokens(
                 f"{path}: the added token {content!r} has id {index}, where the vocabulary of "
                 f"{len(vocabulary)} tokens has {has}."
             )
-    own = [token for token in added if token["content"] not in _WORDPIECE_TOKENS]
-    whole = [token["content"] for token in own if token.get("single_word")]
-    if whole:
-        raise CheckpointError(
-            f"{path}: the added token {whole[0]!r} has single_word, which is not supported."
-        )
+    kind = config.get("kind", WORDPIECE)
+    special = _WORDPIECE_TOKENS
+    if kind == BYTE_PAIR:
+        special = tuple({**_ROBERTA_NAMES, **(config.get("special_tokens") or {})}.values())
+    own = [token for token in added if token["content"] not in special]
+    for option in ("single_word", *(("lstrip", "rstrip") if kind == BYTE_PAIR else ())):
+        having = [token["content"] for token in own if token.get(option)]
+        if having:
+            raise CheckpointError(
+                f"{path}: the added token {having[0]!r} has {option}, which is not supported."
+            )
     names = list(dict.fromkeys(str(token["content"]) for token in own))
     # "normalized" means that the token is recognized in the normalized text
     uncased = {
         str(token["content"])
         for token in own
-        if config["lowercase"] and token.get("normalized", not token.get("special", False))
+        if config.get("lowercase") and token.get("normalized", not token.get("special", False))
     }
     return {
         **config,
@@ -493,28 +651,9 @@ def write_tokenizer(
     kind = tokenizer.get("kind", WORDPIECE)
     settings: dict[str, Any]
     if kind == BYTE_PAIR:
-        save_tokens_and_merges(tokenizer["vocabulary"], tokenizer["merges"], folder)
-        prefix = bool(tokenizer.get("add_prefix_space", False))
-        settings = {"tokenizer_class": "RobertaTokenizer", "add_prefix_space": prefix}
-        settings["added_tokens_decoder"] = _added_tokens_field(tokenizer)
+        settings = _write_byte_pair(folder, tokenizer)
     elif kind == SENTENCE_PIECE:
-        model = decode_model(tokenizer)
-        lowercase = bool(tokenizer.get("lowercase", True))
-        keep_accents = bool(tokenizer.get("keep_accents", False))
-        rules = bool(tokenizer.get("albert_rules", True))
-        (folder / MODEL_FILE).write_bytes(model)
-        write_json(folder / TOKENIZER_FILE, unigram_json(model, lowercase, keep_accents, rules))
-        settings = {
-            # ALBERT's class has its rules whatever is in tokenizer.json.
-            "tokenizer_class": "AlbertTokenizer" if rules else "PreTrainedTokenizerFast",
-            **({} if rules else _SENTENCE_PIECE_NAMES),
-            # Both classes leave out the segment ids, which ALBERT needs for pairs.
-            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-            "do_lower_case": lowercase,
-            "keep_accents": keep_accents,
-            "remove_space": True,
-            "albert_rules": rules,
-        }
+        settings = _write_sentence_piece(folder, tokenizer)
     elif kind == WORDPIECE:
         with checkpoint_errors():
             vocab_txt.save_vocabulary(tokenizer["vocabulary"], folder / VOCABULARY_FILE)
@@ -531,3 +670,69 @@ def write_tokenizer(
     if _SPECIAL_IN_TEXT in tokenizer:
         settings[_SPECIAL_IN_TEXT] = bool(tokenizer[_SPECIAL_IN_TEXT])
     write_json(folder / SETTINGS_FILE, settings)
+
+
+def _write_byte_pair(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes the vocabulary of a BPE tokenizer; returns the fields of `tokenizer_config.json`."""
+    prefix = bool(config.get("add_prefix_space", False))
+    if set(config) <= _ROBERTA_FIELDS:
+        save_tokens_and_merges(config["vocabulary"], config["merges"], folder)
+        return {
+            "tokenizer_class": "RobertaTokenizer",
+            "add_prefix_space": prefix,
+            "added_tokens_decoder": _added_tokens_field(config),
+        }
+    names = {**_ROBERTA_NAMES, **(config.get("special_tokens") or {})}
+    write_json(folder / TOKENIZER_FILE, byte_pair_json(config, names))
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "add_prefix_space": prefix,
+        **_names_field(names, config["vocabulary"]),
+        "model_input_names": ["input_ids", "attention_mask"],
+        _FIRST_WORD: bool(config.get(_FIRST_WORD, True)),
+    }
+
+
+def _write_sentence_piece(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes a SentencePiece model; returns the fields of `tokenizer_config.json`."""
+    model = decode_model(config)
+    names = {**_ALBERT_NAMES, **(config.get("special_tokens") or {})}
+    write_json(folder / TOKENIZER_FILE, unigram_json(model, config, names))
+    names_field = _names_field(names, list_tokens(config))
+    released = fairseq_ids.released_model(model)
+    if released and names == fairseq_ids.SPECIAL_TOKENS:
+        original, ids = released
+        (folder / fairseq_ids.MODEL_FILE).write_bytes(original)
+        name = "Camembert" if ids == fairseq_ids.CAMEMBERT else "XLMRoberta"
+        inputs = ["input_ids", "attention_mask"]
+        return {
+            "tokenizer_class": f"{name}Tokenizer",
+            **names_field,
+            "model_input_names": inputs,
+        }
+    if names != _ALBERT_NAMES:
+        inputs = ["input_ids", "attention_mask"]
+        return {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            **names_field,
+            "model_input_names": inputs,
+        }
+    rules = bool(config.get("albert_rules", True))
+    (folder / MODEL_FILE).write_bytes(model)
+    return {
+        # ALBERT's class has its rules whatever is in tokenizer.json.
+        "tokenizer_class": "AlbertTokenizer" if rules else "PreTrainedTokenizerFast",
+        # It knows their names too.
+        **({} if rules else names_field),
+        # Both classes leave out the segment ids, which ALBERT needs for pairs.
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "do_lower_case": bool(config.get("lowercase", True)),
+        "keep_accents": bool(config.get("keep_accents", False)),
+        "remove_space": True,
+        "albert_rules": rules,
+    }
+
+
+def _names_field(names: Mapping[str, str], vocabulary: Collection[str]) -> dict[str, str]:
+    """Returns the fields of `tokenizer_config.json` for the special tokens of a vocabulary."""
+    return {f"{role}_token": name for role, name in names.items() if name in vocabulary}

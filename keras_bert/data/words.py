@@ -189,11 +189,12 @@ class TokenClassifierPreprocessor:
 
     def _pieces(self, xp: Arrays, nested: NestedWords) -> Ragged:
         """Returns the ids of each word."""
+        is_first = _first_words(xp, nested)
         if is_tensor(nested.words):
-            ids = self.tokenizer.graph.tokenize_words(nested.words)
+            ids = self.tokenizer.graph.tokenize_words(nested.words, is_first)
             pieces = Ragged(ids.flat_values, ids.row_lengths())
         else:
-            pieces = Ragged(*self.tokenizer.flat_words(nested.words))
+            pieces = Ragged(*self.tokenizer.flat_words(nested.words, is_first))
         is_empty = xp.cast(pieces.lengths == 0, "int64")
         unknown = same_in_rows(xp, self.tokenizer.unk_token_id, is_empty)
         pieces = join_rows(xp, [pieces, unknown])
@@ -257,6 +258,14 @@ def _badly_nested(items: Sequence[Any]) -> ValueError:
         "Words must be strings in a list for each sentence, or in lists of such lists for each "
         f"document; received {items[0]!r} where a list was expected, or too many levels."
     )
+
+
+def _first_words(xp: Arrays, nested: NestedWords) -> Any:
+    """Returns which words are the first ones of a sentence, or in documents of a document."""
+    starts = _splits(xp, nested.in_sentences)
+    if nested.in_documents is not None:
+        starts = xp.take(starts, _splits(xp, nested.in_documents))
+    return xp.count(starts[:-1], starts[-1] + 1)[:-1] > 0
 
 
 def _splits(xp: Arrays, lengths: Any) -> Any:

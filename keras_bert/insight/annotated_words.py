@@ -83,11 +83,11 @@ def annotated_words(
     checks.POSITIVE_INT.check_given(max_sentences=max_sentences)
     sentences = _read(files)[:max_sentences]
     tokenizer = preprocessor.tokenizer
-    pieces = iter(tokenizer.tokenize_words([word for words, *_ in sentences for word in words]))
+    pieces = tokenizer.tokenize_words([words for words, *_ in sentences])
     rows, starts, kept = [], [], []
-    for sentence in sentences:
+    for sentence, ids in zip(sentences, pieces, strict=True):
         # A word without tokens, such as a control character, is [UNK]
-        of_words = [next(pieces) or [tokenizer.unk_token_id] for _ in sentence[0]]
+        of_words = [of_word or [tokenizer.unk_token_id] for of_word in ids]
         row = [tokenizer.cls_token_id, *itertools.chain(*of_words), tokenizer.sep_token_id]
         if len(row) <= preprocessor.sequence_length:
             rows.append(row)

@@ -130,6 +130,11 @@ def character_class(category: str) -> str:
     )
 
 
+def character_class_of(points: Iterable[int]) -> str:
+    """Returns characters, given by their code points, for character classes likewise."""
+    return _spelled((point, point) for point in sorted(points))
+
+
 def combining_marks() -> str:
     """Returns the characters with a combining class, for character classes likewise."""
     return _spelled((row.first, row.last) for row in _table().ranges if row.combining_class)

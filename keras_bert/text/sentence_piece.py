@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ALBERT's SentencePiece tokenizer, exact and with character offsets."""
+"""SentencePiece tokenizers, ALBERT's and XLM-RoBERTa's, exact and with character offsets."""
 
 from __future__ import annotations
 
 import base64
 import bisect
+import functools
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,12 +17,17 @@ import numpy as np
 import sentencepiece
 
 from keras_bert.atomic import write_bytes
+from keras_bert.text.characters import character_class_of
 from keras_bert.text.normalization import is_extending, over_dropped_marks
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import FlatTokens, Tokenizer
 from keras_bert.vocabularies.files import read_bytes
-from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config, decode_model
+from keras_bert.vocabularies.tokenizer_config import (
+    check_tokenizer_config,
+    decode_model,
+    without_defaults,
+)
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 if TYPE_CHECKING:
@@ -33,13 +40,14 @@ _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~£€')
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """A SentencePiece tokenizer, with the same ids as ALBERT's released code.
+    """A SentencePiece tokenizer: ALBERT's, XLM-RoBERTa's, or one of those made from it.
 
-    Before the model is applied, text is normalized in these steps: runs of whitespace are replaced
-    with one space, and texts stripped; pairs of backticks or apostrophes are replaced with `"`;
-    unless accents are kept, characters are decomposed (NFKD) and combining marks dropped; and text
-    is lowercased. After it, pieces that end with a digit and a comma are split: `1990,` becomes
-    `1990` and `,`.
+    For ALBERT, text is normalized in these steps before the model is applied: runs of whitespace
+    are replaced with one space, and texts stripped; pairs of backticks or apostrophes are replaced
+    with `"`; unless accents are kept, characters are decomposed (NFKD) and combining marks dropped;
+    and text is lowercased. After it, pieces that end with a digit and a comma are split: `1990,`
+    becomes `1990` and `,`. For XLM-RoBERTa, all of this is off: `lowercase=False`,
+    `keep_accents=True`, `albert_rules=False`.
 
     Strings are tokenized by the `sentencepiece` library. Tensors of TensorFlow are tokenized with
     graph operations of TF Text, so in `tf.data.Dataset.map`, a `tf.function` and a SavedModel,
@@ -50,8 +58,8 @@ class SentencePieceTokenizer(Tokenizer):
 
     Args:
         model: A serialized SentencePiece model as bytes, or the path of one (`spiece.model`). Its
-            pieces are the vocabulary; `[CLS]`, `[SEP]`, `<pad>` and `<unk>` are required, and
-            `[MASK]` for masking.
+            pieces are the vocabulary. The special tokens are required, the mask token for masking
+            only.
         lowercase: Whether to lowercase text, as the released models expect.
         keep_accents: Whether to keep accents, without decomposing characters. (If the model itself
             then decomposes a character, such as a ligature, the span of a piece that ends inside
@@ -59,8 +67,15 @@ class SentencePieceTokenizer(Tokenizer):
         albert_rules: Whether to apply the rules above for whitespace, quotes, and numbers with
             commas.
         special_tokens_in_text: Whether `[MASK]` (including the whitespace before it), `[SEP]` and
-            the other special tokens are one token each where they occur in a text. If not, they
-            are split like other text.
+            the other special tokens and control pieces are one token each where they occur in a
+            text. If not, they are split like other text.
+        special_tokens: The special tokens by their roles, `"pad"`, `"unk"`, `"cls"`, `"sep"` and
+            `"mask"`, such as `{"cls": "<s>"}`. Defaults to ALBERT's: `<pad>`, `<unk>`, `[CLS]`,
+            `[SEP]` and `[MASK]`.
+        pair_separators: The number of separators between the texts of a pair: 1 in ALBERT, 2 in
+            XLM-RoBERTa.
+        num_segments: The number of segments of the encoder: 2 in ALBERT; with 1, all segment ids
+            are 0.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, or a string tensor of
@@ -86,6 +101,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     Reference:
         [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1;
+        [XLM-R](https://arxiv.org/abs/1911.02116), section 3;
         [Kudo, 2018](https://arxiv.org/abs/1804.10959), the search.
     """
 
@@ -102,7 +118,11 @@ class SentencePieceTokenizer(Tokenizer):
         keep_accents: bool = False,
         albert_rules: bool = True,
         special_tokens_in_text: bool = False,
+        special_tokens: Mapping[str, str] | None = None,
+        pair_separators: int = 1,
+        num_segments: int = 2,
     ) -> None:
+        self._renamed = self._rename_special_tokens(special_tokens)
         self.model = model if isinstance(model, bytes) else _read(Path(model))
         self._processor = _processor(self.model)
         vocabulary = [
@@ -113,20 +133,28 @@ class SentencePieceTokenizer(Tokenizer):
         self.lowercase = lowercase
         self.keep_accents = keep_accents
         self.albert_rules = albert_rules
+        self.pair_separators = pair_separators
+        self.num_segments = num_segments
         self.cleaner = TextCleaner(lowercase, keep_accents, collapse=albert_rules)
         self.parts = self._parts_of_pieces() if albert_rules else {}
         """The pieces that replace each piece with a comma after a digit, by its id."""
-        present = {self.vocabulary[index]: index for index in self.special_token_ids}
-        self._splitter = TokenSplitter(present, self.mask_token) if special_tokens_in_text else None
+        indices = range(len(self.vocabulary))
+        self._control_ids = tuple(filter(self._processor.is_control, indices))
+        in_text = (*self.special_token_ids, *self._control_ids)
+        present = {self.vocabulary[index]: index for index in in_text}
+        self._splitter = (
+            TokenSplitter(present, {self.mask_token}) if special_tokens_in_text else None
+        )
 
     @property
     def continuation_token_ids(self) -> list[int]:
-        """The ids of pieces of letters without a space before them; others begin a word."""
-        special = set(self.special_token_ids)
+        """The ids of pieces without a space before them; with `albert_rules`, of letters only."""
+        special = {*self.special_token_ids, *self._control_ids}
+        continues = _continues if self.albert_rules else _has_no_space
         return [
             index
             for index, piece in enumerate(self.vocabulary)
-            if index not in special and _continues(piece)
+            if index not in special and continues(piece)
         ]
 
     def token_text(self, token_id: int) -> str:
@@ -146,6 +174,14 @@ class SentencePieceTokenizer(Tokenizer):
             "keep_accents": self.keep_accents,
             "albert_rules": self.albert_rules,
             "special_tokens_in_text": self.special_tokens_in_text,
+            **without_defaults(
+                self.kind,
+                {
+                    "special_tokens": self._renamed or None,
+                    "pair_separators": self.pair_separators,
+                    "num_segments": self.num_segments,
+                },
+            ),
         }
 
     @classmethod
@@ -202,6 +238,7 @@ class SentencePieceTokenizer(Tokenizer):
             self.ids_of_parts,
             [[_width(part) for part in row] for row in self._parts_of_all()],
             self._splitter,
+            None if self.albert_rules else self.blank_characters,
         )
 
     @property
@@ -210,6 +247,25 @@ class SentencePieceTokenizer(Tokenizer):
         return [
             [self._ids.get(part, self.unk_token_id) for part in row] for row in self._parts_of_all()
         ]
+
+    @functools.cached_property
+    def blank_characters(self) -> str:
+        """The characters that the model drops or replaces with a space, for character classes.
+
+        They are in no span. ALBERT's rules do the same before the model, for whitespace only.
+        """
+        if self.albert_rules:
+            return " "
+        points = [*range(1, 0xD800), *range(0xE000, 0x10000)]
+        found = self._processor.normalize([f"a{chr(point)}a" for point in points])
+        blank = self._processor.normalize(["aa", "a a"])
+        return character_class_of(
+            point for point, text in zip(points, found, strict=True) if text in blank
+        )
+
+    @functools.cached_property
+    def _blanks(self) -> re.Pattern[str]:
+        return re.compile(f"[{self.blank_characters}]*")
 
     def _parts_of_all(self) -> list[list[str]]:
         return [self.parts.get(index, [piece]) for index, piece in enumerate(self.vocabulary)]
@@ -262,8 +318,7 @@ class SentencePieceTokenizer(Tokenizer):
         """Yields the ids and the spans, in bytes and without spaces, of a normalized text."""
         found = self._processor.encode(cleaned, return_type="offset_mapping")
         for index, (begin, last) in zip(found["ids"], found["offsets"], strict=True):
-            text = cleaned[begin:last]
-            first = begin + len(text) - len(text.lstrip(b" "))
+            first, last = self._without_blanks(cleaned, begin, last)
             parts = self.parts.get(index)
             if parts is None:
                 yield index, first, last
@@ -272,6 +327,18 @@ class SentencePieceTokenizer(Tokenizer):
                 end = min(first + _width(part), last) if part is not parts[-1] else last
                 yield self._ids.get(part, self.unk_token_id), first, end
                 first = end
+
+    def _without_blanks(self, cleaned: bytes, begin: int, last: int) -> tuple[int, int]:
+        """Returns a span of bytes without the blank characters at its ends."""
+        text = cleaned[begin:last].decode("utf-8")
+        if self.albert_rules:
+            return begin + len(text) - len(text.lstrip(" ")), last
+        found = self._blanks.match(text)
+        first = begin + len(found[0].encode("utf-8")) if found else begin
+        while first < last and self._blanks.fullmatch(text[-1]):
+            last -= len(text[-1].encode("utf-8"))
+            text = text[:-1]
+        return first, last
 
 
 def _read(path: Path) -> bytes:
@@ -298,6 +365,10 @@ def _valid(text: str) -> str:
 def _width(part: str) -> int:
     """Returns the number of bytes of a piece in a text, without the space before it."""
     return len(part.replace(SPACE, "").encode("utf-8"))
+
+
+def _has_no_space(piece: str) -> bool:
+    return not piece.startswith(SPACE)
 
 
 def _continues(piece: str) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import collections
 import functools
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -95,21 +95,29 @@ class Segment(NamedTuple):
 
 
 class TokenSplitter:
-    """Splits texts at special tokens.
+    """Splits texts at tokens that are one token each wherever they occur.
+
+    Of tokens that begin at the same character, the longest one is found. Tokens that include the
+    whitespace before them are found before others, so that a run of spaces that is a token itself
+    belongs to a mask token after it.
 
     Args:
-        ids: The id of each special token.
-        takes_space: The token that includes the whitespace before it, if it is one of them.
+        ids: The id of each token.
+        taking_space: Those of the tokens that include the whitespace before them.
     """
 
-    def __init__(self, ids: Mapping[str, int], takes_space: str) -> None:
-        self.ids = tuple(ids.values())
-        self.patterns = tuple(
-            (f"[{WHITE_SPACE}]*" if token == takes_space else "") + re.escape(token)
-            for token in ids
+    def __init__(self, ids: Mapping[str, int], taking_space: Collection[str] = ()) -> None:
+        self.ids = dict(ids)
+        with_space = sorted((token for token in ids if token in taking_space), key=len)
+        others = [token for token in ids if token not in taking_space]
+        self.pattern = "|".join(
+            [
+                *(f"[{WHITE_SPACE}]*{re.escape(token)}" for token in reversed(with_space)),
+                *([longest_of(others)] if others else []),
+            ]
         )
-        groups = "|".join(f"({pattern})" for pattern in self.patterns)
-        self._tokens = re.compile(groups)
+        """A regular expression, Python's and RE2's, for any of the tokens."""
+        self._tokens = re.compile(self.pattern)
         self._space = re.compile(f"[{WHITE_SPACE}]*")
 
     def __call__(self, text: str) -> Iterator[Segment]:
@@ -117,12 +125,33 @@ class TokenSplitter:
         begin = 0
         for found in self._tokens.finditer(text):
             yield Segment(begin, found.start(), None)
-            spaces = self._space.match(text, found.start(), found.end())
-            start = spaces.end() if spaces else found.start()
-            assert found.lastindex is not None
-            yield Segment(start, found.end(), self.ids[found.lastindex - 1])
+            start = found.start()
+            token_id = self.ids.get(found[0])
+            if token_id is None:  # The whitespace before it is part of the match.
+                spaces = self._space.match(text, start)
+                start = spaces.end() if spaces else start
+                token_id = self.ids[text[start : found.end()]]
+            yield Segment(start, found.end(), token_id)
             begin = found.end()
         yield Segment(begin, len(text), None)
+
+
+def longest_of(strings: Iterable[str]) -> str:
+    """Returns a regular expression for any of some strings, the longest one that matches.
+
+    It reads each character once, while a list of alternatives would be tried one after the other.
+    """
+    rests = collections.defaultdict(list)
+    for string in strings:
+        rests[string[:1]].append(string[1:])
+    is_end = bool(rests.pop("", None))
+    branches = [re.escape(first) + longest_of(rest) for first, rest in rests.items()]
+    if not branches:
+        return ""
+    pattern = "|".join(branches)
+    if len(branches) > 1 or is_end:
+        pattern = f"(?:{pattern})"
+    return f"{pattern}?" if is_end else pattern
 
 
 def segments(text: str, splitter: TokenSplitter | None) -> Iterator[Segment]:

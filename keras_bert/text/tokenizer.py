@@ -9,7 +9,7 @@ import functools
 import itertools
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -47,6 +47,9 @@ class FlatTokens(NamedTuple):
 
 END = "\ud800"
 """The word after each text, which none contains: half of a surrogate pair is no character."""
+
+SPECIAL_ROLES = ("pad", "unk", "cls", "sep", "mask")
+"""What special tokens are for."""
 
 _CLASSES: dict[str, type[Tokenizer]] = {}
 """The class of each kind of tokenizer."""
@@ -148,19 +151,19 @@ class Tokenizer(abc.ABC):
     kind: ClassVar[str]
     """The name of the tokenizer in configs."""
 
-    pad_token: ClassVar[str]
-    unk_token: ClassVar[str]
-    cls_token: ClassVar[str]
-    sep_token: ClassVar[str]
-    mask_token: ClassVar[str]
+    pad_token: str
+    unk_token: str
+    cls_token: str
+    sep_token: str
+    mask_token: str
 
-    pair_separators: ClassVar[int] = 1
+    pair_separators: int = 1
     """The number of separators between the two texts of a pair."""
 
-    num_segments: ClassVar[int] = 2
+    num_segments: int = 2
     """The number of segments of the family's encoders; with 1, all segment ids are 0."""
 
-    mask_takes_space: ClassVar[bool] = False
+    mask_takes_space: bool = False
     """Whether the whitespace before a mask token in a text is part of it."""
 
     masks_with_special_tokens: ClassVar[bool] = True
@@ -220,10 +223,34 @@ class Tokenizer(abc.ABC):
         tokenizer: Self = found.from_config(config)
         return tokenizer
 
-    @classmethod
-    def special_tokens(cls) -> tuple[str, ...]:
-        """Returns the special tokens of the class, which a vocabulary may or may not contain."""
-        return (cls.pad_token, cls.unk_token, cls.cls_token, cls.sep_token, cls.mask_token)
+    def special_tokens(self) -> tuple[str, ...]:
+        """Returns the special tokens, each once, which a vocabulary may or may not contain."""
+        tokens = (self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token)
+        return tuple(dict.fromkeys(tokens))
+
+    def _rename_special_tokens(self, names: Mapping[str, str] | None) -> dict[str, str]:
+        """Replaces the special tokens of the class.
+
+        Args:
+            names: The token of each role, `"pad"`, `"unk"`, `"cls"`, `"sep"` or `"mask"`; those of
+                other roles stay.
+
+        Returns:
+            The tokens that differ from those of the class, by their roles.
+
+        Raises:
+            ValueError: If there is no such role.
+        """
+        renamed = {}
+        for role, token in (names or {}).items():
+            if role not in SPECIAL_ROLES:
+                raise ValueError(
+                    f"special_tokens has {role!r}; expected {', '.join(SPECIAL_ROLES)}."
+                )
+            if token != getattr(type(self), f"{role}_token"):
+                setattr(self, f"{role}_token", token)
+                renamed[role] = token
+        return renamed
 
     def __call__(self, text: Any) -> Any:
         """Converts a text, or a batch of texts, to ids."""
@@ -262,14 +289,17 @@ class Tokenizer(abc.ABC):
         """Converts the words of a text, each a separate string, to ids.
 
         Args:
-            words: Strings of any shape; see the call arguments.
+            words: Strings of any shape; see the call arguments. Those of the last dimension are the
+                words of a text.
 
         Returns:
             The ids of each word; see a call.
         """
         if is_tensor(words):
             return self.graph.tokenize_words(words)
-        return _on_strings(words, lambda texts: _rows(*self.flat_words(texts)))
+        nested, strings = _strings(words)
+        ids = _rows(*self.flat_words(strings, _firsts(nested)))
+        return _put_in(nested, iter(ids))
 
     def flat_ids(self, texts: Sequence[str | bytes]) -> tuple[np.ndarray, np.ndarray]:
         """Converts texts to ids, one text after another.
@@ -288,16 +318,24 @@ class Tokenizer(abc.ABC):
         ids, lengths = _joined(map(self._texts_to_ids, _chunks(texts)), np.int32, np.int64)
         return ids, lengths
 
-    def flat_words(self, words: Sequence[str | bytes]) -> tuple[np.ndarray, np.ndarray]:
+    def flat_words(
+        self, words: Sequence[str | bytes], is_first: Iterable[bool] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Converts the words of texts, each a separate string, to ids, one word after another.
 
         Args:
             words: See `flat_ids`.
+            is_first: Whether each word is the first one of a text, `(words,)`. Defaults to the
+                words of a single text.
 
         Returns:
             See `flat_ids`; the lengths are those of the words.
         """
-        chunks = ([self._as_word(word) for word in chunk] for chunk in _chunks(words))
+        single = itertools.chain([True], itertools.repeat(False))
+        flags = single if is_first is None else iter(is_first)
+        chunks = (
+            [self._as_word(word, bool(next(flags))) for word in chunk] for chunk in _chunks(words)
+        )
         ids, lengths = _joined(map(self._texts_to_ids, chunks), np.int32, np.int64)
         return ids, lengths
 
@@ -582,8 +620,8 @@ class Tokenizer(abc.ABC):
     def _make_graph(self) -> GraphTokenizer:
         """Creates this tokenizer as TensorFlow operations."""
 
-    def _as_word(self, word: str) -> str:
-        """Returns a word as a text that it is tokenized as."""
+    def _as_word(self, word: str, is_first: bool) -> str:
+        """Returns the text that a word is tokenized as, which may be the first one of its text."""
         return word
 
 
@@ -661,6 +699,18 @@ def _put_in(nested: Any, results: Iterator[Any]) -> Any:
     if isinstance(nested, list):
         return [_put_in(item, results) for item in nested]
     return next(results)
+
+
+def _firsts(nested: Any) -> Iterator[bool]:
+    """Yields whether each string of nested lists is the first one of its list."""
+    if not isinstance(nested, list):
+        yield True
+        return
+    for index, item in enumerate(nested):
+        if isinstance(item, list):
+            yield from _firsts(item)
+        else:
+            yield index == 0
 
 
 def _rows(values: np.ndarray, lengths: np.ndarray) -> Iterator[list[int]]:

@@ -82,20 +82,28 @@ def write_model(pieces: Iterable[Piece], characters_map: bytes) -> bytes:
         pieces: The pieces in the order of their ids.
         characters_map: The precompiled normalization map.
     """
-    parts = [
-        _field(
-            1,
-            _field(1, piece.text.encode("utf-8"))
-            + b"\x15"  # the tag of field 2, with a value of four bytes
-            + struct.pack("<f", piece.score)
-            + _field(3, int(piece.type)),
-        )
-        for piece in pieces
-    ]
+    parts = list(map(_serialized, pieces))
     trainer = _field(3, _UNIGRAM) + _field(4, len(parts))
     # precompiled_charsmap, add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces
     normalizer = _field(2, characters_map) + _field(3, 1) + _field(4, 1) + _field(5, 1)
     return b"".join([*parts, _field(2, trainer), _field(3, normalizer)])
+
+
+def replace_pieces(model: bytes, pieces: Iterable[Piece]) -> bytes:
+    """Returns a valid model with other pieces, whose other fields are unchanged."""
+    others = [_field(number, value) for number, value in _fields(model) if number != 1]
+    return b"".join([*map(_serialized, pieces), *others])
+
+
+def _serialized(piece: Piece) -> bytes:
+    fields = (
+        _field(1, piece.text.encode("utf-8")),
+        b"\x15",  # the tag of field 2, with a value of four bytes
+        struct.pack("<f", piece.score),
+        # The library leaves the default out.
+        b"" if piece.type == PieceType.NORMAL else _field(3, int(piece.type)),
+    )
+    return _field(1, b"".join(fields))
 
 
 def _piece(message: object) -> Piece:

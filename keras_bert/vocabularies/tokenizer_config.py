@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_bert.vocabularies.sentence_piece_model import read_pieces
@@ -17,6 +17,7 @@ from keras_bert.vocabularies.sentence_piece_model import read_pieces
 WORDPIECE, BYTE_PAIR, SENTENCE_PIECE = KINDS = ("wordpiece", "byte_pair", "sentence_piece")
 
 _STRINGS, _FLAG, _BASE64 = "a list of strings", "True or False", "a string, the model in base64"
+_STRING, _INTEGER, _NAMES = "a string", "a positive integer", "a dict of strings"
 _REQUIRED = {
     WORDPIECE: {"vocabulary": _STRINGS},
     BYTE_PAIR: {"vocabulary": _STRINGS, "merges": _STRINGS},
@@ -24,8 +25,38 @@ _REQUIRED = {
 }
 _OPTIONAL = {
     WORDPIECE: {"lowercase": _FLAG, "added_tokens": _STRINGS, "uncased_tokens": _STRINGS},
-    BYTE_PAIR: {"add_prefix_space": _FLAG},
-    SENTENCE_PIECE: {"lowercase": _FLAG, "keep_accents": _FLAG, "albert_rules": _FLAG},
+    BYTE_PAIR: {
+        "add_prefix_space": _FLAG,
+        "special_tokens": _NAMES,
+        "pair_separators": _INTEGER,
+        "mask_takes_space": _FLAG,
+        "added_tokens": _STRINGS,
+        "word_pattern": _STRING,
+        "compose": _FLAG,
+        "ignore_merges": _FLAG,
+        "space_before_first_word": _FLAG,
+    },
+    SENTENCE_PIECE: {
+        "lowercase": _FLAG,
+        "keep_accents": _FLAG,
+        "albert_rules": _FLAG,
+        "special_tokens": _NAMES,
+        "pair_separators": _INTEGER,
+        "num_segments": _INTEGER,
+    },
+}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    BYTE_PAIR: {
+        "special_tokens": None,
+        "pair_separators": 2,
+        "mask_takes_space": True,
+        "added_tokens": [],
+        "word_pattern": "gpt2",
+        "compose": False,
+        "ignore_merges": False,
+        "space_before_first_word": True,
+    },
+    SENTENCE_PIECE: {"special_tokens": None, "pair_separators": 1, "num_segments": 2},
 }
 # Longer values are cut in error messages
 _SHOWN = 80
@@ -74,6 +105,17 @@ def check_tokenizer_config(config: object) -> str:
     return str(kind)
 
 
+def without_defaults(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a tokenizer's config that it has only if they are not the defaults.
+
+    Args:
+        kind: The kind of the tokenizer.
+        options: The values of such fields.
+    """
+    defaults = _DEFAULTS[kind]
+    return {name: value for name, value in options.items() if value != defaults[name]}
+
+
 def list_tokens(tokenizer: Mapping[str, Any]) -> list[str]:
     """Returns the tokens of a tokenizer's config in the order of their ids.
 
@@ -99,8 +141,16 @@ def decode_model(tokenizer: Mapping[str, Any]) -> bytes:
 
 def _is(value: object, kind: str) -> bool:
     if kind == _STRINGS:
-        return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+        return isinstance(value, list | tuple) and _all_strings(value)
+    if kind == _NAMES:
+        return isinstance(value, Mapping) and _all_strings((*value, *value.values()))
+    if kind == _INTEGER:
+        return isinstance(value, int) and not isinstance(value, bool) and value > 0
     return isinstance(value, bool if kind == _FLAG else str)
+
+
+def _all_strings(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _shown(value: object) -> str:

@@ -26,13 +26,20 @@ from keras_bert.vocabularies.sentence_piece_model import (
 
 TOKENIZER_FILE = "tokenizer.json"
 
-# Options of BPE models that RoBERTa's tokenizer does not use, and the values that disable them
+# Options of BPE models that are not supported, and the values that disable them
 _OFF: dict[str, tuple[Any, ...]] = {
     "dropout": (None, 0, 0.0),
     "continuing_subword_prefix": (None, ""),
     "end_of_word_suffix": (None, ""),
     "byte_fallback": (None, False),
-    "ignore_merges": (None, False),
+}
+# The regular expressions of the ways to split text into words
+_WORD_PATTERNS = {
+    "gpt2": (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"),
+    "llama3": (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
 }
 # The field of the steps of each part that is a Sequence
 _STEPS = {
@@ -40,10 +47,11 @@ _STEPS = {
     "pre_tokenizer": "pretokenizers",
     "post_processor": "processors",
 }
-_ALBERT_TOKENS = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 _QUOTES = ("``", "''")
 _SPACES = " {2,}"
 _SPACE = "▁"
+# Steps that SentencePiece itself does: runs of spaces, and those at the end
+_OF_SPACES = (f"Replace {_SPACES!r} by ' '", f"Replace {_SPACES!r} by {_SPACE!r}", "Strip")
 
 
 class TokenizerJson:
@@ -119,25 +127,25 @@ class TokenizerJson:
         return ValueError(f"{self.path}: {what}.")
 
 
-def byte_pair_merges(tokenizer: TokenizerJson) -> tuple[list[str], bool]:
-    """Reads the merges of a BPE tokenizer.
+def byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
+    """Reads how a BPE tokenizer splits and merges text.
 
     Returns:
-        A tuple of the merges, and of whether the tokenizer adds a space before a text.
+        The fields `merges`, `add_prefix_space`, `word_pattern`, `compose` and `ignore_merges` of a
+        tokenizer's config.
 
     Raises:
-        ValueError: If the file is malformed, or its tokenizer differs from RoBERTa's.
+        ValueError: If the file is malformed, or the tokenizer does something else.
     """
     model = tokenizer.part("model")
     for name, off in _OFF.items():
         if model.get(name) not in off:
             raise tokenizer.error(f"model.{name} is {model[name]!r}, which is not supported")
-    if tokenizer.steps("normalizer"):
-        raise tokenizer.error("it has a normalizer; RoBERTa's tokenizer has none")
-    steps = tokenizer.steps("pre_tokenizer")
-    if [step.get("type") for step in steps] != ["ByteLevel"] or not steps[0].get("use_regex", True):
-        types = ", ".join(str(step.get("type")) for step in steps) or "missing"
-        raise tokenizer.error(f"pre_tokenizer is {types}; it must be ByteLevel with its use_regex")
+    normalizer = tokenizer.steps("normalizer")
+    if [step.get("type") for step in normalizer] not in ([], ["NFC"]):
+        raise tokenizer.error(
+            f"normalizer has the steps {_described(normalizer)}; expected none, or NFC"
+        )
     merges = model.get("merges")
     if not isinstance(merges, list):
         raise tokenizer.error(f"model.merges is {type(merges).__name__}; it must be a list")
@@ -145,7 +153,97 @@ def byte_pair_merges(tokenizer: TokenizerJson) -> tuple[list[str], bool]:
     vocabulary = set(tokenizer.vocabulary())
     for index, merge in enumerate(merges):
         check_merge(merge, vocabulary, f"{tokenizer.path}: model.merges[{index}]")
-    return merges, bool(steps[0].get("add_prefix_space", False))
+    word_pattern, add_prefix_space = _byte_words(tokenizer)
+    return {
+        "merges": merges,
+        "add_prefix_space": add_prefix_space,
+        "word_pattern": word_pattern,
+        "compose": bool(normalizer),
+        "ignore_merges": bool(model.get("ignore_merges", False)),
+    }
+
+
+def _byte_words(tokenizer: TokenizerJson) -> tuple[str, bool]:
+    """Reads the pattern of words, and whether a space is added before a text."""
+    steps = tokenizer.steps("pre_tokenizer")
+    *splits, last = steps or [{}]
+    names = {pattern: name for name, pattern in _WORD_PATTERNS.items()}
+    word_pattern = None
+    if last.get("type") == "ByteLevel" and last.get("use_regex", True) == (not splits):
+        if not splits:
+            word_pattern = "gpt2"
+        elif len(splits) == 1 and splits[0].get("type") == "Split":
+            is_usual = splits[0].get("behavior") == "Isolated" and not splits[0].get("invert")
+            pattern = splits[0].get("pattern")
+            regex = pattern.get("Regex") if isinstance(pattern, dict) else None
+            word_pattern = names.get(str(regex)) if is_usual else None
+    if word_pattern is None:
+        raise tokenizer.error(
+            f"pre_tokenizer is {_described(steps)}; it must be ByteLevel with its use_regex, or a "
+            f"Split at the regular expression of {' or '.join(_WORD_PATTERNS)}, Isolated, before "
+            "a ByteLevel without"
+        )
+    return word_pattern, bool(last.get("add_prefix_space", False))
+
+
+def byte_pair_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the content of a `tokenizer.json` for a BPE tokenizer.
+
+    Args:
+        config: The config of the tokenizer.
+        names: The special tokens by their roles.
+    """
+    ids = {token: index for index, token in enumerate(config["vocabulary"])}
+    prefix = bool(config.get("add_prefix_space", False))
+    word_pattern = config.get("word_pattern", "gpt2")
+    byte_level: dict[str, Any] = {
+        "type": "ByteLevel",
+        "add_prefix_space": prefix,
+        "trim_offsets": True,
+        "use_regex": word_pattern == "gpt2",
+    }
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": _WORD_PATTERNS[word_pattern]},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    steps = [byte_level] if word_pattern == "gpt2" else [split, byte_level]
+    special = dict.fromkeys(token for token in names.values() if token in ids)
+    taking_space = names["mask"] if config.get("mask_takes_space", True) else None
+    added = [
+        *(_added_token(token, ids[token], token == taking_space) for token in special),
+        *(
+            {**_added_token(token, ids[token]), "normalized": True, "special": False}
+            for token in config.get("added_tokens", ())
+        ),
+    ]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": sorted(added, key=lambda token: token["id"]),
+        "normalizer": {"type": "NFC"} if config.get("compose") else None,
+        "pre_tokenizer": (
+            steps[0] if len(steps) == 1 else {"type": "Sequence", "pretokenizers": steps}
+        ),
+        "post_processor": _template(
+            ids, names["cls"], names["sep"], config.get("pair_separators", 2), segment=0
+        ),
+        "decoder": {**byte_level, "use_regex": True},
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": bool(config.get("ignore_merges", False)),
+            "vocab": ids,
+            "merges": list(config["merges"]),
+        },
+    }
 
 
 def wordpiece_settings(tokenizer: TokenizerJson) -> dict[str, Any]:
@@ -244,18 +342,22 @@ def _described(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def unigram_json(
-    model: bytes, lowercase: bool, keep_accents: bool, albert_rules: bool = True
+    model: bytes, config: Mapping[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
     """Returns the content of a `tokenizer.json` for a SentencePiece model.
 
+    ALBERT's rule for commas after numbers does not exist in this format.
+
     Args:
         model: The serialized SentencePiece model.
-        lowercase: Whether text is lowercased.
-        keep_accents: Whether accents are kept.
-        albert_rules: Whether pairs of backticks or apostrophes become a quotation mark, as in
-            ALBERT. (Its rule for commas after numbers does not exist in this format.)
+        config: The config of the tokenizer.
+        names: The special tokens by their roles.
     """
     pieces = read_pieces(model)
+    lowercase, keep_accents, albert_rules = (
+        bool(config.get(name, default))
+        for name, default in (("lowercase", True), ("keep_accents", False), ("albert_rules", True))
+    )
     ids = {piece.text: index for index, piece in enumerate(pieces)}
     metaspace = {
         "type": "Metaspace",
@@ -269,44 +371,53 @@ def unigram_json(
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            _added_token(token, ids[token]) for token in _ALBERT_TOKENS if token in ids
+            _added_token(piece.text, index, piece.text == names["mask"])
+            for index, piece in enumerate(pieces)
+            if piece.text in names.values() or piece.type == PieceType.CONTROL
         ],
         "normalizer": _normalizer(
             read_characters_map(model), lowercase, keep_accents, _QUOTES if albert_rules else ()
         ),
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
-        "post_processor": _template(ids),
+        "post_processor": _template(
+            ids,
+            names["cls"],
+            names["sep"],
+            config.get("pair_separators", 1),
+            segment=config.get("num_segments", 2) - 1,
+        ),
         "decoder": metaspace,
         "model": {
             "type": "Unigram",
-            "unk_id": ids["<unk>"],
+            "unk_id": ids[names["unk"]],
             "vocab": [[piece.text, piece.score] for piece in pieces],
             "byte_fallback": False,
         },
     }
 
 
-def unigram_model(tokenizer: TokenizerJson) -> tuple[bytes, bool, bool]:
+def unigram_model(tokenizer: TokenizerJson) -> tuple[bytes, dict[str, bool]]:
     """Creates a SentencePiece model from the pieces of a `tokenizer.json`.
 
     Returns:
-        A tuple of the serialized model, of whether text is lowercased, and of whether accents are
-        kept.
+        A tuple of the serialized model, and of the fields `lowercase`, `keep_accents` and
+        `albert_rules` of a tokenizer's config.
 
     Raises:
-        ValueError: If the file is malformed, or its tokenizer differs from ALBERT's.
+        ValueError: If the file is malformed, or its tokenizer is neither ALBERT's nor
+            XLM-RoBERTa's.
     """
-    lowercase, keep_accents, characters_map = _normalizing(tokenizer)
+    options, characters_map = _normalizing(tokenizer)
     _check_pre_tokenizer(tokenizer)
-    return write_model(_pieces(tokenizer), characters_map), lowercase, keep_accents
+    return write_model(_pieces(tokenizer), characters_map), options
 
 
-def _added_token(token: str, token_id: int) -> dict[str, Any]:
+def _added_token(token: str, token_id: int, takes_space: bool = False) -> dict[str, Any]:
     return {
         "id": token_id,
         "content": token,
         "single_word": False,
-        "lstrip": token == "[MASK]",
+        "lstrip": takes_space,
         "rstrip": False,
         "normalized": False,
         "special": True,
@@ -330,21 +441,37 @@ def _normalizer(
     return {"type": "Sequence", "normalizers": steps}
 
 
-def _template(ids: dict[str, int]) -> dict[str, Any]:
+def _template(
+    ids: Mapping[str, int], start: str, end: str, pair_separators: int, segment: int
+) -> dict[str, Any]:
+    """Returns the post-processor of rows.
+
+    Args:
+        ids: The id of each token.
+        start: The token at the beginning of a row.
+        end: The token at the end of each text.
+        pair_separators: The number of those between the texts of a pair.
+        segment: The segment id of the second text and of what follows it.
+    """
+
     def special(token: str, segment: int) -> dict[str, Any]:
         return {"SpecialToken": {"id": token, "type_id": segment}}
 
     def text(name: str, segment: int) -> dict[str, Any]:
         return {"Sequence": {"id": name, "type_id": segment}}
 
-    single = [special("[CLS]", 0), text("A", 0), special("[SEP]", 0)]
+    first = [special(start, 0), text("A", 0)]
     return {
         "type": "TemplateProcessing",
-        "single": single,
-        "pair": [*single, text("B", 1), special("[SEP]", 1)],
+        "single": [*first, special(end, 0)],
+        "pair": [
+            *first,
+            *[special(end, 0)] * pair_separators,
+            text("B", segment),
+            special(end, segment),
+        ],
         "special_tokens": {
-            token: {"id": token, "ids": [ids[token]], "tokens": [token]}
-            for token in ("[CLS]", "[SEP]")
+            token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in (start, end)
         },
     }
 
@@ -372,8 +499,8 @@ def _pieces(tokenizer: TokenizerJson) -> list[Piece]:
     return pieces
 
 
-def _normalizing(tokenizer: TokenizerJson) -> tuple[bool, bool, bytes]:
-    """Reads `lowercase`, `keep_accents` and the precompiled normalization map."""
+def _normalizing(tokenizer: TokenizerJson) -> tuple[dict[str, bool], bytes]:
+    """Reads `lowercase`, `keep_accents`, `albert_rules`, and the precompiled normalization map."""
     names = []
     characters_map = b""
     for step in tokenizer.steps("normalizer"):
@@ -388,18 +515,22 @@ def _normalizing(tokenizer: TokenizerJson) -> tuple[bool, bool, bytes]:
                 raise tokenizer.error(f"precompiled_charsmap is not base64 ({error})") from error
         names.append(name)
     keep_accents, lowercase = "StripAccents" not in names, "Lowercase" in names
+    rules = [f"Replace {quotes!r} by '\"'" for quotes in _QUOTES]
+    albert_rules = any(name.startswith("Replace") and name not in _OF_SPACES for name in names)
     expected = [
-        *(f"Replace {quotes!r} by '\"'" for quotes in _QUOTES),
+        *(rules if albert_rules else []),
         *([] if keep_accents else ["NFKD", "StripAccents"]),
         *(["Lowercase"] if lowercase else []),
         *(["Precompiled"] if "Precompiled" in names else []),
     ]
-    if [name for name in names if name != f"Replace {_SPACES!r} by ' '"] != expected:
+    if [name for name in names if name not in _OF_SPACES] != expected:
         raise tokenizer.error(
             f"normalizer has the steps {', '.join(names) or 'none'}; expected ALBERT's, "
-            f"{', '.join(expected)}. Use the spiece.model of the checkpoint instead"
+            f"{', '.join([*rules, *expected[len(rules) * albert_rules :]])}, or XLM-RoBERTa's, "
+            "Precompiled. Use the SentencePiece model of the checkpoint instead"
         )
-    return lowercase, keep_accents, characters_map
+    options = {"lowercase": lowercase, "keep_accents": keep_accents, "albert_rules": albert_rules}
+    return options, characters_map
 
 
 def _replacement(step: Mapping[str, Any]) -> str:
@@ -420,11 +551,12 @@ def _check_pre_tokenizer(tokenizer: TokenizerJson) -> None:
     # Files of transformers 4 have normalizers of runs of whitespace instead of WhitespaceSplit.
     normalizers = [step.get("type") for step in tokenizer.steps("normalizer")]
     splits = types == ["WhitespaceSplit", "Metaspace"] or (
-        types == ["Metaspace"] and normalizers[-2:] == ["Precompiled", "Replace"]
+        types == ["Metaspace"]
+        and normalizers[-2:] in (["Precompiled", "Replace"], ["Strip", "Replace"])
     )
     if not splits or not begins_words:
         raise tokenizer.error(
             f"pre_tokenizer has the steps {_described(steps)}; expected ALBERT's, WhitespaceSplit "
-            f"and a Metaspace that begins every text with {_SPACE}. Use the spiece.model of the "
-            "checkpoint instead"
+            f"and a Metaspace that begins every text with {_SPACE}. Use the SentencePiece model of "
+            "the checkpoint instead"
         )

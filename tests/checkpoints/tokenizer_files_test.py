@@ -178,18 +178,26 @@ def test_added_tokens_are_found_as_transformers_finds_them(tmp_path):
     assert read_tokenizer(tmp_path / "saved") == config
 
 
-def test_tokens_added_to_byte_pairs_are_refused_by_name(tmp_path):
+def test_tokens_added_to_byte_pairs(tmp_path):
     tokens = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "<old>"]
     (tmp_path / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(tokens)}))
     (tmp_path / "merges.txt").write_text("#version: 0.2\n")
     path = tmp_path / "added_tokens.json"
     path.write_text('{"<mask>": 4}')
     expected = read_tokenizer(tmp_path)
+    assert "added_tokens" not in expected
     path.write_text('{"<old>": 6}')
-    with pytest.warns(CheckpointWarning, match="'<old>' are not recognized in texts"):
-        assert read_tokenizer(tmp_path) == expected
+    assert read_tokenizer(tmp_path) == {**expected, "added_tokens": ["<old>"]}
     path.write_text('{"<new>": 7}')
-    with pytest.raises(CheckpointError, match=r"added_tokens\.json: the tokens '<new>' were added"):
+    config = read_tokenizer(tmp_path)
+    assert config == {**expected, "vocabulary": [*tokens, "<new>"], "added_tokens": ["<new>"]}
+    (tmp_path / "saved").mkdir()
+    write_tokenizer(tmp_path / "saved", config, 12)
+    assert read_tokenizer(tmp_path / "saved") == config
+    path.write_text('{"<new>": 8}')
+    with pytest.raises(
+        CheckpointError, match=r"added_tokens\.json: the added token '<new>' has id 8"
+    ):
         read_tokenizer(tmp_path)
 
 

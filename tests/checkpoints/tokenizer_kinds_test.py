@@ -196,7 +196,7 @@ def test_malformed_byte_pairs_name_the_file_and_the_line(file, content, message,
     [
         ({"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer is Whitespace; it must be Byte"),
         ({"pre_tokenizer": None}, "pre_tokenizer is missing"),
-        ({"normalizer": {"type": "NFC"}}, "it has a normalizer"),
+        ({"normalizer": {"type": "NFKC"}}, "normalizer has the steps NFKC; expected none, or NFC"),
         ({"end_of_word_suffix": "</w>"}, "model.end_of_word_suffix is '</w>'"),
         ({"byte_fallback": True}, "model.byte_fallback is True"),
         ({"merges": None}, "model.merges is NoneType; it must be a list"),
@@ -248,7 +248,7 @@ METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "alway
             "a Metaspace that begins every text with ▁",
         ),
         ({"vocab": {"a": 0}}, "model.vocab must be a list of pieces with their scores"),
-        ({"vocab": [["a", 0.0], ["b", 0.0]]}, r"2 pieces lacks \[CLS\], \[SEP\], <pad>, <unk>"),
+        ({"vocab": [["a", 0.0], ["b", 0.0]]}, "of 2 tokens lacks <s>, </s>"),
         ({"byte_fallback": True}, "model.byte_fallback is True"),
     ],
 )

@@ -6,26 +6,33 @@ Text is split into words, each including the space before it, whose bytes are me
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from keras_bert.text.characters import WHITE_SPACE
+from keras_bert.text.graph.composition import (
+    compose,
+    to_characters_before_composition,
+)
 from keras_bert.text.graph.functions import traced_once
 from keras_bert.text.graph.normalization import drop_invalid
 from keras_bert.text.graph.offsets import Pieces
 from keras_bert.text.graph.special_tokens import SplitTexts
-from keras_bert.text.graph.tokenizer import GraphTokenizer, on_any_shape
+from keras_bert.text.graph.tokenizer import GraphTokenizer, first_in_rows, on_any_shape
 from keras_bert.text.special_tokens import TokenSplitter
 
 OTHER, LETTER, NUMBER, SPACES = range(4)
 """The kinds of characters that words are made of."""
 
-_BLANK, _APOSTROPHE = ord(" "), ord("'")
+_BLANK, _APOSTROPHE, _NEWLINE, _RETURN = map(ord, " '\n\r")
+# Another spelling of s without regard to case
+_LONG_S = 0x17F
 # Contractions after an apostrophe, which are words of their own
 _ONE_LETTER_ENDINGS = ("s", "t", "m", "d")
 _TWO_LETTER_ENDINGS = ("re", "ve", "ll")
+_MOST_DIGITS = 3
 _NO_RANK = 2**62
 
 
@@ -39,8 +46,9 @@ class BytePairGraph(GraphTokenizer):
         pieces: The bytes of each token that merging may result in; `None` for special tokens.
         merges: The id of the merged token for each pair of ids, in the order of their ranks.
         byte_ids: The ids of the 256 bytes.
-        add_prefix_space: Whether to tokenize the first word of a text as if it followed a space.
-        splitter: The special tokens to recognize in texts; `None` for none.
+        splitter: The tokens to recognize in texts; `None` for none.
+        add_prefix_space, word_pattern, compose, ignore_merges, space_before_first_word: See the
+            arguments of `BytePairTokenizer`.
     """
 
     def __init__(
@@ -51,12 +59,20 @@ class BytePairGraph(GraphTokenizer):
         pieces: Sequence[bytes | None],
         merges: Mapping[tuple[int, int], int],
         byte_ids: Sequence[int],
-        add_prefix_space: bool,
         splitter: TokenSplitter | None,
+        *,
+        add_prefix_space: bool,
+        word_pattern: str,
+        compose: bool,
+        ignore_merges: bool,
+        space_before_first_word: bool,
     ) -> None:
         super().__init__(special_token_ids)
         self._add_prefix_space = add_prefix_space
-        self._merge = PieceMerger(pieces, merges, byte_ids)
+        self._word_starts = _WORD_STARTS[word_pattern]
+        self._compose = compose
+        self._space_before_first_word = space_before_first_word
+        self._merge = PieceMerger(pieces, merges, byte_ids, ignore_merges)
         self._split = SplitTexts(splitter) if splitter else None
         with tf.init_scope(), tf.device("CPU:0"):
             self._texts = tf.constant(list(texts))
@@ -71,28 +87,45 @@ class BytePairGraph(GraphTokenizer):
     @property
     def resources(self) -> tuple[Any, ...]:
         """The lookup tables that a SavedModel with this tokenizer must track."""
-        return self._merge.resources
+        return (*self._merge.resources, *(self._split.resources if self._split else ()))
 
-    def tokenize_words(self, words: Any) -> tf.Tensor | tf.RaggedTensor:
-        """Converts words, each a separate string, to ids, as if each followed a space."""
-        (ids,) = on_any_shape(words, lambda texts: (self._tokenize(_prefixed(texts)),))
+    def tokenize_words(self, words: Any, is_first: Any = None) -> tf.Tensor | tf.RaggedTensor:
+        """Converts words, each a separate string, to ids, as if they followed a space."""
+        with tf.device("CPU:0"):
+            if self._space_before_first_word:
+                is_first = None
+            elif is_first is None:
+                is_first = first_in_rows(words)
+
+        def ids_of_words(texts: tf.Tensor) -> tuple[tf.RaggedTensor]:
+            prefixed = _prefixed(texts)
+            return (self(prefixed if is_first is None else tf.where(is_first, texts, prefixed)),)
+
+        (ids,) = on_any_shape(words, ids_of_words)
         return ids
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        texts = self._composed(drop_invalid(texts))
         if self._split:
-            return self._tokenize_with_offsets(texts).ids
-        texts = drop_invalid(texts)
-        words = split_byte_words(_prefixed(texts) if self._add_prefix_space else texts).words
+            return self._split(texts, self._pieces).ids
+        words = split_byte_words(
+            _prefixed(texts) if self._add_prefix_space else texts, self._word_starts
+        ).words
         return _joined(words, self._merge(words.flat_values))
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         texts = drop_invalid(texts)
-        return self._split(texts, self._pieces) if self._split else self._pieces(texts)
+        after = self._composed(texts)
+        pieces = self._split(after, self._pieces) if self._split else self._pieces(after)
+        return to_characters_before_composition(texts, pieces) if self._compose else pieces
+
+    def _composed(self, texts: tf.Tensor) -> tf.Tensor:
+        return compose(texts) if self._compose else texts
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """Splits texts `(texts,)`, valid UTF-8, into tokens with offsets in characters."""
         prefixed = _prefixed(texts) if self._add_prefix_space else texts
-        split = split_byte_words(prefixed)
+        split = split_byte_words(prefixed, self._word_starts)
         ids = _joined(split.words, self._merge(split.words.flat_values))
         starts, ends = self._offsets(ids, split)
         added = tf.strings.length(prefixed) - tf.strings.length(texts)
@@ -147,30 +180,37 @@ class ByteWords(NamedTuple):
     character_splits: tf.Tensor
 
 
-def split_byte_words(text: tf.Tensor) -> ByteWords:
-    """Splits texts into words: runs of letters, of numbers, of whitespace, or of other characters.
+WordStarts = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+"""Finds the first character of each word.
 
-    A single space before a word is its first character. Other whitespace is a word too, except for
-    the last space, which belongs to the next word. Contractions such as `'s` are words.
+Its arguments are the code points of all texts, int32 `(characters,)`; the kind of each character,
+int32 `(characters,)`; and which are the first of their text, bool `(characters,)`. It returns a
+bool tensor `(characters,)`.
+"""
+
+
+def split_byte_words(text: tf.Tensor, word_starts: WordStarts) -> ByteWords:
+    """Splits texts into words, as `keras_bert.text.byte_pair.byte_word_splitter` does.
+
+    Its regular expressions have a lookahead, which those of TensorFlow do not support.
 
     Args:
         text: String tensor `(texts,)`, valid UTF-8.
+        word_starts: Finds the words.
 
     Returns:
         `ByteWords`.
-
-    Reference:
-        [Radford et al., 2019](https://github.com/openai/gpt-2), the released code, which uses a
-        regular expression with a lookahead; TensorFlow's regular expressions do not support it.
     """
     points = tf.strings.unicode_decode(text, "UTF-8")
     distinct, which = tf.unique(points.flat_values)
     letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
     kinds = tf.gather(character_kinds(letters), which)
-    starts = _word_starts(points.flat_values, kinds, points.row_starts())
-    word_starts = tf.concat([tf.where(starts)[:, 0], points.row_splits[-1:]], axis=0)
-    words = tf.RaggedTensor.from_row_splits(points.flat_values, word_starts, validate=False)
-    row_splits = tf.searchsorted(word_starts, points.row_splits, out_type=tf.int64)
+    rows = points.row_starts()
+    begins = tf.scatter_nd(rows[:, tf.newaxis], tf.ones_like(rows), [tf.size(kinds, tf.int64) + 1])
+    starts = word_starts(points.flat_values, kinds, begins[:-1] > 0)
+    borders = tf.concat([tf.where(starts)[:, 0], points.row_splits[-1:]], axis=0)
+    words = tf.RaggedTensor.from_row_splits(points.flat_values, borders, validate=False)
+    row_splits = tf.searchsorted(borders, points.row_splits, out_type=tf.int64)
     return ByteWords(
         tf.RaggedTensor.from_row_splits(
             tf.strings.unicode_encode(words, "UTF-8"), row_splits, validate=False
@@ -192,21 +232,8 @@ def character_kinds(letters: tf.Tensor) -> tf.Tensor:
     return kinds
 
 
-def _word_starts(points: tf.Tensor, kinds: tf.Tensor, text_starts: tf.Tensor) -> tf.Tensor:
-    """Finds the first character of each word.
-
-    Args:
-        points: Code points of all texts, int32 `(characters,)`.
-        kinds: The kind of each character, int32 `(characters,)`.
-        text_starts: int64 `(texts,)`, the index of each text's first character; for an empty text,
-            that of the next text.
-
-    Returns:
-        A bool tensor `(characters,)`.
-    """
-    size = tf.size(points, tf.int64)
-    begins = tf.scatter_nd(text_starts[:, tf.newaxis], tf.ones_like(text_starts), [size + 1]) > 0
-    begins = begins[:-1]
+def _gpt2_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
+    """Finds the words of GPT-2, RoBERTa and ModernBERT; see `WordStarts`."""
     before = tf.concat([[OTHER], kinds[:-1]], axis=0)
     ends = _ahead(begins, 1, True)
     is_space = kinds == SPACES
@@ -217,16 +244,80 @@ def _word_starts(points: tf.Tensor, kinds: tf.Tensor, text_starts: tf.Tensor) ->
     joined = _behind(joins_next, False)
     starts = (changes & ~joined) | is_last
     # === Contractions ===
-    ending = starts & (points == _APOSTROPHE)
-    one = ending & _spells(points, ends, _ONE_LETTER_ENDINGS)
-    two = ending & _spells(points, ends, _TWO_LETTER_ENDINGS)
+    return _with_contractions(starts, starts & (points == _APOSTROPHE), points, ends)
+
+
+def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
+    """Finds the words of Llama 3 and EuroBERT; see `WordStarts`."""
+    ends = _ahead(begins, 1, True)
+    index = tf.range(tf.size(kinds))
+    is_letter, is_other = kinds == LETTER, kinds == OTHER
+    is_space = kinds == SPACES
+    is_newline = is_space & ((points == _NEWLINE) | (points == _RETURN))
+    before = tf.where(begins, -1, tf.concat([[-1], kinds[:-1]], axis=0))
+    after = tf.where(ends, -1, _ahead(kinds, 1, -1))
+    is_first = kinds != before
+    run = tf.cumsum(tf.cast(is_first, tf.int32)) - 1
+    run_begin = tf.gather(tf.boolean_mask(index, is_first), tf.maximum(run, 0))
+    # A single space before other characters is the first one of their word.
+    after_blank = _behind(points == _BLANK, False) & ~begins
+    # === Letters: whitespace, or a single other character, is the first one of their word ===
+    is_alone = is_other & is_first & ~after_blank & (after == LETTER)
+    takes_letters = is_alone | (is_space & ~is_newline & (after == LETTER))
+    of_letters = is_letter & is_first & ~(_behind(takes_letters, False) & ~begins)
+    # === Numbers of at most three digits ===
+    of_numbers = (kinds == NUMBER) & ((index - run_begin) % _MOST_DIGITS == 0)
+    of_others = is_other & is_first & ~after_blank
+    # === Whitespace: up to its last newline, then the last character before a word ===
+    newlines = tf.cumsum(tf.cast(is_newline, tf.int32))
+    spaces = tf.cumsum(tf.cast(is_space & ~is_newline, tf.int32))
+    first_of_run = tf.gather(tf.concat([before, [-1]], axis=0), run_begin)
+    spaces_before = spaces - tf.gather(tf.concat([[0], spaces], axis=0), run_begin)
+    # Newlines directly after other characters belong to their word.
+    is_taken = is_newline & (first_of_run == OTHER) & (spaces_before == 0)
+    was_taken = _behind(is_taken, False) & ~begins
+    num_runs = tf.reduce_max(tf.concat([run, [-1]], axis=0)) + 1
+    newlines_in_run = tf.gather(tf.math.unsorted_segment_max(newlines, run, num_runs), run)
+    after_newlines = ~is_newline & _behind(is_newline, False) & (newlines == newlines_in_run)
+    is_last = ~is_newline & (after != SPACES) & ~ends
+    of_spaces = is_space & ~is_taken & (is_first | was_taken | after_newlines | is_last)
+    starts = of_letters | of_numbers | of_others | of_spaces
+    return _with_contractions(starts, is_alone & (points == _APOSTROPHE), points, ends, True)
+
+
+_WORD_STARTS: dict[str, WordStarts] = {"gpt2": _gpt2_word_starts, "llama3": _llama3_word_starts}
+
+
+def _with_contractions(
+    starts: tf.Tensor,
+    apostrophes: tf.Tensor,
+    points: tf.Tensor,
+    ends: tf.Tensor,
+    any_case: bool = False,
+) -> tf.Tensor:
+    """Makes words of contractions such as `'s`.
+
+    Args:
+        starts: The first character of each other word, bool `(characters,)`.
+        apostrophes: Which of them may be those of contractions, likewise.
+        points: Code points, int32 `(characters,)`.
+        ends: The last character of each text, bool `(characters,)`.
+        any_case: Whether they may have capital letters.
+    """
+    one = apostrophes & _spells(points, ends, _ONE_LETTER_ENDINGS, any_case)
+    two = apostrophes & _spells(points, ends, _TWO_LETTER_ENDINGS, any_case)
     inside = _behind(one, False) | _behind(two, False) | _behind(two, False, 2)
     after = _behind(one, False, 2) | _behind(two, False, 3)
     return (starts & ~inside) | after
 
 
-def _spells(points: tf.Tensor, ends: tf.Tensor, endings: tuple[str, ...]) -> tf.Tensor:
+def _spells(
+    points: tf.Tensor, ends: tf.Tensor, endings: tuple[str, ...], any_case: bool
+) -> tf.Tensor:
     """Returns whether each character is followed by one of the endings in the same text."""
+    if any_case:
+        is_capital = (points >= ord("A")) & (points <= ord("Z"))
+        points = tf.where(points == _LONG_S, ord("s"), tf.where(is_capital, points + 32, points))
     found = tf.zeros_like(ends)
     for ending in endings:
         same = tf.ones_like(ends)
@@ -257,6 +348,8 @@ class PieceMerger:
         pieces: The bytes of each token; `None` for special tokens.
         merges: The id of the merged token for each pair of ids, in the order of their ranks.
         byte_ids: The ids of the 256 bytes.
+        ignore_merges: Whether a word that is equal to a token is that token in any case, and not
+            only if merging its bytes results in it.
 
     Reference:
         [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909), section 3.2.
@@ -267,6 +360,7 @@ class PieceMerger:
         pieces: Sequence[bytes | None],
         merges: Mapping[tuple[int, int], int],
         byte_ids: Sequence[int],
+        ignore_merges: bool = False,
     ) -> None:
         self._size = len(pieces)
         # A table cannot be empty; without merges, it has a key that no pair has.
@@ -279,12 +373,15 @@ class PieceMerger:
             self._merged = tf.constant([*merges.values(), 0], tf.int64)
             ranks = tf.range(len(pairs), dtype=tf.int64)
             self._ranks = _table(tf.constant(pairs, tf.int64), ranks, _NO_RANK)
-            # A word that is equal to a token is looked up only if merging results in that token.
             words = tf.constant([b"" if piece is None else piece for piece in pieces])
-            made = self._merge(words)
-            is_one = (made.row_lengths() == 1) & (
-                made.to_tensor(shape=[None, 1])[:, 0] == tf.range(self._size, dtype=tf.int64)
-            )
+            if ignore_merges:
+                is_one = tf.strings.length(words) > 0
+            else:
+                # A word that is equal to a token is looked up only if merging results in it.
+                made = self._merge(words)
+                is_one = (made.row_lengths() == 1) & (
+                    made.to_tensor(shape=[None, 1])[:, 0] == tf.range(self._size, dtype=tf.int64)
+                )
             whole = tf.where(is_one)[:, 0]
             self._whole = _table(tf.gather(words, whole), whole, -1)
 

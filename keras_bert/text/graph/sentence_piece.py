@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ALBERT's SentencePiece tokenizer as TensorFlow operations."""
+"""SentencePiece tokenizers as TensorFlow operations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -30,6 +31,8 @@ class SentencePieceGraph(GraphTokenizer):
         parts: The ids that replace each id; most are replaced by themselves.
         widths: The number of bytes of each of them in a text, without the space before it.
         splitter: The special tokens to recognize in texts; `None` for none.
+        blank_characters: The characters that are in no span if they begin or end a piece, for a
+            character class; `None` for the spaces before it.
     """
 
     def __init__(
@@ -41,9 +44,11 @@ class SentencePieceGraph(GraphTokenizer):
         parts: Sequence[Sequence[int]],
         widths: Sequence[Sequence[int]],
         splitter: TokenSplitter | None,
+        blank_characters: str | None,
     ) -> None:
         super().__init__(special_token_ids)
         self._cleaner = cleaner
+        self._blank_characters = blank_characters
         is_split = any(len(row) > 1 for row in parts)
         self._commas = _NumberCommas(parts, widths) if is_split else None
         self._split = SplitTexts(splitter) if splitter else None
@@ -57,6 +62,11 @@ class SentencePieceGraph(GraphTokenizer):
                 model, out_type=tf.int32
             ).tokenize_with_offsets(texts)
         )
+
+    @property
+    def resources(self) -> tuple[Any, ...]:
+        """The lookup tables that a SavedModel with this tokenizer must track."""
+        return self._split.resources if self._split else ()
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         texts = _valid(texts)
@@ -77,7 +87,11 @@ class SentencePieceGraph(GraphTokenizer):
         # From here on, offsets are those in the concatenation of all texts
         begin = tf.gather(text_starts, pieces.ids.value_rowids())
         pieces = _with_offsets(pieces, lambda offsets: offsets + begin)
-        pieces = _without_spaces(pieces, cleaned)
+        pieces = (
+            _without_spaces(pieces, cleaned)
+            if self._blank_characters is None
+            else _without_blanks(pieces, cleaned, self._blank_characters)
+        )
         if self._commas:
             pieces = self._commas.split(pieces)
         characters = Characters.of(texts)
@@ -174,6 +188,29 @@ def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
     starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
     starts = tf.minimum(tf.gather(others, tf.gather(others_before, starts)), ends)
     return Pieces(pieces.ids, pieces.starts.with_flat_values(starts), pieces.ends)
+
+
+def _without_blanks(pieces: Pieces, texts: tf.Tensor, blank_characters: str) -> Pieces:
+    """Excludes blank characters at both ends of pieces from their spans.
+
+    Args:
+        pieces: `Pieces` with offsets in bytes of the concatenated texts.
+        texts: String tensor `(texts,)`.
+        blank_characters: The characters, for a character class.
+    """
+    _, letters, which = Characters.of(texts)
+    is_blank = tf.strings.regex_full_match(letters, f"[{blank_characters}]")
+    is_other = tf.repeat(~tf.gather(is_blank, which), tf.gather(tf.strings.length(letters), which))
+    size = tf.size(is_other, tf.int64)
+    others_before = tf.concat([[0], tf.cumsum(tf.cast(is_other, tf.int32))], axis=0)
+    others = tf.concat([[-1], tf.where(is_other)[:, 0], [size]], axis=0)
+    starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
+    # The first other byte at or after the start, and the one after the last before the end
+    first = tf.minimum(tf.gather(others, tf.gather(others_before, starts) + 1), ends)
+    last = tf.maximum(tf.gather(others, tf.gather(others_before, ends)) + 1, first)
+    return Pieces(
+        pieces.ids, pieces.starts.with_flat_values(first), pieces.ends.with_flat_values(last)
+    )
 
 
 def _to_characters(

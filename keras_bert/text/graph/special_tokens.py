@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -61,8 +62,18 @@ class SplitTexts:
     """
 
     def __init__(self, splitter: TokenSplitter) -> None:
-        self._ids = splitter.ids
-        self._patterns = splitter.patterns
+        self._pattern = splitter.pattern
+        # Constants that are created while a graph is traced would belong to that graph alone.
+        with tf.init_scope(), tf.device("CPU:0"):
+            tokens = tf.constant(list(splitter.ids))
+            ids = tf.constant(list(splitter.ids.values()), tf.int32)
+            initializer = tf.lookup.KeyValueTensorInitializer(tokens, ids)
+            self._ids = tf.lookup.StaticHashTable(initializer, -1)
+
+    @property
+    def resources(self) -> tuple[Any, ...]:
+        """The lookup table, which a SavedModel must track."""
+        return (self._ids,)
 
     def __call__(self, text: tf.Tensor, tokenize: Callable[[tf.Tensor], Pieces]) -> Pieces:
         """Tokenizes texts.
@@ -76,23 +87,29 @@ class SplitTexts:
         """
         segments = self._split(text)
         flat = segments.flat_values
-        which = self._which(flat)
+        # A token that is found with the whitespace before it is not in the table, unlike a token
+        # of whitespace.
+        without_space = tf.strings.regex_replace(flat, rf"\A[{WHITE_SPACE}]+", "")
+        token_ids = self._ids.lookup(flat)
+        takes_space = token_ids < 0
+        token_ids = tf.where(takes_space, self._ids.lookup(without_space), token_ids)
+        is_token = token_ids >= 0
         lengths = tf.strings.length(flat, unit="UTF8_CHAR")
-        pieces = tokenize(tf.where(which < 0, flat, ""))
-        is_token = tf.cast(which >= 0, tf.int64)
+        pieces = tokenize(tf.where(is_token, "", flat))
 
         def with_tokens(ragged: tf.RaggedTensor, of_tokens: tf.Tensor) -> tf.RaggedTensor:
-            alone = tf.boolean_mask(tf.cast(of_tokens, tf.int32), which >= 0)
-            tokens = tf.RaggedTensor.from_row_lengths(alone, is_token, validate=False)
+            alone = tf.boolean_mask(of_tokens, is_token)
+            tokens = tf.RaggedTensor.from_row_lengths(
+                alone, tf.cast(is_token, tf.int64), validate=False
+            )
             return tf.concat([ragged, tokens], axis=1)
 
         before = tf.concat([[0], tf.cumsum(lengths)], axis=0)
         of_text = tf.gather(before, tf.gather(segments.row_starts(), segments.value_rowids()))
         begin = before[:-1] - of_text
-        ids = with_tokens(pieces.ids, tf.gather(self._ids, tf.maximum(which, 0)))
-        without_space = tf.strings.regex_replace(flat, rf"\A[{WHITE_SPACE}]+", "")
+        ids = with_tokens(pieces.ids, token_ids)
         spaces = lengths - tf.strings.length(without_space, unit="UTF8_CHAR")
-        starts = with_tokens(pieces.starts, spaces)
+        starts = with_tokens(pieces.starts, tf.where(takes_space, spaces, 0))
         ends = with_tokens(pieces.ends, lengths)
         moved = tf.gather(begin, ids.value_rowids())
         return Pieces(
@@ -110,13 +127,5 @@ class SplitTexts:
         """Splits texts before and after special tokens, into ragged strings `(texts, None)`."""
         # A byte that valid UTF-8 does not contain. (TF Text's `regex_split` stops at a NUL.)
         border = b"\xff"
-        tokens = f"({'|'.join(self._patterns)})"
-        text = tf.strings.regex_replace(text, tokens, border + rb"\1" + border)
+        text = tf.strings.regex_replace(text, f"({self._pattern})", border + rb"\1" + border)
         return tf.strings.split(text, border)
-
-    def _which(self, segments: tf.Tensor) -> tf.Tensor:
-        """Returns the index of the special token that each segment is, int32; -1 for none."""
-        which = tf.fill(tf.shape(segments), -1)
-        for index, pattern in enumerate(self._patterns):
-            which = tf.where(tf.strings.regex_full_match(segments, pattern), index, which)
-        return which

@@ -46,8 +46,14 @@ class GraphTokenizer(abc.ABC):
         ids, starts, ends = on_any_shape(text, self._pieces_of_texts)
         return ids, starts, ends
 
-    def tokenize_words(self, words: Any) -> tf.Tensor | tf.RaggedTensor:
-        """Converts the words of a text to ids; see `Tokenizer.tokenize_words`."""
+    def tokenize_words(self, words: Any, is_first: Any = None) -> tf.Tensor | tf.RaggedTensor:
+        """Converts the words of texts to ids; see `Tokenizer.tokenize_words`.
+
+        Args:
+            words: Strings of any shape.
+            is_first: Whether each word is the first one of a text, bool of the flat values of
+                `words`. Defaults to the first ones of the last dimension.
+        """
         return self(words)
 
     def detokenize(self, token_ids: Any, skip_special_tokens: bool = False) -> tf.Tensor:
@@ -129,6 +135,27 @@ def on_any_shape(
         return tuple(
             texts.with_flat_values(part) for part in on_any_shape(texts.flat_values, function)
         )
+
+
+def first_in_rows(strings: Any) -> tf.Tensor:
+    """Returns which strings are the first ones of the last dimension.
+
+    Args:
+        strings: Strings of any shape.
+
+    Returns:
+        A bool tensor of all of them, in their order.
+    """
+    strings = to_tensor(strings, tf.string)
+    if isinstance(strings, tf.RaggedTensor):
+        *_, row_splits = strings.nested_row_splits
+        starts = row_splits[:-1]
+        size = tf.size(strings.flat_values, tf.int64)
+    else:
+        size = tf.size(strings, tf.int64)
+        length = tf.cast(tf.shape(strings)[-1], tf.int64) if strings.shape.rank else size
+        starts = tf.range(size // tf.maximum(length, 1)) * length
+    return tf.scatter_nd(starts[:, tf.newaxis], tf.ones_like(starts), [size + 1])[:-1] > 0
 
 
 def to_rows(token_ids: Any) -> tuple[tf.RaggedTensor, bool]:

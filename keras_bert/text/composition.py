@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Canonical composition (NFC) of texts, and the source of each character.
+
+Reference:
+    [Unicode Standard Annex 15](https://www.unicode.org/reports/tr15/).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+
+import numpy as np
+
+from keras_bert.text.characters import character_class_of, combining_class
+
+# Hangul vowels and final consonants, which are composed by rule
+_HANGUL_PARTS = (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))
+
+
+def composed(text: str) -> str:
+    """Composes a text: `e` and a combining acute accent become `é`."""
+    return unicodedata.normalize("NFC", text)
+
+
+def is_composed(text: str) -> bool:
+    """Returns whether `composed` leaves a text as it is."""
+    return unicodedata.is_normalized("NFC", text)
+
+
+def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns which part of a text each character of the composed text comes from.
+
+    A character that is composed of several has all of them, with the marks that are reordered or
+    composed around it; any other character has itself.
+
+    Args:
+        text: The text before `composed`.
+
+    Returns:
+        A tuple of the offset of the first character of each part, int64 `(characters + 1,)`, where
+        the last one is that of the end of the text; and the offset one past its last character,
+        int64 `(characters,)`.
+    """
+    starts: list[int] = []
+    ends: list[int] = []
+    for cluster in _clusters().finditer(text):
+        begin, end = cluster.span()
+        new = composed(cluster[0])
+        if new == cluster[0]:
+            starts += range(begin, end)
+            ends += range(begin + 1, end + 1)
+        else:
+            starts += [begin] * len(new)
+            ends += [end] * len(new)
+    return np.array([*starts, len(text)], np.int64), np.array(ends, np.int64)
+
+
+@functools.cache
+def combining_characters() -> str:
+    """Returns the characters that composition may move or join to those before them.
+
+    They are the combining marks and the second characters of compositions, for character classes of
+    regular expressions (Python's and RE2's).
+    """
+    points = {*_HANGUL_PARTS}
+    for point in range(0x110000):
+        character = chr(point)
+        if combining_class(character):
+            points.add(point)
+        parts = unicodedata.decomposition(character)
+        if parts and not parts.startswith("<"):
+            points.update(int(part, 16) for part in parts.split()[1:])
+    return character_class_of(points)
+
+
+@functools.cache
+def _clusters() -> re.Pattern[str]:
+    """Returns a pattern for parts of a text that are composed independently of one another."""
+    combining = combining_characters()
+    return re.compile(f"(?s:[^{combining}]?[{combining}]+|[^{combining}])")

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Canonical composition (NFC) as TensorFlow operations, and the source of each character."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from keras_bert.text.composition import combining_characters
+from keras_bert.text.graph.offsets import Characters, Pieces
+
+
+def compose(texts: tf.Tensor) -> tf.Tensor:
+    """Composes texts, as `keras_bert.text.composition.composed` does.
+
+    Args:
+        texts: String tensor `(texts,)`, valid UTF-8.
+
+    Returns:
+        A string tensor `(texts,)`.
+    """
+    return tf_text.normalize_utf8(texts, "NFC")
+
+
+def to_characters_before_composition(texts: tf.Tensor, pieces: Pieces) -> Pieces:
+    """Converts offsets in composed texts to offsets in the texts before.
+
+    Args:
+        texts: String tensor `(texts,)`, before `compose`, valid UTF-8.
+        pieces: `Pieces` with offsets in characters of the composed texts.
+
+    Returns:
+        `Pieces` with offsets in characters of `texts`: see `sources_of_composed`.
+    """
+    is_composed = tf.reduce_all(compose(texts) == texts)
+    starts, ends = tf.cond(
+        is_composed,
+        lambda: (pieces.starts.flat_values, pieces.ends.flat_values),
+        lambda: _sources(texts, pieces),
+    )
+    return Pieces(
+        pieces.ids, pieces.starts.with_flat_values(starts), pieces.ends.with_flat_values(ends)
+    )
+
+
+def _sources(texts: tf.Tensor, pieces: Pieces) -> tuple[tf.Tensor, tf.Tensor]:
+    points, letters, which = Characters.of(texts)
+    size = tf.size(points.flat_values, tf.int64)
+    is_combining = tf.gather(
+        tf.strings.regex_full_match(letters, f"[{combining_characters()}]"), which
+    )
+    rows = points.row_starts()
+    is_first = tf.scatter_nd(rows[:, tf.newaxis], tf.ones_like(rows), [size + 1])[:-1] > 0
+    # Clusters are composed independently of one another.
+    begins = tf.where(is_first | ~is_combining)[:, 0]
+    clusters = tf.RaggedTensor.from_row_starts(points.flat_values, begins, validate=False)
+    before = tf.strings.unicode_encode(clusters, "UTF-8")
+    after = compose(before)
+    is_changed = after != before
+    # A unit is a cluster that changes, or a character of any other.
+    changes = tf.gather(is_changed, clusters.value_rowids())
+    begins_cluster = tf.scatter_nd(begins[:, tf.newaxis], tf.ones_like(begins), [size]) > 0
+    unit_starts = tf.where(begins_cluster | ~changes)[:, 0]
+    of_cluster = tf.cast(tf.strings.length(after, unit="UTF8_CHAR"), tf.int64)
+    lengths = tf.where(changes, tf.gather(of_cluster, clusters.value_rowids()), 1)
+    unit_ends_after = tf.cumsum(tf.gather(lengths, unit_starts))
+    borders = tf.concat([unit_starts, [size]], axis=0)
+    # The offset of each text among the characters of all composed texts
+    after_all = tf.concat([[0], unit_ends_after], axis=0)
+    text_starts = tf.gather(after_all, tf.searchsorted(unit_starts, rows))
+    text = pieces.ids.value_rowids()
+    text_start = tf.gather(text_starts, text)
+    first = tf.cast(pieces.starts.flat_values, tf.int64)
+    last = tf.cast(pieces.ends.flat_values, tf.int64)
+
+    def unit_of(offset: tf.Tensor) -> tf.Tensor:
+        return tf.searchsorted(unit_ends_after, text_start + offset, side="right")
+
+    begin = tf.gather(rows, text)
+    starts = tf.minimum(tf.gather(borders, unit_of(first)), tf.gather(points.row_limits(), text))
+    ends = tf.gather(borders, unit_of(tf.maximum(last - 1, 0)) + 1)
+    ends = tf.where(last > first, ends, starts)
+    return tf.cast(starts - begin, tf.int32), tf.cast(ends - begin, tf.int32)

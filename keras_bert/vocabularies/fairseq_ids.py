@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ids of XLM-RoBERTa and CamemBERT, which are not those of their SentencePiece models.
+
+The library that they were trained with (fairseq) has tokens of its own before the pieces of a
+model, and the mask token after them. A model with these tokens as pieces has their ids.
+
+Reference:
+    [fairseq](https://github.com/facebookresearch/fairseq), `Dictionary`;
+    [transformers](https://github.com/huggingface/transformers), `convert_slow_tokenizer.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from keras_bert.vocabularies.sentence_piece_model import (
+    Piece,
+    PieceType,
+    read_pieces,
+    replace_pieces,
+)
+
+MODEL_FILE = "sentencepiece.bpe.model"
+"""The name of a released model, whose ids are not those of the vocabulary."""
+
+SPECIAL_TOKENS = {
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "cls": "<s>",
+    "sep": "</s>",
+    "mask": "<mask>",
+}
+"""The special tokens of both by their roles."""
+
+
+class FairseqIds(NamedTuple):
+    """What the ids begin with.
+
+    Args:
+        first: The pieces before those of the released model.
+        replaced: The pieces at the beginning of the released model that are not repeated.
+    """
+
+    first: tuple[Piece, ...]
+    replaced: tuple[Piece, ...]
+
+
+def _control(text: str, score: float = 0.0) -> Piece:
+    return Piece(text, score, PieceType.CONTROL)
+
+
+_UNKNOWN = Piece("<unk>", 0.0, PieceType.UNKNOWN)
+_MASK = _control("<mask>")
+
+XLM_ROBERTA = FairseqIds(
+    first=(_control("<s>"), _control("<pad>"), _control("</s>"), _UNKNOWN),
+    replaced=(_UNKNOWN, _control("<s>"), _control("</s>")),
+)
+CAMEMBERT = FairseqIds(
+    first=(
+        *(_control("<s>NOTUSED"), _control("<pad>"), _control("</s>NOTUSED")),
+        *(_UNKNOWN, _control("<unk>NOTUSED", -100.0)),
+    ),
+    replaced=(_UNKNOWN,),
+)
+
+
+def with_fairseq_ids(model: bytes, ids: FairseqIds) -> bytes:
+    """Converts a released model to one whose pieces have the ids of the vocabulary.
+
+    Args:
+        model: The serialized model.
+        ids: `XLM_ROBERTA` or `CAMEMBERT`.
+
+    Raises:
+        ValueError: If it is not a SentencePiece model, or does not begin with the pieces that are
+            replaced.
+    """
+    pieces = read_pieces(model)
+    count = len(ids.replaced)
+    if _texts(pieces[:count]) != _texts(ids.replaced):
+        raise ValueError(
+            f"a SentencePiece model whose first pieces are {', '.join(_texts(pieces[:count]))}; "
+            f"expected {', '.join(_texts(ids.replaced))}"
+        )
+    return replace_pieces(model, [*ids.first, *pieces[count:], _MASK])
+
+
+def released_model(model: bytes) -> tuple[bytes, FairseqIds] | None:
+    """Converts a model back to the released one.
+
+    Returns:
+        A tuple of the serialized model and of the ids; `None` if its pieces are not those that
+        `with_fairseq_ids` results in.
+    """
+    pieces = read_pieces(model)
+    for ids in (XLM_ROBERTA, CAMEMBERT):
+        count = len(ids.first)
+        if _texts(pieces[:count]) == _texts(ids.first) and pieces[-1].text == _MASK.text:
+            return replace_pieces(model, [*ids.replaced, *pieces[count:-1]]), ids
+    return None
+
+
+def _texts(pieces: Sequence[Piece]) -> list[str]:
+    return [piece.text for piece in pieces]

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokenizer files of ModernBERT, EuroBERT, XLM-RoBERTa and CamemBERT, read and written."""
+
+import json
+
+import pytest
+
+pytest.importorskip("tensorflow")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("sentencepiece")
+
+from keras_bert import checkpoints  # noqa: E402
+from keras_bert.checkpoints import CheckpointError  # noqa: E402
+from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokenizer  # noqa: E402
+from keras_bert.text import Tokenizer, tokenizer_from_config  # noqa: E402
+from keras_bert.vocabularies.tokenizer_config import list_tokens  # noqa: E402
+from tests.checkpoints.small_models import small_backbone  # noqa: E402
+from tests.text import families  # noqa: E402
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+ROLES = ("pad", "unk", "cls", "sep", "mask")
+TEXTS = [*families.LANGUAGES.values(), "  two  spaces\n", "a |||IP_ADDRESS||| b", ""]
+
+
+def config_of(family):
+    return families.CONFIGS[family]() | {"special_tokens_in_text": False}
+
+
+@pytest.mark.parametrize("family", families.CONFIGS)
+def test_what_is_written_is_read(family, tmp_path):
+    config = config_of(family)
+    write_tokenizer(tmp_path, config, 12)
+    assert read_tokenizer(tmp_path) == config
+    assert list_tokens(config) == list(tokenizer_from_config(config).vocabulary)
+    # Without our settings, the files themselves have everything but the words of taggers.
+    (tmp_path / "tokenizer_config.json").unlink()
+    if family == "camembert":
+        (tmp_path / "config.json").write_text('{"model_type": "camembert"}')
+    del config["special_tokens_in_text"]
+    assert read_tokenizer(tmp_path) == config
+
+
+@pytest.mark.parametrize("family", families.CONFIGS)
+def test_transformers_reads_it_and_we_read_what_it_writes(family, tmp_path):
+    config = config_of(family)
+    write_tokenizer(tmp_path, config, 512)
+    tokenizer = tokenizer_from_config(config)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert theirs(TEXTS, add_special_tokens=False)["input_ids"] == tokenizer(TEXTS)
+    pair = theirs("the train", "the coast")["input_ids"]
+    assert pair == tokenizer.encode("the train", "the coast")
+    for role in ROLES:
+        assert getattr(theirs, f"{role}_token_id") == getattr(tokenizer, f"{role}_token_id")
+    typed = f"the {theirs.mask_token} train"
+    expected = theirs(typed, add_special_tokens=False)["input_ids"]
+    assert tokenizer.reading_special_tokens(typed) == expected
+    assert len(theirs) == tokenizer.vocabulary_size
+    theirs.save_pretrained(tmp_path / "saved")
+    found = read_tokenizer(tmp_path / "saved")
+    # They write no SentencePiece model.
+    assert {**found, "model": ""} == {**config, "model": ""}
+    assert list_tokens(found) == list_tokens(config)
+    again = tokenizer_from_config(found)
+    assert again(TEXTS) == tokenizer(TEXTS)
+
+
+@pytest.mark.parametrize("family", ["xlm_roberta", "camembert"])
+def test_the_released_model_alone(family, tmp_path):
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(families.released_model())
+    name = "CamembertTokenizer" if family == "camembert" else "XLMRobertaTokenizer"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": name}))
+    config = read_tokenizer(tmp_path)
+    expected = config_of(family)
+    del expected["special_tokens_in_text"]
+    assert config == expected
+    (tmp_path / "saved").mkdir()
+    write_tokenizer(tmp_path / "saved", config, 512)
+    model = (tmp_path / "saved" / "sentencepiece.bpe.model").read_bytes()
+    assert model == families.released_model()
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(b"no model")
+    with pytest.raises(CheckpointError, match=r"sentencepiece\.bpe\.model: the file is not a Sent"):
+        read_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("family", families.CONFIGS)
+def test_a_preset_has_it(family, tmp_path):
+    config = config_of(family)
+    backbone = small_backbone(vocabulary_size=len(list_tokens(config)))
+    checkpoints.save_preset(backbone, tmp_path, tokenizer=config)
+    assert checkpoints.open_checkpoint(tmp_path).require_tokenizer() == config
+    assert Tokenizer.from_preset(tmp_path).get_config() == config
+    # Another tokenizer takes its place.
+    other = config_of("modernbert" if family != "modernbert" else "xlm_roberta")
+    backbone = small_backbone(vocabulary_size=len(list_tokens(other)))
+    checkpoints.save_preset(backbone, tmp_path, tokenizer=other)
+    assert checkpoints.open_checkpoint(tmp_path).require_tokenizer() == other
+
+
+def written(family, tmp_path):
+    """The content of a `tokenizer.json`, and a function that writes it with nothing beside it."""
+    (tmp_path / "all").mkdir()
+    write_tokenizer(tmp_path / "all", config_of(family), 512)
+    content = json.loads((tmp_path / "all" / "tokenizer.json").read_text(encoding="utf-8"))
+    folder = tmp_path / "file"
+    folder.mkdir()
+
+    def write(**changes):
+        text = json.dumps({**content, **changes})
+        (folder / "tokenizer.json").write_text(text, encoding="utf-8")
+        return folder
+
+    return content, write
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ["Precompiled"],
+        ["Precompiled", {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}],
+        [
+            "Precompiled",
+            {"type": "Strip", "strip_left": False, "strip_right": True},
+            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"},
+        ],
+    ],
+)
+def test_all_forms_of_a_unigram_tokenizer(steps, tmp_path):
+    content, write = written("xlm_roberta", tmp_path)
+    precompiled = next(
+        step for step in content["normalizer"]["normalizers"] if step["type"] == "Precompiled"
+    )
+    steps = [precompiled if step == "Precompiled" else step for step in steps]
+    one = len(steps) == 1
+    normalizer = steps[0] if one else {"type": "Sequence", "normalizers": steps}
+    metaspace = {"type": "Metaspace", "replacement": "▁", "add_prefix_space": True}
+    pre_tokenizers = [{"type": "WhitespaceSplit"}, metaspace]
+    split = {"type": "Sequence", "pretokenizers": pre_tokenizers} if one else metaspace
+    found = tokenizer_from_config(read_tokenizer(write(normalizer=normalizer, pre_tokenizer=split)))
+    tokenizer = families.make("xlm_roberta")
+    texts = ["  two  spaces \n", *families.LANGUAGES.values()]
+    assert found(texts) == tokenizer(texts)
+    assert found.encode("a", "b") == tokenizer.encode("a", "b")
+
+
+def test_special_tokens_are_named_by_any_file(tmp_path):
+    _, write = written("eurobert", tmp_path)
+    names = {
+        "bos_token": {"content": "<|begin_of_text|>"},
+        "eos_token": "<|end_of_text|>",
+        "pad_token": "<|end_of_text|>",
+        "mask_token": {"content": "<|mask|>", "lstrip": False},
+    }
+    folder = write(post_processor=None)
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        (folder / name).write_text(json.dumps(names))
+        config = read_tokenizer(folder)
+        assert config["special_tokens"] == config_of("eurobert")["special_tokens"]
+        (folder / name).unlink()
+    with pytest.raises(CheckpointError, match="tokens lacks <s>, </s>"):
+        read_tokenizer(folder)
+
+
+SPLIT = {"type": "Split", "pattern": {"Regex": "a+"}, "behavior": "Isolated", "invert": False}
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "message"),
+    [
+        ("modernbert", {"normalizer": {"type": "NFKC"}}, "normalizer has the steps NFKC; expected"),
+        (
+            "eurobert",
+            {
+                "pre_tokenizer": {
+                    "type": "Sequence",
+                    "pretokenizers": [SPLIT, {"type": "ByteLevel"}],
+                }
+            },
+            "pre_tokenizer is Split, ByteLevel; it must be ByteLevel with its use_regex",
+        ),
+        (
+            "eurobert",
+            {
+                "pre_tokenizer": {
+                    "type": "Sequence",
+                    "pretokenizers": [SPLIT, {"type": "ByteLevel", "use_regex": False}],
+                }
+            },
+            "or a Split at the regular expression of gpt2 or llama3, Isolated",
+        ),
+        (
+            "eurobert",
+            {
+                "post_processor": {
+                    "type": "TemplateProcessing",
+                    "single": [
+                        {"SpecialToken": {"id": "<|begin_of_text|>", "type_id": 0}},
+                        {"Sequence": {"id": "A", "type_id": 0}},
+                    ],
+                    "pair": [
+                        {"SpecialToken": {"id": "<|begin_of_text|>", "type_id": 0}},
+                        {"Sequence": {"id": "A", "type_id": 0}},
+                        {"SpecialToken": {"id": "<|begin_of_text|>", "type_id": 0}},
+                        {"Sequence": {"id": "B", "type_id": 1}},
+                    ],
+                }
+            },
+            "post_processor makes the row <|begin_of_text|> A; it must be",
+        ),
+    ],
+)
+def test_other_tokenizers_are_refused_by_name(family, changes, message, tmp_path):
+    _, write = written(family, tmp_path)
+    folder = write(**changes)
+    with pytest.raises(CheckpointError, match=message.replace("|", r"\|")) as raised:
+        read_tokenizer(folder)
+    assert str(folder / "tokenizer.json") in str(raised.value)
+
+
+@pytest.mark.parametrize("option", ["single_word", "rstrip", "lstrip"])
+def test_added_tokens_with_other_options_are_refused_by_name(option, tmp_path):
+    content, write = written("modernbert", tmp_path)
+    added = [
+        {**token, option: True} if token["content"] == "[unused1]" else token
+        for token in content["added_tokens"]
+    ]
+    with pytest.raises(CheckpointError, match=rf"'\[unused1\]' has {option}, which is not"):
+        read_tokenizer(write(added_tokens=added))

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small tokenizers of the newer encoders, and the same built with the tokenizers library.
+
+Their vocabularies are trained on few texts; everything else is as in the released `tokenizer.json`
+of ModernBERT and EuroBERT, and as `transformers` makes XLM-RoBERTa's and CamemBERT's.
+"""
+
+import functools
+import io
+import random
+
+import sentencepiece
+import tokenizers
+from tokenizers import AddedToken, normalizers, pre_tokenizers, processors
+
+from keras_bert.text import (
+    BytePairTokenizer,
+    SentencePieceTokenizer,
+    tokenizer_from_config,
+    train_byte_pair_vocabulary,
+)
+from keras_bert.vocabularies import fairseq_ids
+from keras_bert.vocabularies.sentence_piece_model import PieceType, read_characters_map, read_pieces
+from tests.text import small_tokenizers
+
+LANGUAGES = {
+    "English": "The train to the coast leaves at 7:45, doesn't it? We'll take 2 bags and 1,250 kg.",
+    "German": "Größere Straßen führen über die Brücke; das kostet 12,50 € (früher 9,80 €).",
+    "French": "L'été dernier, nous avons mangé des crêpes à Noël — «c'était délicieux», dit-elle.",
+    "Spanish": "¿Dónde está la estación? ¡Mañana llegará el niño con su pingüino!",
+    "Russian": "Вчера мы ехали на поезде из Москвы в Казань, ещё 800 километров.",
+    "Greek": "Η Αθήνα είναι η πρωτεύουσα της Ελλάδας· ο ουρανός είναι γαλάζιος.",
+    "Arabic": "ذهب الولدُ إلى المدرسةِ في الساعة ٧ صباحًا، ثم عاد إلى البيت.",
+    "Hindi": "दिल्ली में आज बहुत गर्मी है, लेकिन पहाड़ों पर बर्फ़ गिर रही है। १२ लोग आए।",
+    "Chinese": "今天天气很好，我们去公园散步吧！票价是３０元。",
+    "Japanese": "明日は雨が降るでしょう。ｶｰトではなくガラスのコップを２つ買いました。",
+    "Korean": "내일 아침 9시에 서울역에서 만나요. 기차표는 59,800원입니다.",
+    "Vietnamese": "Hôm nay trời đẹp quá, chúng tôi sẽ đi chợ Bến Thành lúc 10 giờ.",
+    "Thai": "พรุ่งนี้เราจะไปกรุงเทพฯ ด้วยรถไฟ เวลา ๘ โมงเช้า",
+    "Hebrew": "הרכבת לירושלים יוצאת בשעה 8:15, והיא מָלֵאָה.",
+}
+SPACES = [" " * count for count in range(24, 1, -1)]
+LLAMA3_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+CHARACTERS = (
+    "ab1 2é.,'stmdrevlSTRELV\u017f\t\n\r\x0b\x1c\x85\xa0\u1680\u2003\u2028\u3000   中国٣½Ⅷ’'ﬁ🙂👍🏽"
+    "\x00\x7f\u200b\u200d\ufeff\ufffd\ue000\U0010ffff<>_-ĠÂ\u0958e\u0301\u0327\u0338\u1100\u1161\u11a8"
+)
+
+
+@functools.cache
+def texts():
+    """Sentences of many languages, each also in parts, and some English code."""
+    parts = [part for text in LANGUAGES.values() for part in text.split(" ")]
+    return [*LANGUAGES.values(), *parts, *small_tokenizers.texts()[::4]]
+
+
+def mixed_texts(count, *parts, seed=0):
+    """Random mixtures of characters and of `parts`."""
+    draw = random.Random(seed)
+    choices = [*CHARACTERS, *parts * 3]
+    return ["".join(draw.choices(choices, k=draw.randrange(16))) for _ in range(count)]
+
+
+@functools.cache
+def _byte_pairs():
+    vocabulary, merges = train_byte_pair_vocabulary(
+        [*LANGUAGES.values(), *small_tokenizers.texts()], 700, progress=False
+    )
+    return vocabulary[5:], merges
+
+
+def _modernbert():
+    tokens, merges = _byte_pairs()
+    special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]
+    first, others = "|||IP_ADDRESS|||", [*SPACES, "|||EMAIL_ADDRESS|||", "<|endoftext|>"]
+    unused = [f"[unused{number}]" for number in range(83)]
+    return {
+        "kind": "byte_pair",
+        "vocabulary": [first, *tokens, *others, *special, *unused],
+        "merges": list(merges),
+        "add_prefix_space": False,
+        "special_tokens": {
+            "pad": "[PAD]",
+            "unk": "[UNK]",
+            "cls": "[CLS]",
+            "sep": "[SEP]",
+            "mask": "[MASK]",
+        },
+        "pair_separators": 1,
+        "added_tokens": [first, *others, *unused],
+        "compose": True,
+        "space_before_first_word": False,
+    }
+
+
+def _eurobert():
+    tokens, merges = _byte_pairs()
+    added = [f"<|reserved_special_token_{number}|>" for number in range(20)]
+    # No merge leads to this token: it is found as a whole word.
+    whole = "Ġhello"
+    begin, end, mask = "<|begin_of_text|>", "<|end_of_text|>", "<|mask|>"
+    return {
+        "kind": "byte_pair",
+        "vocabulary": [*tokens, whole, begin, end, mask, *added],
+        "merges": list(merges),
+        "add_prefix_space": False,
+        "special_tokens": {"pad": end, "unk": end, "cls": begin, "sep": end, "mask": mask},
+        "pair_separators": 1,
+        "mask_takes_space": False,
+        "added_tokens": added,
+        "word_pattern": "llama3",
+        "ignore_merges": True,
+        "space_before_first_word": False,
+    }
+
+
+@functools.cache
+def released_model():
+    """A SentencePiece model as XLM-RoBERTa's is before fairseq's ids."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*LANGUAGES.values(), *small_tokenizers.texts()]),
+        model_writer=model,
+        model_type="unigram",
+        vocab_size=800,
+        hard_vocab_limit=False,
+        character_coverage=1.0,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+def _fairseq(ids):
+    model = fairseq_ids.with_fairseq_ids(released_model(), ids)
+    tokenizer = SentencePieceTokenizer(
+        model,
+        lowercase=False,
+        keep_accents=True,
+        albert_rules=False,
+        special_tokens=fairseq_ids.SPECIAL_TOKENS,
+        pair_separators=2,
+        num_segments=1,
+    )
+    return tokenizer.get_config()
+
+
+CONFIGS = {
+    "modernbert": _modernbert,
+    "eurobert": _eurobert,
+    "xlm_roberta": lambda: _fairseq(fairseq_ids.XLM_ROBERTA),
+    "camembert": lambda: _fairseq(fairseq_ids.CAMEMBERT),
+}
+
+
+@functools.cache
+def make(family, **options):
+    """A tokenizer of a family."""
+    config = CONFIGS[family]()
+    # As `get_config` has it
+    config = {"special_tokens_in_text": False, **config, **options}
+    tokenizer = tokenizer_from_config(config)
+    assert tokenizer.get_config() == config
+    return tokenizer
+
+
+def reference(tokenizer):
+    """The same tokenizer, built with the tokenizers library."""
+    if isinstance(tokenizer, BytePairTokenizer):
+        library = _byte_pair_reference(tokenizer)
+    else:
+        library = _unigram_reference(tokenizer)
+    cls, sep = tokenizer.cls_token, tokenizer.sep_token
+    between = " ".join([sep] * tokenizer.pair_separators)
+    library.post_processor = processors.TemplateProcessing(
+        single=f"{cls} $A {sep}",
+        pair=f"{cls} $A {between} $B {sep}",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in {cls, sep}],
+    )
+    library.encode_special_tokens = not tokenizer.special_tokens_in_text
+    return library
+
+
+def _byte_pair_reference(tokenizer):
+    ids = {token: index for index, token in enumerate(tokenizer.vocabulary)}
+    is_llama3 = tokenizer.word_pattern == "llama3"
+    library = tokenizers.Tokenizer(
+        tokenizers.models.BPE(
+            vocab=ids,
+            merges=[tuple(merge.split(" ")) for merge in tokenizer.merges],
+            ignore_merges=tokenizer.ignore_merges,
+        )
+    )
+    if tokenizer.compose:
+        library.normalizer = normalizers.NFC()
+    split = pre_tokenizers.Split(tokenizers.Regex(LLAMA3_WORDS), "isolated", invert=False)
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not is_llama3)
+    library.pre_tokenizer = (
+        pre_tokenizers.Sequence([split, byte_level]) if is_llama3 else byte_level
+    )
+    library.add_special_tokens(
+        [
+            AddedToken(
+                token,
+                lstrip=token == tokenizer.mask_token and tokenizer.mask_takes_space,
+                normalized=False,
+            )
+            for token in tokenizer.special_tokens()
+        ]
+    )
+    library.add_tokens([AddedToken(token, normalized=True) for token in tokenizer.added_tokens])
+    assert library.get_vocab() == ids
+    return library
+
+
+def _unigram_reference(tokenizer):
+    pieces = read_pieces(tokenizer.model)
+    library = tokenizers.Tokenizer(
+        tokenizers.models.Unigram(
+            [(piece.text, piece.score) for piece in pieces],
+            unk_id=tokenizer.unk_token_id,
+            byte_fallback=False,
+        )
+    )
+    library.normalizer = normalizers.Precompiled(read_characters_map(tokenizer.model))
+    library.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.WhitespaceSplit(),
+            pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always"),
+        ]
+    )
+    special = [piece.text for piece in pieces if piece.type != PieceType.NORMAL]
+    library.add_special_tokens(
+        [AddedToken(token, lstrip=token == "<mask>", normalized=False) for token in special]
+    )
+    return library

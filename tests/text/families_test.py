@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tokenizers of the newer encoders against the tokenizers library: ids, offsets, rows."""
+
+import functools
+import itertools
+import random
+import re
+import unicodedata
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tokenizers")
+sentencepiece = pytest.importorskip("sentencepiece")
+
+from keras_bert.data import TextClassifierPreprocessor, TokenClassifierPreprocessor  # noqa: E402
+from keras_bert.export.saved_model import check_serving_ops  # noqa: E402
+from keras_bert.text import BytePairTokenizer  # noqa: E402
+from keras_bert.text.special_tokens import longest_of  # noqa: E402
+from keras_bert.vocabularies.sentence_piece_model import read_pieces  # noqa: E402
+from tests.text import families, vocabularies  # noqa: E402
+from tests.text.executors import EXECUTORS, InGraph, run_by  # noqa: E402
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+IS_COMPOSED = functools.partial(unicodedata.is_normalized, "NFC")
+BYTE_PAIRS = ("modernbert", "eurobert")
+FAIRSEQ = ("xlm_roberta", "camembert")
+HOSTILE = [
+    "ｶﾞﾗｽ ﾊﾟ",
+    "", " ", "   ", "\n", " \n \n", "\r\n\r\n  a", ".\n\n  x", "a  \n\tb", "x" + " " * 60 + "y",
+    "it's we'll THEY'VE I'M she'd you'RE don'T 'ſ", "'s't're'street 'S 'LL ''s a' x''s \n's",
+    "1234567 12 1,234.5", "..abc .abc ... abc!?\n\nnext", "a.\r\n b", "\t\tindented  code",
+    "e\u0301 A\u030a \u1100\u1161\u11a8 a\u0327\u0301\u0323 \u0301x q\u0958",
+    "👩‍👩‍👧‍👦🇩🇪👍🏽", "\x00\x07\x7f\u200b\ufeff\ufffd\ue000", "z" * 3000, "é" * 300,
+    " hello", "hello hello", "<mask></s> <s>", "</s>", "[CLS]", "<|begin_of_text|>",
+]  # fmt: skip
+
+
+def expected_span(text, token, start, end):
+    """The library's offsets without spaces, which are no part of a token that is not of spaces."""
+    span = text[start:end]
+    if token.isspace():
+        return start, end
+    # A mask token has all whitespace before it.
+    start = end - len(span.lstrip() if "mask" in token.lower() else span.lstrip(" "))
+    return start, max(end - len(span) + len(span.rstrip(" ")), start)
+
+
+def differences(tokenizer, texts, has_same_offsets=lambda text: True):
+    """Texts whose ids, or whose offsets if a function says so, are not those of the library.
+
+    Of pieces with equal scores, the graph may choose others. The library has the space before a
+    word where the word begins, if it is a token of its own, whose span is empty here.
+    """
+    encodings = families.reference(tokenizer).encode_batch(texts, add_special_tokens=False)
+    wrong = []
+    for executor in (tokenizer, InGraph(tokenizer)):
+        ids, starts, ends = executor.tokenize_with_offsets(texts)
+        alone = executor(texts)
+        for index, (text, encoding) in enumerate(zip(texts, encodings, strict=True)):
+            is_tie = executor is not tokenizer and scores_tie(tokenizer, encoding.ids, ids[index])
+            rows = zip(
+                encoding.tokens, encoding.offsets, starts[index], ends[index], strict=not is_tie
+            )
+            same_offsets = (
+                is_tie
+                or not has_same_offsets(text)
+                or all(
+                    token == "▁" or expected_span(text, token, *offsets) == (start, end)
+                    for token, offsets, start, end in rows
+                )
+            )
+            same_ids = encoding.ids == ids[index] or is_tie
+            if not (same_ids and ids[index] == alone[index] and same_offsets):
+                wrong.append(text)
+    return wrong
+
+
+def scores_tie(tokenizer, expected, ids):
+    """Whether other pieces of a SentencePiece model have the same text and the same score."""
+    if expected == ids or not hasattr(tokenizer, "model"):
+        return False
+    scores = [piece.score for piece in read_pieces(tokenizer.model)]
+    best, score = (sum(scores[index] for index in row) for row in (expected, ids))
+    return tokenizer.detokenize(ids) == tokenizer.detokenize(expected) and abs(score - best) < 1e-4
+
+
+@functools.cache
+def normalizers_of(family):
+    """How the library normalizes text for a unigram model, and how SentencePiece does."""
+    tokenizer = families.make(family)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
+    return families.reference(tokenizer).normalizer.normalize_str, processor.normalize
+
+
+def are_normalized_alike(family, text):
+    """Whether the library normalizes a text as SentencePiece does.
+
+    It does not if a grapheme has several characters that are mapped, such as a halfwidth katakana
+    letter with its sound mark, or of which it drops some; and it splits at U+0085.
+    """
+    in_library, in_sentence_piece = (normalize(text) for normalize in normalizers_of(family))
+    words = "".join(f"▁{word}" for word in in_library.split())
+    return words == in_sentence_piece and "\0" not in text
+
+
+def has_no_control_characters(text):
+    """Whether no character is dropped, which the library counts to a character after it."""
+    return not any(unicodedata.category(character) in ("Cc", "Cf", "Mn") for character in text)
+
+
+@pytest.mark.parametrize("family", families.CONFIGS)
+def test_many_languages(family):
+    texts = families.texts()
+    if family in FAIRSEQ:
+        assert all(are_normalized_alike(family, text) for text in texts)
+    compare = has_no_control_characters if family in FAIRSEQ else IS_COMPOSED
+    assert differences(families.make(family), texts, compare) == []
+
+
+@pytest.mark.parametrize("family", BYTE_PAIRS)
+@pytest.mark.parametrize("special_tokens_in_text", [False, True])
+def test_hostile_strings_as_byte_pairs(family, special_tokens_in_text):
+    tokenizer = families.make(family, special_tokens_in_text=special_tokens_in_text)
+    typed = [*tokenizer.special_tokens(), *tokenizer.added_tokens[:4], tokenizer.added_tokens[-1]]
+    parts = (*typed, "    ", " " * 30, "\n\n", "'LL", "\u0338")
+    texts = [*HOSTILE, *families.mixed_texts(4000), *families.mixed_texts(3000, *parts, seed=1)]
+    # A combining character after `>` is composed with it.
+    texts = [text for text in texts if ">\u0338" not in text]
+    assert differences(tokenizer, texts, IS_COMPOSED) == []
+
+
+@pytest.mark.parametrize("family", FAIRSEQ)
+@pytest.mark.parametrize("special_tokens_in_text", [False, True])
+def test_hostile_strings_as_pieces(family, special_tokens_in_text):
+    tokenizer = families.make(family, special_tokens_in_text=special_tokens_in_text)
+    parts = (*tokenizer.special_tokens(), "    ", "<s>NOTUSED", "the")
+    texts = [*HOSTILE, *families.mixed_texts(3000), *families.mixed_texts(2000, *parts, seed=1)]
+    alike = [text for text in texts if are_normalized_alike(family, text)]
+    assert len(alike) > len(texts) / 2
+    # What its normalization makes of a text may be a special token for the library.
+    normalize, _ = normalizers_of(family)
+    special = [*tokenizer.special_tokens(), "<s>NOTUSED", "</s>NOTUSED"]
+    made = [
+        text
+        for text in alike
+        if any(
+            token in normalize(text) and not (special_tokens_in_text and token in text)
+            for token in special
+        )
+    ]
+    assert len(made) < len(alike) / 2
+    alike = [text for text in alike if text not in made]
+    assert differences(tokenizer, alike, has_no_control_characters) == []
+    # Everything else is as in SentencePiece itself.
+    if not special_tokens_in_text:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
+        texts = [text.replace("\0", "") for text in texts]
+        assert tokenizer(texts) == processor.encode(texts)
+
+
+@pytest.mark.parametrize("family", BYTE_PAIRS)
+def test_every_eleventh_character(family):
+    texts = [f"a{it}1{it} {it}{it}'s" for it in vocabularies.assigned_characters()[::11]]
+    assert differences(families.make(family), texts, IS_COMPOSED) == []
+
+
+def test_offsets_of_composed_characters():
+    tokenizer = families.make("modernbert")
+    text = "e\u0301t\u0327\u0301 [\u1100\u1161\u11a8] a\u0958"
+    for executor in (tokenizer, InGraph(tokenizer)):
+        ids, starts, ends = executor.tokenize_with_offsets([text, "a", f"\u0301{text}"])
+        assert ids[0] == tokenizer(unicodedata.normalize("NFC", text))
+        places = {(start, end) for start, end in zip(starts[0], ends[0], strict=True)}
+        # `é`, the marks of `t` in the other order, a Hangul syllable, and one that is decomposed
+        assert {(0, 2), (7, 10), (13, 14)} <= places
+        assert min(end for start, end in places if start == 2) == 3 or (2, 5) in places
+        assert starts[0] == sorted(starts[0])
+        assert ends[0] == sorted(ends[0])
+        assert max(ends[0]) == len(text)
+        assert starts[2][0] == 0
+        assert max(ends[2]) == len(text) + 1
+
+
+@pytest.mark.parametrize("family", families.CONFIGS)
+def test_rows(family):
+    tokenizer = families.make(family)
+    library = families.reference(tokenizer)
+    first, second = "The train to the coast", "Wir fahren nach Hause."
+    assert tokenizer.encode(first) == library.encode(first).ids
+    assert tokenizer.encode(first, second) == library.encode(first, second).ids
+    features = TextClassifierPreprocessor(tokenizer, 64)([first], [second])
+    mask = features["padding_mask"][0]
+    assert features["token_ids"][0][mask].tolist() == library.encode(first, second).ids
+    assert not features["segment_ids"].any()
+    assert tokenizer.decode(tokenizer.encode(first), skip_special_tokens=True) == first
+
+
+def rows_of(windows):
+    ids = iter(np.asarray(windows.token_ids.values).tolist())
+    return [list(itertools.islice(ids, length)) for length in np.asarray(windows.token_ids.lengths)]
+
+
+@pytest.mark.parametrize("family", BYTE_PAIRS)
+def test_all_words_but_the_first_of_a_text_follow_a_space(family):
+    tokenizer = families.make(family)
+    sentences = [["The", "train", "leaves"], [], ["The", "train"], [""]]
+    expected = [
+        list(map(tokenizer, words))
+        for words in (["The", " train", " leaves"], [], ["The", " train"], [""])
+    ]
+    assert expected[0][1] != tokenizer("train")
+    for executor in (tokenizer, InGraph(tokenizer)):
+        assert executor.tokenize_words(sentences) == expected
+        assert executor.tokenize_words(sentences[0]) == expected[0]
+    flat = [tokenizer.cls_token_id, *itertools.chain(*expected[0]), tokenizer.sep_token_id]
+    preprocessor = TokenClassifierPreprocessor(tokenizer, 64)
+    for words in (sentences[:3:2], tf.ragged.constant(sentences[:3:2])):
+        assert rows_of(preprocessor.windows(words))[0] == flat
+    # In a document, only its first word is the first one.
+    documents = [[["The", "train"], ["The", "end"]], [["The"]]]
+    following = [*tokenizer(" The"), *tokenizer(" end")]
+    for words in (documents, tf.ragged.constant(documents)):
+        windows = rows_of(preprocessor.windows(words))
+        assert windows[0] == [*flat[:-1][: 1 + sum(map(len, expected[2]))], *following, flat[-1]]
+        assert windows[2] == [flat[0], *expected[0][0], flat[-1]]
+
+
+@pytest.mark.parametrize("family", ["modernbert", "xlm_roberta"])
+def test_a_saved_model_finds_tokens_in_text(family, tmp_path):
+    tokenizer = families.make(family, special_tokens_in_text=True)
+    texts = [f"the {tokenizer.mask_token}  train", "    indented\u0301", ""]
+    module = tf.Module()
+    module.resources = list(tokenizer.graph.resources)
+    module.tokenize = tf.function(
+        tokenizer.tokenize_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)]
+    )
+    tf.saved_model.save(module, tmp_path / "model")
+    check_serving_ops(tmp_path / "model")
+    loaded = tf.saved_model.load(tmp_path / "model")
+    found = [part.to_list() for part in loaded.tokenize(tf.constant(texts))]
+    assert found == list(map(list, tokenizer.tokenize_with_offsets(texts)))
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("family", families.CONFIGS)
+def test_back_to_text(family, executor):
+    tokenizer = run_by(families.make(family), executor)
+    texts = [
+        text for text in families.LANGUAGES.values() if unicodedata.is_normalized("NFKC", text)
+    ]
+    assert tokenizer.detokenize(tokenizer(texts)) == texts
+
+
+def test_continuation_of_words():
+    pieces = families.make("xlm_roberta")
+    continuing = {pieces.vocabulary[index] for index in pieces.continuation_token_ids}
+    assert {"s", "の"} <= continuing
+    assert not continuing & {"▁", "▁the", "<s>", "<mask>"}
+    byte_pairs = families.make("modernbert")
+    continuing = {byte_pairs.vocabulary[index] for index in byte_pairs.continuation_token_ids}
+    assert not continuing & {"Ġthe", "[unused0]", "    ", "[CLS]"}
+
+
+def test_special_tokens_are_not_typed_unless_that_is_wanted():
+    for family in families.CONFIGS:
+        tokenizer = families.make(family)
+        special = {*tokenizer.special_token_ids}
+        for token in tokenizer.special_tokens():
+            for executor in (tokenizer, InGraph(tokenizer)):
+                assert not special & {*executor(token), *executor(f"a {token} b")}
+
+
+def test_what_is_refused():
+    config = families.CONFIGS["modernbert"]()
+    del config["kind"]
+    with pytest.raises(ValueError, match="word_pattern is 'gpt5'; expected gpt2, llama3"):
+        BytePairTokenizer(**config, word_pattern="gpt5")
+    with pytest.raises(ValueError, match="added_tokens has 'x y', which is not in the vocabulary"):
+        BytePairTokenizer(**{**config, "added_tokens": ["x y"]})
+    with pytest.raises(ValueError, match="special_tokens has 'start'; expected pad, unk, cls, sep"):
+        BytePairTokenizer(**{**config, "special_tokens": {"start": "[CLS]"}})
+    with pytest.raises(ValueError, match="lacks <s>, <pad>, </s>, <unk>; it must"):
+        BytePairTokenizer(**{**config, "special_tokens": None})
+
+
+def test_the_longest_token_is_found():
+    generator = random.Random(0)
+    tokens = ["  ", "   ", " ", "a", "ab", "abcd", "b(", "b(c", "é"]
+    pattern = re.compile(longest_of(tokens))
+    for _ in range(2000):
+        text = "".join(generator.choices(" abcd(é", k=generator.randrange(12)))
+        longest = [
+            max((token for token in tokens if text.startswith(token, begin)), key=len, default="")
+            for begin in range(len(text))
+        ]
+        for found in pattern.finditer(text):
+            assert found[0] == longest[found.start()]
+        covered = {*itertools.chain(*(range(*found.span()) for found in pattern.finditer(text)))}
+        assert not any(longest[begin] for begin in range(len(text)) if begin not in covered)
