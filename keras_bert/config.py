@@ -6,13 +6,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from keras_bert import checks, named_sizes
 
 ACTIVATIONS = ("gelu_erf", "gelu_tanh", "relu", "silu", "tanh")
 LAYER_SHARING = ("none", "all", "attention", "feed_forward")
+POSITIONS = ("learned", "rotary")
+FEED_FORWARDS = ("plain", "gated")
+NORMS = ("layer_norm", "rms_norm")
+NORM_PLACEMENTS = ("post", "pre")
+POOLINGS = ("first", "last", "mean")
 TOKENIZERS = ("wordpiece", "byte_pair", "sentence_piece")
 # Far more than any model has, so that a corrupt file cannot allocate memory before its tensors are
 # checked.
@@ -27,13 +32,15 @@ class ConfigError(ValueError):
 class BertConfig:
     """The architecture of an encoder of the BERT family.
 
-    The encoders of BERT, RoBERTa, ALBERT, DistilBERT and ELECTRA differ only in the values of these
-    fields.
+    The encoders of BERT and of its descendants differ only in the values of these fields, which can
+    be combined freely. The defaults are BERT-base.
 
     Args:
         vocabulary_size: Number of token ids.
         num_layers: Number of transformer blocks (L in the paper).
         num_heads: Number of attention heads of a block (A); must divide `hidden_dim`.
+        num_key_value_heads: Number of heads of the keys and values, which groups of query heads
+            share (grouped-query attention); must divide `num_heads`. `None` for `num_heads`.
         hidden_dim: Dimension of the hidden states (H).
         intermediate_dim: Dimension of the inner layer of the feed-forward networks (4H in the
             paper).
@@ -45,9 +52,28 @@ class BertConfig:
         max_sequence_length: Maximum length of the input in tokens.
         num_segments: Number of segments: 2 for sentence A and sentence B, 1 for a single segment, 0
             for no segment embeddings.
+        positions: `"learned"`, a table of position embeddings; or `"rotary"`, the rotation of
+            queries and keys in every block (RoPE), for which the dimension of a head must be even.
         position_offset: The row of position 0 in the position table. If it is above 0 (2 in
             RoBERTa), positions count the tokens that are not padding, and padding has the row
             before that of position 0.
+        rotary_base: The base of the frequencies of rotary positions.
+        local_rotary_base: The base in blocks with an attention window. `None` for `rotary_base`.
+        attention_window: The largest distance of two tokens that attend to each other, in the
+            blocks that `global_attention_every` does not except. `None` for no limit.
+        global_attention_every: Every how many blocks, beginning with the first, one has no
+            attention window. `None` for no such block.
+        attention_bias: Whether the projections of the attention have biases.
+        feed_forward: `"plain"`, two dense layers; or `"gated"`, whose inner layer is multiplied by
+            a gate (GLU).
+        feed_forward_bias: Whether the dense layers of the feed-forward networks have biases.
+        norm: `"layer_norm"` or `"rms_norm"`.
+        norm_bias: Whether every LayerNorm has an offset.
+        norm_placement: `"post"`, the norm follows the residual connection; or `"pre"`, it precedes
+            each sublayer, and another one follows the last block.
+        first_attention_norm: Whether there is a norm before the attention of the first block, if
+            `norm_placement` is `"pre"`.
+        embedding_norm: Whether there is a norm after the embeddings.
         activation: `"gelu_erf"` (the exact GELU), `"gelu_tanh"` (its tanh approximation, as in the
             released TF1 code), `"relu"`, `"silu"` or `"tanh"`. `"gelu"` is not accepted, since its
             meaning differs between releases.
@@ -56,12 +82,21 @@ class BertConfig:
             pooled output have their own.
         pooler_activation: The activation of the pooler of the encoder or task.
         pooler_dropout: Dropout rate before the dense layer of the pooler.
+        pooler_norm: Whether a norm follows the pooler's activation.
+        pooling: What the pooler is applied to: `"first"`, the first token; `"last"`, the last one
+            that is not padding; or `"mean"`, the mean of all tokens that are not padding. `None`
+            for the last one if the encoder is causal, or else the first one.
+        token_pooler: Whether token classification and question answering apply the layer of the
+            pooler to every token, before their head.
+        head_bias: Whether the dense layers of the pooler and of the masked LM head have biases.
         dropout: Dropout rate after the embeddings and after both sublayers of a block.
+        embedding_dropout: Dropout rate after the embeddings. `None` for `dropout`.
         attention_dropout: Dropout rate on the attention probabilities.
-        classifier_dropout: Dropout rate before a classification head. `None` for `dropout`. See
-            `effective_token_dropout`.
+        classifier_dropout: Dropout rate before a classification head. `None` for `dropout`.
+        token_dropout: Dropout rate before a token classification head. `None` for that of other
+            classification heads.
         answer_dropout: Dropout rate before a question answering head.
-        layer_norm_epsilon: Added to the variance in every LayerNorm.
+        layer_norm_epsilon: Added to the variance, or to the mean square, in every norm.
         initializer_range: Standard deviation of the truncated normal initializer of kernels and
             embeddings.
         pad_token_id: The id of the padding token.
@@ -91,12 +126,18 @@ class BertConfig:
         [BERT](https://arxiv.org/abs/1810.04805), section 3 and appendix A;
         [RoBERTa](https://arxiv.org/abs/1907.11692); [ALBERT](https://arxiv.org/abs/1909.11942),
         section 3.1; [DistilBERT](https://arxiv.org/abs/1910.01108), section 3;
-        [ELECTRA](https://arxiv.org/abs/2003.10555), section 3.
+        [ELECTRA](https://arxiv.org/abs/2003.10555), section 3;
+        [ModernBERT](https://arxiv.org/abs/2412.13663), section 2.1;
+        [RoFormer](https://arxiv.org/abs/2104.09864), section 3.2, for rotary positions;
+        [GQA](https://arxiv.org/abs/2305.13245), section 2.2, for grouped queries;
+        [GLU variants](https://arxiv.org/abs/2002.05202), section 2, for gates;
+        [RMSNorm](https://arxiv.org/abs/1910.07467), section 4.
     """
 
     vocabulary_size: int = 30522
     num_layers: int = 12
     num_heads: int = 12
+    num_key_value_heads: int | None = None
     hidden_dim: int = 768
     intermediate_dim: int = 3072
     embedding_dim: int | None = None
@@ -104,15 +145,34 @@ class BertConfig:
     num_layer_groups: int = 1
     max_sequence_length: int = 512
     num_segments: int = 2
+    positions: str = "learned"
     position_offset: int = 0
+    rotary_base: float = 10000.0
+    local_rotary_base: float | None = None
+    attention_window: int | None = None
+    global_attention_every: int | None = None
+    attention_bias: bool = True
+    feed_forward: str = "plain"
+    feed_forward_bias: bool = True
+    norm: str = "layer_norm"
+    norm_bias: bool = True
+    norm_placement: str = "post"
+    first_attention_norm: bool = True
+    embedding_norm: bool = True
     activation: str = "gelu_erf"
     masked_lm_activation: str | None = None
     pooler: bool = True
     pooler_activation: str = "tanh"
     pooler_dropout: float = 0.0
+    pooler_norm: bool = False
+    pooling: str | None = None
+    token_pooler: bool = False
+    head_bias: bool = True
     dropout: float = 0.1
+    embedding_dropout: float | None = None
     attention_dropout: float = 0.1
     classifier_dropout: float | None = None
+    token_dropout: float | None = None
     answer_dropout: float = 0.0
     layer_norm_epsilon: float = 1e-12
     initializer_range: float = 0.02
@@ -130,6 +190,16 @@ class BertConfig:
             raise ConfigError(
                 f"BertConfig.num_heads is {self.num_heads}; it must divide hidden_dim, "
                 f"which is {self.hidden_dim}."
+            )
+        if self.num_heads % self.effective_num_key_value_heads:
+            raise ConfigError(
+                f"BertConfig.num_key_value_heads is {self.num_key_value_heads}; it must divide "
+                f"num_heads, which is {self.num_heads}."
+            )
+        if self.positions == "rotary" and self.head_dim % 2:
+            raise ConfigError(
+                f"BertConfig.positions is 'rotary' and the dimension of a head is {self.head_dim}; "
+                "it must be even."
             )
         if self.num_layers > MAX_LAYERS:
             raise ConfigError(
@@ -155,6 +225,7 @@ class BertConfig:
         object.__setattr__(self, "heads_by_layer", heads)
         shared = [heads[owner] for owner in self.attention_owners if owner < len(heads)]
         for is_wrong, expected in (
+            (self.num_key_value_heads is not None, "be None with num_key_value_heads"),
             (len(heads) != self.num_layers, f"have {self.num_layers} values, one for each layer"),
             (max(heads) > self.num_heads, f"be at most num_heads, which is {self.num_heads}"),
             (shared != list(heads), "be equal for layers that share their attention"),
@@ -171,6 +242,35 @@ class BertConfig:
     def effective_heads_by_layer(self) -> tuple[int, ...]:
         """The number of heads of each layer: `heads_by_layer`, or `num_heads` for all."""
         return self.heads_by_layer or (self.num_heads,) * self.num_layers
+
+    @property
+    def effective_num_key_value_heads(self) -> int:
+        """The number of heads of the keys and values: `num_key_value_heads`, or `num_heads`."""
+        return self.num_key_value_heads or self.num_heads
+
+    @property
+    def attention_windows(self) -> tuple[int | None, ...]:
+        """The attention window of each layer; `None` for one whose attention is global."""
+        every = self.global_attention_every
+        return tuple(
+            None if every is not None and index % every == 0 else self.attention_window
+            for index in range(self.num_layers)
+        )
+
+    @property
+    def rotary_bases(self) -> tuple[float, ...]:
+        """The base of the rotary positions of each layer; empty without them."""
+        if self.positions != "rotary":
+            return ()
+        local = self.local_rotary_base or self.rotary_base
+        windows = self.attention_windows
+        return tuple(self.rotary_base if window is None else local for window in windows)
+
+    @property
+    def attention_norms(self) -> tuple[bool, ...]:
+        """Whether the attention of each layer has a norm."""
+        first = self.norm_placement == "post" or self.first_attention_norm
+        return (first, *(True,) * (self.num_layers - 1))
 
     @property
     def embedding_width(self) -> int:
@@ -207,13 +307,19 @@ class BertConfig:
 
     @property
     def effective_token_dropout(self) -> float:
-        """The dropout rate before a token classification head.
+        """The dropout rate before a token classification head: `token_dropout`, if it is given."""
+        given = self.token_dropout
+        return self.effective_classifier_dropout if given is None else given
 
-        It is that of other classification heads, but `dropout` in DistilBERT, whose
-        `classifier_dropout` is only for those with its own pooler.
-        """
-        is_distilbert = not self.pooler and self.pooler_activation == "relu"
-        return self.dropout if is_distilbert else self.effective_classifier_dropout
+    @property
+    def effective_embedding_dropout(self) -> float:
+        """The dropout rate after the embeddings: `embedding_dropout`, or `dropout`."""
+        return self.dropout if self.embedding_dropout is None else self.embedding_dropout
+
+    @property
+    def effective_pooling(self) -> str:
+        """What the pooler is applied to: `pooling`, or the default of the kind of encoder."""
+        return self.pooling or ("last" if self.causal else "first")
 
     def replace(self, **changes: Any) -> BertConfig:
         """Returns a copy with some fields changed.
@@ -306,16 +412,19 @@ def _is_positive_ints(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and bool(value) and all(map(_POSITIVE_INT[0], value))
 
 
-def _is_one_of(*choices: str) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, str) and value in choices
-
-
 _Rule = tuple[Callable[[Any], bool], str]
 
 
 def _or_none(rule: _Rule) -> _Rule:
     is_allowed, allowed = rule
     return (lambda value: value is None or is_allowed(value)), f"None or {allowed}"
+
+
+def _one_of(choices: Sequence[str]) -> _Rule:
+    return (
+        lambda value: isinstance(value, str) and value in choices,
+        f"one of {', '.join(choices)}",
+    )
 
 
 def _plain(allowed: checks.Numbers) -> _Rule:
@@ -327,34 +436,54 @@ _POSITIVE_INT = _plain(checks.POSITIVE_INT)
 _NON_NEGATIVE_INT = _plain(checks.NON_NEGATIVE_INT)
 _RATE = _plain(checks.PROPER_FRACTION)
 _POSITIVE = _plain(checks.POSITIVE)
-_ACTIVATION: _Rule = (_is_one_of(*ACTIVATIONS), f"one of {', '.join(ACTIVATIONS)}")
+_ACTIVATION = _one_of(ACTIVATIONS)
 _BOOL: _Rule = (lambda value: isinstance(value, bool), "True or False")
 
 _RULES: dict[str, _Rule] = {
     "vocabulary_size": _POSITIVE_INT,
     "num_layers": _POSITIVE_INT,
     "num_heads": _POSITIVE_INT,
+    "num_key_value_heads": _or_none(_POSITIVE_INT),
     "hidden_dim": _POSITIVE_INT,
     "intermediate_dim": _POSITIVE_INT,
     "embedding_dim": _or_none(_POSITIVE_INT),
-    "layer_sharing": (_is_one_of(*LAYER_SHARING), f"one of {', '.join(LAYER_SHARING)}"),
+    "layer_sharing": _one_of(LAYER_SHARING),
     "num_layer_groups": _POSITIVE_INT,
     "max_sequence_length": _POSITIVE_INT,
     "num_segments": _NON_NEGATIVE_INT,
+    "positions": _one_of(POSITIONS),
     "position_offset": _NON_NEGATIVE_INT,
+    "rotary_base": _POSITIVE,
+    "local_rotary_base": _or_none(_POSITIVE),
+    "attention_window": _or_none(_POSITIVE_INT),
+    "global_attention_every": _or_none(_POSITIVE_INT),
+    "attention_bias": _BOOL,
+    "feed_forward": _one_of(FEED_FORWARDS),
+    "feed_forward_bias": _BOOL,
+    "norm": _one_of(NORMS),
+    "norm_bias": _BOOL,
+    "norm_placement": _one_of(NORM_PLACEMENTS),
+    "first_attention_norm": _BOOL,
+    "embedding_norm": _BOOL,
     "activation": _ACTIVATION,
     "masked_lm_activation": _or_none(_ACTIVATION),
     "pooler": _BOOL,
     "pooler_activation": _ACTIVATION,
     "pooler_dropout": _RATE,
+    "pooler_norm": _BOOL,
+    "pooling": _or_none(_one_of(POOLINGS)),
+    "token_pooler": _BOOL,
+    "head_bias": _BOOL,
     "dropout": _RATE,
+    "embedding_dropout": _or_none(_RATE),
     "attention_dropout": _RATE,
     "classifier_dropout": _or_none(_RATE),
+    "token_dropout": _or_none(_RATE),
     "answer_dropout": _RATE,
     "layer_norm_epsilon": _POSITIVE,
     "initializer_range": _POSITIVE,
     "pad_token_id": _NON_NEGATIVE_INT,
-    "tokenizer": (_is_one_of(*TOKENIZERS), f"one of {', '.join(TOKENIZERS)}"),
+    "tokenizer": _one_of(TOKENIZERS),
     "causal": _BOOL,
     "output_hidden_states": _BOOL,
     "output_attention_scores": _BOOL,

@@ -80,6 +80,7 @@ def _distilbert(vocabulary_size: int = 30522) -> dict[str, Any]:
         pooler=False,
         pooler_activation="relu",
         classifier_dropout=0.2,
+        token_dropout=0.1,
         answer_dropout=0.1,
     )
 

@@ -208,14 +208,14 @@ MASKS = """
 import json
 import keras
 import numpy as np
-from keras_bert.layers import SelfAttention, SampledTokens
-from keras_bert.layers.encoder import BiasResidualNorm
+from keras_bert.layers import Attention, FeedForward, Norm, SampledTokens, TransformerBlock
 
 rows = np.ones((4, 8, 16), "float32")
 with both_devices():
     keras.utils.set_random_seed(0)
-    norm, attention = BiasResidualNorm(dropout=0.5), SelfAttention(2, dropout=0.5)
-    norm.build(rows.shape)
+    block = TransformerBlock(Attention(2), Norm(), FeedForward(8), Norm(), dropout=0.5)
+    block.build(rows.shape)
+    attention = Attention(2, dropout=0.5)
     attention.build(rows.shape)
     sampled = SampledTokens()
 
@@ -225,7 +225,7 @@ def step():
         x, slots = tf.constant(rows), tf.zeros((4, 8), "int32")
         x *= tf.range(1.0, 17)  # LayerNorm of equal numbers has no result
         return (
-            norm(x, tf.zeros_like(x), training=True),
+            block(x, training=True),
             attention(x * tf.range(1.0, 9)[:, None], training=True),
             sampled(tf.zeros((4, 8, 50)), slots, slots, training=True),
         )

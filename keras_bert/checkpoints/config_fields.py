@@ -16,6 +16,8 @@ _WITHOUT_EFFECT = (
     "dropout",
     "attention_dropout",
     "classifier_dropout",
+    "token_dropout",
+    "embedding_dropout",
     "answer_dropout",
     "pooler_dropout",
     "initializer_range",
@@ -38,6 +40,8 @@ class ConfigFields:
         defaults: Defaults of optional fields that differ from those of `BertConfig`.
         fixed: Values of fields that are constant in the code of the family.
         activation: The name in the file of the activation.
+        always_projects: Whether the embeddings are projected even if their dimension is that of the
+            hidden states.
         positions_follow_padding: Whether positions begin with `pad_token_id + 1`, and the number of
             positions in the file includes the rows before.
     """
@@ -47,6 +51,7 @@ class ConfigFields:
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     activation: str = "hidden_act"
+    always_projects: bool = False
     positions_follow_padding: bool = False
 
     def read(
@@ -87,8 +92,7 @@ class ConfigFields:
             if "pooler_dropout" in self.fixed:
                 # Both dropouts of these classifiers have one rate.
                 changes["pooler_dropout"] = config.effective_classifier_dropout
-            # ALBERT has a projection even between equal dimensions, the other families do not.
-            if config.embedding_dim == config.hidden_dim and config.layer_sharing == "none":
+            if config.embedding_dim == config.hidden_dim and not self.always_projects:
                 changes["embedding_dim"] = None
             if self.positions_follow_padding:
                 offset = config.pad_token_id + 1
@@ -155,7 +159,6 @@ class ConfigFields:
             needed = wanted.get(field.name, field.default)
             if value != needed:
                 needs.append(f"{field.name}={needed!r}")
-        shares_all = self.fixed.get("layer_sharing") == "all"
-        if "embedding_dim" in self.required and shares_all and config.embedding_dim is None:
-            needs.append("embedding_dim")  # there is a projection even between equal dimensions
+        if self.always_projects and config.embedding_dim is None:
+            needs.append("embedding_dim")
         return needs

@@ -242,6 +242,7 @@ _ALBERT_CONFIG = ConfigFields(
     },
     defaults={"dropout": 0.0, "attention_dropout": 0.0, "classifier_dropout": 0.1},
     fixed={"layer_sharing": "all", "tokenizer": "sentence_piece"},
+    always_projects=True,
 )
 ALBERT = Family(
     name="albert",
@@ -298,6 +299,7 @@ ALBERT = Family(
             "classifier_dropout": 0.1,
             "tokenizer": "sentence_piece",
         },
+        always_projects=True,
     ),
     keras_hub_masked_lm_activation="gelu_tanh",
     google_tf1=TF1Release(
@@ -411,6 +413,7 @@ DISTILBERT = Family(
         },
         {
             "dropout": "dropout",
+            "token_dropout": "dropout",
             "attention_dropout": "attention_dropout",
             "classifier_dropout": "seq_classif_dropout",
             "answer_dropout": "qa_dropout",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from keras_bert.checkpoints.config_fields import ZERO_SEGMENTS
 from keras_bert.checkpoints.layouts import Layout, Stored
-from keras_bert.checkpoints.weights import POOLER_WEIGHTS, PROJECTION_WEIGHTS, block_weight_names
+from keras_bert.checkpoints.weights import backbone_weight_names
 from keras_bert.config import BertConfig
 
 
@@ -34,18 +35,19 @@ class WeightNames:
 
     def backbone_layout(self, config: BertConfig) -> dict[str, Stored]:
         """Returns the layout of all weights of an encoder."""
-        absent = {
-            *(POOLER_WEIGHTS if not config.pooler else ()),
-            *(("embeddings.segment_embeddings",) if not config.num_segments else ()),
-            *(PROJECTION_WEIGHTS if config.embedding_dim is None else ()),
-        }
-        layout = {ours: stored for ours, stored in self.encoder.items() if ours not in absent}
+        layout = {}
         groups = sorted({*config.attention_owners, *config.feed_forward_owners})
-        for index, ours in block_weight_names(config):
+        for ours in backbone_weight_names(config):
+            if not ours.startswith("blocks."):
+                if ours in self.encoder:
+                    layout[ours] = self.encoder[ours]
+                continue
+            _, block, rest = ours.split(".", 2)
+            index = int(block)
             scope = self.block_scope.format(layer=index, group=groups.index(index))
-            stored = self.block[ours]
+            stored = self.block[rest]
             names = tuple(scope + name for name in stored.names)
-            layout[f"blocks.{index}.{ours}"] = dataclasses.replace(stored, names=names)
+            layout[ours] = dataclasses.replace(stored, names=names)
         return layout
 
     def zero_segments(self, config: BertConfig) -> dict[str, np.ndarray[Any, Any]]:
@@ -99,14 +101,14 @@ def block_layout(
         transposed: Whether kernels are `(output, input)`.
     """
     layers = {
-        "attention_output.kernel": output,
-        "attention_norm.bias": output,
+        "attention.output_projection.kernel": output,
+        "attention.output_bias": output,
         "attention_norm.gamma": norm,
         "attention_norm.beta": norm,
-        "intermediate.kernel": intermediate,
-        "intermediate_activation.bias": intermediate,
-        "feed_forward_output.kernel": feed_forward_output,
-        "feed_forward_norm.bias": feed_forward_output,
+        "feed_forward.intermediate.kernel": intermediate,
+        "feed_forward.intermediate_bias": intermediate,
+        "feed_forward.output_projection.kernel": feed_forward_output,
+        "feed_forward.output_bias": feed_forward_output,
         "feed_forward_norm.gamma": feed_forward_norm,
         "feed_forward_norm.beta": feed_forward_norm,
     }
@@ -117,7 +119,7 @@ def block_layout(
     }
     layout = {}
     for ours, of_layers in names.items():
-        kind = ours.rpartition(".")[2]
+        kind = re.split("[._]", ours)[-1]
         theirs = tuple(layer + kinds[kind] for layer in of_layers)
         layout[ours] = Stored(theirs, transposed and kind == "kernel")
     return layout

@@ -8,7 +8,6 @@ reordered in the graph without a change of the checkpoint format.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -37,37 +36,19 @@ class Encoder(Protocol):
     def pooler(self) -> Any: ...
 
 
-_EMBEDDING_WEIGHTS = (
-    "token_embedding.embeddings",
-    "embeddings.position_embeddings",
-    "embeddings.segment_embeddings",
-    "embeddings.gamma",
-    "embeddings.beta",
-)
 PROJECTION_WEIGHTS = ("embedding_projection.kernel", "embedding_projection.bias")
-ATTENTION_WEIGHTS = (
-    "attention.query_key_value.kernel",
-    "attention.query_key_value.bias",
-    "attention_output.kernel",
-    "attention_norm.bias",
-    "attention_norm.gamma",
-    "attention_norm.beta",
-)
-FEED_FORWARD_WEIGHTS = (
-    "intermediate.kernel",
-    "intermediate_activation.bias",
-    "feed_forward_output.kernel",
-    "feed_forward_norm.bias",
-    "feed_forward_norm.gamma",
-    "feed_forward_norm.beta",
-)
 POOLER_WEIGHTS = ("pooler.dense.kernel", "pooler.dense.bias")
 
 # For each layer class of heads, by its name in Keras' registry: the names of its weights, and the
-# attributes that lead to them.
+# attributes that lead to them, which are `None` for weights that it does not have.
 _HEAD_WEIGHTS = {
     "keras_bert>ClassificationHead": {"kernel": "dense.kernel", "bias": "dense.bias"},
-    "keras_bert>Pooler": {"kernel": "dense.kernel", "bias": "dense.bias"},
+    "keras_bert>Pooler": {
+        "kernel": "dense.kernel",
+        "bias": "dense.bias",
+        "gamma": "output_norm.gamma",
+        "beta": "output_norm.beta",
+    },
     "keras_bert>ReplacedTokenHead": {
         "dense.kernel": "dense.kernel",
         "dense.bias": "dense.bias",
@@ -91,44 +72,76 @@ _HEAD_WEIGHTS = {
 
 def backbone_weight_names(config: BertConfig) -> list[str]:
     """Returns the names of an encoder's weights; shared weights are named after the first block."""
-    embeddings = [
-        name for name in _EMBEDDING_WEIGHTS if config.num_segments or "segment" not in name
-    ]
-    projection = PROJECTION_WEIGHTS if config.embedding_dim is not None else ()
-    blocks = [f"blocks.{i}.{name}" for i, name in block_weight_names(config)]
-    return [*embeddings, *projection, *blocks, *(POOLER_WEIGHTS if config.pooler else ())]
+    return list(backbone_weight_shapes(config))
 
 
 def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of an encoder's weights by name, without creating an encoder."""
-    width, hidden, inner = config.embedding_width, config.hidden_dim, config.intermediate_dim
-    shapes = {
-        "token_embedding.embeddings": (config.vocabulary_size, width),
-        "embeddings.position_embeddings": (
-            config.max_sequence_length + config.position_offset,
-            width,
-        ),
-        "embeddings.segment_embeddings": (config.num_segments, width),
-        "embeddings.gamma": (width,),
-        "embeddings.beta": (width,),
-        "embedding_projection.kernel": (width, hidden),
-        "pooler.dense.kernel": (hidden, hidden),
-        "intermediate.kernel": (hidden, inner),
-        "intermediate_activation.bias": (inner,),
-        "feed_forward_output.kernel": (inner, hidden),
+    width, hidden = config.embedding_width, config.hidden_dim
+    shapes: dict[str, tuple[int, ...]] = {
+        "token_embedding.embeddings": (config.vocabulary_size, width)
     }
-    for index, heads in enumerate(config.effective_heads_by_layer):
-        attended = heads * config.head_dim
-        shapes |= {
-            f"blocks.{index}.attention.query_key_value.kernel": (hidden, 3 * attended),
-            f"blocks.{index}.attention.query_key_value.bias": (3 * attended,),
-            f"blocks.{index}.attention_output.kernel": (attended, hidden),
-        }
-    return {
-        # `blocks.3.attention_norm.bias` has the shape of `attention_norm.bias`.
-        name: shapes.get(name) or shapes.get(re.sub(r"^blocks\.\d+\.", "", name), (hidden,))
-        for name in backbone_weight_names(config)
+    if config.positions == "learned":
+        rows = config.max_sequence_length + config.position_offset
+        shapes["embeddings.position_embeddings"] = (rows, width)
+    if config.num_segments:
+        shapes["embeddings.segment_embeddings"] = (config.num_segments, width)
+    if config.embedding_norm:
+        shapes |= _norm_shapes(config, "embeddings", width)
+    if config.embedding_dim is not None:
+        shapes |= zip(PROJECTION_WEIGHTS, [(width, hidden), (hidden,)], strict=True)
+    for index in range(config.num_layers):
+        parts: dict[str, tuple[int, ...]] = {}
+        if config.attention_owners[index] == index:
+            parts |= _attention_shapes(config, index)
+        if config.feed_forward_owners[index] == index:
+            parts |= _feed_forward_shapes(config)
+        shapes |= {f"blocks.{index}.{name}": shape for name, shape in parts.items()}
+    if config.norm_placement == "pre":
+        shapes |= _norm_shapes(config, "final_norm", hidden)
+    if config.pooler:
+        kernel, bias = POOLER_WEIGHTS
+        shapes[kernel] = (hidden, hidden)
+        if config.head_bias:
+            shapes[bias] = (hidden,)
+        if config.pooler_norm:
+            shapes |= _norm_shapes(config, "pooler.output_norm", hidden)
+    return shapes
+
+
+def _attention_shapes(config: BertConfig, index: int) -> dict[str, tuple[int, ...]]:
+    hidden, heads = config.hidden_dim, config.effective_heads_by_layer[index]
+    key_value_heads = config.num_key_value_heads or heads
+    projected = (heads + 2 * key_value_heads) * config.head_dim
+    shapes: dict[str, tuple[int, ...]] = {
+        "attention.query_key_value.kernel": (hidden, projected),
+        "attention.output_projection.kernel": (heads * config.head_dim, hidden),
     }
+    if config.attention_bias:
+        shapes["attention.query_key_value.bias"] = (projected,)
+        shapes["attention.output_bias"] = (hidden,)
+    if config.attention_norms[index]:
+        shapes |= _norm_shapes(config, "attention_norm", hidden)
+    return shapes
+
+
+def _feed_forward_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
+    hidden, inner = config.hidden_dim, config.intermediate_dim
+    width = 2 * inner if config.feed_forward == "gated" else inner
+    shapes: dict[str, tuple[int, ...]] = {
+        "feed_forward.intermediate.kernel": (hidden, width),
+        "feed_forward.output_projection.kernel": (inner, hidden),
+    }
+    if config.feed_forward_bias:
+        shapes["feed_forward.intermediate_bias"] = (width,)
+        shapes["feed_forward.output_bias"] = (hidden,)
+    return shapes | _norm_shapes(config, "feed_forward_norm", hidden)
+
+
+def _norm_shapes(config: BertConfig, name: str, dim: int) -> dict[str, tuple[int, ...]]:
+    has_beta = config.norm == "layer_norm" and config.norm_bias
+    names = ("gamma", "beta") if has_beta else ("gamma",)
+    return {f"{name}.{weight}": (dim,) for weight in names}
 
 
 def check_file_size(config: BertConfig, num_bytes: int, file: object) -> None:
@@ -148,28 +161,6 @@ def check_file_size(config: BertConfig, num_bytes: int, file: object) -> None:
             f"{file} has {num_bytes:,} bytes, which cannot contain the {count:,} parameters of the "
             "architecture: the file is truncated, or the configuration of another model."
         )
-
-
-def block_weight_names(config: BertConfig) -> list[tuple[int, str]]:
-    """Returns the index of the block and the name in it of all weights of blocks, shared ones once.
-
-    Args:
-        config: The architecture.
-
-    Returns:
-        A list of `(index, name)`.
-    """
-    parts = (
-        (config.attention_owners, ATTENTION_WEIGHTS),
-        (config.feed_forward_owners, FEED_FORWARD_WEIGHTS),
-    )
-    return [
-        (index, name)
-        for index in range(config.num_layers)
-        for owners, names in parts
-        if owners[index] == index
-        for name in names
-    ]
 
 
 def backbone_weights(backbone: Encoder) -> dict[str, Any]:
@@ -202,7 +193,8 @@ def head_weights(head: Head) -> dict[str, Any]:
     """Returns the weights of a head by name.
 
     Args:
-        head: A built `ClassificationHead` or `Pooler` (whose weights are `kernel` and `bias`), a
+        head: A built `ClassificationHead` or `Pooler` (whose weights are `kernel`, `bias`, and
+            `gamma` and `beta` of a norm), a
             `ReplacedTokenHead` (`dense.kernel`, `dense.bias`, `kernel`, `bias`), a
             `MaskedLMTransform` and its `VocabularyBias` (`dense.kernel`, `dense.bias`, `gamma`,
             `beta`, `output_bias`), or a bidirectional LSTM (`forward.kernel`, …).
@@ -219,8 +211,16 @@ def head_weights(head: Head) -> dict[str, Any]:
                 f"{', '.join(name.split('>')[-1] for name in _HEAD_WEIGHTS)}; "
                 f"received {type(layer).__name__}."
             )
-        weights |= {name: attrgetter(path)(layer) for name, path in names.items()}
+        found = {name: _attribute(layer, path) for name, path in names.items()}
+        weights |= {name: weight for name, weight in found.items() if weight is not None}
     return weights
+
+
+def _attribute(layer: Any, path: str) -> Any:
+    """Returns the attribute at the end of a path; `None` if one on the way is `None`."""
+    for name in path.split("."):
+        layer = None if layer is None else getattr(layer, name)
+    return layer
 
 
 def all_head_weights(heads: Mapping[str, Head] | None) -> dict[str, dict[str, Any]]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 # A channel is scaled down to this many times the median of its layer.
 _LARGEST_OF_MEDIAN = 2
+# The second products of feed-forward networks, by the names of their layers, which may have numbers
+_FEED_FORWARD_OUTPUT = re.compile(r"/feed_forward(_\d+)?/output_projection")
 # Random ids that outlier channels are looked for in
 _ROWS, _LENGTH = 8, 64
 
@@ -70,7 +73,7 @@ def scale_outlier_channels(model: Any, features: Mapping[str, np.ndarray[Any, An
         node
         for node in model.graph.node
         if node.op_type == "MatMul"
-        and "/feed_forward_output" in node.name
+        and _FEED_FORWARD_OUTPUT.search(node.name)
         and node.input[1] in weights
     ]
     if not products:

@@ -256,10 +256,15 @@ def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
         A new task of the same class, compiled like the task, with a new optimizer.
 
     Raises:
-        ValueError: If the task is a `Distiller`, a layer or a head does not exist, all heads of a
-            layer would be removed, or layers are quantized.
+        ValueError: If the task is a `Distiller`, heads share keys and values, a layer or a head
+            does not exist, all heads of a layer would be removed, or layers are quantized.
     """
     config = task.config
+    if config.num_key_value_heads is not None:
+        raise ValueError(
+            f"num_key_value_heads is {config.num_key_value_heads}: heads that share keys and "
+            "values cannot be pruned; expected None."
+        )
     kept = _kept_heads(config, heads)
     quantized = [layer.path for layer in task._flatten_layers() if layer.quantization_mode]
     if quantized:
@@ -277,14 +282,14 @@ def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
     for layer in sorted(set(config.attention_owners)):
         block, dim = task.backbone.blocks[layer], config.head_dim
         inside = np.concatenate([np.arange(head * dim, (head + 1) * dim) for head in kept[layer]])
-        width = block.attention.output_dim
+        width = block.attention.query_width
         # Queries, keys and values of all heads follow one another
         columns = np.concatenate([part * width + inside for part in range(3)])
         for variable in block.attention.query_key_value.variables:
             # Also the bias, and the second matrix of LoRA; not its first
             if variable.shape[-1] == 3 * width:
                 sliced[id(variable)] = (columns, -1)
-        sliced[id(block.attention_output.kernel)] = (inside, 0)
+        sliced[id(block.attention.output_projection.kernel)] = (inside, 0)
     for old, new in zip(task.variables, pruned.variables, strict=True):
         value = keras.ops.convert_to_numpy(old)
         if id(old) in sliced:

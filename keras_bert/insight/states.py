@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.models.backbone import Backbone
+from keras_bert.models.backbone import Backbone, attention_probabilities
 from keras_bert.tasks.task import Task
 
 _BATCH_SIZE = 16
@@ -201,14 +201,9 @@ def text_states(
         mask = features["padding_mask"]
         scores = []
         if attention:
+            layers = attention_probabilities(backbone, features, outputs["hidden_states"])
             scores = [
-                keras.ops.convert_to_numpy(
-                    keras.ops.cast(
-                        block.attention.probabilities(state, keras.ops.convert_to_tensor(mask)),
-                        "float32",
-                    )
-                )
-                for block, state in zip(backbone.blocks, outputs["hidden_states"][:-1], strict=True)
+                keras.ops.convert_to_numpy(keras.ops.cast(layer, "float32")) for layer in layers
             ]
         for index, texts in enumerate(batch):
             length = int(mask[index].sum())

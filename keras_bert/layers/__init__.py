@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Keras layers of encoders and heads."""
 
-from keras_bert.layers.attention import SelfAttention
+from keras_bert.layers.attention import Attention
+from keras_bert.layers.block import TransformerBlock
 from keras_bert.layers.dense import Dense
-from keras_bert.layers.embeddings import (
-    EmbeddingPostprocessor,
-    PositionIds,
-    TokenEmbedding,
-)
-from keras_bert.layers.encoder import BiasActivation, BiasResidualNorm, TransformerBlock
+from keras_bert.layers.embeddings import EmbeddingPostprocessor, TokenEmbedding
+from keras_bert.layers.feed_forward import FeedForward, GatedFeedForward
 from keras_bert.layers.frozen import FrozenModel
 from keras_bert.layers.heads import (
     ClassificationHead,
@@ -18,23 +15,27 @@ from keras_bert.layers.heads import (
     TokensAt,
     VocabularyBias,
 )
+from keras_bert.layers.norm import Norm
+from keras_bert.layers.positions import PositionIds, RotaryPositions
 from keras_bert.layers.replacement import SampledTokens, ScatteredTokens, spread_slots
 from keras_bert.layers.top_layers import bidirectional_lstm
 
 __all__ = [
-    "BiasActivation",
-    "BiasResidualNorm",
+    "Attention",
     "ClassificationHead",
     "Dense",
     "EmbeddingPostprocessor",
+    "FeedForward",
     "FrozenModel",
+    "GatedFeedForward",
     "MaskedLMTransform",
+    "Norm",
     "Pooler",
     "PositionIds",
     "ReplacedTokenHead",
+    "RotaryPositions",
     "SampledTokens",
     "ScatteredTokens",
-    "SelfAttention",
     "TokenEmbedding",
     "TokensAt",
     "TransformerBlock",

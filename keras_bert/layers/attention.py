@@ -14,8 +14,15 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.layers.dense import Dense
-from keras_bert.layers.embeddings import check_same_shape
-from keras_bert.ops import SeedGenerator, attention, attention_with_scores, bias_add
+from keras_bert.layers.shapes import check_same_shape, length_of
+from keras_bert.ops import (
+    SeedGenerator,
+    attention,
+    attention_with_scores,
+    bias_add,
+    rotate,
+    tokens_at,
+)
 from keras_bert.ops.annotations import Shape, Tensor
 
 
@@ -26,22 +33,32 @@ class _BiasedProduct(Dense):
     """
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        return bias_add(ops.matmul(inputs, self.kernel), self.bias, training=bool(training))
+        product = ops.matmul(inputs, self.kernel)
+        if self.bias is None:
+            return product
+        return bias_add(product, self.bias, training=bool(training))
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class SelfAttention(keras.layers.Layer):
-    """Multi-head self-attention without the output projection, which belongs to the block.
+class Attention(keras.layers.Layer):
+    """Multi-head self-attention.
+
+    The output projection has no bias of its own: `output_bias` is a weight of this layer, so that
+    it can be fused with what follows the product.
 
     Args:
         num_heads: Number of attention heads.
-        dropout: Dropout rate on the attention probabilities.
-        initializer_range: Standard deviation of the kernel's truncated normal initializer.
-        causal: Whether tokens attend only to themselves and to the tokens before them.
-        return_scores: Whether to return the attention probabilities too.
+        num_key_value_heads: Number of heads of the keys and values, each of which is shared by
+            `num_heads / num_key_value_heads` heads of the queries. Defaults to `num_heads`.
         head_dim: Dimension of a head. Defaults to the hidden dimension divided by `num_heads`,
             which must divide it; layers whose heads were pruned have fewer heads of the same
             dimension.
+        window: The largest distance of two tokens that attend to each other; `None` for no limit.
+        causal: Whether tokens attend only to themselves and to the tokens before them.
+        use_bias: Whether the projections have biases.
+        dropout: Dropout rate on the attention probabilities.
+        initializer_range: Standard deviation of the kernels' truncated normal initializer.
+        return_scores: Whether to return the attention probabilities too.
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
@@ -49,41 +66,63 @@ class SelfAttention(keras.layers.Layer):
             batch without padding, which is faster.
         sequence_ids: int `(batch, length)`, for packed rows: tokens attend only to tokens with the
             same id; `None` if every row is one sequence.
+        rotation: The output of `RotaryPositions`, by which queries and keys are rotated; `None` for
+            no rotation.
+        output_positions: int `(batch, slots)`, the positions of the tokens to compute outputs for;
+            `None` for all tokens.
+        add_bias: Whether to add the bias of the output projection. A block adds it together with
+            the dropout, the residual connection and the norm.
         training: Whether dropout is active.
 
     Output shape:
-        `(batch, length, num_heads * head_dim)`; with `return_scores`, a tuple of it and of the
-        probabilities `(batch, heads, length, length)`.
+        `(batch, length, hidden)`, or `(batch, slots, hidden)` with `output_positions`; with
+        `return_scores`, a tuple of it and of the probabilities `(batch, heads, length, length)`.
 
     Raises:
-        ValueError: If `head_dim` is `None` and `num_heads` does not divide the hidden dimension, or
-            the shape of a mask does not match.
+        ValueError: If `head_dim` is `None` and `num_heads` does not divide the hidden dimension,
+            `num_key_value_heads` does not divide `num_heads`, or the shape of a mask does not
+            match.
 
     Reference:
-        [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2.
+        [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2;
+        [GQA](https://arxiv.org/abs/2305.13245), section 2.2, for `num_key_value_heads`;
+        [Longformer](https://arxiv.org/abs/2004.05150), section 3.1, for `window`.
     """
 
     def __init__(
         self,
         num_heads: int,
+        num_key_value_heads: int | None = None,
+        head_dim: int | None = None,
+        window: int | None = None,
+        causal: bool = False,
+        use_bias: bool = True,
         dropout: float = 0.0,
         initializer_range: float = 0.02,
-        causal: bool = False,
         return_scores: bool = False,
-        head_dim: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         checks.POSITIVE_INT.check(num_heads=num_heads)
-        checks.POSITIVE_INT.check_given(head_dim=head_dim)
+        checks.POSITIVE_INT.check_given(
+            num_key_value_heads=num_key_value_heads, head_dim=head_dim, window=window
+        )
         checks.PROPER_FRACTION.check(dropout=dropout)
         checks.POSITIVE.check(initializer_range=initializer_range)
+        if num_key_value_heads is not None and num_heads % num_key_value_heads:
+            raise ValueError(
+                f"num_key_value_heads is {num_key_value_heads}; it must divide num_heads, which is "
+                f"{num_heads}."
+            )
         self.num_heads = num_heads
+        self.num_key_value_heads = num_key_value_heads
+        self.head_dim = head_dim
+        self.window = window
+        self.causal = causal
+        self.use_bias = use_bias
         self.dropout = dropout
         self.initializer_range = initializer_range
-        self.causal = causal
         self.return_scores = return_scores
-        self.head_dim = head_dim
         self._head_weights: Iterator[Tensor] | None = None
         self.seed_generator = SeedGenerator()
 
@@ -92,20 +131,42 @@ class SelfAttention(keras.layers.Layer):
         inputs_shape: Shape,
         padding_mask_shape: Shape | None = None,
         sequence_ids_shape: Shape | None = None,
+        rotation_shape: Shape | None = None,
+        output_positions_shape: Shape | None = None,
     ) -> None:
         hidden_dim = inputs_shape[-1]
         if self.head_dim is None and hidden_dim % self.num_heads:
             raise ValueError(
                 f"num_heads is {self.num_heads}; it must divide the hidden dimension {hidden_dim}."
             )
-        self.output_dim = self.num_heads * (self.head_dim or hidden_dim // self.num_heads)
-        self.query_key_value = _BiasedProduct(
-            3 * self.output_dim,
-            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
-            dtype=self.dtype_policy,
-            name="query_key_value",
+        head_dim = self.head_dim or hidden_dim // self.num_heads
+        self.query_width = self.num_heads * head_dim
+        self.key_width = (self.num_key_value_heads or self.num_heads) * head_dim
+        # The optimizer LAMB takes a kernel of the first name as three.
+        is_grouped = self.key_width < self.query_width
+        self.query_key_value = self._new(
+            _BiasedProduct,
+            self.query_width + 2 * self.key_width,
+            "grouped_query_key_value" if is_grouped else "query_key_value",
+            self.use_bias,
         )
         self.query_key_value.build((None, hidden_dim))
+        self.output_projection = self._new(Dense, hidden_dim, "output_projection", use_bias=False)
+        self.output_projection.build((None, self.query_width))
+        self.output_bias = None
+        if self.use_bias:
+            self.output_bias = self.add_weight(
+                name="output_bias", shape=(hidden_dim,), initializer="zeros", autocast=False
+            )
+
+    def _new(self, cls: type[Dense], units: int, name: str, use_bias: bool) -> Dense:
+        return cls(
+            units,
+            use_bias=use_bias,
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
+            dtype=self.dtype_policy,
+            name=name,
+        )
 
     @contextlib.contextmanager
     def weighing_heads(self, weights: Sequence[Tensor]) -> Iterator[None]:
@@ -128,22 +189,36 @@ class SelfAttention(keras.layers.Layer):
         inputs: Tensor,
         padding_mask: Tensor | None = None,
         sequence_ids: Tensor | None = None,
+        rotation: Tensor | None = None,
+        output_positions: Tensor | None = None,
+        add_bias: bool = True,
         training: bool = False,
     ) -> Tensor:
-        length = _length(inputs)
-        projected, mask = self._projected(inputs, length, padding_mask, sequence_ids, training)
-        # (batch, length, heads, head_dim) -> (batch, length, hidden)
-        joined = (-1, length, self.output_dim)
+        projected = self._projected(inputs, rotation, training)
+        mask = self._mask(inputs, padding_mask, sequence_ids)
+        scores = None
         if self.return_scores:
-            rate = self.dropout if training else 0.0
             context, scores = attention_with_scores(
-                projected, mask, dropout=rate, seed=self.seed_generator
+                projected, mask, dropout=self.dropout if training else 0.0, seed=self.seed_generator
             )
-            return ops.reshape(self._weighed(context), joined), scores
-        context = attention(
-            projected, mask, dropout=self.dropout, seed=self.seed_generator, training=training
-        )
-        return ops.reshape(self._weighed(context), joined)
+        else:
+            context = attention(
+                projected, mask, dropout=self.dropout, seed=self.seed_generator, training=training
+            )
+        outputs = self._joined(self._weighed(context), length_of(inputs), output_positions)
+        if add_bias and self.use_bias:
+            outputs = bias_add(outputs, self.output_bias, training=training)
+        return (outputs, scores) if self.return_scores else outputs
+
+    def _joined(self, context: Tensor, length: Tensor, output_positions: Tensor) -> Tensor:
+        """Projects the context of all heads `(batch, length, heads, head_dim)` to the outputs."""
+        context = ops.reshape(context, (-1, length, self.query_width))
+        if output_positions is not None:
+            context = tokens_at(context, output_positions)
+            length = length_of(output_positions)
+        # (batch, tokens, width) -> (batch * tokens, width): one matrix product of rank 2
+        outputs = self.output_projection(ops.reshape(context, (-1, self.query_width)))
+        return ops.reshape(outputs, (-1, length, outputs.shape[-1]))
 
     def _weighed(self, context: Tensor) -> Tensor:
         """Multiplies heads `(batch, length, heads, head_dim)` by weights, if there are any."""
@@ -156,6 +231,7 @@ class SelfAttention(keras.layers.Layer):
         inputs: Tensor,
         padding_mask: Tensor | None = None,
         sequence_ids: Tensor | None = None,
+        rotation: Tensor | None = None,
     ) -> Tensor:
         """Computes the attention probabilities alone, whether or not calls return them.
 
@@ -163,47 +239,66 @@ class SelfAttention(keras.layers.Layer):
             inputs: See the call arguments.
             padding_mask: See the call arguments.
             sequence_ids: See the call arguments.
+            rotation: See the call arguments.
 
         Returns:
             A tensor `(batch, heads, length, length)` in the compute dtype.
         """
         inputs = ops.cast(inputs, self.compute_dtype)
-        projected, mask = self._projected(inputs, _length(inputs), padding_mask, sequence_ids)
-        return attention_with_scores(projected, mask)[1]
+        mask = self._mask(inputs, padding_mask, sequence_ids)
+        return attention_with_scores(self._projected(inputs, rotation), mask)[1]
 
-    def _projected(
-        self,
-        inputs: Tensor,
-        length: Tensor,
-        padding_mask: Tensor,
-        sequence_ids: Tensor,
-        training: bool = False,
-    ) -> tuple[Tensor, Tensor]:
-        """Returns queries, keys and values `(batch, length, 3, heads, head_dim)`, and the mask."""
-        _check_masks(inputs, padding_mask, sequence_ids)
-        mask = _mask(padding_mask, sequence_ids, _causal_mask(length) if self.causal else None)
-
-        # (batch, length, hidden) -> (batch * length, 3 * hidden): one matrix product
-        hidden_dim = inputs.shape[-1]
+    def _projected(self, inputs: Tensor, rotation: Tensor, training: bool = False) -> Any:
+        """Returns queries, keys and values, as `keras_bert.ops.attention` takes them."""
+        # (batch, length, hidden) -> (batch * length, hidden): one matrix product
+        hidden_dim, length = inputs.shape[-1], length_of(inputs)
         projected = self.query_key_value(ops.reshape(inputs, (-1, hidden_dim)), training=training)
-        # -> (batch, length, 3, heads, head_dim)
-        head_dim = self.output_dim // self.num_heads
-        return ops.reshape(projected, (-1, length, 3, self.num_heads, head_dim)), mask
+        head_dim = self.query_width // self.num_heads
+        if rotation is None and self.key_width == self.query_width:
+            return ops.reshape(projected, (-1, length, 3, self.num_heads, head_dim))
+        ends = (self.query_width, self.query_width + self.key_width)
+        query, key, value = (
+            ops.reshape(part, (-1, length, part.shape[-1] // head_dim, head_dim))
+            for part in ops.split(projected, ends, axis=-1)
+        )
+        if rotation is not None:
+            query, key = rotate(query, rotation), rotate(key, rotation)
+        return query, key, value
+
+    def _mask(self, inputs: Tensor, padding_mask: Tensor, sequence_ids: Tensor) -> Tensor:
+        """Combines all masks to an attention mask, True where a query may attend to a key.
+
+        Returns:
+            A bool tensor that can be broadcast to `(batch, 1, length, length)`; or `None`.
+        """
+        _check_masks(inputs, padding_mask, sequence_ids)
+        masks = []
+        if self.causal or self.window is not None:
+            masks.append(_near(length_of(inputs), self.window, self.causal))
+        if padding_mask is not None:
+            # (batch, length) -> (batch, 1, 1, length): only keys are masked
+            masks.append(ops.cast(padding_mask, "bool")[:, None, None, :])
+        if sequence_ids is not None:
+            masks.append(ops.equal(sequence_ids[:, None, :, None], sequence_ids[:, None, None, :]))
+        return functools.reduce(ops.logical_and, masks) if masks else None
 
     def compute_output_spec(
         self,
         inputs: Tensor,
         padding_mask: Tensor | None = None,
         sequence_ids: Tensor | None = None,
+        rotation: Tensor | None = None,
+        output_positions: Tensor | None = None,
+        add_bias: bool = True,
         training: bool = False,
     ) -> Tensor:
         _check_masks(inputs, padding_mask, sequence_ids)
-        shape = (*inputs.shape[:-1], self.output_dim)
-        context = keras.KerasTensor(shape, dtype=self.compute_dtype)
+        batch, length, hidden_dim = inputs.shape
+        tokens = (batch, length) if output_positions is None else output_positions.shape
+        outputs = keras.KerasTensor((*tokens, hidden_dim), dtype=self.compute_dtype)
         if not self.return_scores:
-            return context
-        batch, length, _ = inputs.shape
-        return context, keras.KerasTensor(
+            return outputs
+        return outputs, keras.KerasTensor(
             (batch, self.num_heads, length, length), dtype=self.compute_dtype
         )
 
@@ -211,17 +306,15 @@ class SelfAttention(keras.layers.Layer):
         return {
             **super().get_config(),
             "num_heads": self.num_heads,
+            "num_key_value_heads": self.num_key_value_heads,
+            "head_dim": self.head_dim,
+            "window": self.window,
+            "causal": self.causal,
+            "use_bias": self.use_bias,
             "dropout": self.dropout,
             "initializer_range": self.initializer_range,
-            "causal": self.causal,
             "return_scores": self.return_scores,
-            "head_dim": self.head_dim,
         }
-
-
-def _length(inputs: Tensor) -> Tensor:
-    """Returns the length of inputs `(batch, length, hidden)`, a tensor if it is not static."""
-    return ops.shape(inputs)[1] if inputs.shape[1] is None else inputs.shape[1]
 
 
 def _check_masks(inputs: Tensor, padding_mask: Tensor, sequence_ids: Tensor) -> None:
@@ -230,22 +323,13 @@ def _check_masks(inputs: Tensor, padding_mask: Tensor, sequence_ids: Tensor) -> 
             check_same_shape(name, mask.shape, inputs.shape[:2])
 
 
-def _mask(padding_mask: Tensor, sequence_ids: Tensor, causal_mask: Tensor) -> Tensor:
-    """Combines masks to an attention mask, True where a query may attend to a key.
-
-    Returns:
-        A bool tensor that can be broadcast to `(batch, 1, length, length)`; or `None`.
-    """
-    masks = [] if causal_mask is None else [causal_mask]
-    if padding_mask is not None:
-        # (batch, length) -> (batch, 1, 1, length): only keys are masked
-        masks.append(ops.cast(padding_mask, "bool")[:, None, None, :])
-    if sequence_ids is not None:
-        masks.append(ops.equal(sequence_ids[:, None, :, None], sequence_ids[:, None, None, :]))
-    return functools.reduce(ops.logical_and, masks) if masks else None
-
-
-def _causal_mask(length: Tensor) -> Tensor:
-    """Returns a bool tensor `(1, 1, length, length)`, True up to the position of the query."""
+def _near(length: Tensor, window: int | None, causal: bool) -> Tensor:
+    """Returns a bool tensor `(1, 1, length, length)`, True where positions may attend to others."""
     positions = ops.arange(length)
-    return (positions[:, None] >= positions)[None, None]
+    distances = positions[:, None] - positions
+    allowed = []
+    if causal:
+        allowed.append(distances >= 0)
+    if window is not None:
+        allowed.append(ops.abs(distances) <= window)
+    return functools.reduce(ops.logical_and, allowed)[None, None]

@@ -12,7 +12,8 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.config import BertConfig
-from keras_bert.ops import SeedGenerator, dropout, layer_norm, token_logits
+from keras_bert.layers.shapes import check_same_shape, too_long
+from keras_bert.ops import SeedGenerator, dropout, norm, token_logits
 from keras_bert.ops.annotations import Shape, Tensor
 
 
@@ -103,14 +104,18 @@ class TokenEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class EmbeddingPostprocessor(keras.layers.Layer):
-    """Adds segment and position embeddings: `dropout(LN(token + segment + position))`.
+    """Adds segment and position embeddings: `dropout(norm(token + segment + position))`.
 
     Args:
         max_sequence_length: Maximum length of the input in tokens.
         num_segments: Number of segments; with 0 there are no segment embeddings.
         position_offset: Number of rows of the position table before that of position 0.
-        layer_norm_epsilon: Added to the variance.
-        dropout: Dropout rate after the LayerNorm.
+        learned_positions: Whether there are position embeddings; rotary positions are not added
+            here.
+        norm: `"layer_norm"`, `"rms_norm"`, or `None` for no norm.
+        norm_bias: Whether LayerNorm has an offset.
+        layer_norm_epsilon: Added to the variance or to the mean square.
+        dropout: Dropout rate after the norm.
         initializer_range: Standard deviation of the tables' truncated normal initializer.
 
     Call arguments:
@@ -136,6 +141,9 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         max_sequence_length: int,
         num_segments: int,
         position_offset: int = 0,
+        learned_positions: bool = True,
+        norm: str | None = "layer_norm",
+        norm_bias: bool = True,
         layer_norm_epsilon: float = 1e-12,
         dropout: float = 0.0,
         initializer_range: float = 0.02,
@@ -153,6 +161,9 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         self.max_sequence_length = max_sequence_length
         self.num_segments = num_segments
         self.position_offset = position_offset
+        self.learned_positions = learned_positions
+        self.norm = norm
+        self.norm_bias = norm_bias
         self.layer_norm_epsilon = layer_norm_epsilon
         self.dropout = dropout
         self.initializer_range = initializer_range
@@ -173,16 +184,18 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         def truncated_normal() -> keras.initializers.Initializer:
             return keras.initializers.TruncatedNormal(stddev=self.initializer_range)
 
-        positions = self.max_sequence_length + self.position_offset
-        self.position_embeddings = add(
-            "position_embeddings", (positions, hidden_dim), truncated_normal()
-        )
+        if self.learned_positions:
+            positions = self.max_sequence_length + self.position_offset
+            self.position_embeddings = add(
+                "position_embeddings", (positions, hidden_dim), truncated_normal()
+            )
         if self.num_segments:
             self.segment_embeddings = add(
                 "segment_embeddings", (self.num_segments, hidden_dim), truncated_normal()
             )
-        self.gamma = add("gamma", (hidden_dim,), "ones")
-        self.beta = add("beta", (hidden_dim,), "zeros")
+        self.gamma = add("gamma", (hidden_dim,), "ones") if self.norm else None
+        has_beta = self.norm == "layer_norm" and self.norm_bias
+        self.beta = add("beta", (hidden_dim,), "zeros") if has_beta else None
 
     def call(
         self,
@@ -192,17 +205,21 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         training: bool = False,
     ) -> Tensor:
         self._check_inputs(token_vectors, segment_ids, position_ids)
-        first = self.position_offset
-        if position_ids is None:
-            positions = self.position_embeddings[first : first + ops.shape(token_vectors)[1]]
-        else:
-            positions = ops.take(self.position_embeddings, position_ids + first, axis=0)
-        x = ops.cast(token_vectors, self.variable_dtype) + positions
+        x = ops.cast(token_vectors, self.variable_dtype)
+        if self.learned_positions:
+            x = x + self._position_vectors(ops.shape(token_vectors)[1], position_ids)
         if self.num_segments:
             x = x + self._segment_vectors(segment_ids)
-        x = layer_norm(x, self.gamma, self.beta, self.layer_norm_epsilon)
+        if self.norm:
+            x = norm(x, self.gamma, self.beta, kind=self.norm, epsilon=self.layer_norm_epsilon)
         x = dropout(x, self.dropout, seed=self.seed_generator, training=training)
         return ops.cast(x, self.compute_dtype)
+
+    def _position_vectors(self, length: Tensor, position_ids: Tensor | None) -> Tensor:
+        first = self.position_offset
+        if position_ids is None:
+            return self.position_embeddings[first : first + length]
+        return ops.take(self.position_embeddings, position_ids + first, axis=0)
 
     def _segment_vectors(self, segment_ids: Tensor) -> Tensor:
         if segment_ids is None or self.num_segments == 1:
@@ -238,93 +255,13 @@ class EmbeddingPostprocessor(keras.layers.Layer):
             "max_sequence_length": self.max_sequence_length,
             "num_segments": self.num_segments,
             "position_offset": self.position_offset,
+            "learned_positions": self.learned_positions,
+            "norm": self.norm,
+            "norm_bias": self.norm_bias,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "dropout": self.dropout,
             "initializer_range": self.initializer_range,
         }
-
-
-@keras.saving.register_keras_serializable(package="keras_bert")
-class PositionIds(keras.layers.Layer):
-    """Counts the position of each token among the tokens of its row that are not padding.
-
-    Args:
-        pad_token_id: The id of the padding token.
-        max_sequence_length: Maximum length of the input in tokens.
-
-    Call arguments:
-        token_ids: int `(batch, length)`.
-        position_ids: int `(batch, length)`; if given, they are returned instead.
-
-    Output shape:
-        int32 `(batch, length)`: positions from 0, and -1 at padding.
-
-    Raises:
-        ValueError: If the input is longer than `max_sequence_length` and `position_ids` is `None`.
-
-    Reference:
-        [RoBERTa](https://arxiv.org/abs/1907.11692), the released code.
-    """
-
-    def __init__(self, pad_token_id: int, max_sequence_length: int, **kwargs: Any) -> None:
-        super().__init__(**{**kwargs, "dtype": "int32"})
-        self.pad_token_id = pad_token_id
-        self.max_sequence_length = max_sequence_length
-
-    def call(self, token_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
-        if position_ids is not None:
-            return ops.cast(position_ids, "int32")
-        self._check_length(token_ids)
-        is_real = ops.cast(ops.not_equal(token_ids, self.pad_token_id), "int32")
-        return ops.cumsum(is_real, axis=1) * is_real - 1
-
-    def _check_length(self, token_ids: Tensor) -> None:
-        length = token_ids.shape[1]
-        if length is not None and length > self.max_sequence_length:
-            raise ValueError(too_long(length, self.max_sequence_length))
-
-    def compute_output_spec(
-        self, token_ids: Tensor, position_ids: Tensor | None = None
-    ) -> keras.KerasTensor:
-        if position_ids is None:
-            self._check_length(token_ids)
-        return keras.KerasTensor(token_ids.shape, dtype="int32")
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "pad_token_id": self.pad_token_id,
-            "max_sequence_length": self.max_sequence_length,
-        }
-
-
-def too_long(length: int, max_sequence_length: int) -> str:
-    """Returns the error message for an input that is longer than `max_sequence_length`."""
-    return (
-        f"The input is {length} tokens long; this model has positions for at most "
-        f"{max_sequence_length} (max_sequence_length). Truncate it, or split it into windows."
-    )
-
-
-def check_same_shape(name: str, received: Any, expected: Any) -> None:
-    """Checks that two static shapes `(batch, length)` are compatible.
-
-    Args:
-        name: The name of the input, for the error message.
-        received: The shape of the input, with `None` for unknown dimensions.
-        expected: The shape of `token_ids`.
-
-    Raises:
-        ValueError: If the ranks or two known dimensions differ.
-    """
-    received, expected = tuple(received), tuple(expected)
-    matches = len(received) == len(expected) and all(
-        a is None or b is None or a == b for a, b in zip(received, expected, strict=True)
-    )
-    if not matches:
-        raise ValueError(
-            f"`{name}` has shape {received}; it must have the shape of token_ids, {expected}."
-        )
 
 
 def new_embeddings(
@@ -350,8 +287,11 @@ def new_embeddings(
         config.max_sequence_length,
         config.num_segments,
         position_offset=config.position_offset,
+        learned_positions=config.positions == "learned",
+        norm=config.norm if config.embedding_norm else None,
+        norm_bias=config.norm_bias,
         layer_norm_epsilon=config.layer_norm_epsilon,
-        dropout=config.dropout,
+        dropout=config.effective_embedding_dropout,
         initializer_range=config.initializer_range,
         dtype=policy,
         name="embeddings",

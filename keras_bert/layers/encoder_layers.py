@@ -9,14 +9,18 @@ from typing import Protocol
 import keras
 
 from keras_bert.config import BertConfig
+from keras_bert.layers.attention import Attention
+from keras_bert.layers.block import TransformerBlock
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.embeddings import EmbeddingPostprocessor, TokenEmbedding, new_embeddings
-from keras_bert.layers.encoder import TransformerBlock, new_blocks
+from keras_bert.layers.feed_forward import FeedForward, GatedFeedForward
 from keras_bert.layers.heads import Pooler, new_pooler
+from keras_bert.layers.norm import Norm
 
 # In which encoders that share embeddings must not differ
 _EMBEDDING_FIELDS = (
-    "vocabulary_size", "embedding_width", "max_sequence_length", "num_segments", "position_offset",
+    "vocabulary_size", "embedding_width", "max_sequence_length", "num_segments", "positions",
+    "position_offset", "embedding_norm", "norm", "norm_bias",
 )  # fmt: skip
 
 
@@ -28,6 +32,7 @@ class EncoderLayers:
     embeddings: EmbeddingPostprocessor
     embedding_projection: Dense | None
     blocks: list[TransformerBlock]
+    final_norm: Norm | None
     pooler: Pooler | None
 
 
@@ -73,5 +78,82 @@ def new_encoder_layers(
             dtype=policy,
             name="embedding_projection",
         )
+    final_norm = None
+    if config.norm_placement == "pre":
+        final_norm = _new_norm(config, policy, "final_norm")
+        final_norm.build((None, None, config.hidden_dim))
     pooler = new_pooler(config, policy, "pooler") if config.pooler else None
-    return EncoderLayers(token_embedding, embeddings, projection, blocks, pooler)
+    return EncoderLayers(token_embedding, embeddings, projection, blocks, final_norm, pooler)
+
+
+def new_blocks(config: BertConfig, policy: keras.DTypePolicy) -> list[TransformerBlock]:
+    """Creates the blocks of an encoder, built and with newly initialized weights.
+
+    Args:
+        config: The architecture, including which layers share weights.
+        policy: A Keras dtype policy.
+
+    Returns:
+        A list of a block for each layer: the same object as an earlier one if all of its weights
+        are shared, or a new block, which may have the attention or the feed-forward network of an
+        earlier one.
+    """
+    blocks: list[TransformerBlock] = []
+    for index in range(config.num_layers):
+        owners = (config.attention_owners[index], config.feed_forward_owners[index])
+        if index not in owners:
+            blocks.append(blocks[owners[0]])
+            continue
+        attention = feed_forward = None
+        if owners[0] < index:
+            attention = (blocks[owners[0]].attention, blocks[owners[0]].attention_norm)
+        if owners[1] < index:
+            feed_forward = (blocks[owners[1]].feed_forward, blocks[owners[1]].feed_forward_norm)
+        block = TransformerBlock(
+            *(attention or _new_attention(config, policy, index)),
+            *(feed_forward or _new_feed_forward(config, policy)),
+            norm_placement=config.norm_placement,
+            dropout=config.dropout,
+            dtype=policy,
+            name=f"layer_{index}",
+        )
+        block.build((None, None, config.hidden_dim))
+        blocks.append(block)
+    return blocks
+
+
+def _new_attention(
+    config: BertConfig, policy: keras.DTypePolicy, index: int
+) -> tuple[Attention, Norm | None]:
+    attention = Attention(
+        config.effective_heads_by_layer[index],
+        num_key_value_heads=config.num_key_value_heads,
+        head_dim=config.head_dim,
+        window=config.attention_windows[index],
+        causal=config.causal,
+        use_bias=config.attention_bias,
+        dropout=config.attention_dropout,
+        initializer_range=config.initializer_range,
+        return_scores=config.output_attention_scores,
+        dtype=policy,
+        name="attention",
+    )
+    has_norm = config.attention_norms[index]
+    return attention, _new_norm(config, policy, "attention_norm") if has_norm else None
+
+
+def _new_feed_forward(config: BertConfig, policy: keras.DTypePolicy) -> tuple[FeedForward, Norm]:
+    cls = GatedFeedForward if config.feed_forward == "gated" else FeedForward
+    feed_forward = cls(
+        config.intermediate_dim,
+        activation=config.activation,
+        use_bias=config.feed_forward_bias,
+        initializer_range=config.initializer_range,
+        dtype=policy,
+        name="feed_forward",
+    )
+    return feed_forward, _new_norm(config, policy, "feed_forward_norm")
+
+
+def _new_norm(config: BertConfig, policy: keras.DTypePolicy, name: str) -> Norm:
+    return Norm(config.norm, config.layer_norm_epsilon, config.norm_bias, dtype=policy, name=name)

@@ -11,7 +11,9 @@ from keras import ops
 from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.layers.dense import Dense
-from keras_bert.ops import SeedGenerator, activation_function, dropout, layer_norm, tokens_at
+from keras_bert.layers.norm import Norm
+from keras_bert.layers.pooling import mean_of_tokens
+from keras_bert.ops import SeedGenerator, activation_function, dropout, norm, tokens_at
 from keras_bert.ops.annotations import Shape, Tensor
 
 
@@ -19,27 +21,38 @@ def _truncated_normal(stddev: float) -> keras.initializers.Initializer:
     return keras.initializers.TruncatedNormal(stddev=stddev)
 
 
+POOLINGS = ("first", "last", "mean", "none")
+
+
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Pooler(keras.layers.Layer):
-    """Pools the sequence output to one vector per row: `activation(dense(dropout(token)))`.
+    """Pools the sequence output to one vector per row, and applies a dense layer to it.
+
+    It computes `norm(activation(dense(dropout(pooled))))`, by default without a norm.
 
     Args:
         activation: A name that `BertConfig.activation` allows.
-        dropout: Dropout rate on the vector of the token.
+        dropout: Dropout rate on the pooled vector.
         initializer_range: Standard deviation of the kernel's truncated normal initializer.
-        last_token: Whether to pool the last token that is not padding, as in causal encoders,
-            where no other token attends to the whole input. By default the first token is pooled.
+        pooling: Which vector is pooled: that of the `"first"` token; of the `"last"` one that is
+            not padding, as in causal encoders, where no other token attends to the whole input; the
+            `"mean"` of all tokens that are not padding; or `"none"`, which applies the layer to
+            every token.
+        norm: `"layer_norm"`, `"rms_norm"`, or `None` for no norm.
+        norm_bias: Whether LayerNorm has an offset.
+        epsilon: Added to the variance or to the mean square of the norm.
+        use_bias: Whether the dense layer has a bias.
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        padding_mask: Bool `(batch, length)`, False at padding, to find the last token; `None`
-            without padding, or to pool the first token.
+        padding_mask: Bool `(batch, length)`, False at padding, for the last token and the mean;
+            `None` without padding, or to pool the first token.
         sequence_ids: int `(batch, length)`, 0 at padding, used instead of `padding_mask` for packed
             rows; or `None`.
         training: Whether dropout is active.
 
     Output shape:
-        `(batch, hidden)`.
+        `(batch, hidden)`, or `(batch, length, hidden)` if `pooling` is `"none"`.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3, the vector C.
@@ -50,17 +63,32 @@ class Pooler(keras.layers.Layer):
         activation: str = "tanh",
         dropout: float = 0.0,
         initializer_range: float = 0.02,
-        last_token: bool = False,
+        pooling: str = "first",
+        norm: str | None = None,
+        norm_bias: bool = True,
+        epsilon: float = 1e-12,
+        use_bias: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         checks.PROPER_FRACTION.check(dropout=dropout)
-        checks.POSITIVE.check(initializer_range=initializer_range)
+        checks.POSITIVE.check(initializer_range=initializer_range, epsilon=epsilon)
+        if pooling not in POOLINGS:
+            raise ValueError(f"pooling is {pooling!r}; it must be one of {', '.join(POOLINGS)}.")
         self.activation = activation
         self.dropout = dropout
         self.seed_generator = SeedGenerator()
         self.initializer_range = initializer_range
-        self.last_token = last_token
+        self.pooling = pooling
+        self.norm = norm
+        self.norm_bias = norm_bias
+        self.epsilon = epsilon
+        self.use_bias = use_bias
+
+    @property
+    def needs_mask(self) -> bool:
+        """Whether the result depends on which tokens are padding."""
+        return self.pooling in ("last", "mean")
 
     def build(
         self,
@@ -72,11 +100,18 @@ class Pooler(keras.layers.Layer):
         self.dense = Dense(
             hidden_dim,
             activation=activation_function(self.activation),
+            use_bias=self.use_bias,
             kernel_initializer=_truncated_normal(self.initializer_range),
             dtype=self.dtype_policy,
             name="dense",
         )
         self.dense.build((None, hidden_dim))
+        self.output_norm = None
+        if self.norm is not None:
+            self.output_norm = Norm(
+                self.norm, self.epsilon, self.norm_bias, dtype=self.dtype_policy, name="norm"
+            )
+            self.output_norm.build((None, hidden_dim))
 
     def call(
         self,
@@ -85,13 +120,18 @@ class Pooler(keras.layers.Layer):
         sequence_ids: Tensor | None = None,
         training: bool = False,
     ) -> Tensor:
-        token = self._token(inputs, sequence_ids if padding_mask is None else padding_mask)
-        token = dropout(token, self.dropout, seed=self.seed_generator, training=training)
-        return self.dense(token)
+        pooled = self._pooled(inputs, sequence_ids if padding_mask is None else padding_mask)
+        pooled = dropout(pooled, self.dropout, seed=self.seed_generator, training=training)
+        outputs = self.dense(pooled)
+        return outputs if self.output_norm is None else self.output_norm(outputs)
 
-    def _token(self, inputs: Tensor, is_real: Tensor) -> Tensor:
-        if not self.last_token:
+    def _pooled(self, inputs: Tensor, is_real: Tensor) -> Tensor:
+        if self.pooling == "none":
+            return inputs
+        if self.pooling == "first":
             return inputs[:, 0]
+        if self.pooling == "mean":
+            return mean_of_tokens(inputs, is_real)
         return inputs[:, -1] if is_real is None else _last_real(inputs, is_real)
 
     def compute_output_shape(
@@ -100,7 +140,7 @@ class Pooler(keras.layers.Layer):
         padding_mask_shape: Shape | None = None,
         sequence_ids_shape: Shape | None = None,
     ) -> Any:
-        return (inputs_shape[0], inputs_shape[-1])
+        return inputs_shape if self.pooling == "none" else (inputs_shape[0], inputs_shape[-1])
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -108,7 +148,11 @@ class Pooler(keras.layers.Layer):
             "activation": self.activation,
             "dropout": self.dropout,
             "initializer_range": self.initializer_range,
-            "last_token": self.last_token,
+            "pooling": self.pooling,
+            "norm": self.norm,
+            "norm_bias": self.norm_bias,
+            "epsilon": self.epsilon,
+            "use_bias": self.use_bias,
         }
 
 
@@ -120,19 +164,26 @@ def _last_real(inputs: Tensor, is_real: Tensor) -> Tensor:
     return tokens_at(inputs, last[:, None])[:, 0]
 
 
-def new_pooler(config: BertConfig, policy: keras.DTypePolicy, name: str = "pooler") -> Pooler:
+def new_pooler(
+    config: BertConfig, policy: keras.DTypePolicy, name: str = "pooler", pooling: str | None = None
+) -> Pooler:
     """Creates a pooler for an encoder, or for a task whose encoder has no pooler.
 
     Args:
         config: The architecture of the encoder.
         policy: A Keras dtype policy.
         name: The name of the layer.
+        pooling: One of `POOLINGS`; `None` for that of the config.
     """
     return Pooler(
         config.pooler_activation,
         dropout=config.pooler_dropout,
         initializer_range=config.initializer_range,
-        last_token=config.causal,
+        pooling=pooling or config.effective_pooling,
+        norm=config.norm if config.pooler_norm else None,
+        norm_bias=config.norm_bias,
+        epsilon=config.layer_norm_epsilon,
+        use_bias=config.head_bias,
         dtype=policy,
         name=name,
     )
@@ -253,7 +304,10 @@ class MaskedLMTransform(keras.layers.Layer):
     Args:
         activation: A name that `BertConfig.activation` allows.
         dim: Dimension of the token embeddings. Defaults to that of the inputs.
-        layer_norm_epsilon: Added to the variance.
+        layer_norm_epsilon: Added to the variance or to the mean square.
+        norm: `"layer_norm"` or `"rms_norm"`.
+        norm_bias: Whether LayerNorm has an offset.
+        use_bias: Whether the dense layer has a bias.
         initializer_range: Standard deviation of the kernel's truncated normal initializer.
 
     Input shape:
@@ -271,6 +325,9 @@ class MaskedLMTransform(keras.layers.Layer):
         activation: str,
         dim: int | None = None,
         layer_norm_epsilon: float = 1e-12,
+        norm: str = "layer_norm",
+        norm_bias: bool = True,
+        use_bias: bool = True,
         initializer_range: float = 0.02,
         **kwargs: Any,
     ) -> None:
@@ -282,6 +339,9 @@ class MaskedLMTransform(keras.layers.Layer):
         self.activation = activation
         self.dim = dim
         self.layer_norm_epsilon = layer_norm_epsilon
+        self.norm = norm
+        self.norm_bias = norm_bias
+        self.use_bias = use_bias
         self.initializer_range = initializer_range
 
     def build(self, input_shape: Shape) -> None:
@@ -289,17 +349,22 @@ class MaskedLMTransform(keras.layers.Layer):
         dim = self.dim or hidden_dim
         self.dense = Dense(
             dim,
+            use_bias=self.use_bias,
             kernel_initializer=_truncated_normal(self.initializer_range),
             dtype=self.dtype_policy,
             name="dense",
         )
         self.dense.build((None, hidden_dim))
         self.gamma = self.add_weight(name="gamma", shape=(dim,), initializer="ones", autocast=False)
-        self.beta = self.add_weight(name="beta", shape=(dim,), initializer="zeros", autocast=False)
+        self.beta = None
+        if self.norm == "layer_norm" and self.norm_bias:
+            self.beta = self.add_weight(
+                name="beta", shape=(dim,), initializer="zeros", autocast=False
+            )
 
     def call(self, inputs: Tensor) -> Tensor:
         hidden = activation_function(self.activation)(self.dense(inputs))
-        return layer_norm(hidden, self.gamma, self.beta, self.layer_norm_epsilon)
+        return norm(hidden, self.gamma, self.beta, kind=self.norm, epsilon=self.layer_norm_epsilon)
 
     def compute_output_shape(self, input_shape: Shape) -> Any:
         return (*input_shape[:-1], self.dim or input_shape[-1])
@@ -310,6 +375,9 @@ class MaskedLMTransform(keras.layers.Layer):
             "activation": self.activation,
             "dim": self.dim,
             "layer_norm_epsilon": self.layer_norm_epsilon,
+            "norm": self.norm,
+            "norm_bias": self.norm_bias,
+            "use_bias": self.use_bias,
             "initializer_range": self.initializer_range,
         }
 

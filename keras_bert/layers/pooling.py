@@ -13,6 +13,23 @@ from keras_bert.ops.annotations import Tensor
 POOLINGS = ("mean", "cls")
 
 
+def mean_of_tokens(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """Returns the mean vector of the tokens that are not padding, summed in float32.
+
+    Args:
+        inputs: Float `(batch, length, hidden)`.
+        padding_mask: Bool or int `(batch, length)`, 0 at padding; `None` without padding.
+
+    Returns:
+        A tensor `(batch, hidden)` in the dtype of the inputs; 0 for a row without tokens.
+    """
+    if padding_mask is None:
+        return ops.mean(inputs, axis=1)
+    is_real = ops.cast(ops.cast(padding_mask, "bool"), "float32")[:, :, None]
+    total = ops.sum(ops.cast(inputs, "float32") * is_real, axis=1)
+    return ops.cast(total / ops.maximum(ops.sum(is_real, axis=1), 1e-9), inputs.dtype)
+
+
 @keras.saving.register_keras_serializable(package="keras_bert")
 class SentencePooling(keras.layers.Layer):
     """Pools token vectors to one vector per row, in float32.
@@ -50,11 +67,7 @@ class SentencePooling(keras.layers.Layer):
     def _pool(self, inputs: Tensor, padding_mask: Tensor) -> Tensor:
         if self.pooling == "cls":
             return inputs[:, 0]
-        if padding_mask is None:
-            return ops.mean(inputs, axis=1)
-        is_real = ops.cast(padding_mask, "float32")[:, :, None]
-        # The vector of a row without tokens is 0.
-        return ops.sum(inputs * is_real, axis=1) / ops.maximum(ops.sum(is_real, axis=1), 1e-9)
+        return mean_of_tokens(inputs, padding_mask)
 
     def compute_output_spec(
         self, inputs: Tensor, padding_mask: Tensor | None = None

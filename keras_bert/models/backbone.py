@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import keras
@@ -13,8 +13,10 @@ from keras_bert import checkpoints, checks
 from keras_bert.config import BertConfig
 from keras_bert.layers import (
     EmbeddingPostprocessor,
+    Norm,
     Pooler,
     PositionIds,
+    RotaryPositions,
     TokenEmbedding,
     TransformerBlock,
 )
@@ -62,10 +64,10 @@ class Backbone(TokenModel):
         A dict of
         `sequence_output`: `(batch, length, hidden)`;
         `pooled_output`, if the config has a pooler: `(batch, hidden)`, computed from the first
-        token of the row; or in a causal model from the last token that is not padding, the only
-        one that attends to the whole sequence;
+        token of the row, or what else `config.pooling` says; in a causal model from the last token
+        that is not padding, the only one that attends to the whole sequence;
         `hidden_states`, if requested: a tuple of num_layers + 1 tensors `(batch, length, hidden)`,
-        the first one after the embeddings;
+        the first one after the embeddings, and the last one the `sequence_output`;
         `attention_scores`, if requested: a tuple of num_layers tensors
         `(batch, heads, length, length)`.
 
@@ -121,12 +123,18 @@ class Backbone(TokenModel):
         self.embeddings: EmbeddingPostprocessor = layers.embeddings
         self.embedding_projection = layers.embedding_projection
         self.blocks: list[TransformerBlock] = layers.blocks
+        self.final_norm: Norm | None = layers.final_norm
         self.pooler = layers.pooler
 
     @property
     def token_embedding_table(self) -> Any:
         """The token embeddings, a variable of shape `(vocabulary_size, embedding_width)`."""
         return self.token_embedding.embeddings
+
+    @property
+    def pools_all_tokens(self) -> bool:
+        """Whether the pooled output depends on more than the first token's output."""
+        return self.config.effective_pooling != "first"
 
     def encode(
         self, inputs: dict[str, Tensor], output_positions: Tensor | None = None
@@ -144,8 +152,8 @@ class Backbone(TokenModel):
             `pooled_output` is computed from the first slot.
 
         Raises:
-            ValueError: If `output_positions` are passed to a causal encoder, whose pooler needs the
-                last token.
+            ValueError: If `output_positions` are passed to an encoder whose pooler needs other
+                tokens than the first.
 
         Example:
 
@@ -158,9 +166,10 @@ class Backbone(TokenModel):
         inputs = {name: inputs.get(name) for name in self.input}
         if output_positions is None:
             return dict(self(inputs))
-        if self.config.causal:
+        if self.pools_all_tokens:
             raise ValueError(
-                "A causal encoder outputs all positions; expected output_positions to be None."
+                f"An encoder whose pooling is {self.config.effective_pooling!r} outputs all "
+                "positions; expected output_positions to be None."
             )
         positions = keras.Input((None,), dtype="int32", name="output_positions")
         model_inputs = {**token_inputs(self.packed), "output_positions": positions}
@@ -187,11 +196,11 @@ class Backbone(TokenModel):
             A symbolic tensor `(batch, hidden)`.
         """
         if encoded is None:
-            positions = None if self.config.causal else first_positions(inputs["token_ids"])
+            positions = None if self.pools_all_tokens else first_positions(inputs["token_ids"])
             encoded = self.encode(inputs, positions)
         if pooler is None:
             return encoded["pooled_output"]
-        mask = {"padding_mask": inputs["padding_mask"]} if pooler.last_token else {}
+        mask = {"padding_mask": inputs["padding_mask"]} if pooler.needs_mask else {}
         return pooler(encoded["sequence_output"], **mask)
 
     def with_hidden_states(self) -> TokenModel:
@@ -310,6 +319,12 @@ def task_pooler(backbone: Backbone) -> Pooler | None:
     return None if config.pooler else new_pooler(config, policy, "task_pooler")
 
 
+def token_pooler(backbone: Backbone) -> Pooler | None:
+    """Creates the layer that a task applies to every token; `None` if the architecture has none."""
+    config, policy = backbone.config, backbone.dtype_policy
+    return new_pooler(config, policy, "task_pooler", "none") if config.token_pooler else None
+
+
 def _outputs(
     config: BertConfig, layers: EncoderLayers | Backbone, inputs: dict[str, Tensor]
 ) -> dict[str, Tensor]:
@@ -326,20 +341,62 @@ def _outputs(
     if layers.embedding_projection is not None:
         x = layers.embedding_projection(x)
     masks = {name: inputs.get(name) for name in ("padding_mask", "sequence_ids")}
+    rotations = _rotations(config, inputs)
     hidden_states, attention_scores = [x], []
     for depth, block in enumerate(layers.blocks, start=1):
-        # Only the last block can be restricted: every other one is attended to by the next.
         is_last = depth == config.num_layers
-        x = block(x, **masks, output_positions=inputs.get("output_positions") if is_last else None)
+        x = block(
+            x,
+            **masks,
+            rotation=rotations[depth - 1],
+            # Only the last block can be restricted: every other one is attended to by the next.
+            output_positions=inputs.get("output_positions") if is_last else None,
+        )
         if config.output_attention_scores:
             x, scores = x
             attention_scores.append(scores)
+        if is_last and layers.final_norm is not None:
+            x = layers.final_norm(x)
         hidden_states.append(x)
     outputs: dict[str, Any] = {"sequence_output": x}
     if layers.pooler is not None:
-        outputs["pooled_output"] = layers.pooler(x, **masks) if config.causal else layers.pooler(x)
+        outputs["pooled_output"] = layers.pooler(x, **masks if layers.pooler.needs_mask else {})
     if config.output_hidden_states:
         outputs["hidden_states"] = tuple(hidden_states)
     if config.output_attention_scores:
         outputs["attention_scores"] = tuple(attention_scores)
     return outputs
+
+
+def _rotations(config: BertConfig, inputs: dict[str, Tensor]) -> list[Tensor | None]:
+    """Returns the rotary positions of each layer, computed once for each of their bases."""
+    rotations = {
+        base: RotaryPositions(config.head_dim, base, name=f"rotary_positions_{index}")(
+            inputs["token_ids"], position_ids=inputs.get("position_ids")
+        )
+        for index, base in enumerate(dict.fromkeys(config.rotary_bases))
+    }
+    return [rotations[base] for base in config.rotary_bases] or [None] * config.num_layers
+
+
+def attention_probabilities(
+    backbone: Backbone, inputs: Mapping[str, Tensor], hidden_states: Sequence[Tensor]
+) -> list[Tensor]:
+    """Computes the attention probabilities of every layer from the hidden states.
+
+    Args:
+        backbone: The encoder.
+        inputs: Its inputs, arrays or tensors `(batch, length)`.
+        hidden_states: The hidden states that it computed for them.
+
+    Returns:
+        A list of a tensor `(batch, heads, length, length)` for each layer.
+    """
+    tensors = {name: keras.ops.convert_to_tensor(value) for name, value in inputs.items()}
+    masks = {name: tensors.get(name) for name in ("padding_mask", "sequence_ids")}
+    return [
+        block.attention.probabilities(block.attention_inputs(state), **masks, rotation=rotation)
+        for block, state, rotation in zip(
+            backbone.blocks, hidden_states[:-1], _rotations(backbone.config, tensors), strict=True
+        )
+    ]

@@ -14,8 +14,8 @@ import keras
 import numpy as np
 
 from keras_bert.atomic import atomic_path
-from keras_bert.layers.embeddings import too_long
 from keras_bert.layers.frozen import NO_CLONE
+from keras_bert.layers.shapes import too_long
 from keras_bert.models.thread_safe import ThreadSafeModel
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.lazy_tensorflow import without_tensorflow_import

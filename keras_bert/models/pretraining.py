@@ -35,7 +35,7 @@ def encode_masked(
         of the outputs of the encoder, of which `pooled_output` is valid only if `pooled`.
     """
     positions = inputs["mask_positions"]
-    if backbone.config.causal:
+    if backbone.pools_all_tokens:
         outputs = backbone.encode(inputs)
         return TokensAt(name="masked_tokens")(outputs["sequence_output"], positions), outputs
     if not pooled:
@@ -64,6 +64,9 @@ def masked_lm_logits(backbone: Backbone, hidden: Tensor) -> Tensor:
         config.effective_masked_lm_activation,
         dim=config.embedding_width,
         layer_norm_epsilon=config.layer_norm_epsilon,
+        norm=config.norm,
+        norm_bias=config.norm_bias,
+        use_bias=config.head_bias,
         initializer_range=config.initializer_range,
         dtype=policy,
         name="masked_lm_transform",

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fused operations: a portable definition of each, and faster implementations per backend."""
 
-from keras_bert.ops.activations import activation_function, bias_activation, bias_add
+from keras_bert.ops.activations import (
+    activation_function,
+    bias_activation,
+    bias_add,
+    gated_activation,
+)
 from keras_bert.ops.attention import attention, attention_with_scores
 from keras_bert.ops.dropout import dropout
-from keras_bert.ops.residual import bias_dropout_residual_layer_norm, layer_norm
+from keras_bert.ops.norm import bias_dropout_residual, bias_dropout_residual_norm, layer_norm, norm
+from keras_bert.ops.rotary import rotate, rotation_of
 from keras_bert.ops.seeds import SeedGenerator
 from keras_bert.ops.tokens import token_logits, tokens_at
 
@@ -15,9 +21,14 @@ __all__ = [
     "attention_with_scores",
     "bias_activation",
     "bias_add",
-    "bias_dropout_residual_layer_norm",
+    "bias_dropout_residual",
+    "bias_dropout_residual_norm",
     "dropout",
+    "gated_activation",
     "layer_norm",
+    "norm",
+    "rotate",
+    "rotation_of",
     "token_logits",
     "tokens_at",
 ]

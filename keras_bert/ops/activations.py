@@ -61,6 +61,23 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str, training: bool = F
     return portable_bias_activation(x, bias, activation)
 
 
+def gated_activation(x: Tensor, activation: str) -> Tensor:
+    """Computes `activation(a) * b`, where `a` and `b` are the halves of `x`.
+
+    Args:
+        x: Float tensor of shape `(..., 2 * dim)`.
+        activation: A name that `BertConfig.activation` allows.
+
+    Returns:
+        A tensor of shape `(..., dim)` in the dtype of `x`.
+
+    Reference:
+        [GLU Variants Improve Transformer](https://arxiv.org/abs/2002.05202), equation 6.
+    """
+    activated, gate = ops.split(x, 2, axis=-1)
+    return ops.multiply(_ACTIVATIONS[activation](activated), gate)
+
+
 def bias_add(x: Tensor, bias: Tensor, training: bool = False) -> Tensor:
     """Computes `x + bias`.
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
 from keras import ops
 
@@ -12,9 +13,13 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 from keras_bert.ops.dropout import portable_dropout
 
+# The packed result of one product, `(batch, length, 3, heads, head_dim)`; or three tensors `(batch,
+# length, heads, head_dim)`, of which keys and values may have fewer heads.
+QueryKeyValue: TypeAlias = "Tensor | tuple[Tensor, Tensor, Tensor]"
+
 
 def attention(
-    query_key_value: Tensor,
+    query_key_value: QueryKeyValue,
     mask: Tensor | None = None,
     *,
     dropout: float = 0.0,
@@ -25,7 +30,9 @@ def attention(
 
     Args:
         query_key_value: Float tensor of shape `(batch, length, 3, heads, head_dim)`, the result of
-            one matrix product.
+            one matrix product; or a tuple of the queries `(batch, length, heads, head_dim)` and of
+            the keys and values `(batch, length, key_value_heads, head_dim)`, whose number of heads
+            divides that of the queries: consecutive heads share a key and a value.
         mask: Bool tensor, broadcastable to `(batch, heads, length, length)`, True where a query may
             attend to a key; `None` for no mask.
         dropout: Dropout rate, in `[0, 1)`; applied only if `training`.
@@ -36,25 +43,29 @@ def attention(
         A tensor of shape `(batch, length, heads, head_dim)` in the dtype of the input.
 
     Reference:
-        [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2.1.
+        [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2.1;
+        [GQA](https://arxiv.org/abs/2305.13245), section 2.2.
     """
     rate = dropout if training else 0.0
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None:
-        return kernels.attention(query_key_value, mask, dropout=rate, seed=seed)
+        heads = _by_heads(query_key_value)
+        return _by_tokens(kernels.attention(*heads, mask, dropout=rate, seed=seed))
     if (
         rate or dispatch.is_jax_on_cpu()
     ):  # JAX fuses nothing there, and its backward pass takes longer
         return attention_with_scores(query_key_value, mask, dropout=rate, seed=seed)[0]
     plain = dispatch.tensorflow_plain()
     if plain is not None:
-        return plain.attention(query_key_value, mask)
-    query, key, value = (query_key_value[:, :, part] for part in range(3))
+        return _by_tokens(plain.attention(*_by_heads(query_key_value), mask))
+    if not isinstance(query_key_value, tuple):
+        query_key_value = tuple(query_key_value[:, :, part] for part in range(3))
+    query, key, value = query_key_value
     return ops.dot_product_attention(query, key, value, mask=mask)
 
 
 def attention_with_scores(
-    query_key_value: Tensor,
+    query_key_value: QueryKeyValue,
     mask: Tensor | None = None,
     *,
     dropout: float = 0.0,
@@ -74,9 +85,7 @@ def attention_with_scores(
         A tuple of the output `(batch, length, heads, head_dim)` and the probabilities before
         dropout `(batch, heads, length, length)`, in the dtype of the input.
     """
-    # (batch, length, 3, heads, head_dim) -> three of (batch, heads, length, head_dim): one
-    # transposition for both batched matrix products
-    query, key, value = ops.unstack(ops.transpose(query_key_value, (2, 0, 3, 1, 4)), 3)
+    query, key, value = _by_heads(query_key_value)
     scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
     scores = ops.cast(scores, "float32") / math.sqrt(query.shape[-1])
     if mask is not None:
@@ -86,4 +95,25 @@ def attention_with_scores(
     probabilities = ops.ones_like(scores) if alone else ops.softmax(scores, axis=-1)
     probabilities = ops.cast(probabilities, query.dtype)
     kept = portable_dropout(probabilities, dropout, seed=seed)
-    return ops.transpose(ops.matmul(kept, value), (0, 2, 1, 3)), probabilities
+    return _by_tokens(ops.matmul(kept, value)), probabilities
+
+
+def _by_heads(query_key_value: QueryKeyValue) -> list[Tensor]:
+    """Returns queries, keys and values, each of shape `(batch, heads, length, head_dim)`."""
+    if not isinstance(query_key_value, tuple):
+        # One transposition for all three
+        three: list[Tensor] = ops.unstack(ops.transpose(query_key_value, (2, 0, 3, 1, 4)), 3)
+        return three
+    num_heads = query_key_value[0].shape[2]
+    return [ops.transpose(_repeated(tensor, num_heads), (0, 2, 1, 3)) for tensor in query_key_value]
+
+
+def _repeated(x: Tensor, num_heads: int) -> Tensor:
+    """Repeats each head of `(batch, length, heads, head_dim)` until there are `num_heads`."""
+    heads = x.shape[2]
+    return x if heads == num_heads else ops.repeat(x, num_heads // heads, axis=2)
+
+
+def _by_tokens(context: Tensor) -> Tensor:
+    """Transposes `(batch, heads, length, head_dim)` to `(batch, length, heads, head_dim)`."""
+    return ops.transpose(context, (0, 2, 1, 3))

@@ -22,11 +22,7 @@ import tensorflow as tf
 
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.hashed_dropout import drop, make_key
-from keras_bert.ops.tensorflow_plain import (
-    attention_probabilities,
-    mask_of_each_row,
-    split_heads,
-)
+from keras_bert.ops.tensorflow_plain import attention_probabilities, mask_of_each_row
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,9 +53,7 @@ def traced_once(function: Callable[..., Any], jit_compile: bool = False) -> Call
 
 def _open_spec(tensor: Tensor) -> Tensor:
     rank = tensor.shape.rank
-    if rank == 5:  # queries, keys and values: (batch, length, 3, heads, head_dim)
-        return tf.TensorSpec([None, None, *tensor.shape[2:]], tensor.dtype)
-    # The last of attention's four dimensions is a length too
+    # The last of attention's four dimensions may be a length too
     width = tensor.shape[-1:] if rank <= 2 else [None]
     return tf.TensorSpec([None] * (rank - 1) + list(width), tensor.dtype)
 
@@ -150,38 +144,40 @@ def _bias_dropout_residual_layer_norm(epsilon: float, dropout: float) -> Callabl
     return compute
 
 
-def attention(query_key_value: Tensor, mask: Tensor, *, dropout: float, seed: Tensor) -> Tensor:
-    """`keras_bert.ops.attention` in training."""
-    masks = () if mask is None else (mask_of_each_row(mask, query_key_value),)
-    return _attention(dropout)(query_key_value, make_key(dropout, seed), *masks)
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *, dropout: float, seed: Tensor
+) -> Tensor:
+    """`keras_bert.ops.attention` in training, of tensors `(batch, heads, length, head_dim)`."""
+    masks = () if mask is None else (mask_of_each_row(mask, query),)
+    compute = _attention(dropout, query.shape[-1])
+    return compute(query, key, value, make_key(dropout, seed), *masks)
 
 
 @functools.cache
-def _attention(dropout: float) -> Callable[..., Any]:
+def _attention(dropout: float, head_dim: int) -> Callable[..., Any]:
+    scale = 1 / math.sqrt(head_dim)
+
     @traced_once
     @tf.custom_gradient
     def compute(
-        query_key_value: Tensor, key: Tensor, *masks: Tensor
+        queries: Tensor, keys: Tensor, values: Tensor, seed: Tensor, *masks: Tensor
     ) -> tuple[Any, Callable[[Any], Any]]:
-        queries, keys, values = split_heads(query_key_value)
+        queries = tf.ensure_shape(queries, (None, None, None, head_dim))
         probabilities = attention_probabilities(queries, keys, *(masks or (None,)))
-        kept = _dropped(dropout)(probabilities, key) if dropout else probabilities
+        kept = _dropped(dropout)(probabilities, seed) if dropout else probabilities
 
         def gradient(upstream: Tensor) -> tuple[Any, ...]:
-            upstream = tf.transpose(upstream, (0, 2, 1, 3))
             along_kept = tf.matmul(upstream, values, transpose_b=True)
-            scale = 1 / math.sqrt(queries.shape[-1])
-            along_scores = _softmax_gradient(dropout, scale)(probabilities, along_kept, key)
-            along_three = (
+            along_scores = _softmax_gradient(dropout, scale)(probabilities, along_kept, seed)
+            return (
                 tf.matmul(along_scores, keys),
                 tf.matmul(along_scores, queries, transpose_a=True),
                 tf.matmul(kept, upstream, transpose_a=True),
+                None,
+                *(None for _ in masks),
             )
-            # (3, batch, heads, length, head_dim) -> (batch, length, 3, heads, head_dim)
-            along_products = tf.transpose(tf.stack(along_three), (1, 3, 0, 2, 4))
-            return along_products, None, *(None for _ in masks)
 
-        return tf.transpose(tf.matmul(kept, values), (0, 2, 1, 3)), gradient
+        return tf.matmul(kept, values), gradient
 
     return compute
 

@@ -14,24 +14,13 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 
 
-def attention(query_key_value: Tensor, mask: Tensor) -> Tensor:
-    """`keras_bert.ops.attention` without dropout, by batched matrix products."""
-    query, key, value = split_heads(query_key_value)
-    probabilities = attention_probabilities(query, key, mask_of_each_row(mask, query))
-    context = tf.matmul(probabilities, value)
-    return tf.transpose(context, (0, 2, 1, 3))
+def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """`keras_bert.ops.attention` without dropout, by batched matrix products.
 
-
-def split_heads(query_key_value: Tensor) -> Tensor:
-    """Splits the result of the query, key and value projections, with a single transposition.
-
-    Args:
-        query_key_value: Tensor of shape `(batch, length, 3, heads, head_dim)`.
-
-    Returns:
-        A list of query, key and value, each of shape `(batch, heads, length, head_dim)`.
+    Queries, keys, values and the result are `(batch, heads, length, head_dim)`.
     """
-    return tf.unstack(tf.transpose(query_key_value, (2, 0, 3, 1, 4)))
+    probabilities = attention_probabilities(query, key, mask_of_each_row(mask, query))
+    return tf.matmul(probabilities, value)
 
 
 def attention_probabilities(query: Tensor, key: Tensor, mask: Tensor) -> Tensor:
@@ -67,11 +56,11 @@ def token_logits(x: Tensor, table: Tensor) -> Tensor:
     return tf.reshape(logits, tf.concat([tf.shape(x)[:-1], tf.shape(logits)[-1:]], 0))
 
 
-def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
+def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor | None, epsilon: float) -> Tensor:
     """`keras_bert.ops.layer_norm`, in fewer passes over the data than Keras' operation."""
     wide = tf.float64 if x.dtype == tf.float64 else tf.float32
     centred = tf.cast(x, wide)
     centred -= tf.reduce_mean(centred, -1, keepdims=True)
     variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
-    normal = centred * tf.math.rsqrt(variance + tf.constant(epsilon, wide))
-    return tf.cast(normal * tf.cast(gamma, wide) + tf.cast(beta, wide), x.dtype)
+    normal = centred * tf.math.rsqrt(variance + tf.constant(epsilon, wide)) * tf.cast(gamma, wide)
+    return tf.cast(normal if beta is None else normal + tf.cast(beta, wide), x.dtype)

@@ -32,7 +32,7 @@ from keras_bert.data.questions import QuestionAnswererPreprocessor, QuestionRows
 from keras_bert.data.squad import QuestionExample
 from keras_bert.layers import ClassificationHead
 from keras_bert.layers.top_layers import apply_layers, as_layers
-from keras_bert.models.backbone import Backbone
+from keras_bert.models.backbone import Backbone, token_pooler
 from keras_bert.models.inputs import token_inputs
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
@@ -207,9 +207,10 @@ class QuestionAnswerer(Task):
         # === Functional graph ===
         inputs = token_inputs()
         top_layers = as_layers(top_layers, return_sequences=True)
-        hidden = apply_layers(
-            top_layers, backbone(inputs)["sequence_output"], inputs["padding_mask"]
-        )
+        pooler = None if top_layers else token_pooler(backbone)
+        sequence = backbone(inputs)["sequence_output"]
+        sequence = sequence if pooler is None else pooler(sequence)
+        hidden = apply_layers(top_layers, sequence, inputs["padding_mask"])
         if len(hidden.shape) != 3:
             raise ValueError(
                 f"top_layers return the shape {hidden.shape}; expected (batch, length, features)."
@@ -226,6 +227,7 @@ class QuestionAnswerer(Task):
         )
 
         self.head = head
+        self.pooler = pooler
         self.max_answer_length = max_answer_length
         self.null_threshold = null_threshold
         self.top_layers = top_layers

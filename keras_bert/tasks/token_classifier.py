@@ -33,7 +33,7 @@ from keras_bert.data.tagging_schemes import are_span_labels, entities
 from keras_bert.data.texts import InMemory
 from keras_bert.data.words import TokenClassifierPreprocessor, nested_words
 from keras_bert.layers.heads import new_classification_head
-from keras_bert.models.backbone import Backbone
+from keras_bert.models.backbone import Backbone, token_pooler
 from keras_bert.models.inputs import token_inputs
 from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.adapters import BatchOutputs, InputAdapter, Restore, sliced
@@ -269,7 +269,9 @@ class TokenClassifier(Task):
         dropout = backbone.config.effective_token_dropout if dropout is None else dropout
         head = new_classification_head(backbone.config, num_classes, dropout)
         inputs = token_inputs()
-        logits = head(backbone(inputs)["sequence_output"])
+        pooler = token_pooler(backbone)
+        sequence = backbone(inputs)["sequence_output"]
+        logits = head(sequence if pooler is None else pooler(sequence))
         super().__init__(
             inputs=inputs,
             outputs=logits,
@@ -280,6 +282,7 @@ class TokenClassifier(Task):
         )
 
         self.head = head
+        self.pooler = pooler
         self.num_classes = num_classes
         self.class_names = None if class_names is None else tuple(class_names)
 

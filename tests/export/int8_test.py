@@ -36,9 +36,9 @@ def test_onnx_with_an_outlier_channel(tmp_path):
     classifier = make_classifier(num_classes=3)
     # As in pretrained encoders, one channel is much larger than the others, whatever the text.
     for layer in classifier.backbone.blocks:
-        bias = layer.intermediate_activation.bias
+        bias = layer.feed_forward.intermediate_bias
         bias.assign(np.append(np.asarray(bias)[:-1], 300.0))
-        kernel = layer.feed_forward_output.kernel
+        kernel = layer.feed_forward.output_projection.kernel
         kernel.assign(np.concatenate([np.asarray(kernel)[:-1], np.full((1, 16), 1 / 300)]))
     path = tmp_path / "model.onnx"
     classifier.export(path, "onnx", dtype="int8")
@@ -57,7 +57,9 @@ def test_scaled_channels_leave_the_product_as_it_was():
     # Two layers share the weight, as in ALBERT; the outliers are in different channels.
     names = {"x": "a", "y": "b"}
     nodes = [
-        onnx.helper.make_node("MatMul", [name, "kernel"], [output], f"{name}/feed_forward_output")
+        onnx.helper.make_node(
+            "MatMul", [name, "kernel"], [output], f"{name}/feed_forward_1/output_projection_1"
+        )
         for name, output in names.items()
     ]
     inputs, outputs = (

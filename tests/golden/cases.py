@@ -698,6 +698,15 @@ RANDOM = ("masked texts", "detected texts", "distilled masks")
 NUM_STEPS = 20
 
 
+def in_order(weights: list[Any]) -> list[Any]:
+    """Weights in the order that those of a block had in the commit that recorded the cases."""
+    try:
+        from keras_bert.checkpoints.earlier_layout import in_order_of_version_1
+    except ImportError:  # that commit
+        return weights
+    return in_order_of_version_1(weights)
+
+
 def loss_cases() -> Iterator[tuple[str, Case]]:
     def losses(name: str, optimizer: str, seed: int) -> Iterator[Part]:
         make, rows = LOSSES[name]
@@ -706,7 +715,7 @@ def loss_cases() -> Iterator[tuple[str, Case]]:
             task.compile(keras_bert.optimizers.AdamW(2e-3, 100, num_warmup_steps=2))
         else:
             task.compile(keras.optimizers.SGD(0.01))
-        weights = [keras.ops.convert_to_numpy(w).ravel() for w in task.trainable_weights]
+        weights = [keras.ops.convert_to_numpy(w).ravel() for w in in_order(task.trainable_weights)]
         yield "initial weights", Computed(np.concatenate(weights))
         seen: list[float] = []
 

@@ -4,7 +4,8 @@
 import numpy as np
 import pytest
 
-from keras_bert.layers import SelfAttention
+from keras_bert.config import BertConfig
+from keras_bert.layers import Attention
 from tests.models import numpy_bert
 from tests.models.small_backbone import random_weights, to_numpy
 
@@ -12,20 +13,16 @@ X = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
 MASK = np.arange(5) < np.array([[5], [3], [1]])
 
 
-def attention(**arguments) -> SelfAttention:
-    layer = SelfAttention(**{"num_heads": 2, "name": "attention"} | arguments)
+def attention(**arguments) -> Attention:
+    layer = Attention(**{"num_heads": 2, "name": "attention"} | arguments)
     layer.build(X.shape)
     random_weights(layer, stddev=1.0)
     return layer
 
 
-def expected(layer: SelfAttention, mask):
-    kernel, bias = layer.query_key_value.get_weights()
-    weights = {
-        "attention/query_key_value/kernel": kernel.astype("float64"),
-        "attention/query_key_value/bias": bias.astype("float64"),
-    }
-    return numpy_bert.attention(X, weights, "attention", layer.num_heads, mask)
+def expected(layer: Attention, mask):
+    config = BertConfig(num_heads=layer.num_heads, hidden_dim=8)
+    return numpy_bert.attention(X, numpy_bert.weights_of(layer), "attention", config, mask)
 
 
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "padded"])
@@ -73,7 +70,7 @@ def test_with_every_probability_dropped_the_context_is_zero():
 
 def test_heads_must_divide_the_width():
     with pytest.raises(ValueError, match="num_heads is 3; it must divide the hidden dimension 8"):
-        SelfAttention(3)(X)
+        Attention(3)(X)
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (2, 5), (3, 5, 1)])

@@ -12,6 +12,13 @@ HIDDEN = np.linspace(-1, 1, 3 * 5 * 8, dtype="float32").reshape(3, 5, 8)
 IDS = np.arange(15, dtype="int32").reshape(3, 5)
 MASK = IDS % 5 < 4
 
+PARTS = {
+    "attention": layers.Attention(2, dropout=0.3),
+    "attention_norm": layers.Norm(),
+    "feed_forward": layers.FeedForward(12),
+    "feed_forward_norm": layers.Norm("rms_norm"),
+}
+
 # A layer's class, its arguments, and what it is called with
 LAYERS = [
     (layers.TokenEmbedding, {"vocabulary_size": 20, "hidden_dim": 8}, (IDS,)),
@@ -20,22 +27,32 @@ LAYERS = [
         {"max_sequence_length": 6, "num_segments": 2, "dropout": 0.2, "layer_norm_epsilon": 1e-5},
         (HIDDEN, IDS % 2),
     ),
-    (layers.SelfAttention, {"num_heads": 2, "dropout": 0.2}, (HIDDEN, MASK)),
-    (layers.SelfAttention, {"num_heads": 2, "return_scores": True}, (HIDDEN, MASK)),
-    (layers.BiasActivation, {"activation": "gelu_tanh"}, (HIDDEN,)),
-    (layers.BiasResidualNorm, {"epsilon": 1e-5, "dropout": 0.2}, (HIDDEN, HIDDEN)),
+    (layers.Attention, {"num_heads": 2, "dropout": 0.2}, (HIDDEN, MASK)),
+    (layers.Attention, {"num_heads": 2, "return_scores": True}, (HIDDEN, MASK)),
     (
-        layers.TransformerBlock,
-        {"num_heads": 2, "intermediate_dim": 12, "activation": "relu", "attention_dropout": 0.3},
+        layers.Attention,
+        {"num_heads": 4, "num_key_value_heads": 2, "window": 1, "use_bias": False},
         (HIDDEN, MASK),
     ),
+    (layers.Norm, {"kind": "rms_norm", "epsilon": 1e-5}, (HIDDEN,)),
+    (layers.FeedForward, {"intermediate_dim": 12, "activation": "relu"}, (HIDDEN,)),
+    (layers.GatedFeedForward, {"intermediate_dim": 12, "use_bias": False}, (HIDDEN,)),
+    (layers.RotaryPositions, {"dim": 8, "base": 100.0}, (IDS, IDS)),
+    (layers.TransformerBlock, PARTS, (HIDDEN, MASK)),
     (
         layers.TransformerBlock,
-        {"num_heads": 4, "intermediate_dim": 12, "return_scores": True},
+        {
+            **PARTS,
+            "attention": layers.Attention(4, return_scores=True),
+            "attention_norm": None,
+            "norm_placement": "pre",
+        },
         (HIDDEN, MASK),
     ),
     (layers.Dense, {"units": 3}, (HIDDEN,)),
     (layers.Pooler, {"initializer_range": 0.1}, (HIDDEN,)),
+    (layers.Pooler, {"pooling": "none", "norm": "layer_norm", "use_bias": False}, (HIDDEN,)),
+    (layers.Pooler, {"pooling": "mean"}, (HIDDEN, MASK)),
     (layers.ClassificationHead, {"num_classes": 3, "dropout": 0.2}, (HIDDEN[:, 0],)),
     (layers.ClassificationHead, {"num_classes": 3}, (HIDDEN,)),
     (

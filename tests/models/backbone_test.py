@@ -219,7 +219,7 @@ def test_initial_values():
 def test_two_backbones_start_from_different_values():
     first, second = Backbone(SMALL), Backbone(SMALL)
     assert (first.token_embedding_table.numpy() != second.token_embedding_table.numpy()).any()
-    kernels = [block.attention_output.kernel.numpy() for block in first.blocks]
+    kernels = [block.attention.output_projection.kernel.numpy() for block in first.blocks]
     assert (kernels[0] != kernels[1]).any()
 
 

@@ -46,7 +46,7 @@ def test_shared_weights_are_built_once_and_train_everywhere(variant, attention, 
     backbone = Backbone(config_of(variant))
     blocks = backbone.blocks
     assert len({id(block.attention) for block in blocks}) == attention
-    assert len({id(block.intermediate) for block in blocks}) == feed_forward
+    assert len({id(block.feed_forward) for block in blocks}) == feed_forward
     paths = [variable.path for variable in backbone.trainable_variables]
     assert sum("query_key_value/kernel" in path for path in paths) == attention
     assert sum("intermediate/kernel" in path for path in paths) == feed_forward

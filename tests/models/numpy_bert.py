@@ -45,57 +45,116 @@ ACTIVATIONS = {
 }
 
 
-def attention(x, weights: Weights, path: str, num_heads: int, mask=None):
-    """Each head by itself; returns the context and the probabilities `(batch, heads, from, to)`."""
-    head_dim = x.shape[-1] // num_heads
-    projected = x @ weights[f"{path}/query_key_value/kernel"]
-    projected = projected + weights[f"{path}/query_key_value/bias"]
-    query, key, value = np.split(projected, 3, axis=-1)
+def rms_norm(x, gamma, epsilon):
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + epsilon) * gamma
+
+
+def norm(x, weights: Weights, path: str, config: BertConfig):
+    gamma, beta = weights[f"{path}/gamma"], weights.get(f"{path}/beta", 0)
+    if config.norm == "rms_norm":
+        return rms_norm(x, gamma, config.layer_norm_epsilon)
+    return layer_norm(x, gamma, beta, config.layer_norm_epsilon)
+
+
+def rotated(x, positions, base: float):
+    """One head `(batch, length, dim)`, whose pairs `(i, i + dim / 2)` are complex numbers."""
+    half = x.shape[-1] // 2
+    angles = positions[..., None] * base ** (-np.arange(half) / half)
+    turned = (x[..., :half] + 1j * x[..., half:]) * np.exp(1j * angles)
+    return np.concatenate([turned.real, turned.imag], -1)
+
+
+def attention(
+    x, weights: Weights, path: str, config: BertConfig, mask=None, layer: int = 0, positions=None
+):
+    """Each head by itself; returns the output and the probabilities `(batch, heads, from, to)`.
+
+    `mask` is `(batch, to)` or `(batch, from, to)`.
+    """
+    dim, heads, shared = config.head_dim, config.num_heads, config.effective_num_key_value_heads
+    group = "" if heads == shared else "grouped_"
+    projected = x @ weights[f"{path}/{group}query_key_value/kernel"]
+    projected = projected + weights.get(f"{path}/{group}query_key_value/bias", 0)
+    query, key, value = np.split(projected, [heads * dim, (heads + shared) * dim], axis=-1)
+    places = np.arange(x.shape[1])
+    near = np.ones((x.shape[1], x.shape[1]), bool)
+    if config.attention_windows[layer] is not None:
+        near = abs(places[:, None] - places) <= config.attention_windows[layer]
+    positions = np.broadcast_to(places, x.shape[:2]) if positions is None else positions
     contexts, scores = [], []
-    for head in range(num_heads):
-        part = slice(head * head_dim, (head + 1) * head_dim)
-        logits = query[..., part] @ key[..., part].swapaxes(1, 2) / math.sqrt(head_dim)
+    for head in range(heads):
+        q = query[..., head * dim : (head + 1) * dim]
+        other = head * shared // heads * dim
+        k, v = key[..., other : other + dim], value[..., other : other + dim]
+        if config.rotary_bases:
+            base = config.rotary_bases[layer]
+            q, k = rotated(q, positions, base), rotated(k, positions, base)
+        logits = q @ k.swapaxes(1, 2) / math.sqrt(dim)
+        logits = np.where(near, logits, -1e9)
         if mask is not None:
-            logits = np.where(mask[:, None, :], logits, -1e9)
+            logits = np.where(mask if mask.ndim == 3 else mask[:, None, :], logits, -1e9)
         scores.append(softmax(logits))
-        contexts.append(scores[-1] @ value[..., part])
-    return np.concatenate(contexts, -1), np.stack(scores, 1)
+        contexts.append(scores[-1] @ v)
+    output = np.concatenate(contexts, -1) @ weights[f"{path}/output_projection/kernel"]
+    return output + weights.get(f"{path}/output_bias", 0), np.stack(scores, 1)
 
 
-def block(x, weights: Weights, path: str, config: BertConfig, mask=None):
-    """Post-LayerNorm: each sublayer's output is added to its input, then normalized."""
-    context, scores = attention(x, weights, f"{path}/attention", config.num_heads, mask)
-    x = sublayer_end(
-        context @ weights[f"{path}/attention_output/kernel"], x, weights, path, "attention"
+def feed_forward(x, weights: Weights, path: str, config: BertConfig):
+    inner = x @ weights[f"{path}/intermediate/kernel"] + weights.get(f"{path}/intermediate_bias", 0)
+    if config.feed_forward == "gated":
+        activated, gate = np.split(inner, 2, axis=-1)
+        inner = ACTIVATIONS[config.activation](activated) * gate
+    else:
+        inner = ACTIVATIONS[config.activation](inner)
+    outer = inner @ weights[f"{path}/output_projection/kernel"]
+    return outer + weights.get(f"{path}/output_bias", 0)
+
+
+def block(
+    x, weights: Weights, path: str, config: BertConfig, mask=None, layer: int = 0, positions=None
+):
+    """Each sublayer's output is added to its input, with a norm after the sum or before it."""
+
+    def normalized(values, name, wanted: str):
+        path_of_norm = f"{path}/{name}_norm"
+        is_here = config.norm_placement == wanted and f"{path_of_norm}/gamma" in weights
+        return norm(values, weights, path_of_norm, config) if is_here else values
+
+    attended, scores = attention(
+        normalized(x, "attention", "pre"),
+        weights,
+        f"{path}/attention",
+        config,
+        mask,
+        layer,
+        positions,
     )
-    inner = x @ weights[f"{path}/intermediate/kernel"]
-    inner = inner + weights[f"{path}/intermediate_activation/bias"]
-    inner = ACTIVATIONS[config.activation](inner)
-    outer = inner @ weights[f"{path}/feed_forward_output/kernel"]
-    return sublayer_end(outer, x, weights, path, "feed_forward"), scores
+    x = normalized(x + attended, "attention", "post")
+    outer = feed_forward(
+        normalized(x, "feed_forward", "pre"), weights, f"{path}/feed_forward", config
+    )
+    return normalized(x + outer, "feed_forward", "post"), scores
 
 
-def sublayer_end(x, residual, weights: Weights, path: str, sublayer: str):
-    norm = f"{path}/{sublayer}_norm"
-    x = x + weights[f"{norm}/bias"] + residual
-    return layer_norm(x, weights[f"{norm}/gamma"], weights[f"{norm}/beta"])
-
-
-def embeddings(weights: Weights, token_ids, segment_ids):
+def embeddings(weights: Weights, config: BertConfig, token_ids, segment_ids):
     x = weights["token_embedding/embeddings"][token_ids]
-    x = x + weights["embeddings/position_embeddings"][: token_ids.shape[1]]
-    x = x + weights["embeddings/segment_embeddings"][segment_ids]
-    return layer_norm(x, weights["embeddings/gamma"], weights["embeddings/beta"])
+    if config.positions == "learned":
+        x = x + weights["embeddings/position_embeddings"][: token_ids.shape[1]]
+    if config.num_segments:
+        x = x + weights["embeddings/segment_embeddings"][segment_ids]
+    return norm(x, weights, "embeddings", config) if config.embedding_norm else x
 
 
 def encoder(weights: Weights, config: BertConfig, inputs: dict) -> dict:
     """All that a backbone can return."""
-    hidden_states = [embeddings(weights, inputs["token_ids"], inputs["segment_ids"])]
-    attention_scores = []
+    first = embeddings(weights, config, inputs["token_ids"], inputs["segment_ids"])
+    hidden_states, attention_scores = [first], []
     for index in range(config.num_layers):
         x, scores = block(
-            hidden_states[-1], weights, f"layer_{index}", config, inputs["padding_mask"]
+            hidden_states[-1], weights, f"layer_{index}", config, inputs["padding_mask"], index
         )
+        if index == config.num_layers - 1 and config.norm_placement == "pre":
+            x = norm(x, weights, "final_norm", config)
         hidden_states.append(x)
         attention_scores.append(scores)
     first = hidden_states[-1][:, 0]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import weights
+from keras_bert.checkpoints import earlier_layout, weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import read_json, replaced_files, write_json
@@ -25,7 +25,7 @@ from keras_bert.config import BertConfig, ConfigError
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 
 FORMAT = "keras_bert"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 TASK_FILE = "task.json"
@@ -87,18 +87,22 @@ def open_folder(folder: Path) -> Checkpoint:
     """Opens a preset of this package."""
     path, task_path = folder / CONFIG_FILE, folder / TASK_FILE
     fields = read_json(path)
-    if fields.get("format_version") != FORMAT_VERSION:
+    version = fields.get("format_version")
+    if version not in (1, FORMAT_VERSION):
         raise CheckpointError(
-            f"{path}: format_version is {fields.get('format_version')!r}; this version of "
-            f"keras_bert supports {FORMAT_VERSION}."
+            f"{path}: format_version is {version!r}; this version of keras_bert supports 1 to "
+            f"{FORMAT_VERSION}."
         )
     config = _config(fields, path)
-    names = weights.backbone_weight_names(config)
+    names = {name: name for name in weights.backbone_weight_names(config)}
+    if version == 1:
+        config = earlier_layout.config_of_version_1(config)
+        names = {name: earlier_layout.name_in_version_1(name) for name in names}
     return Checkpoint(
         format=FORMAT,
         folder=folder,
         config=config,
-        backbone_layout={name: Stored((name,)) for name in names},
+        backbone_layout={ours: Stored((stored,)) for ours, stored in names.items()},
         head_layouts=_head_layouts(fields, path),
         open_tensors=lambda: SafetensorsFiles(_locations(folder / WEIGHTS_FILE)),
         open_tokenizer=lambda: read_tokenizer(folder),

@@ -70,7 +70,7 @@ def test_a_checkpoint_of_the_released_code_is_read(fixture_folder):
         to_numpy(block.attention.query_key_value.kernel), np.concatenate(expected, axis=1)
     )
     np.testing.assert_array_equal(
-        to_numpy(block.attention_norm.bias), variables[f"{scope}attention/output/dense/bias"]
+        to_numpy(block.attention.output_bias), variables[f"{scope}attention/output/dense/bias"]
     )
     np.testing.assert_array_equal(
         to_numpy(block.feed_forward_norm.gamma), variables[f"{scope}output/LayerNorm/gamma"]

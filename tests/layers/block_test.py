@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from keras_bert.config import ACTIVATIONS, BertConfig
-from keras_bert.layers import BiasActivation, BiasResidualNorm, TransformerBlock
+from keras_bert.layers import Attention, FeedForward, Norm, TransformerBlock
+from keras_bert.ops import bias_activation, bias_dropout_residual_norm
 from tests.models import numpy_bert
 from tests.models.small_backbone import random_weights, to_numpy
 
@@ -16,15 +17,29 @@ MASK = np.arange(5) < np.array([[5], [3], [1]])
 ALL = 1 - 1e-7
 
 
-def block(**arguments) -> TransformerBlock:
-    layer = TransformerBlock(2, 12, name="layer_0", **arguments)
+def block(dtype="float32", activation="gelu_erf", dropout=0.0, **attention) -> TransformerBlock:
+    layer = TransformerBlock(
+        Attention(2, dtype=dtype, name="attention", **attention),
+        Norm(dtype=dtype, name="attention_norm"),
+        FeedForward(12, activation, dtype=dtype, name="feed_forward"),
+        Norm(dtype=dtype, name="feed_forward_norm"),
+        dropout=dropout,
+        dtype=dtype,
+        name="layer_0",
+    )
     layer(X)
     random_weights(layer)
     return layer
 
 
 def expected(layer: TransformerBlock, mask=None):
-    config = BertConfig(num_heads=2, hidden_dim=8, intermediate_dim=12, activation=layer.activation)
+    config = BertConfig(
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=12,
+        num_layers=1,
+        activation=layer.feed_forward.activation,
+    )
     return numpy_bert.block(X, numpy_bert.weights_of(layer), "layer_0", config, mask)
 
 
@@ -51,8 +66,10 @@ def test_float64_is_computed_in_float64():
 
 
 def test_the_two_gelus_differ():
-    layer = BiasActivation("gelu_erf")
-    exact, approximate = layer(X), BiasActivation("gelu_tanh")(X)
+    exact, approximate = (
+        bias_activation(keras.ops.convert_to_tensor(X), np.zeros(8, "float32"), name)
+        for name in ("gelu_erf", "gelu_tanh")
+    )
     difference = abs(to_numpy(exact) - to_numpy(approximate)).max()
     assert 1e-4 < difference < 1e-3
 
@@ -75,9 +92,10 @@ def test_dropout_falls_on_the_output_of_both_sublayers_and_nothing_else():
 
 
 def test_attention_dropout_falls_on_the_probabilities():
-    layer = block(attention_dropout=ALL)
+    layer = block(dropout=0.0)
+    layer.attention.dropout = ALL
     without_context = block()
-    kernel = without_context.attention_output.kernel
+    kernel = without_context.attention.output_projection.kernel
     kernel.assign(np.zeros(kernel.shape))
     np.testing.assert_allclose(
         to_numpy(layer(X, training=True)), to_numpy(without_context(X)), atol=1e-5
@@ -85,12 +103,17 @@ def test_attention_dropout_falls_on_the_probabilities():
 
 
 def test_what_dropout_keeps_is_scaled_up():
-    layer = BiasResidualNorm(dropout=0.5, epsilon=1e-3)
     zeros, ones = np.zeros((400, 8), "float32"), np.ones((400, 8), "float32")
-    layer(ones, zeros)
-    layer.gamma.assign(np.full(8, 2.0))
+    weights = (zeros[0], np.full(8, 2.0, "float32"), zeros[0])
     # Rows of ones become rows of 0 and 2 in equal shares: mean 1 and deviation 1 on average
-    output = to_numpy(layer(ones, zeros, training=True))
+    output = bias_dropout_residual_norm(
+        *map(keras.ops.convert_to_tensor, (ones, zeros, *weights)),
+        epsilon=1e-3,
+        dropout=0.5,
+        seed=keras.random.SeedGenerator(0),
+        training=True,
+    )
+    output = to_numpy(output)
     assert set(np.sign(output).flat) == {-1, 0, 1}
     assert abs((output > 0).mean() - 0.5) < 0.05
 
@@ -101,3 +124,21 @@ def test_the_mask_reaches_attention():
     other[~MASK] = 9.0
     real, padded = to_numpy(layer(X, padding_mask=MASK)), to_numpy(layer(other, padding_mask=MASK))
     np.testing.assert_allclose(padded[MASK], real[MASK], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"norm_placement": "middle"}, "norm_placement is 'middle'; it must be post or pre"),
+        ({"attention_norm": None}, "attention_norm is None"),
+    ],
+)
+def test_a_block_needs_its_parts(arguments, message):
+    parts = {
+        "attention": Attention(2),
+        "attention_norm": Norm(),
+        "feed_forward": FeedForward(12),
+        "feed_forward_norm": Norm(),
+    }
+    with pytest.raises(ValueError, match=message):
+        TransformerBlock(**{**parts, **arguments})

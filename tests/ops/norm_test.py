@@ -3,8 +3,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.ops import bias_dropout_residual_layer_norm, layer_norm
-from keras_bert.ops.residual import portable_bias_dropout_residual_layer_norm
+from keras_bert.ops import bias_dropout_residual, bias_dropout_residual_norm, layer_norm, norm
+from keras_bert.ops.norm import portable_bias_dropout_residual_norm
 from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
 
 RANDOM = np.random.default_rng(0)
@@ -39,9 +39,43 @@ def test_layer_norm_computes_in_float32_and_returns_the_input_type():
     )
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 2e-2)])
+def test_rms_norm_agrees_with_numpy(dtype, tolerance):
+    x, gamma = *as_tensors((X,), dtype), *as_tensors((GAMMA,), "float32")
+    y = norm(x, gamma, None, kind="rms_norm", epsilon=1e-3)
+    assert keras.backend.standardize_dtype(y.dtype) == dtype
+    wide = to_numpy(x)
+    expected = wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-3) * GAMMA
+    np.testing.assert_allclose(to_numpy(y), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("bias", [BIAS, None], ids=["bias", "no bias"])
+@pytest.mark.parametrize(
+    ("kind", "beta"), [("layer_norm", BETA), ("layer_norm", None), ("rms_norm", None)]
+)
+def test_every_end_of_a_sublayer_agrees_with_numpy(kind, beta, bias, training):
+    def tensor(values):
+        return None if values is None else as_tensors((values,), "float32")[0]
+
+    x, residual, gamma = map(tensor, (X, RESIDUAL, GAMMA))
+    added = RESIDUAL + X + (0 if bias is None else bias)
+    if kind == "rms_norm":
+        expected = added / np.sqrt((added**2).mean(-1, keepdims=True)) * GAMMA
+    else:
+        expected = numpy_layer_norm(added, GAMMA, 0 if beta is None else beta)
+    options = {"training": training}
+    post = bias_dropout_residual_norm(
+        x, residual, tensor(bias), gamma, tensor(beta), kind=kind, epsilon=EPSILON, **options
+    )
+    np.testing.assert_allclose(to_numpy(post), expected, atol=1e-5)
+    pre = bias_dropout_residual(x, residual, tensor(bias), **options)
+    np.testing.assert_allclose(to_numpy(pre), added, atol=1e-5)
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_values_agree_with_numpy(training):
-    y = bias_dropout_residual_layer_norm(*tensors_of("float32"), epsilon=EPSILON, training=training)
+    y = bias_dropout_residual_norm(*tensors_of("float32"), epsilon=EPSILON, training=training)
     expected = numpy_layer_norm(RESIDUAL + X + BIAS, GAMMA, BETA)
     np.testing.assert_allclose(to_numpy(y), expected, atol=1e-5)
 
@@ -51,13 +85,13 @@ def test_training_agrees_with_the_definition(dtype, tolerance):
     tensors = tensors_of(dtype)
     (upstream,) = as_tensors((UPSTREAM,), dtype)
     value, gradients = value_and_gradients(
-        lambda *tensors: bias_dropout_residual_layer_norm(*tensors, epsilon=EPSILON, training=True),
+        lambda *tensors: bias_dropout_residual_norm(*tensors, epsilon=EPSILON, training=True),
         tensors,
         upstream,
     )
     wide = [keras.ops.cast(tensor, "float32") for tensor in (*tensors, upstream)]
     expected, expected_gradients = value_and_gradients(
-        lambda *tensors: portable_bias_dropout_residual_layer_norm(
+        lambda *tensors: portable_bias_dropout_residual_norm(
             *tensors, epsilon=EPSILON, dropout=0.0, seed=None
         ),
         wide[:-1],
@@ -70,7 +104,7 @@ def test_training_agrees_with_the_definition(dtype, tolerance):
 
 def with_dropout(rate, seed, tensors, upstream):
     return value_and_gradients(
-        lambda *tensors: bias_dropout_residual_layer_norm(
+        lambda *tensors: bias_dropout_residual_norm(
             *tensors,
             epsilon=EPSILON,
             dropout=rate,
@@ -119,6 +153,6 @@ def test_forward_and_backward_drop_the_same():
 def test_no_dropout_outside_training():
     tensors = tensors_of("float32")
     seed = keras.random.SeedGenerator(0)
-    y = bias_dropout_residual_layer_norm(*tensors, epsilon=EPSILON, dropout=0.5, seed=seed)
+    y = bias_dropout_residual_norm(*tensors, epsilon=EPSILON, dropout=0.5, seed=seed)
     expected = numpy_layer_norm(RESIDUAL + X + BIAS, GAMMA, BETA)
     np.testing.assert_allclose(to_numpy(y), expected, atol=1e-5)

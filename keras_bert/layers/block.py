@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transformer block, made of its parts, with the norm after or before each sublayer."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import keras
+from keras import ops
+
+from keras_bert import checks
+from keras_bert.config import NORM_PLACEMENTS
+from keras_bert.layers.attention import Attention
+from keras_bert.layers.feed_forward import FeedForward
+from keras_bert.layers.norm import Norm
+from keras_bert.ops import (
+    SeedGenerator,
+    bias_dropout_residual,
+    bias_dropout_residual_norm,
+    tokens_at,
+)
+from keras_bert.ops.annotations import Shape, Tensor
+
+_PARTS = ("attention", "attention_norm", "feed_forward", "feed_forward_norm")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TransformerBlock(keras.layers.Layer):
+    """Self-attention and a feed-forward network, each with dropout, residual connection and norm.
+
+    Blocks share weights by having the same parts.
+
+    Args:
+        attention: An `Attention`.
+        attention_norm: The `Norm` of the attention; `None`, which `norm_placement="pre"` allows,
+            for an attention without a norm before it.
+        feed_forward: A `FeedForward` or `GatedFeedForward`.
+        feed_forward_norm: The `Norm` of the feed-forward network.
+        norm_placement: `"post"`: `norm(x + sublayer(x))`; `"pre"`: `x + sublayer(norm(x))`.
+        dropout: Dropout rate on the output of both sublayers.
+
+    Call arguments:
+        inputs: Float `(batch, length, hidden)`.
+        padding_mask: Bool `(batch, length)`, False at padding; `None` for a batch without padding.
+        sequence_ids: int `(batch, length)`, for packed rows; `None` if every row is one sequence.
+        rotation: The output of `RotaryPositions`; `None` for no rotation.
+        output_positions: int `(batch, slots)`, the positions of the tokens to compute outputs for:
+            everything after the attention is computed for these tokens alone. `None` for all
+            tokens.
+        training: Whether dropout is active.
+
+    Output shape:
+        `(batch, length, hidden)`, or `(batch, slots, hidden)` with `output_positions`; if the
+        attention returns scores, a tuple of it and of them.
+
+    Raises:
+        ValueError: If `norm_placement` is unknown, or a norm is missing.
+
+    Example:
+
+    >>> block = TransformerBlock(
+    ...     Attention(num_heads=2), Norm(), GatedFeedForward(16), Norm(), norm_placement="pre"
+    ... )
+    >>> tuple(block(np.zeros((1, 3, 8), "float32")).shape)
+    (1, 3, 8)
+
+    Reference:
+        [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.1;
+        [On Layer Normalization](https://arxiv.org/abs/2002.04745), figure 1, for the placements.
+    """
+
+    def __init__(
+        self,
+        attention: Attention,
+        attention_norm: Norm | None,
+        feed_forward: FeedForward,
+        feed_forward_norm: Norm,
+        norm_placement: str = "post",
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        checks.PROPER_FRACTION.check(dropout=dropout)
+        if norm_placement not in NORM_PLACEMENTS:
+            raise ValueError(
+                f"norm_placement is {norm_placement!r}; it must be {' or '.join(NORM_PLACEMENTS)}."
+            )
+        if attention_norm is None and norm_placement == "post":
+            raise ValueError("attention_norm is None, which only norm_placement='pre' allows.")
+        self.attention = attention
+        self.attention_norm = attention_norm
+        self.feed_forward = feed_forward
+        self.feed_forward_norm = feed_forward_norm
+        self.norm_placement = norm_placement
+        self.dropout = dropout
+
+    def build(
+        self,
+        inputs_shape: Shape,
+        padding_mask_shape: Shape | None = None,
+        sequence_ids_shape: Shape | None = None,
+        rotation_shape: Shape | None = None,
+        output_positions_shape: Shape | None = None,
+    ) -> None:
+        _build(inputs_shape, self.attention, self.attention_norm)
+        self.attention_seed = SeedGenerator()
+        _build(inputs_shape, self.feed_forward, self.feed_forward_norm)
+        self.feed_forward_seed = SeedGenerator()
+
+    def call(
+        self,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        sequence_ids: Tensor | None = None,
+        rotation: Tensor | None = None,
+        output_positions: Tensor | None = None,
+        training: bool = False,
+    ) -> Tensor:
+        attended = self.attention(
+            self.attention_inputs(inputs),
+            padding_mask=padding_mask,
+            sequence_ids=sequence_ids,
+            rotation=rotation,
+            output_positions=output_positions,
+            add_bias=False,
+            training=training,
+        )
+        context, scores = attended if self.attention.return_scores else (attended, None)
+        if output_positions is not None:
+            inputs = tokens_at(inputs, output_positions)
+
+        # (batch, tokens, hidden) -> (batch * tokens, hidden), for matrix products of rank 2
+        hidden_dim = inputs.shape[-1]
+        x, context = (ops.reshape(tensor, (-1, hidden_dim)) for tensor in (inputs, context))
+        options: dict[str, Any] = {"dropout": self.dropout, "training": training}
+        x = self._sublayer_end(
+            context, x, self.attention, self.attention_norm, seed=self.attention_seed, **options
+        )
+        y = self.feed_forward_norm(x) if self.norm_placement == "pre" else x
+        y = self.feed_forward(y, add_bias=False, training=training)
+        x = self._sublayer_end(
+            y, x, self.feed_forward, self.feed_forward_norm, seed=self.feed_forward_seed, **options
+        )
+        x = ops.reshape(x, ops.shape(inputs))
+        return x if scores is None else (x, scores)
+
+    def attention_inputs(self, inputs: Tensor) -> Tensor:
+        """Returns what the attention is computed of: `inputs`, or the norm of them (pre-norm)."""
+        if self.norm_placement == "pre" and self.attention_norm is not None:
+            return self.attention_norm(inputs)
+        return inputs
+
+    def _sublayer_end(
+        self,
+        x: Tensor,
+        residual: Tensor,
+        sublayer: Attention | FeedForward,
+        norm: Norm | None,
+        **options: Any,
+    ) -> Tensor:
+        """Adds the bias of a sublayer, dropout, the residual, and the norm if it follows."""
+        if norm is None or self.norm_placement == "pre":
+            return bias_dropout_residual(x, residual, sublayer.output_bias, **options)
+        weights = (sublayer.output_bias, norm.gamma, norm.beta)
+        return bias_dropout_residual_norm(
+            x, residual, *weights, kind=norm.kind, epsilon=norm.epsilon, **options
+        )
+
+    def compute_output_spec(
+        self,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        sequence_ids: Tensor | None = None,
+        rotation: Tensor | None = None,
+        output_positions: Tensor | None = None,
+        training: bool = False,
+    ) -> Tensor:
+        return self.attention.compute_output_spec(
+            inputs, padding_mask, sequence_ids, rotation, output_positions
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        parts = {name: getattr(self, name) for name in _PARTS}
+        return {
+            **super().get_config(),
+            **{name: keras.saving.serialize_keras_object(part) for name, part in parts.items()},
+            "norm_placement": self.norm_placement,
+            "dropout": self.dropout,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in _PARTS}
+        return cls(**{**config, **parts})
+
+
+def _build(shape: Shape, *parts: keras.layers.Layer | None) -> None:
+    """Builds the parts that no other block has built."""
+    for part in parts:
+        if part is not None and not part.built:
+            part.build(shape)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The feed-forward networks of a transformer block: two dense layers, and a gated one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from keras_bert import checks
+from keras_bert.layers.dense import Dense
+from keras_bert.ops import bias_activation, bias_add, gated_activation
+from keras_bert.ops.activations import activation_function
+from keras_bert.ops.annotations import Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class FeedForward(keras.layers.Layer):
+    """A feed-forward network: `dense(activation(dense(inputs)))`.
+
+    The dense layers have no bias of their own: the biases are weights of this layer, so that they
+    can be fused with what follows each product.
+
+    Args:
+        intermediate_dim: Dimension between the two dense layers.
+        activation: A name that `BertConfig.activation` allows.
+        use_bias: Whether both products have a bias.
+        initializer_range: Standard deviation of the kernels' truncated normal initializer.
+
+    Call arguments:
+        inputs: Float `(..., hidden)`.
+        add_bias: Whether to add the last bias, `output_bias`. A block adds it together with the
+            dropout, the residual connection and the norm.
+        training: Whether gradients will be computed.
+
+    Output shape:
+        Same as `inputs`.
+
+    Reference:
+        [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.3.
+    """
+
+    def __init__(
+        self,
+        intermediate_dim: int,
+        activation: str = "gelu_erf",
+        use_bias: bool = True,
+        initializer_range: float = 0.02,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        checks.POSITIVE_INT.check(intermediate_dim=intermediate_dim)
+        checks.POSITIVE.check(initializer_range=initializer_range)
+        self.intermediate_dim = intermediate_dim
+        self.activation = activation
+        self.use_bias = use_bias
+        self.initializer_range = initializer_range
+
+    @property
+    def intermediate_width(self) -> int:
+        """The dimension of the result of the first product."""
+        return self.intermediate_dim
+
+    def build(self, inputs_shape: Shape) -> None:
+        hidden_dim = inputs_shape[-1]
+        self.intermediate = self._product(hidden_dim, self.intermediate_width, "intermediate")
+        self.intermediate_bias = self._bias(self.intermediate_width, "intermediate_bias")
+        self.output_projection = self._product(
+            self.intermediate_dim, hidden_dim, "output_projection"
+        )
+        self.output_bias = self._bias(hidden_dim, "output_bias")
+
+    def _product(self, input_dim: int, output_dim: int, name: str) -> Dense:
+        layer = Dense(
+            output_dim,
+            use_bias=False,
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        layer.build((None, input_dim))
+        return layer
+
+    def _bias(self, dim: int, name: str) -> Any:
+        if not self.use_bias:
+            return None
+        return self.add_weight(name=name, shape=(dim,), initializer="zeros", autocast=False)
+
+    def call(self, inputs: Tensor, add_bias: bool = True, training: bool = False) -> Tensor:
+        inner = self._activated(self.intermediate(inputs), training)
+        outer = self.output_projection(inner)
+        if add_bias and self.use_bias:
+            outer = bias_add(outer, self.output_bias, training=training)
+        return outer
+
+    def _activated(self, x: Tensor, training: bool) -> Tensor:
+        if self.use_bias:
+            return bias_activation(x, self.intermediate_bias, self.activation, training=training)
+        return activation_function(self.activation)(x)
+
+    def compute_output_spec(
+        self, inputs: Tensor, add_bias: bool = True, training: bool = False
+    ) -> keras.KerasTensor:
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "activation": self.activation,
+            "use_bias": self.use_bias,
+            "initializer_range": self.initializer_range,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class GatedFeedForward(FeedForward):
+    """A gated feed-forward network: `dense(activation(a) * b)`, with `a, b = split(dense(inputs))`.
+
+    See `FeedForward` for arguments and shapes. The first product has twice the width of
+    `intermediate_dim`: its first half is activated, and the second one is the gate.
+
+    Reference:
+        [GLU Variants Improve Transformer](https://arxiv.org/abs/2002.05202), equation 6.
+    """
+
+    @property
+    def intermediate_width(self) -> int:
+        return 2 * self.intermediate_dim
+
+    def _activated(self, x: Tensor, training: bool) -> Tensor:
+        if self.use_bias:
+            x = bias_add(x, self.intermediate_bias, training=training)
+        return gated_activation(x, self.activation)

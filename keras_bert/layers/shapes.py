@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the shapes of inputs, which several layers have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras import ops
+
+from keras_bert.ops.annotations import Tensor
+
+
+def too_long(length: int, max_sequence_length: int) -> str:
+    """Returns the error message for an input that is longer than `max_sequence_length`."""
+    return (
+        f"The input is {length} tokens long; this model has positions for at most "
+        f"{max_sequence_length} (max_sequence_length). Truncate it, or split it into windows."
+    )
+
+
+def check_same_shape(name: str, received: Any, expected: Any) -> None:
+    """Checks that two static shapes `(batch, length)` are compatible.
+
+    Args:
+        name: The name of the input, for the error message.
+        received: The shape of the input, with `None` for unknown dimensions.
+        expected: The shape of `token_ids`.
+
+    Raises:
+        ValueError: If the ranks or two known dimensions differ.
+    """
+    received, expected = tuple(received), tuple(expected)
+    matches = len(received) == len(expected) and all(
+        a is None or b is None or a == b for a, b in zip(received, expected, strict=True)
+    )
+    if not matches:
+        raise ValueError(
+            f"`{name}` has shape {received}; it must have the shape of token_ids, {expected}."
+        )
+
+
+def length_of(inputs: Tensor) -> Tensor:
+    """Returns the length of inputs `(batch, length, ...)`, a tensor if it is not static."""
+    return ops.shape(inputs)[1] if inputs.shape[1] is None else inputs.shape[1]

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Normalization over the last axis, and the ends of sublayers, which can be fused with it."""
+
+from __future__ import annotations
+
+import keras
+from keras import ops
+
+from keras_bert.ops import dispatch
+from keras_bert.ops.activations import bias_add
+from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.dropout import dropout as apply_dropout
+from keras_bert.ops.dropout import portable_dropout
+
+
+def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor | None, epsilon: float) -> Tensor:
+    """Computes LayerNorm over the last axis, in float32 or wider.
+
+    Args:
+        x: Float tensor of shape `(..., dim)`.
+        gamma: Scale, of shape `(dim,)`.
+        beta: Offset, of shape `(dim,)`; `None` for none.
+        epsilon: Added to the variance.
+
+    Returns:
+        A tensor of shape `(..., dim)` in the dtype of `x`.
+
+    Reference:
+        [Layer Normalization](https://arxiv.org/abs/1607.06450), equation 4.
+    """
+    plain = dispatch.tensorflow_plain()
+    if plain is not None:
+        return plain.layer_norm(x, gamma, beta, epsilon)
+    return ops.layer_normalization(x, gamma, beta, axis=-1, epsilon=epsilon)
+
+
+def rms_norm(x: Tensor, gamma: Tensor, epsilon: float) -> Tensor:
+    """Divides by the root mean square over the last axis, computed in float32 or wider.
+
+    Args:
+        x: Float tensor of shape `(..., dim)`.
+        gamma: Scale, of shape `(dim,)`.
+        epsilon: Added to the mean square.
+
+    Returns:
+        A tensor of shape `(..., dim)` in the dtype of `x`.
+
+    Reference:
+        [RMSNorm](https://arxiv.org/abs/1910.07467), equation 4.
+    """
+    is_wide = keras.backend.standardize_dtype(x.dtype) == "float64"
+    wide = x if is_wide else ops.cast(x, "float32")
+    scale = ops.rsqrt(ops.mean(ops.square(wide), axis=-1, keepdims=True) + epsilon)
+    return ops.cast(wide * scale * ops.cast(gamma, wide.dtype), x.dtype)
+
+
+def norm(x: Tensor, gamma: Tensor, beta: Tensor | None, *, kind: str, epsilon: float) -> Tensor:
+    """Computes `layer_norm` or `rms_norm`, which has no `beta`, by the name in `kind`."""
+    if kind == "rms_norm":
+        return rms_norm(x, gamma, epsilon)
+    return layer_norm(x, gamma, beta, epsilon)
+
+
+def bias_dropout_residual(
+    x: Tensor,
+    residual: Tensor,
+    bias: Tensor | None,
+    *,
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+    training: bool = False,
+) -> Tensor:
+    """Computes `residual + dropout(x + bias)`, the end of a sublayer behind a norm (pre-norm).
+
+    Args:
+        x: The result of the sublayer's last matrix product, of shape `(..., dim)`.
+        residual: The input of the sublayer, of shape `(..., dim)`.
+        bias: Bias of the sublayer's last product, of shape `(dim,)`; `None` for none.
+        dropout: Dropout rate, in `[0, 1)`; applied only if `training`.
+        seed: A `keras.random.SeedGenerator`, required if dropout is active.
+        training: Whether dropout is active and gradients will be computed.
+
+    Returns:
+        A tensor of shape `(..., dim)` in the dtype of `x`.
+    """
+    if bias is not None:
+        x = bias_add(x, bias, training=training)
+    x = apply_dropout(x, dropout, seed=seed, training=training)
+    return ops.add(x, residual)
+
+
+def bias_dropout_residual_norm(
+    x: Tensor,
+    residual: Tensor,
+    bias: Tensor | None,
+    gamma: Tensor,
+    beta: Tensor | None,
+    *,
+    epsilon: float,
+    kind: str = "layer_norm",
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+    training: bool = False,
+) -> Tensor:
+    """Computes `norm(residual + dropout(x + bias))`, the end of a sublayer before a norm.
+
+    Args:
+        x: The result of the sublayer's last matrix product, of shape `(..., dim)`.
+        residual: The input of the sublayer, of shape `(..., dim)`.
+        bias: Bias of the sublayer's last product, of shape `(dim,)`; `None` for none.
+        gamma: Scale of the norm, of shape `(dim,)`.
+        beta: Offset of the norm, of shape `(dim,)`; `None` for none.
+        epsilon: Added to the variance or to the mean square.
+        kind: `"layer_norm"` or `"rms_norm"`.
+        dropout: Dropout rate, in `[0, 1)`; applied only if `training`.
+        seed: A `keras.random.SeedGenerator`, required if dropout is active.
+        training: Whether dropout is active and gradients will be computed.
+
+    Returns:
+        A tensor of shape `(..., dim)` in the dtype of `x`.
+    """
+    rate = dropout if training else 0.0
+    kernels = dispatch.tensorflow_cpu_kernels(training)
+    if kernels is not None and kind == "layer_norm" and bias is not None and beta is not None:
+        return kernels.bias_dropout_residual_layer_norm(
+            x, residual, bias, gamma, beta, epsilon=epsilon, dropout=rate, seed=seed
+        )
+    return portable_bias_dropout_residual_norm(
+        x, residual, bias, gamma, beta, epsilon=epsilon, kind=kind, dropout=rate, seed=seed
+    )
+
+
+def portable_bias_dropout_residual_norm(
+    x: Tensor,
+    residual: Tensor,
+    bias: Tensor | None,
+    gamma: Tensor,
+    beta: Tensor | None,
+    *,
+    epsilon: float,
+    kind: str = "layer_norm",
+    dropout: float,
+    seed: Tensor,
+) -> Tensor:
+    """The portable definition, with which tests compare faster versions."""
+    if bias is not None:
+        x = ops.add(x, ops.cast(bias, x.dtype))
+    x = portable_dropout(x, dropout, seed=seed)
+    return norm(ops.add(x, residual), gamma, beta, kind=kind, epsilon=epsilon)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rotary position embeddings, applied to queries and keys."""
+
+from __future__ import annotations
+
+import keras
+from keras import ops
+
+from keras_bert.ops.annotations import Tensor
+
+
+def rotation_of(positions: Tensor, dim: int, base: float) -> Tensor:
+    """Computes the cosines and sines of the angles `position * base^(-2i / dim)`.
+
+    Args:
+        positions: int tensor of shape `(rows, length)`.
+        dim: The dimension of an attention head, even; `i` counts from 0 to `dim / 2 - 1`.
+        base: The base of the frequencies.
+
+    Returns:
+        A float32 tensor of shape `(rows, length, 2, dim / 2)`: the cosines and the sines.
+
+    Reference:
+        [RoFormer](https://arxiv.org/abs/2104.09864), section 3.2.2.
+    """
+    exponents = ops.arange(0, dim, 2, dtype="float32") / dim
+    frequencies = ops.power(ops.cast(base, "float32"), -exponents)
+    angles = ops.cast(positions, "float32")[..., None] * frequencies
+    return ops.stack([ops.cos(angles), ops.sin(angles)], axis=2)
+
+
+def rotate(x: Tensor, rotation: Tensor) -> Tensor:
+    """Rotates each pair of elements `(i, i + dim / 2)` by its angle.
+
+    Args:
+        x: Queries or keys, float `(batch, length, heads, dim)`.
+        rotation: What `rotation_of` returned, for `batch` rows or for one.
+
+    Returns:
+        A tensor of the shape and dtype of `x`, computed in float32 or wider.
+    """
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    wide = ops.cast(x, dtype if dtype == "float64" else "float32")
+    rotation = ops.cast(rotation, wide.dtype)
+    cosines, sines = rotation[:, :, None, 0], rotation[:, :, None, 1]
+    first, second = ops.split(wide, 2, axis=-1)
+    rotated = (first * cosines - second * sines, second * cosines + first * sines)
+    return ops.cast(ops.concatenate(rotated, axis=-1), dtype)

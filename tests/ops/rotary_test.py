@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rotary positions: products of queries and keys depend on their distance alone."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.ops import rotate, rotation_of
+from tests.ops.backend_gradients import as_tensors, to_numpy
+
+X = np.random.default_rng(0).normal(size=(2, 5, 3, 8))
+POSITIONS = np.array([[0, 1, 2, 3, 4], [7, 0, 900, 2, 2]])
+
+
+def turned(x, positions, base=100.0):
+    """The pairs `(i, i + 4)` as complex numbers, by the angle of their position."""
+    angles = positions[:, :, None, None] * base ** (-np.arange(4) / 4)
+    pairs = (x[..., :4] + 1j * x[..., 4:]) * np.exp(1j * angles)
+    return np.concatenate([pairs.real, pairs.imag], -1)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("bfloat16", 5e-2)])
+def test_agrees_with_complex_numbers(dtype, tolerance):
+    (x,) = as_tensors((X,), dtype)
+    y = rotate(x, rotation_of(keras.ops.convert_to_tensor(POSITIONS), 8, 100.0))
+    assert keras.backend.standardize_dtype(y.dtype) == dtype
+    np.testing.assert_allclose(to_numpy(y), turned(to_numpy(x), POSITIONS), atol=tolerance)
+
+
+def test_one_row_of_positions_is_for_all_rows():
+    (x,) = as_tensors((X,), "float32")
+    y = rotate(x, rotation_of(keras.ops.arange(5)[None], 8, 100.0))
+    np.testing.assert_allclose(to_numpy(y), turned(X, np.arange(5)[None]), atol=1e-5)
+
+
+def test_products_depend_on_the_distance():
+    query, key = as_tensors((X[:1], X[1:]), "float32")
+
+    def products(offset):
+        rotation = rotation_of(keras.ops.arange(offset, offset + 5)[None], 8, 100.0)
+        rotated = (to_numpy(rotate(each, rotation)) for each in (query, key))
+        return np.einsum("bqhd,bkhd->bhqk", *rotated)
+
+    np.testing.assert_allclose(products(0), products(40), atol=1e-4)
