@@ -31,17 +31,22 @@ def _minilm(num_layers: int) -> dict[str, Any]:
     return _size(num_layers, 384, num_heads=12, activation="gelu_erf")
 
 
-def _roberta(num_layers: int, hidden_dim: int) -> dict[str, Any]:
+def _roberta(
+    num_layers: int,
+    hidden_dim: int,
+    vocabulary_size: int = 50265,
+    tokenizer: str = "byte_pair",
+) -> dict[str, Any]:
     return _size(
         num_layers,
         hidden_dim,
-        vocabulary_size=50265,
+        vocabulary_size=vocabulary_size,
         num_segments=1,
         position_offset=2,
         pad_token_id=1,
         layer_norm_epsilon=1e-5,
         pooler_dropout=0.1,
-        tokenizer="byte_pair",
+        tokenizer=tokenizer,
     )
 
 
@@ -96,6 +101,50 @@ def _electra(num_layers: int, hidden_dim: int, **fields: Any) -> dict[str, Any]:
     )
 
 
+def _modernbert(
+    num_layers: int, hidden_dim: int, intermediate_dim: int, **fields: Any
+) -> dict[str, Any]:
+    return {
+        "vocabulary_size": 50368,
+        "num_layers": num_layers,
+        "num_heads": hidden_dim // 64,
+        "hidden_dim": hidden_dim,
+        "intermediate_dim": intermediate_dim,
+        "max_sequence_length": 8192,
+        "num_segments": 0,
+        "positions": "rotary",
+        "rotary_base": 160_000.0,
+        "local_rotary_base": 10_000.0,
+        "attention_window": 64,
+        "global_attention_every": 3,
+        "attention_bias": False,
+        "feed_forward": "gated",
+        "feed_forward_bias": False,
+        "norm_bias": False,
+        "norm_placement": "pre",
+        "first_attention_norm": False,
+        "pooler": False,
+        "pooler_activation": "gelu_erf",
+        "pooler_norm": True,
+        "pooling": "first",
+        "token_pooler": True,
+        "head_bias": False,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "embedding_dropout": 0.0,
+        "classifier_dropout": 0.0,
+        "layer_norm_epsilon": 1e-5,
+        "pad_token_id": 50283,
+        "tokenizer": "byte_pair",
+        **fields,
+    }
+
+
+def _mmbert(hidden_dim: int) -> dict[str, Any]:
+    fields = {"vocabulary_size": 256_000, "pad_token_id": 0, "local_rotary_base": 160_000.0}
+    return _modernbert(22, hidden_dim, 1152, **fields)
+
+
 SIZES: dict[str, dict[str, Any]] = {
     "bert_tiny_uncased": _bert(2, 128),
     "bert_mini_uncased": _bert(4, 256),
@@ -131,6 +180,19 @@ SIZES: dict[str, dict[str, Any]] = {
     "electra_small_generator": _electra(12, 256, embedding_dim=128),
     "electra_base_generator": _electra(12, 256, embedding_dim=768),
     "electra_large_generator": _electra(24, 256, embedding_dim=1024),
+    "xlm_roberta_base": _roberta(12, 768, 250_002, "sentence_piece"),
+    "xlm_roberta_large": _roberta(24, 1024, 250_002, "sentence_piece"),
+    "camembert_base": _roberta(12, 768, 32_005, "sentence_piece"),
+    "modernbert_base": _modernbert(22, 768, 1152),
+    "modernbert_large": _modernbert(28, 1024, 2624),
+    "ettin_17m": _modernbert(7, 256, 384),
+    "ettin_32m": _modernbert(10, 384, 576),
+    "ettin_68m": _modernbert(19, 512, 768),
+    "ettin_150m": _modernbert(22, 768, 1152),
+    "ettin_400m": _modernbert(28, 1024, 2624),
+    "ettin_1b": _modernbert(28, 1792, 3840),
+    "mmbert_small": _mmbert(384),
+    "mmbert_base": _mmbert(768),
 }
 
 KERAS_HUB_ALIASES = {

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,8 @@ class ConfigFields:
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     activation: str = "hidden_act"
     always_projects: bool = False
+    to_flat: Callable[[Mapping[str, Any], Path, Mapping[str, str]], Mapping[str, Any]] | None = None
+    from_flat: Callable[[dict[str, Any], Mapping[str, str]], dict[str, Any]] | None = None
     positions_follow_padding: bool = False
 
     def read(
@@ -67,6 +69,8 @@ class ConfigFields:
         Raises:
             CheckpointError: If a field is missing or has a value that is not allowed.
         """
+        if self.to_flat is not None:
+            fields = self.to_flat(fields, path, activations)
         missing = [
             name for name in (*self.required.values(), self.activation) if name not in fields
         ]
@@ -127,7 +131,8 @@ class ConfigFields:
             # In these families it is a number.
             fields[names["classifier_dropout"]] = config.effective_classifier_dropout
         fields[names["max_sequence_length"]] += config.position_offset
-        return {**fields, self.activation: activations[config.activation]}
+        fields[self.activation] = activations[config.activation]
+        return fields if self.from_flat is None else self.from_flat(fields, activations)
 
     def needs_zero_segments(self, config: BertConfig) -> bool:
         """Returns whether files need segment embeddings, all 0, which the encoder does not have."""

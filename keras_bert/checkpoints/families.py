@@ -10,8 +10,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from keras_bert.checkpoints import modern_bert_fields
 from keras_bert.checkpoints.config_fields import ConfigFields
+from keras_bert.checkpoints.layouts import Stored
 from keras_bert.checkpoints.weight_names import (
+    CLASSIFIERS,
     HF_BLOCK,
     HF_TASK_CLASSES,
     HUB_BLOCK,
@@ -55,11 +58,24 @@ class TF1Release(WeightNames):
 
 
 @dataclasses.dataclass(frozen=True)
+class KerasHubModels(WeightNames):
+    """The models of a family in KerasHub; the names of weights are attributes that lead to them.
+
+    Args:
+        config: The arguments of its encoder.
+        masked_lm_activation: The activation of its masked LM head; `None` if there is no such head.
+    """
+
+    config: ConfigFields
+    masked_lm_activation: str | None = "gelu_erf"
+
+
+@dataclasses.dataclass(frozen=True)
 class Family:
     """A family of released models.
 
     Args:
-        name: Its `model_type` in `transformers`, which is also the scope of the encoder's tensors.
+        name: Its `model_type` in `transformers`.
         class_prefix: The prefix of the names of its classes in `transformers` and in KerasHub.
         config: The fields of its configuration files of Hugging Face and of the TF1 release.
         hugging_face: The names of its tensors in Hugging Face's format, those of the encoder
@@ -68,10 +84,8 @@ class Family:
         poolers: The dense layer of the pooler, by the suffix of the name of the class, in classes
             whose pooler is part of the head.
         can_be_causal: Whether `transformers` supports causal attention for its classes.
-        keras_hub: The attributes that lead to its weights in KerasHub models.
-        keras_hub_config: The arguments of its encoder in KerasHub.
-        keras_hub_masked_lm_activation: The activation of its masked LM head in KerasHub; `None` if
-            KerasHub has no such head.
+        encoder_scope: The scope of the encoder's tensors in classes with a head; by default `name`.
+        keras_hub: Its models in KerasHub; `None` if there are none.
         google_tf1: Its TF1 release; `None` if there is none.
     """
 
@@ -80,12 +94,16 @@ class Family:
     config: ConfigFields
     hugging_face: WeightNames
     classes: Mapping[str, tuple[str, ...]]
-    keras_hub: WeightNames
-    keras_hub_config: ConfigFields
     poolers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     can_be_causal: bool = False
-    keras_hub_masked_lm_activation: str | None = "gelu_erf"
+    encoder_scope: str = ""
+    keras_hub: KerasHubModels | None = None
     google_tf1: TF1Release | None = None
+
+    @property
+    def scope(self) -> str:
+        """The prefix of the names of the encoder's tensors in classes with a head."""
+        return f"{self.encoder_scope or self.name}."
 
 
 # Fields of config.json and of the configuration files of the TF1 releases
@@ -157,13 +175,13 @@ BERT = Family(
         **HF_TASK_CLASSES,
     },
     can_be_causal=True,
-    keras_hub=WeightNames(
+    keras_hub=KerasHubModels(
         {**HUB_TABLES, **scoped("pooler.dense", HUB_POOLER)},
         HUB_BLOCK,
         "transformer_layers.{layer}.",
         HUB_HEADS,
+        config=ConfigFields(_HUB_SEGMENT_FIELDS, fixed=_HUB_TANH_GELU),
     ),
-    keras_hub_config=ConfigFields(_HUB_SEGMENT_FIELDS, fixed=_HUB_TANH_GELU),
     google_tf1=TF1Release(
         tf1_encoder("bert"),
         TF1_BLOCK,
@@ -214,22 +232,23 @@ ROBERTA = Family(
     },
     poolers={"ForSequenceClassification": "classifier.dense"},
     can_be_causal=True,
-    keras_hub=WeightNames(
+    keras_hub=KerasHubModels(
         {**HUB_TABLES_WITHOUT_SEGMENTS, **scoped("pooler.dense", HUB_POOLER)},
         HUB_BLOCK,
         "transformer_layers.{layer}.",
         {**HUB_HEADS, "pooler": HUB_POOLER},
-    ),
-    keras_hub_config=ConfigFields(
-        _HUB_FIELDS,
-        # Positions include padding, and the segment embedding is part of the position embeddings.
-        fixed={
-            "num_segments": 0,
-            "pad_token_id": 1,
-            "layer_norm_epsilon": 1e-5,
-            "pooler_dropout": 0.1,
-            "tokenizer": "byte_pair",
-        },
+        config=ConfigFields(
+            _HUB_FIELDS,
+            # Positions include padding, and the segment embedding is part of the position
+            # embeddings.
+            fixed={
+                "num_segments": 0,
+                "pad_token_id": 1,
+                "layer_norm_epsilon": 1e-5,
+                "pooler_dropout": 0.1,
+                "tokenizer": "byte_pair",
+            },
+        ),
     ),
 )
 
@@ -281,27 +300,27 @@ ALBERT = Family(
         "ForMaskedLM": ("masked_lm",),
         **HF_TASK_CLASSES,
     },
-    keras_hub=WeightNames(
+    keras_hub=KerasHubModels(
         {**HUB_TABLES, **HUB_PROJECTION, **scoped("pooler.dense", HUB_POOLER)},
         HUB_BLOCK,
         "transformer_layers.{group}.0.",
         HUB_HEADS,
+        config=ConfigFields(
+            {
+                **_HUB_SEGMENT_FIELDS,
+                "embedding_dim": "embedding_dim",
+                "num_layer_groups": "num_groups",
+            },
+            fixed={
+                **_HUB_TANH_GELU,
+                "layer_sharing": "all",
+                "classifier_dropout": 0.1,
+                "tokenizer": "sentence_piece",
+            },
+            always_projects=True,
+        ),
+        masked_lm_activation="gelu_tanh",
     ),
-    keras_hub_config=ConfigFields(
-        {
-            **_HUB_SEGMENT_FIELDS,
-            "embedding_dim": "embedding_dim",
-            "num_layer_groups": "num_groups",
-        },
-        fixed={
-            **_HUB_TANH_GELU,
-            "layer_sharing": "all",
-            "classifier_dropout": 0.1,
-            "tokenizer": "sentence_piece",
-        },
-        always_projects=True,
-    ),
-    keras_hub_masked_lm_activation="gelu_tanh",
     google_tf1=TF1Release(
         tf1_encoder("bert", "bert/encoder/embedding_hidden_mapping_in"),
         block_layout(
@@ -367,21 +386,21 @@ ELECTRA = Family(
     },
     can_be_causal=True,
     # KerasHub's encoder has a pooler, unlike the original.
-    keras_hub=WeightNames(
+    keras_hub=KerasHubModels(
         {**HUB_TABLES, **HUB_PROJECTION, **scoped("pooler.dense", HUB_POOLER)},
         HUB_BLOCK,
         "transformer_layers.{layer}.",
         HUB_HEADS,
+        config=ConfigFields(
+            {
+                **_HUB_SEGMENT_FIELDS,
+                "vocabulary_size": "vocab_size",
+                "embedding_dim": "embedding_dim",
+            },
+            fixed=_HUB_TANH_GELU,
+        ),
+        masked_lm_activation=None,
     ),
-    keras_hub_config=ConfigFields(
-        {
-            **_HUB_SEGMENT_FIELDS,
-            "vocabulary_size": "vocab_size",
-            "embedding_dim": "embedding_dim",
-        },
-        fixed=_HUB_TANH_GELU,
-    ),
-    keras_hub_masked_lm_activation=None,
     google_tf1=TF1Release(
         tf1_encoder("electra", "electra/embeddings_project", pooler=False),
         TF1_BLOCK,
@@ -412,15 +431,15 @@ DISTILBERT = Family(
             "max_sequence_length": "max_position_embeddings",
         },
         {
-            "dropout": "dropout",
             "token_dropout": "dropout",
+            "dropout": "dropout",
             "attention_dropout": "attention_dropout",
             "classifier_dropout": "seq_classif_dropout",
             "answer_dropout": "qa_dropout",
             "initializer_range": "initializer_range",
             "pad_token_id": "pad_token_id",
         },
-        defaults={"classifier_dropout": 0.2, "answer_dropout": 0.1},
+        defaults={"token_dropout": 0.1, "classifier_dropout": 0.2, "answer_dropout": 0.1},
         fixed={
             "num_segments": 0,
             "pooler": False,
@@ -455,26 +474,87 @@ DISTILBERT = Family(
         "ForSequenceClassification": "pre_classifier",
         "ForMultipleChoice": "pre_classifier",
     },
-    keras_hub=WeightNames(
+    keras_hub=KerasHubModels(
         {**HUB_TABLES_WITHOUT_SEGMENTS, **scoped("pooler.dense", HUB_POOLER)},
         HUB_BLOCK,
         "transformer_layers.{layer}.",
         {**HUB_HEADS, "pooler": HUB_POOLER},
-    ),
-    keras_hub_config=ConfigFields(
-        _HUB_FIELDS,
-        fixed={
-            "num_segments": 0,
-            "pooler": False,
-            "pooler_activation": "relu",
-            "layer_norm_epsilon": 1e-12,
-            "classifier_dropout": 0.2,
-            "answer_dropout": 0.1,
-        },
+        config=ConfigFields(
+            {"token_dropout": "dropout", **_HUB_FIELDS},
+            fixed={
+                "num_segments": 0,
+                "pooler": False,
+                "pooler_activation": "relu",
+                "layer_norm_epsilon": 1e-12,
+                "classifier_dropout": 0.2,
+                "answer_dropout": 0.1,
+            },
+        ),
     ),
 )
 
-FAMILIES = {family.name: family for family in (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT)}
-"""The families by name. An architecture is saved as the first family that can represent it."""
+_MODERNBERT_HEAD = {
+    **scoped("dense", hf_dense("head.dense")),
+    "gamma": Stored(("head.norm.weight",)),
+    "beta": Stored(("head.norm.bias",)),
+}
+MODERNBERT = Family(
+    name="modernbert",
+    class_prefix="ModernBert",
+    config=modern_bert_fields.FIELDS,
+    hugging_face=WeightNames(
+        {
+            "token_embedding.embeddings": Stored(
+                ("embeddings.tok_embeddings.weight",), copies=("decoder.weight",)
+            ),
+            "embeddings.gamma": Stored(("embeddings.norm.weight",)),
+            "embeddings.beta": Stored(("embeddings.norm.bias",)),
+            "final_norm.gamma": Stored(("final_norm.weight",)),
+            "final_norm.beta": Stored(("final_norm.bias",)),
+        },
+        block_layout(
+            TORCH_ENDINGS,
+            ("attn.Wqkv",),
+            output="attn.Wo",
+            norm="attn_norm",
+            intermediate="mlp.Wi",
+            feed_forward_output="mlp.Wo",
+            feed_forward_norm="mlp_norm",
+            transposed=True,
+        ),
+        "layers.{layer}.",
+        {
+            "masked_lm": {**_MODERNBERT_HEAD, "output_bias": Stored(("decoder.bias",))},
+            "pooler": {ours.removeprefix("dense."): at for ours, at in _MODERNBERT_HEAD.items()},
+            **dict.fromkeys((*CLASSIFIERS, "question_answerer"), hf_dense("classifier")),
+        },
+    ),
+    classes={"Model": (), "ForMaskedLM": ("masked_lm",), **HF_TASK_CLASSES},
+    encoder_scope="model",
+)
+
+# RoBERTa's architecture and weight names, with SentencePiece
+XLM_ROBERTA, CAMEMBERT = (
+    dataclasses.replace(
+        ROBERTA,
+        name=name,
+        class_prefix=prefix,
+        encoder_scope="roberta",
+        config=dataclasses.replace(
+            ROBERTA.config, fixed={**ROBERTA.config.fixed, "tokenizer": "sentence_piece"}
+        ),
+        keras_hub=None,
+    )
+    for name, prefix in (("xlm-roberta", "XLMRoberta"), ("camembert", "Camembert"))
+)
+
+FAMILIES = {
+    family.name: family
+    for family in (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT, XLM_ROBERTA, CAMEMBERT, MODERNBERT)
+}
+"""The families by name.
+
+An architecture is saved as the first family that can represent it and has its kind of tokenizer.
+"""
 TF1_RELEASES = tuple(family.google_tf1 for family in FAMILIES.values() if family.google_tf1)
 """The TF1 releases. An architecture is saved as the first one that can represent it."""

@@ -74,6 +74,19 @@ ENCODER = {
     "electra_small_generator": 13_483_008,
     "electra_base_generator": 33_511_168,
     "electra_large_generator": 50_999_552,
+    "xlm_roberta_base": 278_043_648,
+    "xlm_roberta_large": 559_890_432,
+    "camembert_base": 110_621_952,
+    "modernbert_base": 149_014_272,
+    "modernbert_large": 394_781_696,
+    "ettin_17m": 16_797_440,
+    "ettin_32m": 31_883_136,
+    "ettin_68m": 68_144_640,
+    "ettin_150m": 149_014_272,
+    "ettin_400m": 394_781_696,
+    "ettin_1b": 1_028_050_688,
+    "mmbert_small": 140_493_696,
+    "mmbert_base": 306_939_648,
 }
 
 # With the masked-LM head; and with the next-sentence head too
@@ -119,10 +132,19 @@ def test_encoder_with_pretraining_heads(name, expected):
 
 
 @pytest.mark.backend_independent
-def test_distilbert_with_its_masked_lm_head():
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("distilbert_base_uncased", 66_985_530),
+        ("modernbert_base", 149_655_232),
+        ("modernbert_large", 395_881_664),
+        ("mmbert_small", 140_897_536),
+    ],
+)
+def test_encoder_with_its_masked_lm_head(name, expected):
     with keras.StatelessScope(initialize_variables=False):
-        task = MaskedLM(Backbone(BertConfig.from_name("distilbert_base_uncased")))
-    assert count(task) == 66_985_530
+        task = MaskedLM(Backbone(BertConfig.from_name(name)))
+    assert count(task) == expected
 
 
 # Encoder and the head that detects replaced tokens

@@ -45,7 +45,9 @@ def keras_hub_backbone(config: BertConfig) -> Any:
     import keras_hub
 
     family = find_family(config)
-    fields = family.keras_hub_config.required
+    if family.keras_hub is None:
+        raise ValueError(f"KerasHub has no {family.class_prefix}; remove it from --subjects.")
+    fields = family.keras_hub.config.required
     arguments = {theirs: getattr(config, ours) for ours, theirs in fields.items()}
     if "embedding_dim" in arguments:
         arguments["embedding_dim"] = config.embedding_width

@@ -85,7 +85,7 @@ def open_folder(folder: Path) -> Checkpoint:
         config=config,
         backbone_layout=layout | (_POOLER if config.causal and config.pooler else {}),
         head_layouts=_head_layouts(fields, family, config.causal),
-        open_tensors=lambda: SafetensorsFiles(_locations(folder, f"{family.name}.")),
+        open_tensors=lambda: SafetensorsFiles(_locations(folder, family.scope)),
         open_tokenizer=lambda: read_tokenizer(folder),
         unsupported_heads=_unsupported_heads(fields),
         class_names=_class_names(fields, path),
@@ -129,15 +129,16 @@ def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> di
     names = map(str, architectures) if isinstance(architectures, list) else ()
     endings = (name.removeprefix(family.class_prefix) for name in names)
     ending = next(filter(family.classes.get, endings), "")
-    # The head of three classes is named "classifier".
-    absent = set(CLASSIFIERS) - set(family.classes.get(ending, ()))
-    if absent == set(CLASSIFIERS):
+    # The head of several classes is named "classifier".
+    layouts = family.hugging_face.heads
+    alike = {name for name in layouts if layouts[name] == layouts["token_classifier"]}
+    alike |= set(CLASSIFIERS)
+    absent = alike - set(family.classes.get(ending, ()))
+    if absent == alike:
         absent.remove("classifier")
     if causal:
         absent |= set(_ON_POOLED_OUTPUT)
-    heads = {
-        name: layout for name, layout in family.hugging_face.heads.items() if name not in absent
-    }
+    heads = {name: layout for name, layout in layouts.items() if name not in absent}
     if "pooler" in heads and ending in family.poolers:
         heads["pooler"] = hf_dense(family.poolers[ending])
     return heads
@@ -243,8 +244,8 @@ def save_hugging_face(
 ) -> None:
     """Saves a model in the Hugging Face format, which the `transformers` library can load.
 
-    The family is the first one of BERT, RoBERTa, ALBERT, ELECTRA and DistilBERT that can represent
-    the architecture. The class is determined by the heads: a BERT without heads is saved as
+    The family is the first one of `FAMILIES` that can represent the architecture and has its kind
+    of tokenizer. The class is determined by the heads: a BERT without heads is saved as
     `BertModel`, with `masked_lm` and `next_sentence` as `BertForPreTraining`, with `classifier` as
     `BertForSequenceClassification`. As in `transformers`, the classes for masked LM and for tokens
     have no pooler. A causal encoder is saved with `is_decoder` and without a pooler, since
@@ -300,14 +301,22 @@ def save_hugging_face(
 
 def _matching_family(config: BertConfig, masked_lm: bool) -> Family:
     needs = {name: family.config.misfits(config, masked_lm) for name, family in FAMILIES.items()}
-    for name, needed in needs.items():
-        if not needed and (not config.causal or FAMILIES[name].can_be_causal):
-            return FAMILIES[name]
+    fitting = [
+        FAMILIES[name]
+        for name, needed in needs.items()
+        if not needed and (not config.causal or FAMILIES[name].can_be_causal)
+    ]
+    if fitting:
+        return next((each for each in fitting if _has_tokenizer_of(each, config)), fitting[0])
     wanted = "; ".join(f"{name} needs {', '.join(needed)}" for name, needed in needs.items())
     raise CheckpointError(
         f"No family of the transformers library has this architecture: {wanted}. Save it with "
         "`save_preset`."
     )
+
+
+def _has_tokenizer_of(family: Family, config: BertConfig) -> bool:
+    return bool(family.config.fixed.get("tokenizer", "wordpiece") == config.tokenizer)
 
 
 def _architecture_name(family: Family, heads: Mapping[str, Any], causal: bool) -> str:
@@ -335,7 +344,7 @@ def _collect_tensors(
     heads: Mapping[str, weights.Head] | None,
     ending: str,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    scope = "" if ending == "Model" else f"{family.name}."
+    scope = "" if ending == "Model" else family.scope
     layout = family.hugging_face.backbone_layout(backbone.config)
     tensors: dict[str, np.ndarray[Any, Any]] = {}
     for ours, weight in weights.backbone_weights(backbone).items():
@@ -363,14 +372,13 @@ def _pooler_tensors(
     family: Family, ending: str, values: Mapping[str, Any]
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Returns the tensors of a pooler that is part of the head of its class."""
-    kinds = {"kernel": "weight", "bias": "bias"}
+    layout: Layout = family.hugging_face.heads.get("pooler", {})
+    if ending in family.poolers:
+        layout = hf_dense(family.poolers[ending])
     return {
         name: value
-        for kind, weight in values.items()
-        for name, value in disassemble(
-            Stored((f"{family.poolers[ending]}.{kinds[kind]}",), transposed=kind == "kernel"),
-            weights.to_numpy(weight),
-        )
+        for ours, weight in values.items()
+        for name, value in disassemble(layout[ours], weights.to_numpy(weight))
     }
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError, warn
-from keras_bert.checkpoints.families import FAMILIES, Family
+from keras_bert.checkpoints.families import FAMILIES, Family, KerasHubModels
 from keras_bert.checkpoints.folders import read_json
 from keras_bert.checkpoints.tensors import ALL_ROWS
 from keras_bert.checkpoints.tokenizer_files import (
@@ -49,6 +49,13 @@ _WORDPIECE_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"
 # KerasHub's tokenizer does not normalize text before the model.
 _PLAIN = {"do_lower_case": False, "keep_accents": True, "albert_rules": False}
 
+_FAMILIES = tuple(family for family in FAMILIES.values() if family.keras_hub is not None)
+
+
+def _models_of(family: Family) -> KerasHubModels:
+    assert family.keras_hub is not None  # as of all `_FAMILIES`
+    return family.keras_hub
+
 
 def is_keras_hub(fields: Mapping[str, Any]) -> bool:
     """Returns whether a config.json is that of a serialized Keras object, as in KerasHub."""
@@ -66,14 +73,14 @@ def open_folder(folder: Path) -> Checkpoint:
     family = _family(fields, path)
     config = _config(family, fields, path)
     if task_class(folder) == f"{family.class_prefix}MaskedLM":
-        config = config.replace(masked_lm_activation=family.keras_hub_masked_lm_activation)
+        config = config.replace(masked_lm_activation=_models_of(family).masked_lm_activation)
         _warn_of_epsilon(config, folder)
     return Checkpoint(
         format="keras_hub",
         folder=folder,
         config=config,
-        backbone_layout=family.keras_hub.backbone_layout(config),
-        head_layouts=family.keras_hub.heads,
+        backbone_layout=_models_of(family).backbone_layout(config),
+        head_layouts=_models_of(family).heads,
         open_tensors=lambda: KerasHubWeights(folder, family, config),
         open_tokenizer=lambda: read_tokenizer(folder),
     )
@@ -81,7 +88,7 @@ def open_folder(folder: Path) -> Checkpoint:
 
 def _family(fields: Mapping[str, Any], path: Path) -> Family:
     name = str(fields.get("registered_name"))
-    known = {f"{family.class_prefix}Backbone": family for family in FAMILIES.values()}
+    known = {f"{family.class_prefix}Backbone": family for family in _FAMILIES}
     family = known.get(name.rpartition(">")[2])
     if family is None:
         raise CheckpointError(
@@ -93,7 +100,7 @@ def _family(fields: Mapping[str, Any], path: Path) -> Family:
 
 def _config(family: Family, fields: Mapping[str, Any], path: Path) -> BertConfig:
     arguments = check_class(fields, f"{family.class_prefix}Backbone", path)
-    words = family.keras_hub_config
+    words = _models_of(family).config
     missing = [name for name in words.required.values() if name not in arguments]
     if missing:
         raise CheckpointError(f"{path}: the fields {', '.join(missing)} of config are missing.")
@@ -125,7 +132,7 @@ def known_names() -> tuple[str, ...]:
     models = import_keras_hub().models
     return tuple(
         name
-        for family in FAMILIES.values()
+        for family in _FAMILIES
         for name in getattr(models, f"{family.class_prefix}Backbone").presets
     )
 
@@ -204,11 +211,11 @@ class KerasHubWeights:
         backbone = _make_backbone(family, config)
         _read(backbone.load_weights, self._path)
         # A pooler that is part of the classifier in KerasHub, and not of the encoder
-        pooler = family.keras_hub.heads.get("pooler", {})
+        pooler = _models_of(family).heads.get("pooler", {})
         elsewhere = {name for stored in pooler.values() for name in stored.names}
         self._weights = {
             name: _find(backbone, name)
-            for stored in family.keras_hub.backbone_layout(config).values()
+            for stored in _models_of(family).backbone_layout(config).values()
             for name in stored.names
             if name not in elsewhere
         }
@@ -236,7 +243,7 @@ class KerasHubWeights:
 
 
 def _make_backbone(family: Family, config: BertConfig) -> Any:
-    words = family.keras_hub_config.required
+    words = _models_of(family).config.required
     arguments = {theirs: getattr(config, ours) for ours, theirs in words.items()}
     if "embedding_dim" in arguments:
         arguments["embedding_dim"] = config.embedding_width
@@ -280,7 +287,7 @@ def _task_weights(family: Family, backbone: Any, folder: Path) -> dict[str, Any]
     return {
         name: _find(task, name)
         for head in heads[name]
-        for stored in family.keras_hub.heads.get(head, {}).values()
+        for stored in _models_of(family).heads.get(head, {}).values()
         for name in stored.names
     }
 

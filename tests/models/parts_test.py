@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encoders of many combinations of parts against NumPy."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.checkpoints import weights
+from keras_bert.models import Backbone
+from tests.models import numpy_bert
+from tests.models.small_backbone import WITHOUT_DROPOUT, features, random_weights, to_numpy
+
+ROTARY = {"positions": "rotary", "rotary_base": 100.0, "num_segments": 0}
+GATED = {"feed_forward": "gated", "activation": "silu"}
+WITHOUT_BIASES = {"attention_bias": False, "feed_forward_bias": False}
+VARIANTS = {
+    "bert": {},
+    "rotary": ROTARY,
+    "gated": GATED,
+    "gated without biases": {**GATED, **WITHOUT_BIASES},
+    "pre-norm": {"norm_placement": "pre"},
+    "post-norm with rms": {"norm": "rms_norm", "layer_norm_epsilon": 1e-3},
+    "window": {"attention_window": 2, "num_layers": 3, "global_attention_every": 2},
+    "shared keys": {"num_heads": 4, "num_key_value_heads": 2},
+    "modernbert": {
+        **ROTARY,
+        **GATED,
+        **WITHOUT_BIASES,
+        "num_layers": 4,
+        "local_rotary_base": 7.0,
+        "attention_window": 1,
+        "global_attention_every": 3,
+        "norm_bias": False,
+        "norm_placement": "pre",
+        "first_attention_norm": False,
+    },
+    "eurobert": {
+        **ROTARY,
+        **GATED,
+        **WITHOUT_BIASES,
+        "num_heads": 4,
+        "num_key_value_heads": 1,
+        "norm": "rms_norm",
+        "norm_placement": "pre",
+        "embedding_norm": False,
+    },
+    "nomic": {**ROTARY, **GATED, **WITHOUT_BIASES, "num_segments": 2},
+}
+
+
+def backbone_of(variant: str, **arguments) -> Backbone:
+    backbone = Backbone(WITHOUT_DROPOUT.replace(**VARIANTS[variant]), **arguments)
+    random_weights(backbone)
+    return backbone
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_output_agrees_with_numpy(variant):
+    options = {"output_hidden_states": True, "output_attention_scores": True}
+    backbone, inputs = backbone_of(variant, **options), features()
+    expected = numpy_bert.encoder(numpy_bert.weights_of(backbone), backbone.config, inputs)
+    real = inputs["padding_mask"]
+    for name, output in backbone(inputs).items():
+        pairs = zip(keras.tree.flatten(output), keras.tree.flatten(expected[name]), strict=True)
+        for ours, theirs in pairs:
+            ours = to_numpy(ours)
+            if name in ("sequence_output", "hidden_states"):
+                ours, theirs = ours[real], theirs[real]
+            elif name == "attention_scores":
+                ours, theirs = (np.moveaxis(each, 1, 2)[real] for each in (ours, theirs))
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_training_computes_the_same(variant):
+    backbone, inputs = backbone_of(variant), features()
+    real = inputs["padding_mask"]
+    outputs = [
+        to_numpy(backbone(inputs, training=training)["sequence_output"])[real]
+        for training in (False, True)
+    ]
+    np.testing.assert_allclose(*outputs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_packed_rows_are_rows_of_their_own(variant):
+    backbone = backbone_of(variant, packed=True)
+    ids = features(1, 9)["token_ids"]
+    packed = backbone(
+        {
+            "token_ids": ids,
+            "sequence_ids": np.array([[1, 1, 1, 1, 2, 2, 2, 0, 0]]),
+            "position_ids": np.array([[0, 1, 2, 3, 0, 1, 2, 0, 0]]),
+        }
+    )
+    packed = to_numpy(packed["sequence_output"])
+    for start, end in ((0, 4), (4, 7)):
+        alone = to_numpy(backbone({"token_ids": ids[:, start:end]})["sequence_output"])
+        np.testing.assert_allclose(packed[:, start:end], alone, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_outputs_at_some_positions(variant):
+    backbone, inputs = backbone_of(variant), features()
+    symbolic = {name: keras.Input((None,), dtype=str(x.dtype)) for name, x in inputs.items()}
+    positions = keras.Input((None,), dtype="int32")
+    outputs = backbone.encode(symbolic, positions)["sequence_output"]
+    model = keras.Model([symbolic, positions], outputs)
+    at = np.array([[0, 2], [1, 0], [0, 1]], "int32")
+    whole = to_numpy(backbone(inputs)["sequence_output"])
+    expected = np.take_along_axis(whole, at[:, :, None], axis=1)
+    received = to_numpy(model([inputs, at]))
+    np.testing.assert_allclose(received, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_names_and_shapes_of_all_weights_are_known_beforehand(variant):
+    backbone = backbone_of(variant)
+    shapes = {
+        name: tuple(weight.shape) for name, weight in weights.backbone_weights(backbone).items()
+    }
+    assert shapes == weights.backbone_weight_shapes(backbone.config)
+    assert sum(map(np.prod, shapes.values())) == backbone.count_params()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_saved_model_gives_the_same(variant, tmp_path):
+    backbone, inputs = backbone_of(variant), features()
+    backbone.save(tmp_path / "model.keras")
+    backbone.save_to_preset(tmp_path / "preset")
+    expected = to_numpy(backbone(inputs)["sequence_output"])
+    for loaded in (
+        keras.models.load_model(tmp_path / "model.keras"),
+        Backbone.from_preset(tmp_path / "preset"),
+    ):
+        assert loaded.config == backbone.config
+        np.testing.assert_array_equal(to_numpy(loaded(inputs)["sequence_output"]), expected)
