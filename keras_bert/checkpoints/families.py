@@ -8,9 +8,10 @@ code, and the names of its weights in each format. A new family is a new record.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
-from keras_bert.checkpoints import modern_bert_fields
+from keras_bert.checkpoints import modern_bert_fields, rotary_fields
 from keras_bert.checkpoints.config_fields import ConfigFields
 from keras_bert.checkpoints.layouts import Stored
 from keras_bert.checkpoints.weight_names import (
@@ -533,6 +534,59 @@ MODERNBERT = Family(
     encoder_scope="model",
 )
 
+NOMIC_BERT = Family(
+    name="nomic_bert",
+    class_prefix="NomicBert",
+    config=ConfigFields(
+        _REQUIRED,
+        {**_OPTIONAL, "rotary_base": rotary_fields.BASE},
+        defaults={"dropout": 0.0, "attention_dropout": 0.0},
+        fixed={
+            "positions": "rotary",
+            "feed_forward": "gated",
+            "attention_bias": False,
+            "feed_forward_bias": False,
+        },
+        to_flat=functools.partial(rotary_fields.read, default=1000.0),
+        from_flat=rotary_fields.written,
+    ),
+    hugging_face=WeightNames(
+        {
+            **hf_embeddings("cls.predictions.decoder"),
+            **scoped("pooler.dense", hf_dense("pooler.dense")),
+        },
+        block_layout(
+            TORCH_ENDINGS,
+            ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+            output="self_attn.o_proj",
+            norm="post_attention_layernorm",
+            # The first one is activated, and the second one is the gate.
+            intermediate=("mlp.gate_proj", "mlp.up_proj"),
+            feed_forward_output="mlp.down_proj",
+            feed_forward_norm="post_mlp_layernorm",
+            transposed=True,
+        ),
+        "layers.{layer}.",
+        {
+            "masked_lm": hf_masked_lm(
+                "cls.predictions.transform.dense",
+                "cls.predictions.transform.layer_norm",
+                "cls.predictions.bias",
+                "cls.predictions.decoder.bias",
+            ),
+            **hf_task_heads(),
+        },
+    ),
+    classes={
+        "Model": (),
+        "ForMaskedLM": ("masked_lm",),
+        **{
+            ending: HF_TASK_CLASSES[ending]
+            for ending in ("ForSequenceClassification", "ForTokenClassification")
+        },
+    },
+)
+
 # RoBERTa's architecture and weight names, with SentencePiece
 XLM_ROBERTA, CAMEMBERT = (
     dataclasses.replace(
@@ -550,7 +604,17 @@ XLM_ROBERTA, CAMEMBERT = (
 
 FAMILIES = {
     family.name: family
-    for family in (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT, XLM_ROBERTA, CAMEMBERT, MODERNBERT)
+    for family in (
+        BERT,
+        ROBERTA,
+        ALBERT,
+        ELECTRA,
+        DISTILBERT,
+        XLM_ROBERTA,
+        CAMEMBERT,
+        MODERNBERT,
+        NOMIC_BERT,
+    )
 }
 """The families by name.
 

@@ -80,10 +80,10 @@ def keras_dense(name: str, separator: str = ".") -> dict[str, Stored]:
 
 def block_layout(
     kinds: Mapping[str, str],
-    parts: tuple[str, str, str],
+    parts: tuple[str, ...],
     output: str,
     norm: str,
-    intermediate: str,
+    intermediate: str | tuple[str, ...],
     feed_forward_output: str,
     feed_forward_norm: str,
     transposed: bool = False,
@@ -92,10 +92,10 @@ def block_layout(
 
     Args:
         kinds: The suffix in the format of kernels, biases, gammas and betas.
-        parts: The projections to query, key and value.
+        parts: The projections to query, key and value, or the one to all of them.
         output: The output projection of the attention.
         norm: The LayerNorm after the attention.
-        intermediate: The first feed-forward layer.
+        intermediate: The first feed-forward layer, or the layers whose products are its result.
         feed_forward_output: The second feed-forward layer.
         feed_forward_norm: The LayerNorm after the feed-forward layers.
         transposed: Whether kernels are `(output, input)`.
@@ -115,7 +115,7 @@ def block_layout(
     names = {
         "attention.query_key_value.kernel": parts,
         "attention.query_key_value.bias": parts,
-        **{ours: (layer,) for ours, layer in layers.items()},
+        **{ours: (at,) if isinstance(at, str) else at for ours, at in layers.items()},
     }
     layout = {}
     for ours, of_layers in names.items():

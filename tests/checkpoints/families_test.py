@@ -106,6 +106,20 @@ CONFIGS = {
             "sinusoidal_pos_embds": True,
         },
     },
+    "nomic_bert": {
+        "config": "NomicBertConfig",
+        "plain": {**SIZES, "head_dim": 4, "rope_parameters": {"rope_theta": 7.0}},
+        "other": {
+            **SIZES,
+            "hidden_size": 12,
+            "head_dim": 6,
+            "hidden_act": "gelu",
+            "layer_norm_eps": 1e-3,
+            "type_vocab_size": 3,
+            "pad_token_id": 3,
+            "classifier_dropout": 0.3,
+        },
+    },
     "modernbert": {
         "config": "ModernBertConfig",
         "plain": {**SIZES, **SPECIAL_TOKENS, "local_attention": 4},
@@ -135,6 +149,13 @@ CASES = [
     # The last two are RoBERTa under other names
     for shape in (("plain",) if family in ("xlm-roberta", "camembert") else ("plain", "other"))
 ]
+
+
+def cases_with(*endings):
+    """The cases of the families whose models the transformers library has."""
+    return [case for case in CASES if set(endings) <= set(FAMILIES[case[0]].classes)]
+
+
 PREFIX = {name: family.class_prefix for name, family in FAMILIES.items()}
 
 
@@ -198,7 +219,7 @@ def test_all_hidden_states_equal_those_of_transformers(family, shape, tmp_path, 
     real = inputs["padding_mask"]
     for mine, other in zip(ours["hidden_states"][1:], theirs.hidden_states[1:], strict=True):
         np.testing.assert_allclose(mine[real], other[real], atol=1e-5)
-    if backbone.config.pooler:
+    if theirs.get("pooler_output") is not None:
         np.testing.assert_allclose(ours["pooled_output"], theirs.pooler_output, atol=1e-5)
 
 
@@ -254,7 +275,7 @@ def test_both_dropouts_of_a_classifier_have_the_rate_of_the_file(family, changes
     assert (config.pooler_dropout, config.effective_classifier_dropout) == (rate, rate)
 
 
-@pytest.mark.parametrize(("family", "shape"), CASES)
+@pytest.mark.parametrize(("family", "shape"), cases_with("ForQuestionAnswering"))
 def test_question_answerers(family, shape, tmp_path, no_warning):
     model = saved_by_transformers(family, shape, "ForQuestionAnswering", tmp_path / "theirs")
     checkpoint = checkpoints.open_checkpoint(tmp_path / "theirs")
@@ -273,7 +294,7 @@ def test_question_answerers(family, shape, tmp_path, no_warning):
     same_tensors(tmp_path)
 
 
-@pytest.mark.parametrize(("family", "shape"), CASES)
+@pytest.mark.parametrize(("family", "shape"), cases_with("ForMultipleChoice"))
 def test_multiple_choice(family, shape, tmp_path, no_warning):
     model = saved_by_transformers(family, shape, "ForMultipleChoice", tmp_path / "theirs")
     checkpoint = checkpoints.open_checkpoint(tmp_path / "theirs")
