@@ -194,6 +194,7 @@ SIZES: dict[str, dict[str, Any]] = {
         activation="silu",
         attention_bias=False,
         feed_forward_bias=False,
+        pooler=False,
         dropout=0.0,
         attention_dropout=0.0,
     ),

@@ -35,7 +35,30 @@ NOT_ALLOWED = [
     ("layer_sharing", "half", "one of none, all, attention, feed_forward"),
     ("masked_lm_activation", "gelu", "None or one of gelu_erf"),
     ("pooler_activation", None, "one of gelu_erf"),
-    ("pooler", 1, "True or False"),
+    *[
+        (name, 1, "True or False")
+        for name in (
+            "pooler", "pooler_norm", "token_pooler", "head_bias", "attention_bias",
+            "feed_forward_bias", "norm_bias", "first_attention_norm", "embedding_norm",
+        )
+    ],
+    *[
+        (name, value, "None or an integer above 0")
+        for name in ("num_key_value_heads", "attention_window", "global_attention_every")
+        for value in (0, 1.5)
+    ],
+    *[
+        (name, value, "None or a number in [0, 1)")
+        for name in ("embedding_dropout", "token_dropout")
+        for value in (1, "0.1")
+    ],
+    ("positions", "counted", "one of learned, rotary"),
+    ("rotary_base", 0, "a finite number above 0"),
+    ("local_rotary_base", -1.0, "None or a finite number above 0"),
+    ("feed_forward", "glu", "one of plain, gated"),
+    ("norm", "batch_norm", "one of layer_norm, rms_norm"),
+    ("norm_placement", None, "one of post, pre"),
+    ("pooling", "cls", "None or one of first, last, mean"),
     ("tokenizer", "bpe", "one of wordpiece, byte_pair, sentence_piece"),
     ("dropout", None, "a number in [0, 1)"),
     ("pooler_dropout", None, "a number in [0, 1)"),
@@ -209,7 +232,10 @@ def test_an_unknown_name_is_answered_with_those_there_are():
     assert all(name in str(error.value) for name in BertConfig.names())
 
 
-@pytest.mark.parametrize("name", BertConfig.names())
+@pytest.mark.parametrize(
+    "name",
+    [name for name in BertConfig.names() if BertConfig.from_name(name).feed_forward == "plain"],
+)
 def test_named_sizes_keep_the_papers_proportions(name):
     config = BertConfig.from_name(name)
     assert config.intermediate_dim == 4 * config.hidden_dim
@@ -218,6 +244,35 @@ def test_named_sizes_keep_the_papers_proportions(name):
     assert config.num_heads == (heads[0] if heads else config.hidden_dim // 64)
     # The TF1 code of BERT and ALBERT computes GELU by its tanh approximation; the others exactly
     assert config.activation == ("gelu_tanh" if name.startswith(("bert", "albert")) else "gelu_erf")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_key_value_heads": 5}, "num_key_value_heads is 5; it must divide num_heads"),
+        (
+            {"positions": "rotary", "num_heads": 256},
+            "'rotary' and the dimension of a head is 3; it must be even",
+        ),
+        (
+            {"num_key_value_heads": 4, "heads_by_layer": (12,) * 12},
+            "heads_by_layer .* must be None with num_key_value_heads",
+        ),
+    ],
+)
+def test_fields_that_do_not_fit_together(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        BertConfig(**fields)
+
+
+def test_windows_and_bases_of_layers():
+    config = BertConfig.from_name("modernbert_base").replace(num_layers=5)
+    assert config.attention_windows == (None, 64, 64, None, 64)
+    assert config.rotary_bases == (160_000.0, 10_000.0, 10_000.0, 160_000.0, 10_000.0)
+    assert config.attention_norms == (False, True, True, True, True)
+    assert BertConfig(attention_window=3, num_layers=2).attention_windows == (3, 3)
+    assert BertConfig().attention_windows == (None,) * 12
+    assert BertConfig().rotary_bases == ()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import numpy as np
 
 import keras_bert
 from keras_bert.named_sizes import SIZES
-from tests.text import small_tokenizers
+from tests.text import families, small_tokenizers
 
 # A released size of each family, reduced in the fields in which families do not differ
 FAMILIES = {
@@ -23,6 +23,9 @@ FAMILIES = {
     "albert": "albert_base_v2",
     "distilbert": "distilbert_base_uncased",
     "electra": "electra_small_discriminator",
+    "xlm_roberta": "xlm_roberta_base",
+    "modernbert": "modernbert_base",
+    "nomic_bert": "nomic_bert",
 }
 LENGTH = 32
 DROPOUTS = "dropout", "attention_dropout", "classifier_dropout", "answer_dropout", "pooler_dropout"
@@ -420,6 +423,8 @@ def task_case(name: str, family: str = "bert") -> TaskCase:
 
 @functools.cache
 def tokenizer_of(family: str) -> Any:
+    if family in families.CONFIGS:
+        return families.make(family)
     return small_tokenizers.make(SIZES[FAMILIES[family]].get("tokenizer", "wordpiece"))
 
 
@@ -428,6 +433,10 @@ def make_task(case: TaskCase, family: str = "bert", dtype: str | None = None) ->
     fields = {**SIZES[FAMILIES[family]], **SMALL}
     if "embedding_dim" in fields:
         fields["embedding_dim"] = 8
+    if "attention_window" in fields:
+        # A global layer and a local one, whose window is shorter than the rows
+        fields |= {"num_layers": 2, "attention_window": 6, "embedding_dropout": 0.0}
+    fields["pad_token_id"] = tokenizer_of(family).pad_token_id
     fields["vocabulary_size"] = tokenizer_of(family).vocabulary_size
     preprocessor = {
         "tokenizer": tokenizer_of(family).get_config(),

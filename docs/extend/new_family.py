@@ -3,15 +3,14 @@
 # %% [markdown]
 # # A new family
 #
-# BERT, RoBERTa, ALBERT, DistilBERT and ELECTRA are one encoder with other values in its config. A further family of this kind needs no
-# code: it is a record that says what the fields of its configuration and its weights are called. Then every task, checkpoint format and
-# program works with it.
+# The encoders of BERT and of its descendants are one encoder with other values in its config: positions, norms, feed-forward networks,
+# biases and attention windows can be combined freely. A further family of this kind needs no code: it is a record that says what the
+# fields of its configuration and its weights are called. Then every task, checkpoint format and program works with it.
 #
-# The example is ERNIE (`model_type` "ernie" in `transformers`), whose released encoders compute what BERT computes.
+# The example is NomicBERT (`model_type` "nomic_bert" in `transformers`): BERT with rotary positions, gated feed-forward networks, and no
+# biases in its blocks. The library has its record; here it is made anew.
 
 # %%
-import dataclasses
-
 import keras
 import numpy as np
 import torch
@@ -19,39 +18,83 @@ import transformers
 
 import keras_bert
 from keras_bert.checkpoints import families
+from keras_bert.checkpoints import weight_names as names
 
-theirs = transformers.ErnieModel(
-    transformers.ErnieConfig(
+del families.FAMILIES["nomic_bert"]
+
+theirs = transformers.NomicBertModel(
+    transformers.NomicBertConfig(
         vocab_size=100,
         hidden_size=32,
         num_hidden_layers=3,
         num_attention_heads=4,
         intermediate_size=64,
         max_position_embeddings=40,
-        hidden_act="gelu",
     )
 ).eval()
-theirs.save_pretrained("ernie")
+theirs.save_pretrained("nomic")
 
 # %% [markdown]
 # Without a record, the folder is refused:
 
 # %%
 try:
-    keras_bert.Backbone.from_preset("ernie")
+    keras_bert.Backbone.from_preset("nomic")
 except keras_bert.checkpoints.CheckpointError as error:
     print(error)
+
+# %% [markdown]
+# ## The values
+#
+# What a paper or a reference implementation says of an encoder becomes fields of `BertConfig`; all others are BERT's. An encoder with these
+# values can be trained without any record:
+
+# %%
+NOMIC = {
+    "positions": "rotary",
+    "feed_forward": "gated",
+    "attention_bias": False,
+    "feed_forward_bias": False,
+}
+config = keras_bert.BertConfig(
+    **NOMIC, num_layers=2, num_heads=4, hidden_dim=32, intermediate_dim=64, activation="silu"
+)
+print(f"{keras_bert.Backbone(config).count_params():,} parameters")
 
 # %% [markdown]
 # ## The record
 #
 # What a record has: `name`, the `model_type`, which is also the scope of the tensors; `class_prefix` of the classes' names; `config`, the
-# fields of its configuration files; `hugging_face`, the names of its tensors; and the same for KerasHub's format and for a TF1 release.
-# ERNIE differs from BERT in two of them:
+# names of the fields in its configuration files, and the values that are constant; `hugging_face`, the names of its tensors; `classes`,
+# which heads each class has; and the same for KerasHub's format and for a TF1 release, if there are any. A weight can be stored as several
+# tensors, as here both halves of a gated network: the first is activated, and the second is the gate.
 
 # %%
-ERNIE = dataclasses.replace(families.BERT, name="ernie", class_prefix="Ernie", google_tf1=None)
-families.FAMILIES["ernie"] = ERNIE
+block = names.block_layout(
+    names.TORCH_ENDINGS,
+    ("attn.Wqkv",),
+    output="attn.out_proj",
+    norm="norm1",
+    intermediate=("mlp.fc12", "mlp.fc11"),
+    feed_forward_output="mlp.fc2",
+    feed_forward_norm="norm2",
+    transposed=True,
+)
+embeddings = {
+    **names.hf_embeddings("cls.predictions.decoder"),
+    "embeddings.gamma": names.Stored(("emb_ln.weight",)),
+    "embeddings.beta": names.Stored(("emb_ln.bias",)),
+}
+fields = families.BERT.config
+families.FAMILIES["nomic_bert"] = families.Family(
+    name="nomic_bert",
+    class_prefix="NomicBert",
+    config=families.ConfigFields(
+        fields.required, fields.optional, fixed={**NOMIC, "rotary_base": 1000.0, "pooler": False}
+    ),
+    hugging_face=names.WeightNames(embeddings, block, "encoder.layers.{layer}.", heads={}),
+    classes={"Model": ()},
+)
 
 # %% [markdown]
 # ## Does it compute the same?
@@ -59,7 +102,7 @@ families.FAMILIES["ernie"] = ERNIE
 # A family is right if its hidden states are those of the reference, with padding too:
 
 # %%
-ours = keras_bert.Backbone.from_preset("ernie")
+ours = keras_bert.Backbone.from_preset("nomic")
 rng = np.random.default_rng(1)
 ids = rng.integers(1, 100, (2, 9))
 mask = np.arange(9) < np.array([[9], [6]])
@@ -84,7 +127,8 @@ print(classifier.predict({"token_ids": ids * mask, "padding_mask": mask}, verbos
 # ## In the library
 #
 # - The record goes to `keras_bert/checkpoints/families.py`. If the names of its tensors follow another pattern, write them out, as the
-#   records there do; `hf_embeddings`, `block_layout` and the like cover what most have.
+#   records there do; `hf_embeddings`, `block_layout` and the like cover what most have. If a field of its files is an object or a list,
+#   a pair of functions makes plain fields of it, as `rotary_fields.py` and `modern_bert_fields.py` do.
 # - Its released sizes go to `keras_bert/named_sizes.py`, as values of `BertConfig`.
 # - If its architecture differs in a value that `BertConfig` does not have, add a field with the default of the others, and the few lines in
 #   `layers` or `models` that read it. If it differs in kind (relative positions, other attention), it is not a family of this encoder.

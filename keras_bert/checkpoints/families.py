@@ -84,6 +84,7 @@ class Family:
         classes: The heads of each class of `transformers`, by the suffix of the name of the class.
         poolers: The dense layer of the pooler, by the suffix of the name of the class, in classes
             whose pooler is part of the head.
+        pooler_in_encoder: Whether its tensors have the scope of the encoder all the same.
         can_be_causal: Whether `transformers` supports causal attention for its classes.
         encoder_scope: The scope of the encoder's tensors in classes with a head; by default `name`.
         keras_hub: Its models in KerasHub; `None` if there are none.
@@ -96,6 +97,7 @@ class Family:
     hugging_face: WeightNames
     classes: Mapping[str, tuple[str, ...]]
     poolers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    pooler_in_encoder: bool = False
     can_be_causal: bool = False
     encoder_scope: str = ""
     keras_hub: KerasHubModels | None = None
@@ -546,6 +548,7 @@ NOMIC_BERT = Family(
             "feed_forward": "gated",
             "attention_bias": False,
             "feed_forward_bias": False,
+            "pooler": False,
         },
         to_flat=functools.partial(rotary_fields.read, default=1000.0),
         from_flat=rotary_fields.written,
@@ -553,20 +556,21 @@ NOMIC_BERT = Family(
     hugging_face=WeightNames(
         {
             **hf_embeddings("cls.predictions.decoder"),
-            **scoped("pooler.dense", hf_dense("pooler.dense")),
+            "embeddings.gamma": Stored(("emb_ln.weight",)),
+            "embeddings.beta": Stored(("emb_ln.bias",)),
         },
         block_layout(
             TORCH_ENDINGS,
-            ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-            output="self_attn.o_proj",
-            norm="post_attention_layernorm",
+            ("attn.Wqkv",),
+            output="attn.out_proj",
+            norm="norm1",
             # The first one is activated, and the second one is the gate.
-            intermediate=("mlp.gate_proj", "mlp.up_proj"),
-            feed_forward_output="mlp.down_proj",
-            feed_forward_norm="post_mlp_layernorm",
+            intermediate=("mlp.fc12", "mlp.fc11"),
+            feed_forward_output="mlp.fc2",
+            feed_forward_norm="norm2",
             transposed=True,
         ),
-        "layers.{layer}.",
+        "encoder.layers.{layer}.",
         {
             "masked_lm": hf_masked_lm(
                 "cls.predictions.transform.dense",
@@ -574,9 +578,12 @@ NOMIC_BERT = Family(
                 "cls.predictions.bias",
                 "cls.predictions.decoder.bias",
             ),
+            "pooler": hf_dense("pooler.dense"),
             **hf_task_heads(),
         },
     ),
+    poolers={"ForSequenceClassification": "pooler.dense"},
+    pooler_in_encoder=True,
     classes={
         "Model": (),
         "ForMaskedLM": ("masked_lm",),

@@ -359,9 +359,12 @@ def test_what_cannot_be_pruned_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             insight.prune_heads(task, heads)
-    task.backbone.blocks[0].intermediate.quantize("int8")
+    task.backbone.blocks[0].feed_forward.intermediate.quantize("int8")
     with pytest.raises(ValueError, match="Prune before quantizing"):
         insight.prune_heads(task, HEADS)
+    shared = TextClassifier(Backbone(config_of("bert").replace(num_key_value_heads=2)), 2)
+    with pytest.raises(ValueError, match="num_key_value_heads is 2"):
+        insight.prune_heads(shared, HEADS)
     student = MaskedLM(Backbone(config_of("bert")))
     with pytest.raises(ValueError, match="A Distiller is made of other tasks"):
         insight.prune_heads(Distiller(MaskedLM(Backbone(config_of("bert"))), student), HEADS)

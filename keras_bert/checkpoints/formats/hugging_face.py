@@ -374,7 +374,8 @@ def _pooler_tensors(
     """Returns the tensors of a pooler that is part of the head of its class."""
     layout: Layout = family.hugging_face.heads.get("pooler", {})
     if ending in family.poolers:
-        layout = hf_dense(family.poolers[ending])
+        scope = family.scope if family.pooler_in_encoder else ""
+        layout = hf_dense(scope + family.poolers[ending])
     return {
         name: value
         for ours, weight in values.items()

@@ -390,7 +390,7 @@ def test_a_vocabulary_smaller_than_its_table_is_told_of(tmp_path):
 def test_weights_are_cast_to_the_policy_asked_for(tmp_path):
     saved_by_transformers("BertModel", tmp_path)
     backbone = Backbone.from_preset(tmp_path, dtype="bfloat16")
-    assert backbone.blocks[0].intermediate.kernel.dtype == "bfloat16"
+    assert backbone.blocks[0].feed_forward.intermediate.kernel.dtype == "bfloat16"
 
 
 def test_the_architecture_alone_needs_no_weights(tmp_path):

@@ -84,7 +84,7 @@ def test_half_precision_weights_are_kept(tmp_path):
     backbone = Backbone(small_backbone().config, dtype="bfloat16")
     backbone.save_to_preset(tmp_path)
     stored = load_file(tmp_path / "model.safetensors")
-    assert stored["blocks.0.intermediate.kernel"].dtype == ml_dtypes.bfloat16
+    assert stored["blocks.0.feed_forward.intermediate.kernel"].dtype == ml_dtypes.bfloat16
     again = Backbone.from_preset(tmp_path, dtype="bfloat16")
     np.testing.assert_array_equal(
         to_numpy(again.token_embedding_table), to_numpy(backbone.token_embedding_table)
@@ -109,7 +109,7 @@ def test_loras_update_is_saved_with_its_kernel(tmp_path):
 
 def test_a_quantized_encoder_is_not_saved(tmp_path):
     backbone = small_backbone()
-    backbone.blocks[0].intermediate.quantize("int8")
+    backbone.blocks[0].feed_forward.intermediate.quantize("int8")
     with pytest.raises(CheckpointError, match=r"quantized: .*Save before quantizing"):
         backbone.save_to_preset(tmp_path / "new")
     assert not (tmp_path / "new").exists()
