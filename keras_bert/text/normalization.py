@@ -93,6 +93,26 @@ def split_word(raw: str, lowercase: bool) -> Iterator[Word]:
         raw: Text without whitespace.
         lowercase: Whether to lowercase and strip accents, for an uncased vocabulary.
     """
+    parts = _parts(raw, lowercase)
+    if _IN_CONTEXT in parts:
+        yield from _split_in_context(raw, lowercase)
+        return
+    sources = [index for index, part in enumerate(parts) for _ in part]
+    begin = 0
+    for letters in "".join(parts).split(" "):
+        end = begin + len(letters)
+        if letters:
+            yield Word(letters, sources[begin:end], sources[begin:end])
+        begin = end + 1
+
+
+def drops_characters(raw: str, lowercase: bool) -> bool:
+    """Returns whether normalization drops some of the characters of a raw word."""
+    return not all(_parts(raw, lowercase))
+
+
+def _split_in_context(raw: str, lowercase: bool) -> Iterator[Word]:
+    """Splits a word that has characters whose normalization depends on those around them."""
     word = _normalized(raw, lowercase)
     begin = 0
     for index, letter in enumerate(word.letters):
@@ -103,6 +123,11 @@ def split_word(raw: str, lowercase: bool) -> Iterator[Word]:
             begin = index + 1
     if begin < len(word.letters):
         yield word.part(begin, len(word.letters))
+
+
+def _parts(raw: str, lowercase: bool) -> list[str]:
+    """Returns what each character of a raw word becomes; see `_Letters`."""
+    return list(map(_letters(lowercase).__getitem__, map(ord, raw)))
 
 
 def split_words(lowercase: bool) -> Callable[[str], Iterator[str]]:
@@ -204,8 +229,6 @@ def _is_space() -> np.ndarray:
 
 def _normalized(raw: str, lowercase: bool) -> Word:
     """Drops control characters and, for uncased vocabularies, case and accents."""
-    if raw.isascii() and raw.isprintable():
-        return Word(raw.lower() if lowercase else raw, range(len(raw)), range(len(raw)))
     sources = [index for index, character in enumerate(raw) if not _is_dropped(character)]
     letters = "".join([raw[index] for index in sources])
     return _uncased(letters, sources) if lowercase else Word(letters, sources, sources)

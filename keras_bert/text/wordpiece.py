@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from keras_bert.text import special_tokens
 from keras_bert.text.characters import category
 from keras_bert.text.normalization import (
     MAX_WORD_LENGTH,
+    drops_characters,
     is_extending,
     letters_of_words,
     over_dropped_marks,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _BETWEEN = f" {END} "
 # TF Text stores the length of a token in a byte.
 _MAX_PIECE_BYTES = 256
+_ONE_LETTER = (1,)
 # The beginnings of tokens that `decode` puts no space before, as the decoder of `tokenizers` does
 _WITHOUT_SPACE = (".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re")
 
@@ -113,6 +116,7 @@ class WordPieceTokenizer(Tokenizer):
             if isinstance(vocabulary, str | os.PathLike)
             else check_vocabulary(vocabulary)
         )
+        _check_sizes(tokens)
         super().__init__(tokens, special_tokens_in_text)
         self.lowercase = lowercase
         self.added_tokens = tuple(added_tokens)
@@ -128,7 +132,7 @@ class WordPieceTokenizer(Tokenizer):
         in_text = list(dict.fromkeys(in_text))
         self.token_marks = TokenMarks(in_text, self.uncased_tokens) if in_text else None
         """The recognition of special and added tokens in texts; `None` if there are none."""
-        self._matched = {token: index for index, token in enumerate(self.matched_vocabulary)}
+        self._subwords = _Subwords(self.matched_vocabulary, self.unk_token_id)
         self._known_ids = KnownWords(self._ids_of_word, width=1)
         self._known_tokens = KnownWords(self._tokens_of_word, width=3)
 
@@ -140,8 +144,14 @@ class WordPieceTokenizer(Tokenizer):
         that the original never matches are strings that no text contains.
         """
         marks = self.token_marks.marks if self.token_marks else {}
+        characters = set("".join(self.vocabulary))
+        never = {each for each in characters if each.isspace() or category(each) in ("Cc", "Cf")}
         return [
-            marks.get(token, _matched(token, index)) for index, token in enumerate(self.vocabulary)
+            marks.get(token)
+            # TF Text would match a token with a space inside before it splits at whitespace, and
+            # it rejects the token "##". Punctuation is always a word of its own.
+            or (f"[unmatched {index}]" if token == SUFFIX or not never.isdisjoint(token) else token)
+            for index, token in enumerate(self.vocabulary)
         ]
 
     @property
@@ -213,60 +223,94 @@ class WordPieceTokenizer(Tokenizer):
 
     def _ids_of_word(self, raw: str) -> list[int]:
         """Converts a raw word, without whitespace, to ids."""
-        words = letters_of_words(raw, self.lowercase)
-        return [index for word in words for index, _, _ in self._match(word)]
+        ids: list[int] = []
+        for letters in letters_of_words(raw, self.lowercase):
+            ids += self._subwords.split(letters)
+        return ids
 
-    def _tokens_of_word(self, raw: str) -> Iterator[int]:
-        """Yields the id of each token of a raw word, its start and its end."""
+    def _tokens_of_word(self, raw: str) -> list[int]:
+        """Returns the id of each token of a raw word, its start and its end."""
 
         def is_dropped(index: int) -> bool:
             is_accent = category(raw[index]) == "Mn"
             return is_extending(raw[index]) and (self.lowercase or not is_accent)
 
+        tokens: list[int] = []
+        subwords = self._subwords
+        may_extend = drops_characters(raw, self.lowercase)
         for letters, firsts, lasts in split_word(raw, self.lowercase):
-            for index, begin, end in self._match(letters):
-                is_unknown = index == self.unk_token_id
-                first = min(firsts) if is_unknown else firsts[begin]
-                last = max(lasts) if is_unknown else lasts[end - 1]
-                yield index
-                yield from over_dropped_marks(raw, first, last + 1, is_dropped)
+            end = 0
+            for index in subwords.split(letters):
+                if index == subwords.unknown_id:
+                    start, stop = min(firsts), max(lasts) + 1
+                else:
+                    begin, end = end, end + subwords.widths[index]
+                    start, stop = firsts[begin], lasts[end - 1] + 1
+                if may_extend:
+                    start, stop = over_dropped_marks(raw, start, stop, is_dropped)
+                tokens += (index, start, stop)
+        return tokens
 
-    def _match(self, letters: str) -> list[tuple[int, int, int]]:
-        """Splits a word into subwords, longest match first: the id and the span of each."""
-        length = len(letters)
-        unknown = [(self.unk_token_id, 0, length)]
-        if length > MAX_WORD_LENGTH:
-            return unknown
-        find = self._matched.get
-        pieces: list[tuple[int, int, int]] = []
-        start = 0
-        while start < length:
-            rest = SUFFIX + letters[start:] if start else letters
-            prefix = len(SUFFIX) if start else 0
-            for end in range(len(rest), prefix, -1):
-                index = find(rest[:end])
+
+class _Subwords:
+    """The tokens that words are split into: greedily, longest match first.
+
+    Args:
+        tokens: The strings that match, in the order of their ids.
+        unknown_id: The id of the unknown token.
+    """
+
+    def __init__(self, tokens: Sequence[str], unknown_id: int) -> None:
+        self.widths = [len(token.removeprefix(SUFFIX)) for token in tokens]
+        """The number of letters of each token."""
+        self.unknown_id = unknown_id
+        beginnings: dict[str, int] = {}
+        continuations: dict[str, int] = {}
+        for index, token in enumerate(tokens):
+            if token.startswith(SUFFIX):
+                continuations[token.removeprefix(SUFFIX)] = index
+            else:
+                beginnings[token] = index
+        self._beginnings = beginnings, _lengths(beginnings)
+        self._continuations = continuations, _lengths(continuations)
+
+    def split(self, word: str) -> list[int]:
+        """Returns the ids of the tokens of a word."""
+        ids: list[int] = []
+        tokens, lengths = self._beginnings
+        if len(word) > MAX_WORD_LENGTH:
+            return [self.unknown_id]
+        while word:
+            index = tokens.get(word)
+            if index is not None:
+                ids.append(index)
+                return ids
+            for length in lengths.get(word[:2], _ONE_LETTER):
+                index = tokens.get(word[:length])
                 if index is not None:
                     break
             else:
-                return unknown
-            pieces.append((index, start, start + end - prefix))
-            start += end - prefix
-        return pieces
+                return [self.unknown_id]
+            ids.append(index)
+            word = word[length:]
+            tokens, lengths = self._continuations
+        return ids
 
 
-def _matched(token: str, index: int) -> str:
-    """Returns the token, or a string that no text contains if the original never matches the token.
+def _lengths(tokens: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Returns the lengths of the tokens that begin with each two letters, longest first."""
+    found: defaultdict[str, set[int]] = defaultdict(lambda: {1})
+    for token in tokens:
+        found[token[:2]].add(len(token))
+    return {letters: tuple(sorted(lengths, reverse=True)) for letters, lengths in found.items()}
 
-    TF Text matches tokens before it splits at whitespace, so that a token with a space inside would
-    match two words; and it rejects the token "##".
-    """
-    if len(token.encode("utf-8")) > _MAX_PIECE_BYTES:
-        raise ValueError(
-            f"Token {index} of the vocabulary has {len(token.encode('utf-8'))} bytes: {token!r}; "
-            f"at most {_MAX_PIECE_BYTES} are supported."
-        )
-    unmatched = token == SUFFIX or any(
-        character.isspace() or category(character) in ("Cc", "Cf") for character in token
-    )
-    # Punctuation is always a word of its own, so this is never matched.
-    return f"[unmatched {index}]" if unmatched else token
+
+def _check_sizes(vocabulary: Sequence[str]) -> None:
+    """Checks the number of bytes of each token."""
+    for index, token in enumerate(vocabulary):
+        size = len(token.encode("utf-8"))
+        if size > _MAX_PIECE_BYTES:
+            raise ValueError(
+                f"Token {index} of the vocabulary has {size} bytes: {token!r}; at most "
+                f"{_MAX_PIECE_BYTES} are supported."
+            )

@@ -130,18 +130,20 @@ def _checked(
     vocabulary: str,
     required: Sequence[str] = REQUIRED_TOKENS,
 ) -> tuple[str, ...]:
-    positions = defaultdict(list)
     for index, token in enumerate(tokens):
         if not isinstance(token, str):
             raise TypeError(f"{vocabulary} has {token!r} at {position(index)}; expected a string.")
         if not token:
             raise ValueError(f"{vocabulary} has an empty token: {position(index)}.")
-        positions[token].append(position(index))
-    twice = [f"{token!r} ({', '.join(at)})" for token, at in positions.items() if len(at) > 1]
-    if twice:
+    distinct = set(tokens)
+    if len(distinct) < len(tokens):
+        positions = defaultdict(list)
+        for index, token in enumerate(tokens):
+            positions[token].append(position(index))
+        twice = [f"{token!r} ({', '.join(at)})" for token, at in positions.items() if len(at) > 1]
         more = f" and {len(twice) - 5} more" if len(twice) > 5 else ""
         raise ValueError(f"{vocabulary} has tokens more than once: {', '.join(twice[:5])}{more}.")
-    missing = [token for token in required if token not in positions]
+    missing = [token for token in required if token not in distinct]
     if missing:
         raise ValueError(
             f"{vocabulary} ({len(tokens)} tokens) lacks {', '.join(missing)}; "
