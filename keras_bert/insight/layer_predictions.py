@@ -131,8 +131,9 @@ class LayerPredictions:
 def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
     """Computes what each layer would fill in, if it were the last one.
 
-    The masked LM head is applied to the hidden states of every layer. It was trained for those of
-    the last one; where layers before it say little, this may be the head's fault.
+    The masked LM head is applied to the hidden states of every layer, behind the final norm if the
+    encoder has one (pre-norm). It was trained for those of the last layer; where layers before it
+    say little, this may be the head's fault.
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
@@ -169,8 +170,10 @@ def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
     found: list[Any] = []
     # The last layer first, to whose likeliest tokens the others are compared
     for states in row.hidden_states[::-1]:
-        hidden = transform(keras.ops.convert_to_tensor(states[np.newaxis]))
-        logits = bias(backbone.token_embedding(hidden, reverse=True))
+        hidden = keras.ops.convert_to_tensor(states[np.newaxis])
+        if found and backbone.final_norm is not None:
+            hidden = backbone.final_norm(hidden)
+        logits = bias(backbone.token_embedding(transform(hidden), reverse=True))
         # (tokens, vocabulary); the embedding table may have more rows than there are tokens
         scores = softmax(keras.ops.convert_to_numpy(logits)[0, :, : len(vocabulary)])
         best = np.argsort(-scores, axis=-1, kind="stable")[:, :top_k]

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier, insight  # noqa: E402
+from keras_bert.text import WordPieceTokenizer  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
 
 WORDS = "a the film was dull good ."
@@ -60,6 +61,30 @@ def test_predictions_are_those_of_the_head_on_each_layer(masked_lm_and_reference
         names = [of_layer[token][0] for of_layer in found.predictions]
         assert set(names[layer:]) == {names[-1]}
         assert layer == 0 or names[layer - 1] != names[-1]
+
+
+def test_a_final_norm_precedes_the_head_of_every_layer():
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=2,
+        hidden_dim=16,
+        num_heads=2,
+        intermediate_dim=16,
+        norm_placement="pre",
+        initializer_range=0.6,
+    )
+    tokenizer = WordPieceTokenizer(TOKENS).get_config()
+    masked_lm = MaskedLM(Backbone(config), {"tokenizer": tokenizer, "sequence_length": 16})
+    backbone = masked_lm.backbone
+    backbone.final_norm.gamma.assign(np.linspace(-1, 2, 16))
+    found = insight.layers(masked_lm, TEXT, top_k=1)
+    # A last block that adds nothing: both layers are the state before it.
+    for product in ("attention", "feed_forward"):
+        projection = getattr(backbone.blocks[1], product).output_projection.kernel
+        projection.assign(np.zeros(projection.shape))
+    alike = insight.layers(masked_lm, TEXT, top_k=1)
+    assert alike.predictions[1] == alike.predictions[2] == found.predictions[1]
+    np.testing.assert_allclose(alike.probabilities[1], alike.probabilities[2], atol=1e-6)
 
 
 @pytest.fixture(scope="module")
