@@ -17,7 +17,7 @@ POSITIONS = ("learned", "rotary")
 FEED_FORWARDS = ("plain", "gated")
 NORMS = ("layer_norm", "rms_norm")
 NORM_PLACEMENTS = ("post", "pre")
-POOLINGS = ("first", "last", "mean")
+POOLINGS = ("first", "last", "mean", "late")
 TOKENIZERS = ("wordpiece", "byte_pair", "sentence_piece")
 # Far more than any model has, so that a corrupt file cannot allocate memory before its tensors are
 # checked.
@@ -84,8 +84,9 @@ class BertConfig:
         pooler_dropout: Dropout rate before the dense layer of the pooler.
         pooler_norm: Whether a norm follows the pooler's activation.
         pooling: What the pooler is applied to: `"first"`, the first token; `"last"`, the last one
-            that is not padding; or `"mean"`, the mean of all tokens that are not padding. `None`
-            for the last one if the encoder is causal, or else the first one.
+            that is not padding; `"mean"`, the mean of all tokens that are not padding; or `"late"`,
+            every token, where classifiers average their logits, which needs `pooler` to be False.
+            `None` for the last one if the encoder is causal, or else the first one.
         token_pooler: Whether token classification and question answering apply the layer of the
             pooler to every token, before their head.
         head_bias: Whether the dense layers of the pooler and of the masked LM head have biases.
@@ -200,6 +201,11 @@ class BertConfig:
             raise ConfigError(
                 f"BertConfig.positions is 'rotary' and the dimension of a head is {self.head_dim}; "
                 "it must be even."
+            )
+        if self.pooling == "late" and self.pooler:
+            raise ConfigError(
+                "BertConfig.pooler is True; it must be False if pooling is 'late', which is done by "
+                "classifiers."
             )
         if self.num_layers > MAX_LAYERS:
             raise ConfigError(

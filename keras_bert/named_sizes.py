@@ -140,6 +140,38 @@ def _modernbert(
     }
 
 
+def _eurobert(
+    num_layers: int, hidden_dim: int, intermediate_dim: int, num_heads: int, key_heads: int | None
+) -> dict[str, Any]:
+    return {
+        "vocabulary_size": 128_256,
+        "num_layers": num_layers,
+        "num_heads": num_heads,
+        "num_key_value_heads": key_heads,
+        "hidden_dim": hidden_dim,
+        "intermediate_dim": intermediate_dim,
+        "max_sequence_length": 8192,
+        "num_segments": 0,
+        "positions": "rotary",
+        "rotary_base": 250_000.0,
+        "attention_bias": False,
+        "feed_forward": "gated",
+        "feed_forward_bias": False,
+        "activation": "silu",
+        "norm": "rms_norm",
+        "norm_placement": "pre",
+        "embedding_norm": False,
+        "pooler": False,
+        "pooler_activation": "gelu_erf",
+        "pooling": "late",
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "layer_norm_epsilon": 1e-5,
+        "pad_token_id": 128_001,
+        "tokenizer": "byte_pair",
+    }
+
+
 def _mmbert(hidden_dim: int) -> dict[str, Any]:
     fields = {"vocabulary_size": 256_000, "pad_token_id": 0, "local_rotary_base": 160_000.0}
     return _modernbert(22, hidden_dim, 1152, **fields)
@@ -198,6 +230,9 @@ SIZES: dict[str, dict[str, Any]] = {
         dropout=0.0,
         attention_dropout=0.0,
     ),
+    "eurobert_210m": _eurobert(12, 768, 3072, 12, None),
+    "eurobert_610m": _eurobert(26, 1152, 4096, 18, 6),
+    "eurobert_2.1b": _eurobert(32, 2304, 6144, 18, 6),
     "modernbert_base": _modernbert(22, 768, 1152),
     "modernbert_large": _modernbert(28, 1024, 2624),
     "ettin_17m": _modernbert(7, 256, 384),

@@ -58,7 +58,7 @@ NOT_ALLOWED = [
     ("feed_forward", "glu", "one of plain, gated"),
     ("norm", "batch_norm", "one of layer_norm, rms_norm"),
     ("norm_placement", None, "one of post, pre"),
-    ("pooling", "cls", "None or one of first, last, mean"),
+    ("pooling", "cls", "None or one of first, last, mean, late"),
     ("tokenizer", "bpe", "one of wordpiece, byte_pair, sentence_piece"),
     ("dropout", None, "a number in [0, 1)"),
     ("pooler_dropout", None, "a number in [0, 1)"),
@@ -250,6 +250,7 @@ def test_named_sizes_keep_the_papers_proportions(name):
     ("fields", "message"),
     [
         ({"num_key_value_heads": 5}, "num_key_value_heads is 5; it must divide num_heads"),
+        ({"pooling": "late"}, "pooler is True; it must be False if pooling is 'late'"),
         (
             {"positions": "rotary", "num_heads": 256},
             "'rotary' and the dimension of a head is 3; it must be even",

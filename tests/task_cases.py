@@ -26,6 +26,7 @@ FAMILIES = {
     "xlm_roberta": "xlm_roberta_base",
     "modernbert": "modernbert_base",
     "nomic_bert": "nomic_bert",
+    "eurobert": "eurobert_610m",
 }
 LENGTH = 32
 DROPOUTS = "dropout", "attention_dropout", "classifier_dropout", "answer_dropout", "pooler_dropout"
@@ -436,6 +437,8 @@ def make_task(case: TaskCase, family: str = "bert", dtype: str | None = None) ->
     if "attention_window" in fields:
         # A global layer and a local one, whose window is shorter than the rows
         fields |= {"num_layers": 2, "attention_window": 6, "embedding_dropout": 0.0}
+    if fields.get("num_key_value_heads"):
+        fields["num_key_value_heads"] = 1
     fields["pad_token_id"] = tokenizer_of(family).pad_token_id
     fields["vocabulary_size"] = tokenizer_of(family).vocabulary_size
     preprocessor = {

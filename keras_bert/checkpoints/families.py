@@ -594,6 +594,76 @@ NOMIC_BERT = Family(
     },
 )
 
+EUROBERT = Family(
+    name="eurobert",
+    class_prefix="EuroBert",
+    config=ConfigFields(
+        {name: theirs for name, theirs in _REQUIRED.items() if name != "num_segments"},
+        {
+            "num_key_value_heads": "num_key_value_heads",
+            "attention_dropout": "attention_dropout",
+            "attention_bias": "attention_bias",
+            "feed_forward_bias": "mlp_bias",
+            "layer_norm_epsilon": "rms_norm_eps",
+            "initializer_range": "initializer_range",
+            "rotary_base": rotary_fields.BASE,
+            "pooling": "classifier_pooling",
+            "pad_token_id": "pad_token_id",
+        },
+        defaults={
+            "attention_dropout": 0.0,
+            "attention_bias": False,
+            "feed_forward_bias": False,
+            "layer_norm_epsilon": 1e-5,
+            "pad_token_id": 128_001,
+        },
+        fixed={
+            "num_segments": 0,
+            "positions": "rotary",
+            "feed_forward": "gated",
+            "norm": "rms_norm",
+            "norm_placement": "pre",
+            "embedding_norm": False,
+            "pooler": False,
+            "pooler_activation": "gelu_erf",
+            "dropout": 0.0,
+            "tokenizer": "byte_pair",
+        },
+        to_flat=rotary_fields.read_eurobert,
+        from_flat=rotary_fields.written_eurobert,
+    ),
+    hugging_face=WeightNames(
+        {
+            "token_embedding.embeddings": Stored(("embed_tokens.weight",)),
+            "final_norm.gamma": Stored(("norm.weight",)),
+        },
+        block_layout(
+            TORCH_ENDINGS,
+            ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+            output="self_attn.o_proj",
+            norm="input_layernorm",
+            # The first one is activated, and the second one is the gate.
+            intermediate=("mlp.gate_proj", "mlp.up_proj"),
+            feed_forward_output="mlp.down_proj",
+            feed_forward_norm="post_attention_layernorm",
+            transposed=True,
+        ),
+        "layers.{layer}.",
+        {
+            "pooler": hf_dense("dense"),
+            **dict.fromkeys(CLASSIFIERS, hf_dense("classifier")),
+        },
+    ),
+    classes={
+        "Model": (),
+        **{
+            ending: HF_TASK_CLASSES[ending]
+            for ending in ("ForSequenceClassification", "ForTokenClassification")
+        },
+    },
+    encoder_scope="model",
+)
+
 # RoBERTa's architecture and weight names, with SentencePiece
 XLM_ROBERTA, CAMEMBERT = (
     dataclasses.replace(
@@ -621,6 +691,7 @@ FAMILIES = {
         CAMEMBERT,
         MODERNBERT,
         NOMIC_BERT,
+        EUROBERT,
     )
 }
 """The families by name.

@@ -26,6 +26,7 @@ class Stored:
         transposed: Whether the tensors are transposed, `(output, input)`.
         copies: Other names that the tensor has in some files. In a file with both names, the tensor
             of the usual name is the weight, and the other one may be another weight.
+        widths: The sizes of the tensors along the last axis of the weight; `None` for equal ones.
         instead: The name of a tensor that is this weight in the files that have it, even if they
             have a tensor of the usual name too, which may be another weight.
     """
@@ -34,6 +35,7 @@ class Stored:
     transposed: bool = False
     copies: tuple[str, ...] = ()
     instead: str | None = None
+    widths: tuple[int, ...] | None = None
 
     def found_in(self, names: Collection[str]) -> Stored:
         """Replaces the name by that under which a file has the weight.
@@ -56,10 +58,15 @@ class Stored:
 Layout = Mapping[str, Stored]
 
 
-def stored_shape(stored: Stored, shape: tuple[int, ...]) -> tuple[int, ...]:
+def stored_shapes(stored: Stored, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Returns the shape that each tensor of a weight must have, by the shape of the weight."""
-    part = (*shape[:-1], shape[-1] // len(stored.names))
-    return part[::-1] if stored.transposed else part
+    parts = len(stored.names)
+    if parts == 1:
+        widths: tuple[int, ...] = shape[-1:]
+    else:
+        widths = stored.widths or (shape[-1] // parts,) * parts
+    shapes = [(*shape[:-1], *widths[part : part + 1]) for part in range(parts)]
+    return [each[::-1] for each in shapes] if stored.transposed else shapes
 
 
 def check_shape(stored: Stored, shape: tuple[int, ...], source: TensorSource) -> None:
@@ -73,8 +80,7 @@ def check_shape(stored: Stored, shape: tuple[int, ...], source: TensorSource) ->
     Raises:
         CheckpointError: If they have not; the message names the file, the tensor, and both shapes.
     """
-    expected = stored_shape(stored, shape)
-    for name in stored.names:
+    for name, expected in zip(stored.names, stored_shapes(stored, shape), strict=True):
         found = source.shape(name)
         if found != expected:
             raise CheckpointError(
@@ -139,5 +145,8 @@ def disassemble(
     stored: Stored, value: np.ndarray[Any, Any]
 ) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     """Yields the names and values of the tensors of a weight, the inverse of `assemble`."""
-    for name, part in zip(stored.names, np.split(value, len(stored.names), -1), strict=True):
+    ends: Any = len(stored.names)
+    if stored.widths is not None:
+        ends = np.cumsum(stored.widths)[:-1]
+    for name, part in zip(stored.names, np.split(value, ends, -1), strict=True):
         yield name, np.ascontiguousarray(part.T if stored.transposed else part)

@@ -44,6 +44,35 @@ def read(
     return {**fields, BASE: default if base is None else base}
 
 
+_POOLINGS = {"bos": "first", "mean": "mean", "late": "late"}
+
+
+def read_eurobert(
+    fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
+) -> dict[str, Any]:
+    """Returns the fields of a file of EuroBERT, with `pooling` by the names of `BertConfig`."""
+    flat = read(fields, path, activations, default=10_000.0)
+    pooling = fields.get("classifier_pooling", "late")
+    if pooling not in _POOLINGS:
+        raise CheckpointError(
+            f"{path}: classifier_pooling is {pooling!r}; it must be one of {', '.join(_POOLINGS)}."
+        )
+    # As many as there are heads is no sharing.
+    if flat.get("num_key_value_heads") == flat.get("num_attention_heads"):
+        flat["num_key_value_heads"] = None
+    return {**flat, "classifier_pooling": _POOLINGS[pooling]}
+
+
+def written_eurobert(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields of a file of EuroBERT, the inverse of `read_eurobert`."""
+    words = {ours: theirs for theirs, ours in _POOLINGS.items()}
+    return {
+        **written(fields, activations),
+        "num_key_value_heads": fields["num_key_value_heads"] or fields["num_attention_heads"],
+        "classifier_pooling": words[fields["classifier_pooling"] or "first"],
+    }
+
+
 def written(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
     """Returns the fields of a file, the inverse of `read`; see `ConfigFields.from_flat`."""
     return {

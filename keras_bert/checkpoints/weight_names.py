@@ -48,6 +48,10 @@ class WeightNames:
             stored = self.block[rest]
             names = tuple(scope + name for name in stored.names)
             layout[ours] = dataclasses.replace(stored, names=names)
+            if config.num_key_value_heads is not None and "query_key_value" in rest:
+                of_keys = config.num_key_value_heads * config.head_dim
+                widths = (config.hidden_dim, of_keys, of_keys)
+                layout[ours] = dataclasses.replace(layout[ours], widths=widths)
         return layout
 
     def zero_segments(self, config: BertConfig) -> dict[str, np.ndarray[Any, Any]]:

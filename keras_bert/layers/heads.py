@@ -179,7 +179,8 @@ def new_pooler(
         config.pooler_activation,
         dropout=config.pooler_dropout,
         initializer_range=config.initializer_range,
-        pooling=pooling or config.effective_pooling,
+        # With late pooling, it is applied to every token.
+        pooling=(pooling or config.effective_pooling).replace("late", "none"),
         norm=config.norm if config.pooler_norm else None,
         norm_bias=config.norm_bias,
         epsilon=config.layer_norm_epsilon,

@@ -13,6 +13,7 @@ from keras_bert import checkpoints, checks
 from keras_bert.config import BertConfig
 from keras_bert.layers import (
     EmbeddingPostprocessor,
+    MeanOfTokens,
     Norm,
     Pooler,
     PositionIds,
@@ -133,7 +134,7 @@ class Backbone(TokenModel):
 
     @property
     def pools_all_tokens(self) -> bool:
-        """Whether the pooled output depends on more than the first token's output."""
+        """Whether a pooled output, by the encoder or a task, needs other tokens than the first."""
         return self.config.effective_pooling != "first"
 
     def encode(
@@ -152,7 +153,7 @@ class Backbone(TokenModel):
             `pooled_output` is computed from the first slot.
 
         Raises:
-            ValueError: If `output_positions` are passed to an encoder whose pooler needs other
+            ValueError: If `output_positions` are passed to an encoder whose own pooler needs other
                 tokens than the first.
 
         Example:
@@ -166,7 +167,7 @@ class Backbone(TokenModel):
         inputs = {name: inputs.get(name) for name in self.input}
         if output_positions is None:
             return dict(self(inputs))
-        if self.pools_all_tokens:
+        if self.pooler is not None and self.pools_all_tokens:
             raise ValueError(
                 f"An encoder whose pooling is {self.config.effective_pooling!r} outputs all "
                 "positions; expected output_positions to be None."
@@ -202,6 +203,26 @@ class Backbone(TokenModel):
             return encoded["pooled_output"]
         mask = {"padding_mask": inputs["padding_mask"]} if pooler.needs_mask else {}
         return pooler(encoded["sequence_output"], **mask)
+
+    def classify(
+        self, inputs: dict[str, Tensor], head: keras.layers.Layer, pooler: Pooler | None = None
+    ) -> Tensor:
+        """Applies the encoder in a larger functional model, and a head to its pooled output.
+
+        Args:
+            inputs: A dict of symbolic inputs.
+            head: A layer from `(rows, hidden)` to `(rows, outputs)`.
+            pooler: The pooler that `task_pooler` returned for this encoder.
+
+        Returns:
+            A symbolic tensor `(batch, outputs)`. If the pooling of the config is `"late"`, it is
+            the mean of the head's outputs for all tokens that are not padding.
+        """
+        if self.config.effective_pooling != "late":
+            return head(self.pool(inputs, pooler))
+        sequence = self.encode(inputs)["sequence_output"]
+        tokens = head(sequence if pooler is None else pooler(sequence))
+        return MeanOfTokens(name="mean_of_tokens")(tokens, padding_mask=inputs["padding_mask"])
 
     def with_hidden_states(self) -> TokenModel:
         """Returns a model of the same layers that has the hidden states of every layer.

@@ -35,7 +35,7 @@ def encode_masked(
         of the outputs of the encoder, of which `pooled_output` is valid only if `pooled`.
     """
     positions = inputs["mask_positions"]
-    if backbone.pools_all_tokens:
+    if backbone.pools_all_tokens and (pooled or backbone.pooler is not None):
         outputs = backbone.encode(inputs)
         return TokensAt(name="masked_tokens")(outputs["sequence_output"], positions), outputs
     if not pooled:

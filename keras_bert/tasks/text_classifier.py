@@ -102,9 +102,9 @@ class TextClassifier(Task):
                 raise ValueError(
                     f"top_layers return the shape {pooled.shape}; expected (batch, features)."
                 )
+            logits = head(pooled)
         else:
-            pooled = backbone.pool(inputs, pooler)
-        logits = head(pooled)
+            logits = backbone.classify(inputs, head, pooler)
         super().__init__(
             inputs=inputs,
             outputs=logits,

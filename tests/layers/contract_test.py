@@ -60,6 +60,7 @@ LAYERS = [
         {"activation": "gelu_erf", "layer_norm_epsilon": 1e-5},
         (HIDDEN,),
     ),
+    (layers.MeanOfTokens, {}, (HIDDEN, MASK)),
     (layers.TokensAt, {}, (HIDDEN, IDS[:, :2] % 5)),
     (layers.VocabularyBias, {}, (HIDDEN,)),
     (layers.ReplacedTokenHead, {"activation": "relu"}, (HIDDEN,)),
