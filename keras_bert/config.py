@@ -204,8 +204,8 @@ class BertConfig:
             )
         if self.pooling == "late" and self.pooler:
             raise ConfigError(
-                "BertConfig.pooler is True; it must be False if pooling is 'late', which is done by "
-                "classifiers."
+                "BertConfig.pooler is True; it must be False if pooling is 'late', which "
+                "classifiers do."
             )
         if self.num_layers > MAX_LAYERS:
             raise ConfigError(
