@@ -67,6 +67,7 @@ class BertConfig:
         feed_forward: `"plain"`, two dense layers; or `"gated"`, whose inner layer is multiplied by
             a gate (GLU).
         feed_forward_bias: Whether the dense layers of the feed-forward networks have biases.
+        intermediate_bias: Whether the first of them has one. `None` for `feed_forward_bias`.
         norm: `"layer_norm"` or `"rms_norm"`.
         norm_bias: Whether every LayerNorm has an offset.
         norm_placement: `"post"`, the norm follows the residual connection; or `"pre"`, it precedes
@@ -155,6 +156,7 @@ class BertConfig:
     attention_bias: bool = True
     feed_forward: str = "plain"
     feed_forward_bias: bool = True
+    intermediate_bias: bool | None = None
     norm: str = "layer_norm"
     norm_bias: bool = True
     norm_placement: str = "post"
@@ -323,6 +325,12 @@ class BertConfig:
         return self.dropout if self.embedding_dropout is None else self.embedding_dropout
 
     @property
+    def effective_intermediate_bias(self) -> bool:
+        """Whether the first feed-forward layer has a bias: `intermediate_bias`, if it is given."""
+        given = self.intermediate_bias
+        return self.feed_forward_bias if given is None else given
+
+    @property
     def effective_pooling(self) -> str:
         """What the pooler is applied to: `pooling`, or the default of the kind of encoder."""
         return self.pooling or ("last" if self.causal else "first")
@@ -466,6 +474,7 @@ _RULES: dict[str, _Rule] = {
     "attention_bias": _BOOL,
     "feed_forward": _one_of(FEED_FORWARDS),
     "feed_forward_bias": _BOOL,
+    "intermediate_bias": _or_none(_BOOL),
     "norm": _one_of(NORMS),
     "norm_bias": _BOOL,
     "norm_placement": _one_of(NORM_PLACEMENTS),

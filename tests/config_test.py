@@ -52,6 +52,7 @@ NOT_ALLOWED = [
         for name in ("embedding_dropout", "token_dropout")
         for value in (1, "0.1")
     ],
+    ("intermediate_bias", 0, "None or True or False"),
     ("positions", "counted", "one of learned, rotary"),
     ("rotary_base", 0, "a finite number above 0"),
     ("local_rotary_base", -1.0, "None or a finite number above 0"),

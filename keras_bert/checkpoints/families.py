@@ -594,6 +594,53 @@ NOMIC_BERT = Family(
     },
 )
 
+_GTE_BLOCK = block_layout(
+    TORCH_ENDINGS,
+    ("attention.qkv_proj",),
+    output="attention.o_proj",
+    norm="attn_ln",
+    intermediate="mlp.up_gate_proj",
+    feed_forward_output="mlp.down_proj",
+    feed_forward_norm="mlp_ln",
+    transposed=True,
+)
+GTE = dataclasses.replace(
+    NOMIC_BERT,
+    name="gte",
+    class_prefix="Gte",
+    config=ConfigFields(
+        _REQUIRED,
+        {**_OPTIONAL, "rotary_base": rotary_fields.BASE},
+        defaults={"attention_dropout": 0.0, "pad_token_id": 1},
+        fixed={
+            "masked_lm_activation": "gelu_erf",
+            "positions": "rotary",
+            "feed_forward": "gated",
+            "intermediate_bias": False,
+            "pooler": False,
+            "tokenizer": "sentence_piece",
+        },
+        to_flat=functools.partial(rotary_fields.read, default=160_000.0),
+        from_flat=rotary_fields.written,
+    ),
+    hugging_face=WeightNames(
+        hf_embeddings("lm_head.decoder"),
+        {
+            **_GTE_BLOCK,
+            # The gate, and then what is activated
+            "feed_forward.intermediate.kernel": dataclasses.replace(
+                _GTE_BLOCK["feed_forward.intermediate.kernel"], halves_swapped=True
+            ),
+        },
+        "encoder.layer.{layer}.",
+        {
+            "masked_lm": hf_masked_lm("lm_head.dense", "lm_head.norm", "lm_head.decoder.bias"),
+            "pooler": hf_dense("pooler.dense"),
+            **hf_task_heads(),
+        },
+    ),
+)
+
 EUROBERT = Family(
     name="eurobert",
     class_prefix="EuroBert",
@@ -691,6 +738,7 @@ FAMILIES = {
         CAMEMBERT,
         MODERNBERT,
         NOMIC_BERT,
+        GTE,
         EUROBERT,
     )
 }

@@ -27,6 +27,7 @@ class Stored:
         copies: Other names that the tensor has in some files. In a file with both names, the tensor
             of the usual name is the weight, and the other one may be another weight.
         widths: The sizes of the tensors along the last axis of the weight; `None` for equal ones.
+        halves_swapped: Whether the second half of the weight is stored before the first one.
         instead: The name of a tensor that is this weight in the files that have it, even if they
             have a tensor of the usual name too, which may be another weight.
     """
@@ -36,6 +37,7 @@ class Stored:
     copies: tuple[str, ...] = ()
     instead: str | None = None
     widths: tuple[int, ...] | None = None
+    halves_swapped: bool = False
 
     def found_in(self, names: Collection[str]) -> Stored:
         """Replaces the name by that under which a file has the weight.
@@ -46,7 +48,9 @@ class Stored:
         if len(self.names) > 1:
             return self
         present = [name for name in self.all_names if name in names] or list(self.names)
-        return Stored((present[0],), self.transposed, copies=tuple(present[1:]))
+        return dataclasses.replace(
+            self, names=(present[0],), copies=tuple(present[1:]), instead=None
+        )
 
     @property
     def all_names(self) -> tuple[str, ...]:
@@ -106,7 +110,12 @@ def assemble(stored: Stored, source: TensorSource) -> np.ndarray[Any, Any]:
     parts = [_read_float(name, source) for name in stored.names]
     if stored.transposed:
         parts = [part.T for part in parts]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+    whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+    return _with_halves_swapped(whole) if stored.halves_swapped else whole
+
+
+def _with_halves_swapped(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.roll(value, value.shape[-1] // 2, axis=-1)
 
 
 def _read_float(name: str, source: TensorSource) -> np.ndarray[Any, Any]:
@@ -145,6 +154,8 @@ def disassemble(
     stored: Stored, value: np.ndarray[Any, Any]
 ) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
     """Yields the names and values of the tensors of a weight, the inverse of `assemble`."""
+    if stored.halves_swapped:
+        value = _with_halves_swapped(value)
     ends: Any = len(stored.names)
     if stored.widths is not None:
         ends = np.cumsum(stored.widths)[:-1]

@@ -132,8 +132,9 @@ def _feed_forward_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
         "feed_forward.intermediate.kernel": (hidden, width),
         "feed_forward.output_projection.kernel": (inner, hidden),
     }
-    if config.feed_forward_bias:
+    if config.effective_intermediate_bias:
         shapes["feed_forward.intermediate_bias"] = (width,)
+    if config.feed_forward_bias:
         shapes["feed_forward.output_bias"] = (hidden,)
     return shapes | _norm_shapes(config, "feed_forward_norm", hidden)
 

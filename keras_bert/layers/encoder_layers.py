@@ -148,6 +148,7 @@ def _new_feed_forward(config: BertConfig, policy: keras.DTypePolicy) -> tuple[Fe
         config.intermediate_dim,
         activation=config.activation,
         use_bias=config.feed_forward_bias,
+        use_intermediate_bias=config.effective_intermediate_bias,
         initializer_range=config.initializer_range,
         dtype=policy,
         name="feed_forward",

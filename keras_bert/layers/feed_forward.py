@@ -24,7 +24,8 @@ class FeedForward(keras.layers.Layer):
     Args:
         intermediate_dim: Dimension between the two dense layers.
         activation: A name that `BertConfig.activation` allows.
-        use_bias: Whether both products have a bias.
+        use_bias: Whether the products have a bias.
+        use_intermediate_bias: Whether the first product has one. Defaults to `use_bias`.
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
 
     Call arguments:
@@ -45,6 +46,7 @@ class FeedForward(keras.layers.Layer):
         intermediate_dim: int,
         activation: str = "gelu_erf",
         use_bias: bool = True,
+        use_intermediate_bias: bool | None = None,
         initializer_range: float = 0.02,
         **kwargs: Any,
     ) -> None:
@@ -54,6 +56,9 @@ class FeedForward(keras.layers.Layer):
         self.intermediate_dim = intermediate_dim
         self.activation = activation
         self.use_bias = use_bias
+        self.use_intermediate_bias = (
+            use_bias if use_intermediate_bias is None else use_intermediate_bias
+        )
         self.initializer_range = initializer_range
 
     @property
@@ -64,11 +69,14 @@ class FeedForward(keras.layers.Layer):
     def build(self, inputs_shape: Shape) -> None:
         hidden_dim = inputs_shape[-1]
         self.intermediate = self._product(hidden_dim, self.intermediate_width, "intermediate")
-        self.intermediate_bias = self._bias(self.intermediate_width, "intermediate_bias")
+        self.intermediate_bias = self.output_bias = None
+        if self.use_intermediate_bias:
+            self.intermediate_bias = self._bias(self.intermediate_width, "intermediate_bias")
         self.output_projection = self._product(
             self.intermediate_dim, hidden_dim, "output_projection"
         )
-        self.output_bias = self._bias(hidden_dim, "output_bias")
+        if self.use_bias:
+            self.output_bias = self._bias(hidden_dim, "output_bias")
 
     def _product(self, input_dim: int, output_dim: int, name: str) -> Dense:
         layer = Dense(
@@ -82,8 +90,6 @@ class FeedForward(keras.layers.Layer):
         return layer
 
     def _bias(self, dim: int, name: str) -> Any:
-        if not self.use_bias:
-            return None
         return self.add_weight(name=name, shape=(dim,), initializer="zeros", autocast=False)
 
     def call(self, inputs: Tensor, add_bias: bool = True, training: bool = False) -> Tensor:
@@ -94,7 +100,7 @@ class FeedForward(keras.layers.Layer):
         return outer
 
     def _activated(self, x: Tensor, training: bool) -> Tensor:
-        if self.use_bias:
+        if self.use_intermediate_bias:
             return bias_activation(x, self.intermediate_bias, self.activation, training=training)
         return activation_function(self.activation)(x)
 
@@ -109,6 +115,7 @@ class FeedForward(keras.layers.Layer):
             "intermediate_dim": self.intermediate_dim,
             "activation": self.activation,
             "use_bias": self.use_bias,
+            "use_intermediate_bias": self.use_intermediate_bias,
             "initializer_range": self.initializer_range,
         }
 
@@ -129,6 +136,6 @@ class GatedFeedForward(FeedForward):
         return 2 * self.intermediate_dim
 
     def _activated(self, x: Tensor, training: bool) -> Tensor:
-        if self.use_bias:
+        if self.use_intermediate_bias:
             x = bias_add(x, self.intermediate_bias, training=training)
         return gated_activation(x, self.activation)

@@ -120,6 +120,18 @@ CONFIGS = {
             "classifier_dropout": 0.3,
         },
     },
+    "gte": {
+        "config": "GteConfig",
+        "plain": {**SIZES, "rope_parameters": {"rope_type": "default", "rope_theta": 7.0}},
+        "other": {
+            **SIZES,
+            "hidden_act": "silu",
+            "layer_norm_eps": 1e-3,
+            "type_vocab_size": 3,
+            "pad_token_id": 3,
+            "classifier_dropout": 0.3,
+        },
+    },
     "eurobert": {
         "config": "EuroBertConfig",
         "plain": {**SIZES, **SPECIAL_TOKENS, "num_key_value_heads": 2, "head_dim": 4},

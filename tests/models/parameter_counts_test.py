@@ -78,6 +78,7 @@ ENCODER = {
     "xlm_roberta_large": 559_890_432,
     "camembert_base": 110_621_952,
     "nomic_bert": 136_731_648,
+    "gte_multilingual_base": 305_368_320,
     "eurobert_210m": 211_766_016,
     "eurobert_610m": 607_874_688,
     "eurobert_2.1b": 2_107_590_912,
