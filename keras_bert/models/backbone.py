@@ -285,7 +285,13 @@ class Backbone(TokenModel):
         config = dict(config)
         trainable = config.pop("trainable", True)
         states = pop_layer_states(config)
-        architecture = BertConfig.from_dict(config.pop("config"))
+        fields = config.pop("config")
+        if "norm_placement" not in fields:
+            raise ValueError(
+                "An earlier version of keras_bert saved this model: keras_bert.load_model loads "
+                "it, and saving it again converts the file."
+            )
+        architecture = BertConfig.from_dict(fields)
         backbone = cls(architecture, **config)
         backbone.trainable = trainable  # sets every layer, and so precedes their own states
         restore_layer_states(backbone, states)

@@ -15,6 +15,8 @@ import keras
 from keras_bert.checkpoints.layouts import check_finite
 from keras_bert.checkpoints.weights import check_file_size, to_numpy
 from keras_bert.config import BertConfig, ConfigError
+from keras_bert.tasks import earlier_files
+from keras_bert.tasks.task import Task
 from keras_bert.vocabularies.files import parse_json, read_bytes, read_small
 
 # Keras finds classes that are imported; importing this file imports `keras_bert.tasks` with all.
@@ -51,7 +53,10 @@ def load_model(filepath: str | os.PathLike[str], *, compile: bool = True) -> Any
     _check_objects(config, path)
     _check_sizes(config, num_bytes, path)
     try:
-        model = keras.models.load_model(path, compile=compile)
+        if earlier_files.update_config(_objects_in(config)):
+            model = earlier_files.load(path, config, compile=compile)
+        else:
+            model = keras.models.load_model(path, compile=compile)
     except ImportError:
         raise
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:

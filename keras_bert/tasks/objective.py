@@ -11,6 +11,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.checkpoints.earlier_layout import variables_in_version_1
 from keras_bert.metrics import ClassAccuracy, ElementMean
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import TokenModel
@@ -318,6 +319,9 @@ class ObjectiveModel(TokenModel):
         # Keras does not compile a loaded model whose class overrides `compile`.
         config = dict(config)
         positions = config.pop("optimizer_variables", None)
+        # Added by `earlier_files` to what a version wrote in which variables had another order
+        is_version_1 = config.pop("format_version", None) == 1
+        variables = variables_in_version_1(self) if is_version_1 else self.variables
         arguments = keras.saving.deserialize_keras_object(config)
         try:
             self._check_loss(arguments.get("loss"))
@@ -326,9 +330,9 @@ class ObjectiveModel(TokenModel):
             arguments |= {"loss": None, "loss_weights": None}
         self.compile(**arguments)
         if positions is None:
-            self.optimizer.build(self.trainable_variables)
+            trainable = set(map(id, self.trainable_variables))
+            self.optimizer.build([variable for variable in variables if id(variable) in trainable])
         elif positions:
-            variables = self.variables
             self.optimizer.build(
                 [
                     keras.Variable(ops.zeros(found[0]), dtype=found[1], trainable=True)

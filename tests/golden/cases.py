@@ -698,13 +698,14 @@ RANDOM = ("masked texts", "detected texts", "distilled masks")
 NUM_STEPS = 20
 
 
-def in_order(weights: list[Any]) -> list[Any]:
+def trainable_weights(task: Any) -> list[Any]:
     """Weights in the order that those of a block had in the commit that recorded the cases."""
     try:
-        from keras_bert.checkpoints.earlier_layout import in_order_of_version_1
+        from keras_bert.checkpoints.earlier_layout import variables_in_version_1
     except ImportError:  # that commit
-        return weights
-    return in_order_of_version_1(weights)
+        return list(task.trainable_weights)
+    trainable = set(map(id, task.trainable_weights))
+    return [weight for weight in variables_in_version_1(task) if id(weight) in trainable]
 
 
 def loss_cases() -> Iterator[tuple[str, Case]]:
@@ -715,7 +716,7 @@ def loss_cases() -> Iterator[tuple[str, Case]]:
             task.compile(keras_bert.optimizers.AdamW(2e-3, 100, num_warmup_steps=2))
         else:
             task.compile(keras.optimizers.SGD(0.01))
-        weights = [keras.ops.convert_to_numpy(w).ravel() for w in in_order(task.trainable_weights)]
+        weights = [keras.ops.convert_to_numpy(w).ravel() for w in trainable_weights(task)]
         yield "initial weights", Computed(np.concatenate(weights))
         seen: list[float] = []
 

@@ -8,6 +8,7 @@ import errno
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from keras_bert.atomic import atomic_path, make_folder
+from keras_bert.checkpoints.earlier_layout import rebuilt, variables_in_version_1
 
 from .output_folder import (
     NotFiniteError,
@@ -161,7 +163,11 @@ class RunCheckpoints:
             check(state)
             if not with_metrics:
                 tensors = {n: tensor for n, tensor in tensors.items() if not n.startswith(_METRIC)}
-            _assign(_variables(model, with_metrics), tensors, path)
+            variables = _variables(model, with_metrics)
+            if set(variables) != set(tensors):
+                earlier = _variables(model, with_metrics, version_1=True)
+                variables = earlier if set(earlier) == set(tensors) else variables
+            _assign(variables, tensors, path)
             return state
         if paths:
             raise ValueError(
@@ -244,14 +250,30 @@ def seed_dropout(seed: int, step: int) -> None:
         torch.manual_seed((seed << 32) + step)
 
 
-def _variables(model: keras.Model, with_metrics: bool) -> dict[str, Any]:
-    """Returns the variables by names that are the same in every process, unlike Keras' names."""
+def _variables(
+    model: keras.Model, with_metrics: bool, version_1: bool = False
+) -> dict[str, Any]:
+    """Returns the variables by names that are the same in every process, unlike Keras' names.
+
+    Args:
+        model: The model, with a built optimizer.
+        with_metrics: Whether to return those of the metrics too.
+        version_1: Whether to number and name them as versions did whose blocks had other layers.
+    """
+    variables, moments = model.variables, model.optimizer.variables
+    if version_1:
+        variables = variables_in_version_1(model)
+        trained = {id(variable) for variable in model.optimizer._trainable_variables}
+        earlier_order = [variable for variable in variables if id(variable) in trained]
+        _, moments = rebuilt(model.optimizer, earlier_order)
     metrics = {id(variable) for variable in model.metrics_variables}
-    weights = [variable for variable in model.variables if id(variable) not in metrics]
-    moments = model.optimizer.variables
+    weights = [variable for variable in variables if id(variable) not in metrics]
+    names = [weight.name for weight in weights]
+    if version_1:
+        names = [re.sub("^(intermediate|output)_bias$", "bias", name) for name in names]
     sums = model.metrics_variables if with_metrics else ()
     return {
-        **{f"model.{index:05}.{weight.name}": weight for index, weight in enumerate(weights)},
+        **{f"model.{index:05}.{names[index]}": weight for index, weight in enumerate(weights)},
         **{f"optimizer.{index:05}": moment for index, moment in enumerate(moments)},
         **{f"{_METRIC}{index:05}": variable for index, variable in enumerate(sums)},
     }
