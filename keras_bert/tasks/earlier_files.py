@@ -82,8 +82,8 @@ def _update_paths(fields: dict[str, Any]) -> None:
     """Updates the paths in the states of layers, which `keras_bert.models.layer_states` wrote."""
     for name in ("quantized", "lora", "policy_map"):
         if isinstance(fields.get(name), dict):
-            states = {layer_of_version_1(path)[0]: state for path, state in fields[name].items()}
-            fields[name] = {path: state for path, state in states.items() if path is not None}
+            renamed = [(layer_of_version_1(path)[0], state) for path, state in fields[name].items()]
+            fields[name] = {path: state for path, state in renamed if path is not None}
     frozen = [variable_of_version_1(path) for path in fields.get("frozen_variables", ())]
     layers = []
     for path in fields.get("frozen_layers", ()):

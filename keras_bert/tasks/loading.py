@@ -95,8 +95,10 @@ def _read_config(path: Path) -> tuple[dict[str, Any], int]:
         raise ValueError(f"{path}: its {CONFIG_FILE} is not JSON: {error}.") from error
     config = config if isinstance(config, dict) else {}
     name = str(config.get("registered_name"))
-    cls = keras.saving.get_registered_object(name) if name.startswith(f"{PACKAGE}>") else None
-    if not (isinstance(cls, type) and issubclass(cls, keras.Model)):
+    cls = keras.saving.get_registered_object(name)
+    # Or a task of the user's own, which is registered in another package
+    base = keras.Model if name.startswith(f"{PACKAGE}>") else Task
+    if not (isinstance(cls, type) and issubclass(cls, base)):
         raise ValueError(
             f"{path} has a model of the class {config.get('class_name')!r} (module "
             f"{config.get('module')!r}); expected a task or a Backbone of {PACKAGE}. "

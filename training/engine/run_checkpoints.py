@@ -250,9 +250,7 @@ def seed_dropout(seed: int, step: int) -> None:
         torch.manual_seed((seed << 32) + step)
 
 
-def _variables(
-    model: keras.Model, with_metrics: bool, version_1: bool = False
-) -> dict[str, Any]:
+def _variables(model: keras.Model, with_metrics: bool, version_1: bool = False) -> dict[str, Any]:
     """Returns the variables by names that are the same in every process, unlike Keras' names.
 
     Args:
