@@ -9,6 +9,7 @@ from keras_bert.ops.activations import (
 )
 from keras_bert.ops.attention import attention, attention_with_scores
 from keras_bert.ops.dropout import dropout
+from keras_bert.ops.local_attention import local_attention
 from keras_bert.ops.norm import bias_dropout_residual, bias_dropout_residual_norm, layer_norm, norm
 from keras_bert.ops.rotary import rotate, rotation_of
 from keras_bert.ops.seeds import SeedGenerator
@@ -26,6 +27,7 @@ __all__ = [
     "dropout",
     "gated_activation",
     "layer_norm",
+    "local_attention",
     "norm",
     "rotate",
     "rotation_of",

@@ -42,6 +42,24 @@ def is_jax_on_cpu() -> bool:
 
 
 @functools.cache
+def cuda_capability() -> tuple[int, ...] | None:
+    """Returns the compute capability of JAX's or PyTorch's GPU, or `None` without one of NVIDIA."""
+    backend, capability = keras.backend.backend(), ""
+    if backend == "jax":
+        import jax
+
+        # GPUs of AMD have names there
+        capability = str(getattr(jax.devices()[0], "compute_capability", ""))
+    elif backend == "torch":
+        import torch
+
+        if torch.version.cuda is not None and torch.cuda.is_available():
+            capability = ".".join(map(str, torch.cuda.get_device_capability()))
+    numbers = capability.split(".")
+    return tuple(map(int, numbers)) if all(map(str.isdecimal, numbers)) else None
+
+
+@functools.cache
 def _tensorflow_without_accelerator() -> bool:
     if keras.backend.backend() != "tensorflow":
         return False
