@@ -20,6 +20,7 @@ from keras_bert.ops import (
     attention,
     attention_with_scores,
     bias_add,
+    local_attention,
     rotate,
     tokens_at,
 )
@@ -54,6 +55,7 @@ class Attention(keras.layers.Layer):
             which must divide it; layers whose heads were pruned have fewer heads of the same
             dimension.
         window: The largest distance of two tokens that attend to each other; `None` for no limit.
+            Time and memory then grow with length times window, unless scores are returned.
         causal: Whether tokens attend only to themselves and to the tokens before them.
         use_bias: Whether the projections have biases.
         dropout: Dropout rate on the attention probabilities.
@@ -195,13 +197,31 @@ class Attention(keras.layers.Layer):
         training: bool = False,
     ) -> Tensor:
         projected = self._projected(inputs, rotation, training)
-        mask = self._mask(inputs, padding_mask, sequence_ids)
         scores = None
         if self.return_scores:
+            mask = self._mask(inputs, padding_mask, sequence_ids)
             context, scores = attention_with_scores(
                 projected, mask, dropout=self.dropout if training else 0.0, seed=self.seed_generator
             )
+        elif self.window is not None:
+            _check_masks(inputs, padding_mask, sequence_ids)
+            if not isinstance(projected, tuple):
+                projected = ops.unstack(projected, 3, axis=2)
+            query, key, value = projected
+            context = local_attention(
+                query,
+                key,
+                value,
+                padding_mask,
+                sequence_ids,
+                window=self.window,
+                causal=self.causal,
+                dropout=self.dropout,
+                seed=self.seed_generator,
+                training=training,
+            )
         else:
+            mask = self._mask(inputs, padding_mask, sequence_ids)
             context = attention(
                 projected, mask, dropout=self.dropout, seed=self.seed_generator, training=training
             )

@@ -63,6 +63,27 @@ def test_dropout_falls_on_the_probabilities_in_training_alone():
     np.testing.assert_allclose(to_numpy(layer(X)), expected(layer, None)[0], atol=1e-5)
 
 
+@pytest.mark.parametrize("arguments", [{}, {"causal": True}, {"num_key_value_heads": 1}])
+@pytest.mark.parametrize("length", [5, 300])
+def test_within_a_window_scores_change_nothing(length, arguments):
+    """Without the scores, those of distant tokens are not computed."""
+    layer = attention(window=3, **arguments)
+    x = np.random.default_rng(1).normal(size=(2, length, 8)).astype("float32")
+    masks = {
+        "padding_mask": np.arange(length) < [[length], [length - 2]],
+        "sequence_ids": (np.arange(length) >= length // 2).repeat(2).reshape(length, 2).T + 1,
+    }
+    for options in ({}, masks):
+        outputs = to_numpy(layer(x, **options))
+        layer.return_scores = True
+        expected, scores = layer(x, **options)
+        layer.return_scores = False
+        assert not to_numpy(scores)[
+            :, :, np.abs(np.subtract.outer(*[np.arange(length)] * 2)) > 3
+        ].any()
+        np.testing.assert_allclose(outputs, to_numpy(expected), atol=1e-5)
+
+
 def test_with_every_probability_dropped_the_context_is_zero():
     layer = attention(dropout=1 - 1e-7)
     assert (to_numpy(layer(X, add_bias=False, training=True)) == 0).all()
