@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Self
 
 import keras
@@ -17,6 +18,7 @@ from keras_bert.ops import (
     SeedGenerator,
     bias_dropout_residual,
     bias_dropout_residual_norm,
+    rematerialize,
     tokens_at,
 )
 from keras_bert.ops.annotations import Shape, Tensor
@@ -38,6 +40,9 @@ class TransformerBlock(keras.layers.Layer):
         feed_forward_norm: The `Norm` of the feed-forward network.
         norm_placement: `"post"`: `norm(x + sublayer(x))`; `"pre"`: `x + sublayer(norm(x))`.
         dropout: Dropout rate on the output of both sublayers.
+        rematerialize: Whether to store only the inputs for the backward pass, which computes the
+            block again: memory does not grow with the number of blocks then, but with their inputs
+            alone, for a third more time.
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
@@ -77,6 +82,7 @@ class TransformerBlock(keras.layers.Layer):
         feed_forward_norm: Norm,
         norm_placement: str = "post",
         dropout: float = 0.0,
+        rematerialize: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -93,6 +99,7 @@ class TransformerBlock(keras.layers.Layer):
         self.feed_forward_norm = feed_forward_norm
         self.norm_placement = norm_placement
         self.dropout = dropout
+        self.rematerialize = rematerialize
 
     def build(
         self,
@@ -116,14 +123,32 @@ class TransformerBlock(keras.layers.Layer):
         output_positions: Tensor | None = None,
         training: bool = False,
     ) -> Tensor:
-        attended = self.attention(
-            self.attention_inputs(inputs),
+        compute = functools.partial(
+            self._compute,
+            output_positions=output_positions,
+            training=training,
             padding_mask=padding_mask,
             sequence_ids=sequence_ids,
             rotation=rotation,
+        )
+        if not self.rematerialize or not training:
+            return compute(inputs)
+        generators = {
+            self.attention.seed_generator: self.attention.dropout,
+            self.attention_seed: self.dropout,
+            self.feed_forward_seed: self.dropout,
+        }
+        return rematerialize(compute, inputs, [key for key, rate in generators.items() if rate])
+
+    def _compute(
+        self, inputs: Tensor, output_positions: Tensor, training: bool, **attention_inputs: Tensor
+    ) -> Tensor:
+        attended = self.attention(
+            self.attention_inputs(inputs),
             output_positions=output_positions,
             add_bias=False,
             training=training,
+            **attention_inputs,
         )
         context, scores = attended if self.attention.return_scores else (attended, None)
         if output_positions is not None:
@@ -186,6 +211,7 @@ class TransformerBlock(keras.layers.Layer):
             **{name: keras.saving.serialize_keras_object(part) for name, part in parts.items()},
             "norm_placement": self.norm_placement,
             "dropout": self.dropout,
+            "rematerialize": self.rematerialize,
         }
 
     @classmethod

@@ -40,6 +40,9 @@ class Backbone(TokenModel):
             for which fused attention cannot be used. Defaults to `config.output_attention_scores`.
         packed: Whether the model has the additional inputs of packed rows, `sequence_ids` and
             `position_ids`. It does not change the weights.
+        rematerialize: Whether training stores only the inputs of each block for the backward pass,
+            and computes the blocks again there: less memory, for a third more time. It does not
+            change the outputs.
         embeddings_of: Another encoder with the same `vocabulary_size`, `max_sequence_length`,
             `num_segments` and embedding dimension, whose embeddings (without their projection) are
             shared; `None` creates new ones.
@@ -96,6 +99,7 @@ class Backbone(TokenModel):
         output_hidden_states: bool | None = None,
         output_attention_scores: bool | None = None,
         packed: bool = False,
+        rematerialize: bool = False,
         embeddings_of: Backbone | None = None,
         dtype: str | keras.DTypePolicy | None = None,
         name: str = "backbone",
@@ -113,12 +117,15 @@ class Backbone(TokenModel):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
         layers = new_encoder_layers(config, policy, embeddings_of)
+        for block in layers.blocks:
+            block.rematerialize = rematerialize
         inputs = token_inputs(packed)
         outputs = _outputs(config, layers, inputs)
         super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
 
         self.config: BertConfig = config
         self.packed = packed
+        self.rematerialize = rematerialize
         self.dtype_policy = policy
         self.token_embedding: TokenEmbedding = layers.token_embedding
         self.embeddings: EmbeddingPostprocessor = layers.embeddings
@@ -276,6 +283,7 @@ class Backbone(TokenModel):
             "frozen_layers": [],
             **layer_states(self),
             **({"packed": True} if self.packed else {}),
+            **({"rematerialize": True} if self.rematerialize else {}),
         }
 
     @classmethod

@@ -11,6 +11,7 @@ from keras_bert.ops.attention import attention, attention_with_scores
 from keras_bert.ops.dropout import dropout
 from keras_bert.ops.local_attention import local_attention
 from keras_bert.ops.norm import bias_dropout_residual, bias_dropout_residual_norm, layer_norm, norm
+from keras_bert.ops.rematerialization import rematerialize
 from keras_bert.ops.rotary import rotate, rotation_of
 from keras_bert.ops.seeds import SeedGenerator
 from keras_bert.ops.tokens import token_logits, tokens_at
@@ -29,6 +30,7 @@ __all__ = [
     "layer_norm",
     "local_attention",
     "norm",
+    "rematerialize",
     "rotate",
     "rotation_of",
     "token_logits",

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import keras
 
 from keras_bert.ops.annotations import Tensor
@@ -16,8 +19,21 @@ class SeedGenerator(keras.random.SeedGenerator):
     without a strategy too. (On JAX, a batch on several devices is one array with one mask.)
     """
 
+    _drawn: Tensor | None = None
+
+    @contextlib.contextmanager
+    def drawn(self, seed: Tensor) -> Iterator[None]:
+        """Has `next` return a seed that was drawn before, where a computation is repeated."""
+        self._drawn = seed
+        try:
+            yield
+        finally:
+            self._drawn = None
+
     def next(self, ordered: bool = True) -> Tensor:
         """Returns the next seed, `(2,)`."""
+        if self._drawn is not None:
+            return self._drawn
         seed = super().next(ordered=ordered)
         if keras.backend.backend() != "tensorflow":
             return seed

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rematerialization: the backward pass computes intermediate results again, so none is stored."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+import keras
+
+from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.seeds import SeedGenerator
+
+
+def rematerialize(
+    function: Callable[[Tensor], Tensor], x: Tensor, seed_generators: Sequence[SeedGenerator] = ()
+) -> Tensor:
+    """Computes `function(x)` in training, and again in the backward pass.
+
+    Of what it computes, only `x` is stored until then.
+
+    Args:
+        function: A function of a tensor. It may read variables, which have gradients, and other
+            tensors that need none.
+        x: Float tensor.
+        seed_generators: The seed generators that the function draws from, at most once each. Their
+            seeds are drawn here, so that both passes drop the same elements.
+
+    Returns:
+        `function(x)`.
+
+    Reference:
+        [Training Deep Nets with Sublinear Memory Cost](https://arxiv.org/abs/1604.06174),
+        section 3.
+    """
+    seeds = [generator.next() for generator in seed_generators]
+
+    def with_drawn_seeds(x: Tensor) -> Tensor:
+        with contextlib.ExitStack() as stack:
+            for generator, seed in zip(seed_generators, seeds, strict=True):
+                stack.enter_context(generator.drawn(seed))
+            return function(x)
+
+    return keras.remat(with_drawn_seeds)(x)
