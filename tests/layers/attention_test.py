@@ -81,7 +81,7 @@ def test_within_a_window_scores_change_nothing(length, arguments):
         assert not to_numpy(scores)[
             :, :, np.abs(np.subtract.outer(*[np.arange(length)] * 2)) > 3
         ].any()
-        np.testing.assert_allclose(outputs, to_numpy(expected), atol=1e-5)
+        np.testing.assert_allclose(outputs, to_numpy(expected), rtol=1e-5, atol=1e-5)
 
 
 def test_with_every_probability_dropped_the_context_is_zero():
