@@ -29,7 +29,12 @@ CONFIG = BertConfig(vocabulary_size=12, num_layers=1, hidden_dim=8, num_heads=2,
 # What the constructors require besides the number that is wrong
 REQUIRED = {
     "activation": "gelu_erf",
+    "attention": keras_bert.layers.Attention(2),
+    "attention_norm": keras_bert.layers.Norm(),
     "cls_token_id": 0,
+    "dim": 8,
+    "feed_forward": keras_bert.layers.FeedForward(8),
+    "feed_forward_norm": keras_bert.layers.Norm(),
     "head_dim": 4,
     "hidden_dim": 8,
     "intermediate_dim": 8,

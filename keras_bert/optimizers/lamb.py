@@ -71,5 +71,5 @@ class LAMB(DecoupledDecayOptimizer):
     def rule_for(self, path: str, decayed: bool) -> optimizer_rules.Rule:
         if not decayed:
             return super().rule_for(path, decayed)
-        is_fused = path.endswith("/query_key_value/kernel")
+        is_fused = path.split("/")[-2:] == ["query_key_value", "kernel"]
         return optimizer_rules.lamb_update_in_thirds if is_fused else optimizer_rules.lamb_update
