@@ -201,7 +201,8 @@ class TrapezoidalWarmupDecay(_WarmupDecay):
         num_train_steps: T, the number of updates of the whole training.
         num_warmup_steps: W, the number of warmup updates. Defaults to 0.
         num_decay_steps: D, the number of updates at the end in which the rate falls. With 0 it is
-            constant to the end. `None`, the default, is a tenth of `num_train_steps`.
+            constant to the end. `None`, the default, is a tenth of `num_train_steps`, or what the
+            warmup leaves of it.
         decay: `"one_minus_sqrt"`, which falls faster at first, or `"linear"`.
 
     Raises:
@@ -231,7 +232,7 @@ class TrapezoidalWarmupDecay(_WarmupDecay):
         super().__init__(peak_learning_rate, num_train_steps, num_warmup_steps)
         checks.NON_NEGATIVE.check_given(num_decay_steps=num_decay_steps)
         if num_decay_steps is None:
-            num_decay_steps = num_train_steps // 10
+            num_decay_steps = min(num_train_steps // 10, num_train_steps - num_warmup_steps)
         if num_warmup_steps + num_decay_steps > num_train_steps:
             raise ValueError(
                 f"num_warmup_steps is {num_warmup_steps} and num_decay_steps {num_decay_steps}; "

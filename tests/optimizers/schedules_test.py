@@ -86,6 +86,7 @@ def test_training_may_be_all_warmup(schedule):
 def test_a_trapezoid_falls_in_the_last_tenth_or_not_at_all():
     tenth = TrapezoidalWarmupDecay(1.0, 20, decay="linear")
     assert [float(tenth(step)) for step in (0, 18, 19, 20)] == [1.0, 1.0, 0.5, 0.0]
+    assert TrapezoidalWarmupDecay(1.0, 20, 19).num_decay_steps == 1
     constant = TrapezoidalWarmupDecay(1.0, 20, num_decay_steps=0)
     assert [float(constant(step)) for step in (0, 19, 20)] == [1.0, 1.0, 0.0]
 

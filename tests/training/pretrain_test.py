@@ -544,6 +544,14 @@ def test_the_warm_up_is_a_hundredth_by_default(tmp_path):
 
 
 @pytest.mark.backend_independent
+def test_the_decay_of_a_trapezoid_is_a_tenth_by_default():
+    trapezoid = PretrainConfig(num_steps=1500, schedule="trapezoidal")
+    assert trapezoid.num_decay_steps == 150
+    assert dataclasses.replace(trapezoid, warmup_steps=1400).num_decay_steps == 100
+    assert dataclasses.replace(trapezoid, decay_steps=0).num_decay_steps == 0
+
+
+@pytest.mark.backend_independent
 @pytest.mark.parametrize(
     ("log", "kwh"),
     [([], 2.0), ([{"step": 5, "energy_kwh": 1.0, "co2_kg": 0.5}], 3.0), ([{"step": 5}], None)],

@@ -64,12 +64,18 @@ def training_flops(
             the first token, for the sentence pair objective) pass through the last block after its
             attention, except in a causal encoder.
     """
-    hidden, inside = config.hidden_dim, config.intermediate_dim
+    hidden = config.hidden_dim
+    # The products of the feed-forward network: a gate has a third one.
+    inside = (3 if config.feed_forward == "gated" else 2) * config.intermediate_dim
     # The dimension of all heads of each layer, which is the hidden size unless heads were pruned
     attended = [heads * config.head_dim for heads in config.effective_heads_by_layer]
-    of_layers = sum(
-        2 * hidden * (4 * width + 2 * inside) + 4 * sequence_length * width for width in attended
-    )
+    of_layers = 0
+    for width, window in zip(attended, config.attention_windows, strict=True):
+        keys = width
+        if config.num_key_value_heads is not None:
+            keys = config.num_key_value_heads * config.head_dim
+        length = sequence_length if window is None else min(sequence_length, 2 * window + 1)
+        of_layers += 2 * hidden * (2 * width + 2 * keys + inside) + 4 * length * width
     # The embeddings, and the masked LM head's hidden layer, may be narrower than the hidden size.
     width = config.embedding_width
     of_slot = 2 * width * (hidden + config.vocabulary_size)
@@ -78,7 +84,7 @@ def training_flops(
     of_tokens = sequence_length * (of_layers + of_projection)
     if not (reads_all or config.causal):
         num_unread = sequence_length - slots - int(next_sentence)
-        of_tokens -= num_unread * 2 * hidden * (attended[-1] + 2 * inside)
+        of_tokens -= num_unread * 2 * hidden * (attended[-1] + inside)
     of_row = of_tokens + slots * of_slot + of_pair
     return _TRAINING_FACTOR * rows * of_row
 

@@ -465,7 +465,9 @@ class PretrainConfig(PretrainingDataConfig):
     @property
     def num_decay_steps(self) -> int:
         """Updates in which the learning rate falls, with a trapezoidal schedule."""
-        return self.num_steps // 10 if self.decay_steps is None else self.decay_steps
+        if self.decay_steps is not None:
+            return self.decay_steps
+        return min(self.num_steps // 10, self.num_steps - self.num_warmup_steps)
 
     @property
     def num_warmup_steps(self) -> int:

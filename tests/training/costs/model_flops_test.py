@@ -52,6 +52,24 @@ def test_pruned_heads_are_not_counted():
         assert part == 3 * 4 * 2 * 48 * (16 * (3 * 64 + 2 * 16) + tokens * 64)
 
 
+def test_of_modernbert_a_gate_is_a_product_and_a_window_bounds_the_attention():
+    config = BertConfig.from_name("modernbert_base")
+    weights = 22 * (4 * 768 * 768 + 3 * 768 * 1152)
+    for length, attended in ((128, 22 * 128), (1024, 8 * 1024 + 14 * 129)):
+        attention = 2 * 2 * attended * 768
+        flops = training_flops(config, 8, length, 0, False, reads_all=True)
+        assert flops == 3 * 8 * length * (2 * weights + attention)
+
+
+def test_grouped_heads_have_fewer_keys_and_values():
+    config = BertConfig(num_layers=2, hidden_dim=64, num_heads=8, intermediate_dim=128)
+    grouped = config.replace(num_key_value_heads=2)
+    saved = training_flops(config, 4, 16, 0, False, reads_all=True)
+    saved -= training_flops(grouped, 4, 16, 0, False, reads_all=True)
+    # Keys and values of six heads of dimension 8, in both layers
+    assert saved == 3 * 4 * 16 * 2 * 2 * (2 * 64 * 48)
+
+
 @pytest.mark.parametrize("next_sentence", [False, True])
 def test_behind_the_last_attention_only_what_is_read_is_counted(next_sentence):
     config = BertConfig.from_name("bert_base_uncased")
@@ -96,12 +114,17 @@ def test_precisions_are_compared_once():
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch has a profiler of FLOPs")
 @pytest.mark.parametrize("reads_all", [False, True])
-def test_a_step_has_the_flops_that_a_profiler_counts(reads_all):
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"feed_forward": "gated", "positions": "rotary", "norm_placement": "pre"}],
+    ids=["bert", "modern"],
+)
+def test_a_step_has_the_flops_that_a_profiler_counts(changes, reads_all):
     from torch.utils.flop_counter import FlopCounterMode
 
     config = BertConfig(
         vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=64, intermediate_dim=256
-    )
+    ).replace(**changes)
     backbone = keras_bert.Backbone(config)
     make = keras_bert.TokenClassifier if reads_all else keras_bert.TextClassifier
     task = make(backbone, num_classes=2)
