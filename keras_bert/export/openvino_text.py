@@ -21,17 +21,19 @@ import openvino_tokenizers
 import tensorflow as tf
 from openvino import opset15 as ops
 from openvino_tokenizers import tokenizer_pipeline as steps
+from openvino_tokenizers.utils import create_string_constant_node
 
 from keras_bert.data.packing import num_special_tokens
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.export.options import ExportError, ExportOptions, Servable
 from keras_bert.models.inputs import INPUT_NAMES
 from keras_bert.text import BytePairTokenizer, SentencePieceTokenizer, WordPieceTokenizer
-from keras_bert.text.characters import WHITE_SPACE, character_class
+from keras_bert.text.byte_pair import word_expression
 from keras_bert.text.graph.normalization import lower, normalize
 from keras_bert.text.graph.sentence_piece_cleaning import SentenceCleaner
 from keras_bert.text.graph.wordpiece import PieceFinder
 from keras_bert.text.normalization import MAX_WORD_LENGTH
+from keras_bert.text.special_tokens import longest_of
 from keras_bert.vocabularies.byte_pair_files import token_bytes
 from keras_bert.vocabularies.sentence_piece_model import read_characters_map
 
@@ -271,17 +273,24 @@ _NO_CASE = ("Lo", "Nd", "Zs", "Zl", "Zp", "Co", "Cn", "Cc")
 
 def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     _refuse_typed(tokenizer)
-    letter, number = character_class("L"), character_class("N")
-    space = WHITE_SPACE
-    pattern = (
-        rf"'(?:s|t|m|d|re|ve|ll)| ?[{letter}]+| ?[{number}]+| ?[^{space}{letter}{number}]+"
-        rf"|[{space}]+(?![^{space}])|[{space}]+"
-    )
-    special = set(tokenizer.special_token_ids)
+    if tokenizer.compose:
+        # OpenVINO composes neighboring characters only, and does not sort combining marks.
+        raise _no_steps(tokenizer, "composes characters (NFC)")
+    pattern = word_expression(tokenizer.word_pattern)
+    never = {*tokenizer.special_token_ids, *tokenizer.unmerged_token_ids}
+    if tokenizer.ignore_merges and tokenizer.unmerged_token_ids:
+        # OpenVINO would find them inside words too.
+        raise _no_steps(tokenizer, "has words that no merges lead to (ignore_merges=True)")
     vocabulary = [
-        b"" if index in special else token_bytes(token) or b""
+        b"" if index in never else token_bytes(token) or b""
         for index, token in enumerate(tokenizer.vocabulary)
     ]
+    pieces = set(vocabulary)
+    for token in tokenizer.added_tokens:
+        if token.encode("utf-8") in pieces:
+            raise _no_steps(tokenizer, f"has the added token {token!r} also as a word")
+        # No merge leads to it, so that it is found before bytes are merged.
+        vocabulary[tokenizer.token_to_id(token)] = token.encode("utf-8")
     merges = [tuple(map(token_bytes, merge.split(" "))) for merge in tokenizer.merges]
     pipeline = steps.TokenizerPipeline()
 
@@ -289,14 +298,21 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
         strings = _valid(strings)
         if tokenizer.add_prefix_space:
             strings = _replaced(strings, r"\A([^ ])", " $1", everywhere=False)
-        words = steps.RegexSplitStep(pattern, behaviour="isolate").get_ov_subgraph(
-            _as_rows(strings)
-        )
+        parts = _as_rows(strings)
+        if tokenizer.added_tokens:
+            parts = _split_at_tokens(parts, tokenizer.added_tokens)
+        words = steps.RegexSplitStep(pattern, behaviour="isolate").get_ov_subgraph(parts)
         merge = steps.BPETokenizationStep(vocabulary, merges)
         merge.set_pipeline(pipeline)
         return list(merge.get_ov_subgraph(words[:5]))
 
     return find
+
+
+def _split_at_tokens(rows: Sequence[Any], tokens: Sequence[str]) -> list[Any]:
+    """Rows of strings in which each token is one, and is not split further."""
+    inputs = [*rows, *create_string_constant_node(f"({longest_of(tokens)})")]
+    return list(openvino_tokenizers._get_factory().create("SpecialTokensSplit", inputs).outputs())
 
 
 # === SentencePiece ===
@@ -378,11 +394,15 @@ _STEPS: dict[str, Callable[[Any], Callable[[Strings], Ids]]] = {
 
 def _refuse_typed(tokenizer: Any) -> None:
     if tokenizer.special_tokens_in_text:
-        raise ExportError(
-            f"The {type(tokenizer).__name__} finds special tokens in texts "
-            "(special_tokens_in_text=True), which text=True cannot do for it. Export a "
-            "tf_saved_model, which takes text too."
-        )
+        what = "finds special tokens in texts (special_tokens_in_text=True)"
+        raise _no_steps(tokenizer, what)
+
+
+def _no_steps(tokenizer: Any, what: str) -> ExportError:
+    return ExportError(
+        f"The {type(tokenizer).__name__} {what}, which text=True cannot do for it. Export a "
+        "tf_saved_model, which takes text too."
+    )
 
 
 def _integer(value: int) -> Any:

@@ -194,6 +194,21 @@ class BytePairTokenizer(Tokenizer):
             if piece is not None and not token.startswith(SPACE)
         ]
 
+    @functools.cached_property
+    def unmerged_token_ids(self) -> list[int]:
+        """The ids of tokens that merging their bytes does not result in, without special ones.
+
+        A text has them only as whole words with `ignore_merges`, and as added tokens.
+        """
+        added = {*map(self.token_to_id, self.added_tokens)}
+        return [
+            index
+            for index, piece in enumerate(self._pieces)
+            if index not in added
+            and piece is not None
+            and self._merge([self._byte_ids[byte] for byte in piece]) != [index]
+        ]
+
     def token_text(self, token_id: int) -> str:
         """Returns the text of a token; a part of a character is U+FFFD."""
         token = self.id_to_token(token_id)

@@ -24,11 +24,12 @@ from keras_bert.text import (  # noqa: E402
     BytePairTokenizer,
     SentencePieceTokenizer,
     WordPieceTokenizer,
+    tokenizer_from_config,
     train_byte_pair_vocabulary,
     train_sentence_piece_model,
 )
 from tests.export.small_classifier import make_classifier  # noqa: E402
-from tests.text import real_text, small_tokenizers  # noqa: E402
+from tests.text import families, real_text, small_tokenizers  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -81,6 +82,14 @@ def added_tokens():
     )
 
 
+def eurobert():
+    """Without the one word that no merges lead to."""
+    config = families.CONFIGS["eurobert"]()
+    return tokenizer_from_config(
+        {**config, "vocabulary": [t for t in config["vocabulary"] if t != "Ġhello"]}
+    )
+
+
 TOKENIZERS = {
     "uncased": lambda: small_tokenizers.make("wordpiece"),
     "cased": lambda: small_tokenizers.make("wordpiece", lowercase=False),
@@ -89,6 +98,8 @@ TOKENIZERS = {
     "prefixed": lambda: small_tokenizers.make("byte_pair", add_prefix_space=True),
     "sentence_piece": lambda: small_tokenizers.make("sentence_piece"),
     "accents": lambda: small_tokenizers.make("sentence_piece", keep_accents=True),
+    "eurobert": lambda: eurobert(),
+    "xlm_roberta": lambda: families.make("xlm_roberta"),
     "plain": lambda: small_tokenizers.make(
         "sentence_piece", lowercase=False, keep_accents=True, albert_rules=False
     ),
@@ -275,6 +286,14 @@ def test_what_has_no_tokenizer_there_is_refused(tmp_path):
     tokenizer = small_tokenizers.make("byte_pair", special_tokens_in_text=True)
     with pytest.raises(ExportError, match="finds special tokens in texts"):
         text_model(TextClassifierPreprocessor(tokenizer), pair=False)
+    spaces = {**families.CONFIGS["modernbert"](), "compose": False}
+    for tokenizer, what in (
+        (families.make("modernbert"), "composes characters"),
+        (families.make("eurobert"), "has words that no merges lead to"),
+        (tokenizer_from_config(spaces), "has the added token '    ' also as a word"),
+    ):
+        with pytest.raises(ExportError, match=what):
+            text_model(TextClassifierPreprocessor(tokenizer), pair=False)
 
 
 # === Every character, and real text ===
