@@ -277,7 +277,8 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
         # OpenVINO composes neighboring characters only, and does not sort combining marks.
         raise _no_steps(tokenizer, "composes characters (NFC)")
     pattern = word_expression(tokenizer.word_pattern)
-    never = {*tokenizer.special_token_ids, *tokenizer.unmerged_token_ids}
+    added = {tokenizer.token_to_id(token): token.encode() for token in tokenizer.added_tokens}
+    never = {*tokenizer.special_token_ids, *tokenizer.unmerged_token_ids, *added}
     if tokenizer.ignore_merges and tokenizer.unmerged_token_ids:
         # OpenVINO would find them inside words too.
         raise _no_steps(tokenizer, "has words that no merges lead to (ignore_merges=True)")
@@ -286,11 +287,11 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
         for index, token in enumerate(tokenizer.vocabulary)
     ]
     pieces = set(vocabulary)
-    for token in tokenizer.added_tokens:
-        if token.encode("utf-8") in pieces:
-            raise _no_steps(tokenizer, f"has the added token {token!r} also as a word")
+    for index, token in added.items():
+        if token in pieces:
+            raise _no_steps(tokenizer, f"has the added token {token.decode()!r} also as a word")
         # No merge leads to it, so that it is found before bytes are merged.
-        vocabulary[tokenizer.token_to_id(token)] = token.encode("utf-8")
+        vocabulary[index] = token
     merges = [tuple(map(token_bytes, merge.split(" "))) for merge in tokenizer.merges]
     pipeline = steps.TokenizerPipeline()
 
