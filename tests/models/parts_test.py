@@ -7,6 +7,8 @@ import pytest
 
 from keras_bert.checkpoints import weights
 from keras_bert.models import Backbone
+from keras_bert.optimizers import AdamW
+from keras_bert.tasks import TextClassifier
 from tests.models import numpy_bert
 from tests.models.small_backbone import WITHOUT_DROPOUT, features, random_weights, to_numpy
 
@@ -135,3 +137,18 @@ def test_a_saved_model_gives_the_same(variant, tmp_path):
     ):
         assert loaded.config == backbone.config
         np.testing.assert_array_equal(to_numpy(loaded(inputs)["sequence_output"]), expected)
+
+
+@pytest.mark.parametrize("variant", ["rotary", "gated", "modernbert", "eurobert"])
+def test_a_classifier_learns_by_the_values_of_its_config_alone(variant):
+    keras.utils.set_random_seed(0)
+    classifier = TextClassifier(Backbone(WITHOUT_DROPOUT.replace(**VARIANTS[variant])), 2)
+    classifier.compile(AdamW(1e-2))
+    # The label is the order of two tokens, which only positions tell.
+    ids = np.tile([[2, 5, 9, 3], [2, 9, 5, 3]], (8, 1))
+    labels = np.tile([0, 1], 8)
+    classifier.fit({"token_ids": ids}, labels, epochs=40, batch_size=16, verbose=0)
+    assert (
+        classifier.evaluate({"token_ids": ids}, labels, verbose=0, return_dict=True)["accuracy"]
+        == 1
+    )
