@@ -64,7 +64,7 @@ class TransformerBlock(keras.layers.Layer):
     Example:
 
     >>> block = TransformerBlock(
-    ...     Attention(num_heads=2), Norm(), GatedFeedForward(16), Norm(), norm_placement="pre"
+    ...     Attention(num_heads=2), Norm(), FeedForward(16), Norm(), norm_placement="pre"
     ... )
     >>> tuple(block(np.zeros((1, 3, 8), "float32")).shape)
     (1, 3, 8)

@@ -16,7 +16,6 @@ import functools
 import keras
 from keras import ops
 
-from keras_bert import checks
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention import attention
@@ -64,13 +63,14 @@ def local_attention(
         that has nothing to attend to, which only padding can be.
 
     Raises:
-        ValueError: If `window` is not a positive integer.
+        ValueError: If `window` is not an integer above 0.
 
     Reference:
         [Longformer](https://arxiv.org/abs/2004.05150), section 3.1;
         [ModernBERT](https://arxiv.org/abs/2412.13663), section 2.1.2.
     """
-    checks.POSITIVE_INT.check(window=window)
+    if not isinstance(window, int) or window < 1:
+        raise ValueError(f"window is {window!r}; it must be an integer above 0.")
     rate = dropout if training else 0.0
     kernel = fused_kernel(
         keras.backend.backend(),

@@ -76,7 +76,7 @@ def test_packed_rows():
 
 def test_a_causal_encoder_says_no():
     backbone = Backbone(SMALL.replace(causal=True))
-    with pytest.raises(ValueError, match="A causal encoder outputs all positions"):
+    with pytest.raises(ValueError, match="whose pooling is 'last' outputs all positions"):
         at_positions(backbone)
 
 
@@ -130,7 +130,7 @@ def test_tasks_compute_no_more_than_they_look_at(case, monkeypatch):
     task = make(backbone)
     rows = []
     for block in backbone.blocks:
-        product = block.feed_forward_output
+        product = block.feed_forward.output_projection
 
         def call(x, training=None, product=product):
             rows.append(x.shape[0])

@@ -72,7 +72,7 @@ def test_frozen_stays_frozen(freeze, tmp_path):
     assert loaded.trainable == backbone.trainable
     assert trainable_paths(loaded) == trainable_paths(backbone)
     if freeze is freeze_some:
-        assert any("layer_1/intermediate" in path for path in trainable_paths(loaded))
+        assert any("layer_1/feed_forward/intermediate" in path for path in trainable_paths(loaded))
 
 
 def save_file(backbone, folder):
