@@ -114,7 +114,8 @@ def test_what_dropout_keeps_is_scaled_up():
         training=True,
     )
     output = to_numpy(output)
-    assert set(np.sign(output).flat) == {-1, 0, 1}
+    # 0 if all of a row are dropped, or none
+    assert {-1, 1} <= set(np.sign(output).flat) <= {-1, 0, 1}
     assert abs((output > 0).mean() - 0.5) < 0.05
 
 
