@@ -370,6 +370,7 @@ def detection(family: str) -> TaskCase:
             lambda answer: {token["end"] for token in answer},
         ),
         dataset=sentences,
+        rounds=MORE_ROUNDS,
     )
 
 

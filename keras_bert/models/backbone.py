@@ -209,7 +209,11 @@ class Backbone(TokenModel):
         if pooler is None:
             return encoded["pooled_output"]
         mask = {"padding_mask": inputs["padding_mask"]} if pooler.needs_mask else {}
-        return pooler(encoded["sequence_output"], **mask)
+        pooled = pooler(encoded["sequence_output"], **mask)
+        if self.config.effective_pooling != "late":
+            return pooled
+        # A linear head of the mean is the mean of its outputs.
+        return MeanOfTokens(name="mean_of_tokens")(pooled, padding_mask=inputs["padding_mask"])
 
     def classify(
         self, inputs: dict[str, Tensor], head: keras.layers.Layer, pooler: Pooler | None = None
