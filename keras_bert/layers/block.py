@@ -208,7 +208,7 @@ class TransformerBlock(keras.layers.Layer):
         parts = {name: getattr(self, name) for name in _PARTS}
         return {
             **super().get_config(),
-            **{name: keras.saving.serialize_keras_object(part) for name, part in parts.items()},
+            **{name: _serialized(part) for name, part in parts.items()},
             "norm_placement": self.norm_placement,
             "dropout": self.dropout,
             "rematerialize": self.rematerialize,
@@ -218,6 +218,14 @@ class TransformerBlock(keras.layers.Layer):
     def from_config(cls, config: dict[str, Any]) -> Self:
         parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in _PARTS}
         return cls(**{**config, **parts})
+
+
+def _serialized(part: keras.layers.Layer | None) -> Any:
+    """Serializes a part as if it were not built: the block builds it, under its own name."""
+    serialized = keras.saving.serialize_keras_object(part)
+    if part is not None:
+        serialized.pop("build_config", None)
+    return serialized
 
 
 def _build(shape: Shape, *parts: keras.layers.Layer | None) -> None:
