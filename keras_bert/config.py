@@ -86,7 +86,8 @@ class BertConfig:
         pooler_norm: Whether a norm follows the pooler's activation.
         pooling: What the pooler is applied to: `"first"`, the first token; `"last"`, the last one
             that is not padding; `"mean"`, the mean of all tokens that are not padding; or `"late"`,
-            every token, where classifiers average their logits, which needs `pooler` to be False.
+            each of them, and the mean of its outputs is taken, which needs `pooler` to be False:
+            with a linear head on it, it is the mean of the logits of all tokens.
             `None` for the last one if the encoder is causal, or else the first one.
         token_pooler: Whether token classification and question answering apply the layer of the
             pooler to every token, before their head.

@@ -16,7 +16,6 @@ from keras_bert.layers.heads import (
     VocabularyBias,
 )
 from keras_bert.layers.norm import Norm
-from keras_bert.layers.pooling import MeanOfTokens
 from keras_bert.layers.positions import PositionIds, RotaryPositions
 from keras_bert.layers.replacement import SampledTokens, ScatteredTokens, spread_slots
 from keras_bert.layers.top_layers import bidirectional_lstm
@@ -30,7 +29,6 @@ __all__ = [
     "FrozenModel",
     "GatedFeedForward",
     "MaskedLMTransform",
-    "MeanOfTokens",
     "Norm",
     "Pooler",
     "PositionIds",

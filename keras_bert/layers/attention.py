@@ -20,6 +20,7 @@ from keras_bert.ops import (
     attention,
     attention_with_scores,
     bias_add,
+    is_near,
     local_attention,
     rotate,
     tokens_at,
@@ -294,7 +295,9 @@ class Attention(keras.layers.Layer):
         _check_masks(inputs, padding_mask, sequence_ids)
         masks = []
         if self.causal or self.window is not None:
-            masks.append(_near(length_of(inputs), self.window, self.causal))
+            positions = ops.arange(length_of(inputs))
+            distances = positions[:, None] - positions
+            masks.append(is_near(distances, self.window, self.causal)[None, None])
         if padding_mask is not None:
             # (batch, length) -> (batch, 1, 1, length): only keys are masked
             masks.append(ops.cast(padding_mask, "bool")[:, None, None, :])
@@ -341,15 +344,3 @@ def _check_masks(inputs: Tensor, padding_mask: Tensor, sequence_ids: Tensor) -> 
     for name, mask in {"padding_mask": padding_mask, "sequence_ids": sequence_ids}.items():
         if mask is not None:
             check_same_shape(name, mask.shape, inputs.shape[:2])
-
-
-def _near(length: Tensor, window: int | None, causal: bool) -> Tensor:
-    """Returns a bool tensor `(1, 1, length, length)`, True where positions may attend to others."""
-    positions = ops.arange(length)
-    distances = positions[:, None] - positions
-    allowed = []
-    if causal:
-        allowed.append(distances >= 0)
-    if window is not None:
-        allowed.append(ops.abs(distances) <= window)
-    return functools.reduce(ops.logical_and, allowed)[None, None]

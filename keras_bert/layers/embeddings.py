@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.config import BertConfig
+from keras_bert.layers.norm import add_norm_weights
 from keras_bert.layers.shapes import check_same_shape, too_long
 from keras_bert.ops import SeedGenerator, dropout, norm, token_logits
 from keras_bert.ops.annotations import Shape, Tensor
@@ -193,9 +194,10 @@ class EmbeddingPostprocessor(keras.layers.Layer):
             self.segment_embeddings = add(
                 "segment_embeddings", (self.num_segments, hidden_dim), truncated_normal()
             )
-        self.gamma = add("gamma", (hidden_dim,), "ones") if self.norm else None
-        has_beta = self.norm == "layer_norm" and self.norm_bias
-        self.beta = add("beta", (hidden_dim,), "zeros") if has_beta else None
+        self.gamma = self.beta = None
+        if self.norm:
+            weights = add_norm_weights(self, hidden_dim, self.norm, self.norm_bias)
+            self.gamma, self.beta = weights
 
     def call(
         self,

@@ -11,7 +11,7 @@ from keras import ops
 from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.layers.dense import Dense
-from keras_bert.layers.norm import Norm
+from keras_bert.layers.norm import Norm, add_norm_weights
 from keras_bert.layers.pooling import mean_of_tokens
 from keras_bert.ops import SeedGenerator, activation_function, dropout, norm, tokens_at
 from keras_bert.ops.annotations import Shape, Tensor
@@ -21,7 +21,7 @@ def _truncated_normal(stddev: float) -> keras.initializers.Initializer:
     return keras.initializers.TruncatedNormal(stddev=stddev)
 
 
-POOLINGS = ("first", "last", "mean", "none")
+POOLINGS = ("first", "last", "mean", "late", "none")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -36,8 +36,8 @@ class Pooler(keras.layers.Layer):
         initializer_range: Standard deviation of the kernel's truncated normal initializer.
         pooling: Which vector is pooled: that of the `"first"` token; of the `"last"` one that is
             not padding, as in causal encoders, where no other token attends to the whole input; the
-            `"mean"` of all tokens that are not padding; or `"none"`, which applies the layer to
-            every token.
+            `"mean"` of all tokens that are not padding; `"late"`, the mean of what the layer makes
+            of each of them; or `"none"`, which applies the layer to every token.
         norm: `"layer_norm"`, `"rms_norm"`, or `None` for no norm.
         norm_bias: Whether LayerNorm has an offset.
         epsilon: Added to the variance or to the mean square of the norm.
@@ -45,8 +45,8 @@ class Pooler(keras.layers.Layer):
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        padding_mask: Bool `(batch, length)`, False at padding, for the last token and the mean;
-            `None` without padding, or to pool the first token.
+        padding_mask: Bool `(batch, length)`, False at padding, for the last token and means; `None`
+            without padding, or to pool the first token.
         sequence_ids: int `(batch, length)`, 0 at padding, used instead of `padding_mask` for packed
             rows; or `None`.
         training: Whether dropout is active.
@@ -88,7 +88,7 @@ class Pooler(keras.layers.Layer):
     @property
     def needs_mask(self) -> bool:
         """Whether the result depends on which tokens are padding."""
-        return self.pooling in ("last", "mean")
+        return self.pooling in ("last", "mean", "late")
 
     def build(
         self,
@@ -120,13 +120,16 @@ class Pooler(keras.layers.Layer):
         sequence_ids: Tensor | None = None,
         training: bool = False,
     ) -> Tensor:
-        pooled = self._pooled(inputs, sequence_ids if padding_mask is None else padding_mask)
+        is_real = sequence_ids if padding_mask is None else padding_mask
+        pooled = self._pooled(inputs, is_real)
         pooled = dropout(pooled, self.dropout, seed=self.seed_generator, training=training)
         outputs = self.dense(pooled)
-        return outputs if self.output_norm is None else self.output_norm(outputs)
+        if self.output_norm is not None:
+            outputs = self.output_norm(outputs)
+        return mean_of_tokens(outputs, is_real) if self.pooling == "late" else outputs
 
     def _pooled(self, inputs: Tensor, is_real: Tensor) -> Tensor:
-        if self.pooling == "none":
+        if self.pooling in ("late", "none"):
             return inputs
         if self.pooling == "first":
             return inputs[:, 0]
@@ -179,8 +182,7 @@ def new_pooler(
         config.pooler_activation,
         dropout=config.pooler_dropout,
         initializer_range=config.initializer_range,
-        # With late pooling, it is applied to every token.
-        pooling=(pooling or config.effective_pooling).replace("late", "none"),
+        pooling=pooling or config.effective_pooling,
         norm=config.norm if config.pooler_norm else None,
         norm_bias=config.norm_bias,
         epsilon=config.layer_norm_epsilon,
@@ -356,12 +358,7 @@ class MaskedLMTransform(keras.layers.Layer):
             name="dense",
         )
         self.dense.build((None, hidden_dim))
-        self.gamma = self.add_weight(name="gamma", shape=(dim,), initializer="ones", autocast=False)
-        self.beta = None
-        if self.norm == "layer_norm" and self.norm_bias:
-            self.beta = self.add_weight(
-                name="beta", shape=(dim,), initializer="zeros", autocast=False
-            )
+        self.gamma, self.beta = add_norm_weights(self, dim, self.norm, self.norm_bias)
 
     def call(self, inputs: Tensor) -> Tensor:
         hidden = activation_function(self.activation)(self.dense(inputs))

@@ -12,6 +12,28 @@ from keras_bert.ops import norm
 from keras_bert.ops.annotations import Shape, Tensor
 
 
+def add_norm_weights(
+    layer: keras.layers.Layer, dim: int, kind: str, use_bias: bool
+) -> tuple[Any, Any]:
+    """Adds the weights of a norm to a layer.
+
+    Args:
+        layer: The layer, which is being built.
+        dim: The dimension of the last axis.
+        kind: `"layer_norm"` or `"rms_norm"`, which has no offset.
+        use_bias: Whether LayerNorm has an offset.
+
+    Returns:
+        A tuple of the scale `gamma` and of the offset `beta`, `None` for none. They are not cast to
+        the compute dtype, since norms are computed in float32.
+    """
+    gamma = layer.add_weight(name="gamma", shape=(dim,), initializer="ones", autocast=False)
+    beta = None
+    if use_bias and kind == "layer_norm":
+        beta = layer.add_weight(name="beta", shape=(dim,), initializer="zeros", autocast=False)
+    return gamma, beta
+
+
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Norm(keras.layers.Layer):
     """Normalizes the last axis, in float32 or wider.
@@ -46,14 +68,8 @@ class Norm(keras.layers.Layer):
         self.use_bias = use_bias and kind == "layer_norm"
 
     def build(self, input_shape: Shape) -> None:
-        shape = input_shape[-1:]
-        # Computed in float32, so the weights are not cast to the compute dtype.
-        self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones", autocast=False)
-        self.beta = None
-        if self.use_bias:
-            self.beta = self.add_weight(
-                name="beta", shape=shape, initializer="zeros", autocast=False
-            )
+        dim = input_shape[-1]
+        self.gamma, self.beta = add_norm_weights(self, dim, self.kind, self.use_bias)
 
     def call(self, inputs: Tensor) -> Tensor:
         return norm(inputs, self.gamma, self.beta, kind=self.kind, epsilon=self.epsilon)

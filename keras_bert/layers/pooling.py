@@ -80,27 +80,3 @@ class SentencePooling(keras.layers.Layer):
             "pooling": self.pooling,
             "normalize": self.normalize,
         }
-
-
-@keras.saving.register_keras_serializable(package="keras_bert")
-class MeanOfTokens(keras.layers.Layer):
-    """The mean of the vectors of all tokens that are not padding, in float32.
-
-    Call arguments:
-        inputs: Float `(batch, length, dim)`.
-        padding_mask: Bool `(batch, length)`, False at padding; `None` without padding.
-
-    Output shape:
-        `(batch, dim)`, float32.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{**kwargs, "dtype": "float32"})
-
-    def call(self, inputs: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        return mean_of_tokens(inputs, padding_mask)
-
-    def compute_output_spec(
-        self, inputs: Tensor, padding_mask: Tensor | None = None
-    ) -> keras.KerasTensor:
-        return keras.KerasTensor((inputs.shape[0], inputs.shape[-1]), dtype="float32")

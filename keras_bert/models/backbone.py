@@ -13,7 +13,6 @@ from keras_bert import checkpoints, checks
 from keras_bert.config import BertConfig
 from keras_bert.layers import (
     EmbeddingPostprocessor,
-    MeanOfTokens,
     Norm,
     Pooler,
     PositionIds,
@@ -209,31 +208,7 @@ class Backbone(TokenModel):
         if pooler is None:
             return encoded["pooled_output"]
         mask = {"padding_mask": inputs["padding_mask"]} if pooler.needs_mask else {}
-        pooled = pooler(encoded["sequence_output"], **mask)
-        if self.config.effective_pooling != "late":
-            return pooled
-        # A linear head of the mean is the mean of its outputs.
-        return MeanOfTokens(name="mean_of_tokens")(pooled, padding_mask=inputs["padding_mask"])
-
-    def classify(
-        self, inputs: dict[str, Tensor], head: keras.layers.Layer, pooler: Pooler | None = None
-    ) -> Tensor:
-        """Applies the encoder in a larger functional model, and a head to its pooled output.
-
-        Args:
-            inputs: A dict of symbolic inputs.
-            head: A layer from `(rows, hidden)` to `(rows, outputs)`.
-            pooler: The pooler that `task_pooler` returned for this encoder.
-
-        Returns:
-            A symbolic tensor `(batch, outputs)`. If the pooling of the config is `"late"`, it is
-            the mean of the head's outputs for all tokens that are not padding.
-        """
-        if self.config.effective_pooling != "late":
-            return head(self.pool(inputs, pooler))
-        sequence = self.encode(inputs)["sequence_output"]
-        tokens = head(sequence if pooler is None else pooler(sequence))
-        return MeanOfTokens(name="mean_of_tokens")(tokens, padding_mask=inputs["padding_mask"])
+        return pooler(encoded["sequence_output"], **mask)
 
     def with_hidden_states(self) -> TokenModel:
         """Returns a model of the same layers that has the hidden states of every layer.

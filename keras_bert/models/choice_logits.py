@@ -42,5 +42,5 @@ def choice_logits(
     """
     token_ids, masks = inputs["token_ids"], {"padding_mask": inputs["padding_mask"]}
     rows = FoldChoices(name="fold_choices")(token_ids, segment_ids=inputs["segment_ids"], **masks)
-    scores = backbone.classify(rows, head, pooler)
+    scores = head(backbone.pool(rows, pooler))
     return UnfoldChoices(name="unfold_choices")(scores, token_ids=token_ids, **masks)

@@ -102,9 +102,9 @@ class TextClassifier(Task):
                 raise ValueError(
                     f"top_layers return the shape {pooled.shape}; expected (batch, features)."
                 )
-            logits = head(pooled)
         else:
-            logits = backbone.classify(inputs, head, pooler)
+            pooled = backbone.pool(inputs, pooler)
+        logits = head(pooled)
         super().__init__(
             inputs=inputs,
             outputs=logits,
