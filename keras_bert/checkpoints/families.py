@@ -84,7 +84,6 @@ class Family:
         classes: The heads of each class of `transformers`, by the suffix of the name of the class.
         poolers: The dense layer of the pooler, by the suffix of the name of the class, in classes
             whose pooler is part of the head.
-        pooler_in_encoder: Whether its tensors have the scope of the encoder all the same.
         can_be_causal: Whether `transformers` supports causal attention for its classes.
         encoder_scope: The scope of the encoder's tensors in classes with a head; by default `name`.
         keras_hub: Its models in KerasHub; `None` if there are none.
@@ -97,7 +96,6 @@ class Family:
     hugging_face: WeightNames
     classes: Mapping[str, tuple[str, ...]]
     poolers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    pooler_in_encoder: bool = False
     can_be_causal: bool = False
     encoder_scope: str = ""
     keras_hub: KerasHubModels | None = None
@@ -536,6 +534,11 @@ MODERNBERT = Family(
     encoder_scope="model",
 )
 
+# The tasks that `transformers` has of some families
+_CLASSIFYING = {
+    ending: HF_TASK_CLASSES[ending]
+    for ending in ("ForSequenceClassification", "ForTokenClassification")
+}
 NOMIC_BERT = Family(
     name="nomic_bert",
     class_prefix="NomicBert",
@@ -582,15 +585,11 @@ NOMIC_BERT = Family(
             **hf_task_heads(),
         },
     ),
-    poolers={"ForSequenceClassification": "pooler.dense"},
-    pooler_in_encoder=True,
+    poolers={"ForSequenceClassification": "nomic_bert.pooler.dense"},
     classes={
         "Model": (),
         "ForMaskedLM": ("masked_lm",),
-        **{
-            ending: HF_TASK_CLASSES[ending]
-            for ending in ("ForSequenceClassification", "ForTokenClassification")
-        },
+        **_CLASSIFYING,
     },
 )
 
@@ -608,6 +607,7 @@ GTE = dataclasses.replace(
     NOMIC_BERT,
     name="gte",
     class_prefix="Gte",
+    poolers={"ForSequenceClassification": "gte.pooler.dense"},
     config=ConfigFields(
         _REQUIRED,
         {**_OPTIONAL, "rotary_base": rotary_fields.BASE},
@@ -703,10 +703,7 @@ EUROBERT = Family(
     ),
     classes={
         "Model": (),
-        **{
-            ending: HF_TASK_CLASSES[ending]
-            for ending in ("ForSequenceClassification", "ForTokenClassification")
-        },
+        **_CLASSIFYING,
     },
     encoder_scope="model",
 )

@@ -8,6 +8,7 @@ from keras_bert.ops.activations import (
     gated_activation,
 )
 from keras_bert.ops.attention import attention, attention_with_scores
+from keras_bert.ops.attention_mask import is_near
 from keras_bert.ops.dropout import dropout
 from keras_bert.ops.local_attention import local_attention
 from keras_bert.ops.norm import bias_dropout_residual, bias_dropout_residual_norm, layer_norm, norm
@@ -27,6 +28,7 @@ __all__ = [
     "bias_dropout_residual_norm",
     "dropout",
     "gated_activation",
+    "is_near",
     "layer_norm",
     "local_attention",
     "norm",

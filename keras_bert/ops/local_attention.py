@@ -19,6 +19,7 @@ from keras import ops
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention import attention
+from keras_bert.ops.attention_mask import is_near
 
 # Measured on CPUs: products of smaller blocks are slower, and so are two or three blocks than one,
 # for a block is copied with what is beside it.
@@ -228,9 +229,7 @@ class Blocks:
             return None
         keys = ops.arange(self.before + self.size + self.after, dtype="int32") - self.before
         distances = ops.arange(self.size, dtype="int32")[:, None] - keys
-        if self.causal:
-            return ops.logical_and(distances >= 0, distances <= self.window)
-        return ops.abs(distances) <= self.window
+        return is_near(distances, self.window, self.causal)
 
     def _padded(self, x: Tensor) -> Tensor:
         """Extends `(batch, length, ...)` with zeros to all blocks."""

@@ -140,7 +140,8 @@ def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> di
         absent |= set(_ON_POOLED_OUTPUT)
     heads = {name: layout for name, layout in layouts.items() if name not in absent}
     if "pooler" in heads and ending in family.poolers:
-        heads["pooler"] = hf_dense(family.poolers[ending])
+        # Names are read without the scope of the encoder.
+        heads["pooler"] = hf_dense(family.poolers[ending].removeprefix(family.scope))
     return heads
 
 
@@ -374,8 +375,7 @@ def _pooler_tensors(
     """Returns the tensors of a pooler that is part of the head of its class."""
     layout: Layout = family.hugging_face.heads.get("pooler", {})
     if ending in family.poolers:
-        scope = family.scope if family.pooler_in_encoder else ""
-        layout = hf_dense(scope + family.poolers[ending])
+        layout = hf_dense(family.poolers[ending])
     return {
         name: value
         for ours, weight in values.items()
