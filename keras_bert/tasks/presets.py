@@ -19,7 +19,7 @@ from keras_bert.other_names import suggestion
 from keras_bert.tasks.class_labels import listed
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 
-_ENCODER_OPTIONS = ("encoder_dropout", "packed", "dtype")
+_ENCODER_OPTIONS = ("encoder_dropout", "packed", "rematerialize", "dtype")
 _PADDING_TOKENS = ("<pad>", "[PAD]")  # of BPE and SentencePiece, of WordPiece
 
 
@@ -37,6 +37,7 @@ def task_of_preset(
     load_weights: bool = True,
     encoder_dropout: float | None = None,
     packed: bool = False,
+    rematerialize: bool = False,
     dtype: str | keras.DTypePolicy | None = None,
     **options: Any,
 ) -> tuple[Any, Callable[[], None]]:
@@ -48,6 +49,7 @@ def task_of_preset(
         load_weights: See `Task.from_preset`.
         encoder_dropout: See `Task.from_preset`.
         packed: See `Task.from_preset`.
+        rematerialize: See `Task.from_preset`.
         dtype: See `Task.from_preset`.
         **options: See `Task.from_preset`.
 
@@ -84,6 +86,7 @@ def task_of_preset(
         with_encoder_dropout(checkpoint.config, encoder_dropout),
         weights_fit=load_weights,
         packed=packed,
+        rematerialize=rematerialize,
         dtype=dtype,
     )
     try:

@@ -130,6 +130,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         generator_encoder = Backbone(
             generator.replace(pooler=False),
             packed=backbone.packed,
+            rematerialize=backbone.rematerialize,
             embeddings_of=backbone,
             dtype=backbone.dtype_policy,
             name="generator",

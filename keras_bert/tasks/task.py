@@ -175,6 +175,7 @@ class Task(TextModel):
         load_weights: bool = True,
         encoder_dropout: float | None = None,
         packed: bool = False,
+        rematerialize: bool = False,
         dtype: str | keras.DTypePolicy | None = None,
         **options: Any,
     ) -> Self:
@@ -194,6 +195,8 @@ class Task(TextModel):
             encoder_dropout: Dropout rate of the encoder, for hidden states and attention
                 probabilities. Defaults to the rates of the checkpoint.
             packed: Whether the encoder has the inputs of packed rows.
+            rematerialize: Whether training computes each block again in the backward pass, for
+                less memory; see `Backbone`.
             dtype: A Keras dtype policy or its name. Defaults to Keras' global policy.
             **options: Arguments of the class, such as `class_names` and `dropout`, and of its
                 preprocessor, such as `sequence_length`. Options that are `None` or not passed
@@ -227,6 +230,7 @@ class Task(TextModel):
             load_weights=load_weights,
             encoder_dropout=encoder_dropout,
             packed=packed,
+            rematerialize=rematerialize,
             dtype=dtype,
             num_classes=num_classes,
             **options,

@@ -151,10 +151,17 @@ def test_every_task_takes_the_encoder_s_options_and_names_those_that_it_does_not
     options = {"num_classes": 2} if name in ("TextClassifier", "TokenClassifier") else {}
     options |= {"max_query_length": 3} if name == "QuestionAnswerer" else {}
     made = task.from_preset(
-        tmp_path, sequence_length=7, encoder_dropout=0.25, dtype="mixed_bfloat16", **options
+        tmp_path,
+        sequence_length=7,
+        encoder_dropout=0.25,
+        rematerialize=True,
+        dtype="mixed_bfloat16",
+        **options,
     )
     assert (made.config.dropout, made.config.attention_dropout) == (0.25, 0.25)
     assert made.backbone.dtype_policy.name == "mixed_bfloat16"
+    assert made.backbone.rematerialize
+    assert getattr(made, "generator", made.backbone).rematerialize
     assert made.preprocessor.sequence_length == 7
     with pytest.raises(ValueError, match=f"{name} has no option wings; its options are .*dtype"):
         task.from_preset(tmp_path, wings=2)

@@ -382,6 +382,18 @@ def test_an_unlabeled_test_file_is_read_with_a_warning(reviews, tmp_path, caplog
     assert "no column 'stars' for label (did you mean 'Stars'?)" in caplog.text
 
 
+def test_rematerialize_is_of_the_encoder(preset, reviews):
+    config = FinetuneConfig(
+        train_file=str(reviews),
+        text="review",
+        label="stars",
+        sequence_length=16,
+        rematerialize=True,
+    )
+    training = ClassificationJob(config, read_data(config), str(preset)).build(1)
+    assert training.model.backbone.rematerialize
+
+
 @pytest.mark.backend_independent
 def test_flags_change_only_what_they_name():
     values = flags.FlagValues()

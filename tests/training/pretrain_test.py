@@ -316,7 +316,7 @@ def test_batches_rates_and_lengths_that_change_are_resumed_exactly(corpus, tmp_p
 
 @pytest.mark.backend_independent
 def test_a_config_without_the_options_of_modernbert_has_the_fingerprint_of_before():
-    names = {"initial_batch_size", "batch_warmup_steps", "decay_steps", "decay"}
+    names = {"initial_batch_size", "batch_warmup_steps", "decay_steps", "decay", "rematerialize"}
     assert not names & set(recorded_settings(PretrainConfig()))
     growing = PretrainConfig(initial_batch_size=64, batch_warmup_steps=6)
     assert names & set(recorded_settings(growing)) == {"initial_batch_size", "batch_warmup_steps"}
@@ -383,6 +383,20 @@ def test_ways_to_pretrain_without_a_recipe(corpus, tmp_path, changes):
     results = pretrain(config(corpus, tmp_path, **short))
     assert results["last"]["step"] == 4
     assert ("pair_accuracy" in results["last"]) == ("full" not in changes.get("kind", ""))
+
+
+@pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
+@pytest.mark.parametrize(
+    "changes", [{}, {"objective": "replaced_token"}, {"init_preset": "preset"}], ids=str
+)
+def test_rematerialize_is_of_every_encoder(finished, corpus, tmp_path, changes):
+    if "init_preset" in changes:
+        changes = {"init_preset": str(finished[0] / "preset")}
+    made = config(corpus, tmp_path, rematerialize=True, kind="full_sentences", **changes)
+    tokenizer = open_tokenizer(finished[0] / "vocab.txt", made.lowercase)
+    model = pretraining_run.build_model(made, tokenizer)
+    encoders = [model.backbone, getattr(model, "generator", model.backbone)]
+    assert all(block.rematerialize for encoder in encoders for block in encoder.blocks)
 
 
 @pytest.mark.parametrize("static_masks", [False, True])

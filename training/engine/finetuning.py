@@ -98,6 +98,7 @@ def preset_options(config: FineTuningConfig) -> dict[str, Any]:
     return {
         "sequence_length": config.sequence_length,
         "load_weights": config.pretrained,
+        "rematerialize": config.rematerialize,
         "dtype": precision.resolve(config.precision, config.output_dir),
     }
 

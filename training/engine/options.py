@@ -145,6 +145,8 @@ class FineTuningConfig(ProgramConfig):
         sequence_length: Maximum length of a row in tokens; longer texts are truncated.
         precision: Float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16 on
             an accelerator and on CPUs that compute it faster, which is measured at the start.
+        rematerialize: Whether to compute each block of the encoder again in the backward pass
+            instead of storing its results: less memory, for up to a third more time.
         seed: Seed of the first run; it determines the new head's weights, dropout and the order of
             the rows.
         output_dir: Folder for models, scores and plots.
@@ -170,6 +172,7 @@ class FineTuningConfig(ProgramConfig):
     layer_decay: PositiveFraction = 1.0
     sequence_length: PositiveInt = 128
     precision: str = "auto"
+    rematerialize: bool = added(False)
     seed: Seed = 1
     output_dir: str = "runs"
     tensorboard: bool = False

@@ -294,6 +294,8 @@ class PretrainConfig(PretrainingDataConfig):
         clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
         precision: Float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16 on
             an accelerator and on CPUs that compute it faster, which is measured at the start.
+        rematerialize: Whether to compute each block of the encoder again in the backward pass
+            instead of storing its results: less memory, for up to a third more time.
         jit: Whether to compile the training step with XLA: on, off or auto. auto compiles on JAX,
             and with TensorFlow on a GPU or TPU; on a CPU it is slower with TensorFlow.
         steps_per_execution: Batches in a call of the compiled function; always 1 on PyTorch.
@@ -357,6 +359,7 @@ class PretrainConfig(PretrainingDataConfig):
     epsilon: NonNegativeFloat = 1e-6
     clip_norm: NonNegativeFloat = 1.0
     precision: str = "auto"
+    rematerialize: bool = added(False)
     jit: str = "auto"
     steps_per_execution: PositiveInt = 1
     interval: PositiveInt | None = optional(recorded=0)

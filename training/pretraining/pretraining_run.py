@@ -143,12 +143,18 @@ def _task(task: Any, config: PretrainConfig, tokenizer: Tokenizer, **options: An
             config.init_preset,
             encoder_dropout=config.dropout,
             packed=config.packing,
+            rematerialize=config.rematerialize,
             dtype=policy,
             **options,
         )
     architecture = config.architecture(tokenizer)
     return task(
-        Backbone(architecture, packed=config.packing, dtype=policy),
+        Backbone(
+            architecture,
+            packed=config.packing,
+            rematerialize=config.rematerialize,
+            dtype=policy,
+        ),
         {"tokenizer": tokenizer.get_config(), "sequence_length": architecture.max_sequence_length},
         **options,
     )
