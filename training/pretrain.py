@@ -13,14 +13,21 @@ With a recipe, any value of which a flag can change:
 If it is interrupted, the same command resumes from the last checkpoint and ends with the same
 weights, bit for bit, as an uninterrupted run (on a GPU: with --deterministic).
 
+On several hosts (JAX), start the same command on each, with the place of its process; output_dir is
+a folder that they share. The run is that of one host, and may go on with another number of them:
+
+    python -m training.pretrain … --coordinator=host0:1234 --num_processes=2 --process_id=0
+    python -m training.pretrain … --coordinator=host0:1234 --num_processes=2 --process_id=1
+
 Files written to `output_dir`: the vocabulary and the records, unless they were given; the latest
 checkpoints; `log.jsonl`, with a line for each interval; `curves.png`; and at the end `results.json`
 and `preset`, a preset that `from_preset` of every task loads.
 """
 
+import contextlib
 from pathlib import Path
 
-from .engine import output_folder, program
+from .engine import hosts, output_folder, program
 from .pretraining.config import PretrainConfig
 
 
@@ -31,7 +38,9 @@ def main(config: PretrainConfig) -> None:
     from .pretraining.run import pretrain
 
     program.require(("matplotlib",), "pretraining")
-    with output_folder.claimed(config.output_dir):
+    with hosts.joined(config), contextlib.ExitStack() as stack:
+        if hosts.is_writer():
+            stack.enter_context(output_folder.claimed(config.output_dir))
         try:
             results = pretrain(config)
         except NotFiniteError as error:
@@ -39,6 +48,8 @@ def main(config: PretrainConfig) -> None:
                 f"{error}; the last checkpoint is kept. Try a lower --learning_rate or more "
                 "--warmup_steps, with another --output_dir"
             ) from error
+    if not hosts.is_writer():
+        return
     folder = Path(config.output_dir)
     files = {
         "preset": folder / "preset",

@@ -80,12 +80,7 @@ class BatchOptions:
                 f"batch_size is {self.rows_in_batch}, in a strategy of {self.num_replicas} "
                 "replicas, which share each batch; expected a multiple of their number."
             )
-        number, count = self.shard
-        if not 0 <= number < count or self.rows_in_batch % count:
-            raise ValueError(
-                f"shard is {self.shard}, with a batch_size of {self.rows_in_batch}; expected an "
-                "index below the number of processes, of which batch_size is a multiple."
-            )
+        check_shard(self.shard, self.rows_in_batch)
 
     @property
     def rows_in_batch(self) -> int:
@@ -105,6 +100,24 @@ class BatchOptions:
         if num_rows is None:
             return None
         return max(1, min(WINDOW_BATCHES, num_rows // (WINDOWS_IN_EPOCH * self.rows_in_batch)))
+
+
+def check_shard(shard: tuple[int, int], batch_size: int) -> None:
+    """Checks that processes can have equal shares of a batch.
+
+    Args:
+        shard: The index of this process, and the number of processes.
+        batch_size: Number of rows in a batch.
+
+    Raises:
+        ValueError: If they cannot.
+    """
+    number, count = shard
+    if not 0 <= number < count or batch_size % count:
+        raise ValueError(
+            f"shard is {shard}, with a batch_size of {batch_size}; expected an index below the "
+            "number of processes, of which batch_size is a multiple."
+        )
 
 
 class RowPreprocessor(Protocol):

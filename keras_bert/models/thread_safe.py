@@ -155,7 +155,7 @@ class ThreadSafeModel(keras.Model):
         if self.test_function is None or force:
             from keras_bert.ops import jax_steps
 
-            step = jax_steps.step_without_donation(self, self.test_step, jax_steps.EVALUATION)
+            step = jax_steps.step_without_donation(self, self.test_step)
             self.test_function = self._make_function(step)
         return self.test_function
 
@@ -169,7 +169,7 @@ class ThreadSafeModel(keras.Model):
                 outputs, non_trainable_variables = self.predict_step(state, data)
                 return outputs, (state[0], non_trainable_variables)
 
-            step = jax_steps.step_without_donation(self, predict_step, jax_steps.PREDICTION)
+            step = jax_steps.step_without_donation(self, predict_step)
             self.predict_function = self._make_function(step, concatenate_outputs=True)
         return self.predict_function
 

@@ -14,13 +14,11 @@ from typing import Any
 import jax
 import keras
 
-# The variables that each kind of step takes and returns, by their names in a trainer
+# The variables that a training step takes and returns, by their names in a trainer
 TRAINING = (
     *("trainable_variables", "non_trainable_variables"),
     *("optimizer_variables", "metrics_variables"),
 )
-EVALUATION = ("trainable_variables", "non_trainable_variables", "metrics_variables")
-PREDICTION = ("trainable_variables", "non_trainable_variables")
 
 State = tuple[list[Any], ...]
 Step = Callable[[State, Any], tuple[Any, State]]
@@ -31,17 +29,12 @@ def training_step(model: Any) -> Step:
 
     It donates the variables, since there may be no memory for a second copy of them.
     """
-    if not _is_compiled(model):
-        step: Step = model.train_step
-    else:
-        shardings = _shardings(model, TRAINING)
-        step = jax.jit(
-            model.train_step,
-            donate_argnums=0,
-            out_shardings=None if shardings is None else (None, shardings),
-        )
+    compiled: list[Step] = []
 
     def recorded(state: State, data: Any) -> tuple[Any, State]:
+        if not compiled:
+            compiled.append(_compiled_training_step(model, state))
+        (step,) = compiled
         results: list[tuple[Any, State]] = []
         try:
             # Python checks for interruptions after a call. Here the call is made within `extend`,
@@ -58,17 +51,29 @@ def training_step(model: Any) -> Step:
     return recorded
 
 
-def step_without_donation(model: Any, step: Step, names: tuple[str, ...]) -> Step:
+def _compiled_training_step(model: Any, state: State) -> Step:
+    if not _is_compiled(model):
+        plain: Step = model.train_step
+        return plain
+    shardings = _shardings(state)
+    step: Step = jax.jit(
+        model.train_step,
+        donate_argnums=0,
+        out_shardings=None if shardings is None else (None, shardings),
+    )
+    return step
+
+
+def step_without_donation(model: Any, step: Step) -> Step:
     """Compiles `model.test_step` or `model.predict_step`, so that variables keep their arrays.
 
     Args:
         model: The model.
         step: Its step.
-        names: The names of the variables that the step takes, `EVALUATION` or `PREDICTION`.
     """
     if not _is_compiled(model):
         return step
-    shardings = _shardings(model, names)
+    shardings: list[State | None] = []
 
     def step_changes(state: State, data: Any) -> tuple[Any, Any]:
         # Without donation, each output is a copy: only variables that the step changes are
@@ -82,12 +87,14 @@ def step_without_donation(model: Any, step: Step, names: tuple[str, ...]) -> Ste
                 if sharding is None
                 else jax.lax.with_sharding_constraint(new, sharding)
             ),
-            *(tuple(map(list, part)) for part in (state, new, shardings) if part is not None),
+            *(tuple(map(list, part)) for part in (state, new, *shardings) if part is not None),
         )
 
     compiled = jax.jit(step_changes)
 
     def call(state: State, data: Any) -> tuple[Any, State]:
+        if not shardings:
+            shardings.append(_shardings(state))
         outputs, changes = compiled(state, data)
         return outputs, tuple(
             [old if new is None else new for old, new in zip(*parts, strict=True)]
@@ -112,9 +119,11 @@ def _is_compiled(model: Any) -> bool:
     return bool(model.jit_compile and not model.run_eagerly)
 
 
-def _shardings(model: Any, names: tuple[str, ...]) -> State | None:
-    """Returns the sharding of each variable, for Keras' distribution; `None` without one."""
+def _shardings(state: State) -> State | None:
+    """Returns the sharding of each variable, for Keras' distribution; `None` without one.
+
+    It is that of the first state, since a model has no metrics before its first batch.
+    """
     if keras.distribution.distribution() is None:
         return None
-    by_name = dict(zip(TRAINING, model._get_state_sharding_spec(), strict=True))
-    return tuple(by_name[name] for name in names)
+    return tuple([array.sharding for array in part] for part in state)

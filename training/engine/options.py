@@ -30,6 +30,9 @@ PositiveFraction: TypeAlias = Annotated[float, checks.POSITIVE_FRACTION]
 # Fields of an encoder's config that a fine-tuning run records
 ENCODER_SIZES = ("num_layers", "hidden_dim", "intermediate_dim", "num_heads", "vocabulary_size")
 
+# As `coordinator`: the environment tells the processes of a run.
+ALL_BY_ENVIRONMENT = "auto"
+
 
 def optional(recorded: float) -> Any:
     """Returns a dataclass field with the default `None`.
@@ -122,6 +125,48 @@ def check_one_of(config: Any, **allowed: tuple[str, ...]) -> None:
             raise ValueError(
                 f"--{name} is {getattr(config, name)!r}, expected one of {', '.join(values)}"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class HostOptions(ProgramConfig):
+    """The place of this process among those of a run.
+
+    Args:
+        coordinator: For several hosts, on JAX: host:port of the first process, with num_processes
+            and process_id; or auto, which takes all three from SLURM, Kubernetes, a TPU pod or Open
+            MPI. Start the same command on each host; output_dir must be a folder that all share.
+        num_processes: Number of processes, usually one for each host.
+        process_id: The number of this process, from 0, whose host is the coordinator's.
+        host_timeout: Seconds after which a process that does not answer is lost, which ends the
+            others.
+    """
+
+    coordinator: str = added("")
+    num_processes: PositiveInt | None = added(None)
+    process_id: NonNegativeInt | None = added(None)
+    host_timeout: PositiveInt = added(60)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number, total = self.process_id, self.num_processes
+        if self.coordinator in ("", ALL_BY_ENVIRONMENT):
+            if (number, total) != (None, None):
+                raise ValueError(
+                    f"--process_id is {number} and --num_processes {total}, expected "
+                    "--coordinator=host:port with them"
+                )
+            return
+        has_port = self.coordinator.rpartition(":")[2].isdigit()
+        if not has_port or number is None or total is None or number >= total:
+            raise ValueError(
+                f"--coordinator is {self.coordinator}, --process_id {number} and --num_processes "
+                f"{total}, expected host:port and a number below that of all processes; or "
+                f"--coordinator={ALL_BY_ENVIRONMENT}"
+            )
+
+
+# They do not change the result of a run.
+HOST_OPTIONS = tuple(field.name for field in dataclasses.fields(HostOptions))
 
 
 @dataclasses.dataclass(frozen=True)

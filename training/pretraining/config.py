@@ -19,6 +19,7 @@ from keras_bert.data.pretraining.static_masking import UNITS, default_max_predic
 
 from ..engine.options import (
     Fraction,
+    HostOptions,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -218,7 +219,7 @@ class Phase:
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainConfig(PretrainingDataConfig):
+class PretrainConfig(PretrainingDataConfig, HostOptions):
     """How an encoder is pre-trained on raw text or on records.
 
     Args:

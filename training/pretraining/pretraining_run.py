@@ -31,6 +31,7 @@ from keras_bert.text.tokenizer import Tokenizer
 
 from ..costs import model_flops
 from ..costs.energy import Energy, Meter
+from ..engine import hosts
 from ..engine.progress import TimeLeft
 from ..engine.run_checkpoints import NotFiniteError, RunCheckpoints, RunState, seed_dropout
 from ..plots.curves import curves_figure
@@ -399,6 +400,12 @@ class IntervalReport(keras.callbacks.Callback):
         self.state = dataclasses.replace(
             self.state, step=step, seconds=total, log=[*self.state.log, record]
         )
+        if hosts.is_writer():
+            self._write(record)
+
+    def _write(self, record: Log) -> None:
+        """Writes the checkpoint, the log and the plot of an interval."""
+        step = self.state.step
         self.checkpoints.save(self.model, self.state)
         write_log(self.state.log, self._folder)
         if self.config.tensorboard:

@@ -25,8 +25,8 @@ from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.text.tokenizer import Tokenizer
 
 from ..costs import energy, model_flops, run_cost
-from ..engine import output_folder, precision
-from ..engine.options import recorded_settings
+from ..engine import hosts, output_folder, precision
+from ..engine.options import HOST_OPTIONS, recorded_settings
 from ..engine.progress import Progress, TimeLeft
 from ..engine.run_checkpoints import RunCheckpoints, RunState, StopWhereNotFinite
 from . import pretraining_run
@@ -48,6 +48,7 @@ _NO_INFLUENCE = (
     "measure_energy",
     "country",
     "price_per_hour",
+    *HOST_OPTIONS,
 )
 _BATCHES_LOOKED_AT = 20
 
@@ -68,19 +69,19 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         ValueError: If text or records are malformed, or the folder contains a run of other
             settings.
     """
-    config = dataclasses.replace(
-        config,
-        precision=precision.resolve(config.precision, config.output_dir),
-        warmup_steps=config.num_warmup_steps,
-    )
+    _check_shares(config)
+    with hosts.writer_first():
+        policy = precision.resolve(config.precision, config.output_dir)
+    config = dataclasses.replace(config, precision=policy, warmup_steps=config.num_warmup_steps)
     pretraining_run.check_init_preset(config)
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     if config.deterministic:
         _be_deterministic()
-    vocabulary = vocabulary_path(config)
-    tokenizer = open_tokenizer(vocabulary, config.lowercase)
-    phases = _streams(config, vocabulary, tokenizer)
+    with hosts.writer_first():
+        vocabulary = vocabulary_path(config)
+        tokenizer = open_tokenizer(vocabulary, config.lowercase)
+        phases = _streams(config, vocabulary, tokenizer)
     # Seeded after the records: whether they are created or exist must not change the random state.
     set_random_seed(config.seed)
     model = pretraining_run.build_model(config, tokenizer)
@@ -90,6 +91,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
     time_left = TimeLeft(_work(config, model, config.num_steps))
     time_left.skip_to(_work(config, model, state.step))
     peak = model_flops.peak_flops(keras.dtype_policies.get(config.precision).compute_dtype)
+    peak *= hosts.count()
     with contextlib.ExitStack() as stack:
         meter = None
         if config.measure_energy and energy.is_installed():
@@ -107,12 +109,29 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
                     )
                 workload = _workload(config, model, phase, train, first, baselines[length])
                 run = _Run(config, model, checkpoints, peak, meter, workload, time_left)
+                if dev is not None:
+                    held_out = dev.first_batches(config.dev_batches, hosts.shard())
                 state = run.train(phase, train, held_out, state)
     if state.seconds > seconds_before:
         waited = model.seconds_waited / (state.seconds - seconds_before)
         logging.info("%.1f %% of the training waited for data", 100 * waited)
-    model.save_to_preset(folder / "preset")
+    if hosts.is_writer():
+        model.save_to_preset(folder / "preset")
     return _report(config, model, state, folder)
+
+
+def _check_shares(config: PretrainConfig) -> None:
+    """Checks that the devices of all processes can have equal shares of each batch."""
+    if hosts.count() == 1:
+        return
+    devices = len(keras.distribution.list_devices())
+    for phase in config.plan():
+        rows = config.micro_batch_size(phase)
+        if rows % devices:
+            raise ValueError(
+                f"a batch has {rows} rows (--batch_size, divided by --accumulation), expected a "
+                f"multiple of the {devices} devices of the {hosts.count()} processes"
+            )
 
 
 def _streams(
@@ -211,17 +230,18 @@ def _begin(
             before = found.details.get("files", {}).get(flag, "")
             output_folder.check_same_start(checkpoints.folder, flag, before, content)
 
-    found = checkpoints.restore(model, check)
-    if found is not None:
+    found = checkpoints.restore(model, check) or fresh
+    hosts.agree("the run", {"settings and files": [fingerprint, details], "step": found.step})
+    if found.step:
         logging.info("resuming after step %d", found.step)
-    return found or fresh
+    return found
 
 
 def _fingerprint(config: PretrainConfig, vocabulary: Path) -> str:
     settings = recorded_settings(config)
     settings["lowercase"] = is_lowercased(vocabulary, config.lowercase)
     for name in _NO_INFLUENCE:
-        del settings[name]
+        settings.pop(name, None)
     return output_folder.fingerprint(settings, tokenizer_content(vocabulary))
 
 
@@ -309,17 +329,23 @@ class _Run:
             metrics=lambda logs: metrics_line(pretraining_run.named(logs)),
             summary=report.line,
         )
+        batches = train.from_batch(done * config.accumulation, hosts.shard())
         self.model.fit(
-            self._examples(train.from_batch(done * config.accumulation)),
+            self._examples(batches, state.step * config.accumulation),
             steps_per_epoch=steps * config.accumulation,
             epochs=count,
             verbose=0,
-            callbacks=[StopWhereNotFinite(place), report, progress],
+            callbacks=[
+                StopWhereNotFinite(place),
+                report,
+                *([progress] if hosts.is_writer() else []),
+            ],
         )
         return report.state
 
-    def _examples(self, batches: Any) -> Any:
-        return pretraining_examples(batches, self.config.next_sentence)
+    def _examples(self, batches: Any, first: int = 0) -> Any:
+        examples = pretraining_examples(batches, self.config.next_sentence)
+        return hosts.AgreedBatches(examples, first) if hosts.count() > 1 else examples
 
 
 def _work(config: PretrainConfig, model: PretrainingModel, step: int) -> float:
@@ -373,9 +399,7 @@ def _unigram_baseline(
 def _report(
     config: PretrainConfig, model: PretrainingModel, state: RunState, folder: Path
 ) -> dict[str, Any]:
-    """Writes `results.json` and the final curves."""
-    pretraining_run.write_log(state.log, folder)
-    pretraining_run.draw(state.log, folder)
+    """Returns the content of `results.json`, and writes it with the final curves."""
     last = state.log[-1]
     results = {
         "config": dataclasses.asdict(config),
@@ -401,7 +425,10 @@ def _report(
         ),
         "log": state.log,
     }
-    atomic.write_json(folder / pretraining_run.RESULTS_FILE, results)
+    if hosts.is_writer():
+        pretraining_run.write_log(state.log, folder)
+        pretraining_run.draw(state.log, folder)
+        atomic.write_json(folder / pretraining_run.RESULTS_FILE, results)
     return results
 
 

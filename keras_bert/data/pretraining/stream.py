@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from keras_bert.data.arrays import NUMPY
-from keras_bert.data.loader import Batches, MappedBatches
+from keras_bert.data.loader import Batches, MappedBatches, check_shard
 from keras_bert.data.packing import Sequences
 from keras_bert.data.pretraining.masking import MaskedLMMasker
 from keras_bert.data.pretraining.packing import pack_sequences
@@ -159,44 +159,56 @@ class PretrainingStream:
         epochs, batches = divmod(num_batches - in_first_epoch, self.batches_per_epoch)
         return StreamPosition(epoch + 1 + epochs, batches * self.batch_size, batch + num_batches)
 
-    def from_batch(self, first: int = 0) -> Batches:
+    def from_batch(self, first: int = 0, shard: tuple[int, int] = (0, 1)) -> Batches:
         """Returns the infinite batches from a given one on.
 
         Args:
             first: The index of the first batch, counted over all epochs.
+            shard: The index of this process and the number of processes that share each batch: each
+                has as many of its consecutive rows, with the masks that they have in the batch.
 
         Returns:
             An iterable of dicts as returned by `pretraining_batches` for records with masks; packed
             batches have `sequence_ids` and `position_ids` instead of `padding_mask`. A thread makes
             the batches in advance.
-        """
-        return _StreamBatches(self, lambda skipped: self._from_batch(first + skipped), None)
 
-    def first_batches(self, count: int) -> Batches:
+        Raises:
+            ValueError: If the processes cannot have equal shares.
+        """
+        return _StreamBatches(
+            self, lambda skipped: self._from_batch(first + skipped, shard), None, shard
+        )
+
+    def first_batches(self, count: int, shard: tuple[int, int] = (0, 1)) -> Batches:
         """Returns up to `count` batches in the order of the files, with fixed masks.
 
         It is meant for evaluation: each iteration has the same batches.
+
+        Args:
+            count: The number of batches.
+            shard: See `from_batch`.
         """
         count = min(count, self.batches_per_epoch)
 
         def read(skipped: int) -> Iterator[Features]:
             rows = self._packed_rows() if self.packed else interleaved(self._paths)
-            return itertools.islice(self._batches(rows), skipped, count)
+            return itertools.islice(self._batches(rows, shard=shard), skipped, count)
 
-        return _StreamBatches(self, read, count)
+        return _StreamBatches(self, read, count, shard)
 
     def example(self) -> Features:
         """Returns a batch of a single row."""
         return next(self._batches(self._iterate_rows([self._parser.first]), batch_size=1))
 
-    def _from_batch(self, first: int) -> Iterator[Features]:
+    def _from_batch(self, first: int, shard: tuple[int, int]) -> Iterator[Features]:
         epoch, row, batch = self._position(first)
         while True:
             if self.packed:
                 rows: Iterator[Any] = shuffled(self._packed_rows(), self.seed, epoch)
             else:
                 rows = shuffled_records(self._paths, self.seed, epoch)
-            yield from self._batches(itertools.islice(rows, row, None), first_step=batch)
+            rows = itertools.islice(rows, row, None)
+            yield from self._batches(rows, first_step=batch, shard=shard)
             batch += (self.num_rows - row) // self.batch_size
             epoch, row = epoch + 1, 0
 
@@ -215,14 +227,21 @@ class PretrainingStream:
                 yield dict(zip(packed, values, strict=True))
 
     def _batches(
-        self, rows: Iterable[Any], batch_size: int | None = None, first_step: int = 0
+        self,
+        rows: Iterable[Any],
+        batch_size: int | None = None,
+        first_step: int = 0,
+        shard: tuple[int, int] = (0, 1),
     ) -> Iterator[Features]:
-        """Yields full batches of rows, which are masked."""
+        """Yields full batches of rows, which are masked, or the shares of a process in them."""
         size = batch_size or self.batch_size
+        process, num_processes = shard
+        share = slice(process * size // num_processes, (process + 1) * size // num_processes)
         for step, chunk in enumerate(chunked(rows, size), first_step):
             if len(chunk) == size:
                 batch = self._stacked(chunk) if self.packed else self._parsed(chunk)
-                yield batch if self._masker is None else self._masker(batch, step)
+                batch = batch if self._masker is None else self._masker(batch, step)
+                yield {name: values[share] for name, values in batch.items()}
 
     def _stacked(self, rows: list[Features]) -> Features:
         return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
@@ -239,6 +258,7 @@ class _StreamBatches(Batches):
         stream: The stream.
         read: Yields the batches, without a number of first ones.
         num_batches: The number of batches; `None` if they never end.
+        shard: The index of this process and the number of processes that share each batch.
     """
 
     has_one_shape = True
@@ -248,10 +268,12 @@ class _StreamBatches(Batches):
         stream: PretrainingStream,
         read: Callable[[int], Iterator[Features]],
         num_batches: int | None,
+        shard: tuple[int, int],
     ) -> None:
         super().__init__()
+        check_shard(shard, stream.batch_size)
         self._stream = stream
-        self.rows_in_batch = stream.batch_size
+        self.rows_in_batch = stream.batch_size // shard[1]
         self._read = read
         self._num_batches = num_batches
 

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of a run on several hosts: which one this is, and what they tell one another.
+
+A program joins the others with `joined` before it computes anything, and then asks this module.
+Without `--coordinator`, there is one process, which writes, and which waits for nobody. Everything
+that depends on how processes find one another is here, and nothing else knows `jax.distributed`.
+
+Messages go through the key-value store of JAX's coordinator, by the client that Orbax uses too:
+collectives of the devices would have their place in the order of the model's own, and a process
+that waits in one cannot be told that another one has failed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+from absl import logging
+
+from keras_bert.data.loader import Batches
+
+from .options import ALL_BY_ENVIRONMENT, HostOptions
+
+# What one process makes for the others, such as records, may take days. A process that has ended is
+# noticed much earlier.
+_LONGEST_WAIT = 7 * 24 * 3600.0
+_SECONDS_TO_JOIN = 300
+# How long to wait for the reason why another process has ended
+_SECONDS_FOR_REASON = 3.0
+_FAILURE = "failure"
+# In messages of errors of collectives whose other end is gone
+_OF_CONNECTIONS = ("Gloo", "NCCL", "UNAVAILABLE", "Connection", "connection", "DEADLINE")
+
+
+class LostProcessError(ConnectionError):
+    """Raised if another process of the run has failed, or does not answer."""
+
+
+class DisagreementError(ValueError):
+    """Raised in all processes of a run if they do not do the same."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Processes:
+    index: int = 0
+    count: int = 1
+    client: Any = None
+
+
+_processes = _Processes()
+_exchanges = itertools.count()
+
+
+def index() -> int:
+    """Returns the number of this process, from 0."""
+    return _processes.index
+
+
+def count() -> int:
+    """Returns the number of processes of the run."""
+    return _processes.count
+
+
+def shard() -> tuple[int, int]:
+    """Returns the share of each batch that this process reads: its number, and their count."""
+    return index(), count()
+
+
+def is_writer() -> bool:
+    """Returns whether this process writes files, and prints what the run does."""
+    return index() == 0
+
+
+@contextlib.contextmanager
+def joined(options: HostOptions) -> Iterator[None]:
+    """Joins the other processes, which share each batch from then on; does nothing if there is one.
+
+    If the block fails, the others end with its error within seconds.
+
+    Args:
+        options: Where they are.
+
+    Raises:
+        ValueError: If the backend cannot train on several hosts, or the environment does not tell
+            the processes.
+        LostProcessError: If they do not all join, or one of them fails.
+    """
+    if not options.coordinator:
+        yield
+        return
+    global _processes
+    _processes = _join(options)
+    threading.Thread(target=_end_with_another, name="other processes", daemon=True).start()
+    if not is_writer():
+        logging.set_verbosity(logging.ERROR)  # It would repeat the warnings of the one that writes.
+    logging.info("process %d of %d has joined", index(), count())
+    try:
+        yield
+        barrier()
+    except BaseException as error:
+        # JAX would wait for the others, which may wait for this process, and then abort. Handlers
+        # are called in the reverse order.
+        atexit.register(_end_at_once)
+        reason = _reason_of_another(error)
+        if reason:
+            raise LostProcessError(reason) from error
+        _tell_others(error)
+        raise
+
+
+def _join(options: HostOptions) -> _Processes:
+    """Connects this process with the others, and has Keras share each batch among them."""
+    import keras
+
+    backend = keras.backend.backend()
+    if backend != "jax":
+        raise ValueError(
+            f"--coordinator needs the JAX backend, and this is {backend}: set KERAS_BACKEND=jax. "
+            "TensorFlow's MultiWorkerMirroredStrategy does not train models of Keras 3 "
+            "(https://github.com/keras-team/keras/issues/20585), and the distribution of Keras "
+            "3.15 has no PyTorch"
+        )
+    import jax
+    from jax._src import distributed
+
+    is_auto = options.coordinator == ALL_BY_ENVIRONMENT
+    try:
+        # `keras.distribution.initialize` calls this too, without the timeouts.
+        jax.distributed.initialize(
+            None if is_auto else options.coordinator,
+            options.num_processes,
+            options.process_id,
+            # Otherwise the variables of a cluster would choose among this process's devices.
+            cluster_detection_method=None if is_auto else "deactivate",
+            initialization_timeout=_SECONDS_TO_JOIN,
+            heartbeat_timeout_seconds=options.host_timeout,
+            shutdown_timeout_seconds=options.host_timeout,
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"--coordinator={ALL_BY_ENVIRONMENT} finds no cluster in the environment ({error}): "
+            "expected a step of SLURM (srun), an indexed Job of Kubernetes with the package "
+            "kubernetes, a TPU pod or Open MPI; or --coordinator=host:port, --num_processes and "
+            "--process_id"
+        ) from error
+    except RuntimeError as error:
+        raise LostProcessError(
+            f"not all processes have joined within {_SECONDS_TO_JOIN} s: {_first_line(error)}"
+        ) from error
+    keras.distribution.set_distribution(
+        # Each process reads its own rows, of any kind of data; Keras would divide `tf.data` only.
+        keras.distribution.DataParallel(auto_shard_dataset=False)
+    )
+    return _Processes(jax.process_index(), jax.process_count(), distributed.global_state.client)
+
+
+# === What they tell one another ===
+
+
+def gather(value: Any) -> list[Any]:
+    """Returns the values of all processes, in their order.
+
+    All processes must call this module's functions in the same order.
+
+    Args:
+        value: A JSON value.
+    """
+    if count() == 1:
+        return [value]
+    number = next(_exchanges)
+    folder, client = f"exchange/{number}", _processes.client
+    if not is_writer():
+        client.key_value_set(f"{folder}/{index()}", json.dumps(value))
+        received: list[Any] = json.loads(_wait_for(f"{folder}/all"))
+        return received
+    values = [value, *(json.loads(_wait_for(f"{folder}/{n}")) for n in range(1, count()))]
+    client.key_value_set(f"{folder}/all", json.dumps(values))
+    if number:  # Who takes part in this exchange has read the one before.
+        client.key_value_delete(f"exchange/{number - 1}/")
+    return values
+
+
+def barrier() -> None:
+    """Waits until all processes are here."""
+    gather(None)
+
+
+def from_writer(make: Callable[[], Any]) -> Any:
+    """Returns the JSON value that a function has in the process that writes."""
+    return gather(make() if is_writer() else None)[0]
+
+
+@contextlib.contextmanager
+def writer_first() -> Iterator[None]:
+    """Runs the block in the process that writes, and then in the others, which find its files."""
+    if not is_writer():
+        barrier()
+    yield
+    if is_writer():
+        barrier()
+
+
+def agree(what: str, value: Any) -> None:
+    """Checks that a value is the same in all processes.
+
+    Args:
+        what: Its name, for the message.
+        value: A JSON value.
+
+    Raises:
+        DisagreementError: In all processes, if it differs.
+    """
+    values = gather(value)
+    if any(other != values[0] for other in values):
+        differing = ", ".join(f"{other} in process {number}" for number, other in enumerate(values))
+        raise DisagreementError(
+            f"{what} differs between the processes: {differing}. Expected the same command, the "
+            "same version and the same files on each host"
+        )
+
+
+class AgreedBatches(Batches):
+    """Shares of batches, each of which is handed over when all processes have theirs.
+
+    Otherwise those of other shapes, or of another step, would train something else without an
+    error, or wait for one another forever.
+
+    Args:
+        batches: The shares of this process.
+        first: The number of the first batch.
+    """
+
+    works_ahead = False  # Messages are exchanged in the order of the steps.
+
+    def __init__(self, batches: Batches, first: int = 0) -> None:
+        super().__init__()
+        self._batches = batches
+        self._first = first
+        self.rows_in_batch = batches.rows_in_batch
+        self.has_one_shape = batches.has_one_shape
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches of an epoch; `None` if it is unknown."""
+        return self._batches.num_batches
+
+    def example(self) -> Any:
+        """Returns a batch of few rows, for its structure."""
+        return self._batches.example()
+
+    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
+        for index, batch in enumerate(self._batches.epoch(number, first), self._first + first):
+            shapes = json.dumps(batch, default=lambda array: array.shape, sort_keys=True)
+            agree(f"batch {index}", {"number": index, "shapes": shapes})
+            yield batch
+
+
+# === When one of them fails ===
+
+
+def _wait_for(key: str) -> str:
+    return str(_processes.client.blocking_key_value_get(key, int(1000 * _LONGEST_WAIT)))
+
+
+def _tell_others(error: BaseException) -> None:
+    name = "" if isinstance(error, (OSError, ValueError)) else f"{type(error).__name__}: "
+    reason = f"process {index()} on {socket.gethostname()} has ended: {name}{_first_line(error)}"
+    with contextlib.suppress(Exception):
+        _processes.client.key_value_set(_FAILURE, reason)
+        if is_writer():
+            time.sleep(1)  # The store ends with this process.
+
+
+def _reason_of_another(error: BaseException) -> str:
+    """Returns why another process has failed, if that made this one fail."""
+    if isinstance(error, (DisagreementError, KeyboardInterrupt)):
+        return ""
+    is_of_connection = any(word in str(error) for word in _OF_CONNECTIONS)
+    end = time.monotonic() + (_SECONDS_FOR_REASON if is_of_connection else 0)
+    while True:
+        with contextlib.suppress(Exception):
+            return str(_processes.client.key_value_try_get(_FAILURE))
+        if time.monotonic() > end:
+            break
+        time.sleep(0.1)
+    if not is_of_connection:
+        return ""
+    return (
+        f"the connection to another process is lost: it has ended ({_first_line(error)}). Start "
+        "the same command on all hosts again, or on another number of them; it resumes from the "
+        "last checkpoint"
+    )
+
+
+def _end_with_another() -> None:
+    """Ends this process when another one has failed, even while the device waits for it."""
+    try:
+        reason = _wait_for(_FAILURE)
+    except Exception:
+        return  # The coordinator is gone, and JAX ends this process.
+    time.sleep(_SECONDS_FOR_REASON)  # for the main thread, if it has failed too
+    print(f"error: {reason}", file=sys.stderr)
+    _end_at_once()
+
+
+def _end_at_once() -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(1)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [""])[0][:500]
