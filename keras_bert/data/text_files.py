@@ -13,6 +13,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, cast
 
+from keras_bert.data.file_systems import open_file
+
 # Suffixes of compressed files; they are recognized by their first bytes
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 # Errors of compressed data
@@ -59,16 +61,16 @@ def read_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterato
     Mac OS.
 
     Args:
-        path: The file.
+        path: The file, or its URL.
         encoding: The encoding of a file without a byte order mark; one that contains ASCII.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ImportError: If the library that decompresses the file is not installed.
+        ImportError: If the library that opens or decompresses the file is not installed.
         ValueError: If the file is not text in one of these encodings, or its compressed data is
             corrupted; the message names the file and the line.
     """
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         yield from decoded_lines(file, os.fspath(path), encoding)
 
 

@@ -54,6 +54,7 @@ def run(
     *,
     with_recipes: bool = False,
     argument: str = "",
+    remaining: str = "",
     help: Callable[[], str] | None = None,
 ) -> None:
     """Runs a program: prints its help, or calls `main`; errors and Ctrl-C are reported on one line.
@@ -68,10 +69,12 @@ def run(
             `None` if the program has defined its flags itself.
         with_recipes: Whether the program has recipes, and the flag `--recipe`.
         argument: The field that is also given without the flag's name; empty for none.
+        remaining: The field, a tuple of strings, that takes all arguments after `--`; empty for
+            none.
         help: Returns what `--help` prints, `help_text()` by default.
     """
     if config_class is not None:
-        main = _with_config(main, config_class, with_recipes, argument)
+        main = _with_config(main, config_class, with_recipes, argument, remaining)
     if HELP_FLAGS & set(sys.argv[1:]):
         with quiet_where_output_is_closed():
             print((help or help_text)(), end="")
@@ -96,7 +99,11 @@ def run(
 
 
 def _with_config(
-    main: Callable[[Any], Any], config_class: type, with_recipes: bool, argument: str
+    main: Callable[[Any], Any],
+    config_class: type,
+    with_recipes: bool,
+    argument: str,
+    remaining: str,
 ) -> Callable[[list[str]], Any]:
     """Defines the flags of a config, and returns `main` as a function of the other arguments."""
     if with_recipes:
@@ -108,6 +115,10 @@ def _with_config(
     def call(arguments: list[str]) -> Any:
         if argument and len(arguments) == 2 and not flags.FLAGS[argument].present:
             setattr(flags.FLAGS, argument, arguments.pop())
+        if remaining and "--" in sys.argv:
+            after = sys.argv[sys.argv.index("--") + 1 :]
+            arguments = arguments[: len(arguments) - len(after)]
+            setattr(flags.FLAGS, remaining, [*getattr(flags.FLAGS, remaining), *after])
         refuse_arguments(arguments)
         return main(read(config_class))
 

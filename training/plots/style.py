@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from keras_bert.atomic import atomic_path
+from keras_bert.atomic import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,6 +62,12 @@ def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, li
 def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     """Writes a figure as a PNG into a folder that exists, and returns the path."""
     path = Path(path)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=_DOTS_PER_INCH)
+    write_bytes(path, png(figure))
     return path
+
+
+def png(figure: Figure) -> bytes:
+    """Returns a figure as the content of a PNG file."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=_DOTS_PER_INCH)
+    return content.getvalue()

@@ -8,12 +8,14 @@ import glob
 import hashlib
 import json
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from keras_bert import checks
 from keras_bert.config import BertConfig
-from keras_bert.data import InstanceMaker, StaticMasker
+from keras_bert.data import InstanceMaker, StaticMasker, file_systems
+from keras_bert.data.file_systems import InputFile
 from keras_bert.data.pretraining.corpus import DOCUMENT_ENDS, FORMATS
 from keras_bert.data.pretraining.static_masking import UNITS, default_max_predictions
 
@@ -32,6 +34,7 @@ from ..engine.options import (
     check_one_of,
     num_cores,
     optional,
+    recorded_settings,
 )
 from ..engine.output_folder import content_of_files
 
@@ -45,19 +48,21 @@ class PretrainingDataConfig(ProgramConfig):
     """How pre-training records are created from files of raw text.
 
     Args:
-        input_files: Text files, glob patterns such as corpus/*.txt, or folders; .gz is read too.
+        input_files: Text files, glob patterns such as corpus/*.txt, or folders, or URLs of these
+            such as s3://bucket/corpus/*.jsonl.gz; compressed by gzip, bzip2, xz or Zstandard, or
+            not.
         vocabulary: The vocab.txt of the tokenizer, or the folder of a tokenizer of any kind.
         output_dir: Folder for the records, summary.json and lengths.png.
         lowercase: Whether the tokenizer lower-cases text and strips accents. By default, a
             vocab.txt determines it by its tokens, and a new vocabulary by the text; the folder of a
             tokenizer always specifies it.
         format: Sentences, one per line; paragraphs, one per line, which are split into sentences;
-            jsonl, a JSON object per line; auto takes jsonl for .jsonl and .ndjson, or else
-            sentences.
+            jsonl, a JSON object per line; parquet, a document per row; auto takes jsonl for .jsonl
+            and .ndjson, parquet for .parquet, or else sentences.
         document_ends: What separates documents besides the end of a file: blank_lines; files for
             nothing else; wikitext for the lines " = Title = " of the WikiText data sets, whose
             headings are removed.
-        field: The key of the text in JSON Lines.
+        field: The key of the text in JSON Lines, or its column in Parquet.
         language: ISO code of the language, used to split paragraphs into sentences.
         kind: Kind of instances: next_sentence (BERT), sentence_order (ALBERT), sentence_pairs,
             full_sentences (RoBERTa) or document_sentences.
@@ -73,6 +78,9 @@ class PretrainingDataConfig(ProgramConfig):
         masked_lm_probability: Share of the tokens that is selected for prediction.
         seed: Random seed.
         num_shards: Number of files to write; 0 takes one for each million tokens.
+        independent_shards: Whether a shard depends on its own documents alone: random second
+            segments are from another document of the same shard, not of the whole corpus. A Beam
+            runner requires it, and its records are those of one machine with it.
         num_workers: Number of processes, which does not affect the records; 0 takes one for each
             core.
         keep_store: Whether to keep the tokenized corpus in output_dir/work at the end.
@@ -96,6 +104,7 @@ class PretrainingDataConfig(ProgramConfig):
     masked_lm_probability: Annotated[float, checks.Numbers(above=0, below=1)] = 0.15
     seed: Seed = 1
     num_shards: NonNegativeInt = 0
+    independent_shards: bool = added(False)
     num_workers: NonNegativeInt = 0
     keep_store: bool = False
 
@@ -119,6 +128,7 @@ class PretrainingDataConfig(ProgramConfig):
             short_seq_probability=self.short_seq_probability,
             duplicate_factor=self.duplicate_factor,
             seed=self.seed,
+            independent_shards=self.independent_shards,
         )
 
     def masker(self, tokenizer: Tokenizer) -> StaticMasker | None:
@@ -138,8 +148,13 @@ class PretrainingDataConfig(ProgramConfig):
         """Returns the number of processes to use."""
         return self.num_workers or num_cores()
 
-    def paths(self) -> list[Path]:
+    def inputs(
+        self, find_urls: Callable[[str], list[InputFile]] = file_systems.find_urls
+    ) -> list[InputFile]:
         """Returns the files to read, in the order of `input_files`, those of a folder by name.
+
+        Args:
+            find_urls: Returns the files of a URL, by name; by default with fsspec.
 
         Raises:
             FileNotFoundError: If an entry matches no file.
@@ -147,28 +162,53 @@ class PretrainingDataConfig(ProgramConfig):
         """
         if not self.input_files:
             raise ValueError("--input_files is empty, expected files, patterns or folders of text")
-        return [path for argument in self.input_files for path in expand_files(argument)]
+        found = []
+        for argument in self.input_files:
+            if not file_systems.is_url(argument):
+                paths = expand_files(argument)
+                found += [InputFile(os.fspath(path), path.stat().st_size) for path in paths]
+            elif files := find_urls(argument):
+                found += files
+            else:
+                raise FileNotFoundError(f"{argument} matches no file")
+        return found
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, inputs: Sequence[InputFile] | None = None) -> str:
         """Returns a hash of everything that determines the records.
 
-        These are the settings, the vocabulary, and the names and contents of the files.
-        """
-        return self._fingerprint(content_of_files(self.paths()).hex())
+        These are the settings, the vocabulary, and the names and contents of the files; of a URL,
+        its name and size.
 
-    def older_fingerprint(self) -> str:
+        Args:
+            inputs: The files, if they have been found before.
+        """
+        return self._fingerprint(content_of_inputs(self.inputs() if inputs is None else inputs))
+
+    def older_fingerprint(self, inputs: Sequence[InputFile] | None = None) -> str:
         """Returns the hash by which older versions knew these records: of the files' sizes only."""
-        return self._fingerprint([(path.name, path.stat().st_size) for path in self.paths()])
+        inputs = self.inputs() if inputs is None else inputs
+        return self._fingerprint([(file.name, file.size) for file in inputs])
 
     def _fingerprint(self, files: Any) -> str:
         from .tokenizer_source import is_lowercased, tokenizer_content
 
-        settings = dataclasses.asdict(self)
+        fields = {field.name for field in dataclasses.fields(PretrainingDataConfig)}
+        fields -= {"output_dir", "num_workers", "keep_store", "vocabulary", "input_files"}
+        recorded = recorded_settings(self)
+        settings = {name: value for name, value in recorded.items() if name in fields}
         settings["lowercase"] = is_lowercased(self.vocabulary, self.lowercase)
-        for name in ("output_dir", "num_workers", "keep_store", "vocabulary", "input_files"):
-            del settings[name]
         content = json.dumps([settings, files], sort_keys=True).encode()
         return hashlib.sha256(content + tokenizer_content(self.vocabulary)).hexdigest()
+
+
+def content_of_inputs(inputs: Sequence[InputFile]) -> str:
+    """Returns a hash of the names and contents of files, and of the names and sizes of URLs."""
+    remote = [(file.name, file.size) for file in inputs if file_systems.is_url(file.path)]
+    local = [Path(file.path) for file in inputs if not file_systems.is_url(file.path)]
+    content = content_of_files(local)
+    if remote:
+        content = hashlib.sha256(content + json.dumps(remote).encode()).digest()
+    return content.hex()
 
 
 def expand_files(argument: str) -> list[Path]:
@@ -591,7 +631,10 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
 
     def in_data_dir(self, files: tuple[str, ...]) -> tuple[str, ...]:
         """Returns files joined with `data_dir`."""
-        return tuple(os.path.join(self.data_dir, file) for file in files)
+        return tuple(
+            file if file_systems.is_url(file) else os.path.join(self.data_dir, file)
+            for file in files
+        )
 
 
 # What a phase may have of its own, and how it is read

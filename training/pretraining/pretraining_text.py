@@ -13,6 +13,8 @@ from typing import Any
 from absl import logging
 
 from keras_bert import atomic, checkpoints
+from keras_bert.data.file_systems import is_url
+from keras_bert.data.pretraining.corpus import resolve_format
 from keras_bert.text import WordPieceTokenizer, save_vocabulary
 
 from ..create_pretraining_data import (
@@ -20,9 +22,9 @@ from ..create_pretraining_data import (
     require_libraries,
     warn_of_unknown_tokens,
 )
-from ..engine.output_folder import OtherSettingsError, content_of_files
+from ..engine.output_folder import OtherSettingsError
 from ..tokenizer import make_tokenizer
-from .config import PretrainConfig, PretrainingDataConfig
+from .config import PretrainConfig, PretrainingDataConfig, content_of_inputs
 from .tokenizer_source import save_tokenizer
 
 VOCABULARY = "vocab.txt"
@@ -77,8 +79,15 @@ def _tokenizer_config(config: PretrainConfig) -> dict[str, Any]:
     logging.info("training a vocabulary of %d tokens (%s)", config.vocabulary_size, kind)
     text = _text_config(config)
     # Training a vocabulary takes long: what the records will need is checked before.
-    require_libraries(text)
-    files = text.paths()
+    inputs = text.inputs()
+    require_libraries(text, inputs)
+    files = [Path(file.path) for file in inputs]
+    for file in inputs:
+        if is_url(file.path) or resolve_format(file.path, text.format) == "parquet":
+            raise ValueError(
+                f"a vocabulary is trained on text files of this machine, and {file.path} is "
+                "another: give one with --vocabulary (`keras-bert tokenizer` trains it on a sample)"
+            )
     return make_tokenizer(kind, files, config.vocabulary_size, config.lowercase).get_config()
 
 
@@ -92,10 +101,10 @@ def _source(config: PretrainConfig) -> dict[str, Any]:
     if _preset(config):
         tokenizer = json.dumps(_tokenizer_config(config), sort_keys=True).encode()
         return {"checkpoint": hashlib.sha256(tokenizer).hexdigest()}
-    paths = _text_config(config).paths()
+    inputs = _text_config(config).inputs()
     return {
-        "input_files": [[path.name, path.stat().st_size] for path in paths],
-        "content": content_of_files(paths).hex(),
+        "input_files": [[file.name, file.size] for file in inputs],
+        "content": content_of_inputs(inputs),
         "kind": config.named_architecture().tokenizer,
         "vocabulary_size": config.vocabulary_size,
     }

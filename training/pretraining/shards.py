@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from keras_bert import atomic
 from keras_bert.data import Instance, InstanceEncoder, TokenStore, write_records
+from keras_bert.data.pretraining.instances import PAIR_KINDS
+from keras_bert.data.pretraining.token_store import Documents
+from keras_bert.text.tokenizer import Tokenizer
 
 from .config import PretrainingDataConfig
 from .tokenizer_source import open_tokenizer
@@ -20,9 +24,13 @@ from .worker_pool import ordered_map, process_pool
 
 _TOKENS_PER_SHARD = 1_000_000
 _MAX_SHARDS = 1024
+# A shard is in memory as a whole; where all of them have one order, each needs that order too.
+_MAX_INDEPENDENT_SHARDS = 2**16
+# Documents of a shard that are too few to draw second segments from
+_FEW_DOCUMENTS = 10
 
-# The shard maker of a worker process
-_maker: _ShardMaker
+# The writer of a worker process
+_writer: _ShardWriter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +56,16 @@ class ShardStatistics:
         labels = [instance.label for instance in instances if instance.label is not None]
         return cls(tuple(lengths.tolist()), sum(labels), len(labels))
 
+    @classmethod
+    def from_json(cls, content: bytes) -> ShardStatistics:
+        """Returns the statistics that `to_json` returned the bytes of."""
+        values = json.loads(content)
+        return cls(**(values | {"lengths": tuple(values["lengths"])}))
+
+    def to_json(self) -> bytes:
+        """Returns the statistics as JSON."""
+        return json.dumps(dataclasses.asdict(self)).encode()
+
     def __add__(self, other: ShardStatistics) -> ShardStatistics:
         lengths = tuple(a + b for a, b in zip(self.lengths, other.lengths, strict=True))
         return ShardStatistics(
@@ -55,16 +73,65 @@ class ShardStatistics:
         )
 
 
-def count_shards(config: PretrainingDataConfig, store: TokenStore) -> int:
+def count_shards(config: PretrainingDataConfig, num_documents: int, num_tokens: int) -> int:
     """Returns the number of shards to write: as configured, or by the number of tokens."""
-    tokens = store.num_tokens * config.duplicate_factor
-    by_size = min(-(-tokens // _TOKENS_PER_SHARD), _MAX_SHARDS)
-    return min(config.num_shards or by_size, len(store))
+    tokens = num_tokens * config.duplicate_factor
+    most = _MAX_INDEPENDENT_SHARDS if config.independent_shards else _MAX_SHARDS
+    by_size = min(-(-tokens // _TOKENS_PER_SHARD), most)
+    # An independent shard of pairs has the documents that its second segments come from.
+    needs_two = config.independent_shards and config.kind in PAIR_KINDS
+    num_shards = min(
+        config.num_shards or by_size, num_documents // 2 if needs_two else num_documents
+    )
+    per_shard = num_documents // num_shards
+    if needs_two and num_shards > 1 and per_shard < _FEW_DOCUMENTS:
+        logging.warning(
+            "each of %d shards has about %d documents of each duplicate, and second segments come "
+            "from these alone: a smaller --num_shards, or --noindependent_shards, mixes more",
+            num_shards,
+            per_shard,
+        )
+    return num_shards
 
 
-def shard_path(folder: Path, shard: int, num_shards: int) -> Path:
-    """Returns the path of a shard."""
-    return folder / f"pretraining-{shard:05}-of-{num_shards:05}.tfrecord"
+def shard_name(shard: int, num_shards: int) -> str:
+    """Returns the name of the file of a shard."""
+    return f"pretraining-{shard:05}-of-{num_shards:05}.tfrecord"
+
+
+def statistics_name(shard: int) -> str:
+    """Returns the name of the file of the statistics of a shard."""
+    return f"statistics-{shard:05}.json"
+
+
+class ShardMaker:
+    """Creates the rows of shards.
+
+    Args:
+        config: The settings of the records.
+        tokenizer: The tokenizer of the documents.
+    """
+
+    def __init__(self, config: PretrainingDataConfig, tokenizer: Tokenizer) -> None:
+        self.config = config
+        special_ids = [tokenizer.cls_token_id, tokenizer.sep_token_id]
+        self.make_instances = config.instance_maker(*special_ids)
+        self.encode = InstanceEncoder(
+            tokenizer.vocabulary,
+            special_ids,
+            config.sequence_length,
+            config.masker(tokenizer),
+            tokenizer.continuation_token_ids,
+        )
+
+    def __call__(
+        self, documents: Documents, shard: int, num_shards: int
+    ) -> tuple[ShardStatistics, Iterator[bytes]]:
+        """Returns the statistics of a shard, and its records."""
+        instances = self.make_instances(documents, shard, num_shards)
+        rng = np.random.default_rng([self.config.seed, num_shards, shard])
+        statistics = ShardStatistics.of(instances, self.config.sequence_length)
+        return statistics, (self.encode(instance, rng) for instance in instances)
 
 
 def write_shards(
@@ -85,64 +152,43 @@ def write_shards(
     missing = [
         shard
         for shard in range(num_shards)
-        if not shard_path(folder, shard, num_shards).exists()
-        or not _statistics_path(work, shard).exists()
+        if not (folder / shard_name(shard, num_shards)).exists()
+        or not (work / statistics_name(shard)).exists()
     ]
     report(num_shards - len(missing))
     workers = min(config.workers(), len(missing))
     if workers <= 1:
-        for _ in map(_ShardMaker(config, work, num_shards), missing):
+        for _ in map(_ShardWriter(config, work, num_shards), missing):
             report(1)
     else:
         with process_pool(workers, _start_worker, (config, work, num_shards)) as pool:
             for _ in ordered_map(pool, _write_shard, missing, ahead=2 * workers):
                 report(1)
-    return [_read_statistics(_statistics_path(work, shard)) for shard in range(num_shards)]
+    return [
+        ShardStatistics.from_json((work / statistics_name(shard)).read_bytes())
+        for shard in range(num_shards)
+    ]
 
 
-def _statistics_path(work: Path, shard: int) -> Path:
-    return work / f"statistics-{shard:05}.json"
-
-
-def _read_statistics(path: Path) -> ShardStatistics:
-    values = json.loads(path.read_text(encoding="utf-8"))
-    return ShardStatistics(**(values | {"lengths": tuple(values["lengths"])}))
-
-
-class _ShardMaker:
+class _ShardWriter:
     """Creates shards in a process."""
 
     def __init__(self, config: PretrainingDataConfig, work: Path, num_shards: int) -> None:
-        self.config, self.work, self.num_shards = config, work, num_shards
+        self.folder, self.work, self.num_shards = Path(config.output_dir), work, num_shards
         self.store = TokenStore(work / "store")
-        tokenizer = open_tokenizer(config.vocabulary, config.lowercase)
-        special_ids = [tokenizer.cls_token_id, tokenizer.sep_token_id]
-        self.make_instances = config.instance_maker(*special_ids)
-        self.encode = InstanceEncoder(
-            tokenizer.vocabulary,
-            special_ids,
-            config.sequence_length,
-            config.masker(tokenizer),
-            tokenizer.continuation_token_ids,
-        )
+        self.make = ShardMaker(config, open_tokenizer(config.vocabulary, config.lowercase))
 
     def __call__(self, shard: int) -> None:
-        instances = self.make_instances(self.store, shard, self.num_shards)
-        statistics = ShardStatistics.of(instances, self.config.sequence_length)
+        statistics, records = self.make(self.store, shard, self.num_shards)
         # The statistics are written before the shard: if the shard exists, so do they.
-        atomic.write_json(_statistics_path(self.work, shard), dataclasses.asdict(statistics))
-        target = shard_path(Path(self.config.output_dir), shard, self.num_shards)
-        write_records(target, self._records(instances, shard))
-
-    def _records(self, instances: list[Instance], shard: int) -> Iterator[bytes]:
-        rng = np.random.default_rng([self.config.seed, self.num_shards, shard])
-        return (self.encode(instance, rng) for instance in instances)
+        atomic.write_bytes(self.work / statistics_name(shard), statistics.to_json())
+        write_records(self.folder / shard_name(shard, self.num_shards), records)
 
 
 def _start_worker(config: PretrainingDataConfig, work: Path, num_shards: int) -> None:
-    global _maker
-    _maker = _ShardMaker(config, work, num_shards)
+    global _writer
+    _writer = _ShardWriter(config, work, num_shards)
 
 
 def _write_shard(shard: int) -> None:
-    _maker(shard)
+    _writer(shard)

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from keras_bert.data import TokenStore, TokenStoreWriter, read_corpus
+from keras_bert.data.file_systems import InputFile
 from keras_bert.data.pretraining.instances import PAIR_KINDS
 from keras_bert.text.tokenizer import Tokenizer
 
@@ -25,6 +26,22 @@ _BYTES_PER_PROCESS = 16 * _CHUNK_BYTES
 
 # The tokenizer of a worker process
 _tokenizer: Tokenizer
+
+
+class CorpusCounts(NamedTuple):
+    """What a tokenized corpus has.
+
+    Attributes:
+        documents: Number of documents.
+        sentences: Number of sentences.
+        tokens: Number of tokens.
+        unknown: Number of those unknown to the vocabulary.
+    """
+
+    documents: int
+    sentences: int
+    tokens: int
+    unknown: int
 
 
 class _Chunk(NamedTuple):
@@ -45,12 +62,16 @@ class _Tokens(NamedTuple):
 
 
 def write_token_store(
-    config: PretrainingDataConfig, folder: Path, report: Callable[[int], Any]
+    config: PretrainingDataConfig,
+    inputs: Sequence[InputFile],
+    folder: Path,
+    report: Callable[[int], Any],
 ) -> None:
     """Tokenizes a corpus into a token store, which is written atomically.
 
     Args:
-        config: The files, their format and the tokenizer.
+        config: The format of the files, and the tokenizer.
+        inputs: The files, in the order of their documents.
         folder: The folder of the token store.
         report: Called with the number of bytes processed since the last call.
 
@@ -58,21 +79,71 @@ def write_token_store(
         ValueError: If a file is malformed, with file and line, or no file has any text.
     """
     _start_worker(config)
-    size = sum(path.stat().st_size for path in config.paths())
-    workers = min(config.workers(), size // _BYTES_PER_PROCESS)
+    sentences = itertools.chain.from_iterable(corpus_of_file(config, file.path) for file in inputs)
+    chunks = _chunks(sentences)
+    workers = min(config.workers(), sum(file.size for file in inputs) // _BYTES_PER_PROCESS)
     with contextlib.ExitStack() as stack:
-        results: Iterator[_Tokens] = map(_tokenize, _chunks(config))
+        results: Iterator[_Tokens] = map(_tokenize, chunks)
         if workers > 1:
             pool = stack.enter_context(process_pool(workers, _start_worker, (config,)))
-            results = ordered_map(pool, _tokenize, _chunks(config), ahead=2 * workers)
+            results = ordered_map(pool, _tokenize, chunks, ahead=2 * workers)
         writer = stack.enter_context(TokenStoreWriter(folder))
         for tokens in results:
             _write(writer, tokens)
             report(tokens.num_bytes)
         writer.end_document()
-        if writer.num_documents == 0:
-            names = ", ".join(str(path) for path in config.paths()[:5])
-            raise ValueError(f"there is no text in {names}")
+        check_any_text(writer.num_documents, inputs)
+
+
+def write_tokens_of(
+    sentences: Iterable[str | None], tokenizer: Tokenizer, writer: TokenStoreWriter
+) -> None:
+    """Tokenizes the sentences of a file, as `corpus_of_file` yields them, into a token store."""
+    for chunk in _chunks(sentences):
+        _write(writer, _tokenized(chunk, tokenizer))
+    writer.end_document()
+
+
+def corpus_of_file(
+    config: PretrainingDataConfig, path: str, file: BinaryIO | None = None
+) -> Iterator[str | None]:
+    """Reads the sentences of a file, and `None` at the end of each document, as configured.
+
+    Args:
+        config: The format of the file.
+        path: The path of the file, or its URL.
+        file: The file, if it is already open.
+    """
+    return read_corpus(
+        path,
+        config.format,
+        document_ends=config.document_ends,
+        field=config.field,
+        language=config.language,
+        file=file,
+    )
+
+
+def check_any_text(num_documents: int, inputs: Sequence[InputFile]) -> None:
+    """Raises a ValueError if a corpus has no documents."""
+    if num_documents == 0:
+        raise ValueError(f"there is no text in {', '.join(file.path for file in inputs[:5])}")
+
+
+def corpus_tokenizer(config: PretrainingDataConfig) -> Tokenizer:
+    """Opens the tokenizer of a corpus.
+
+    Raises:
+        ValueError: If the pairs of `config.kind` are not those of the tokenizer.
+    """
+    tokenizer = open_tokenizer(config.vocabulary, config.lowercase)
+    if tokenizer.pair_separators > 1 and config.kind in PAIR_KINDS:
+        raise ValueError(
+            f"--kind is {config.kind}, whose pairs have one separator between the segments, but a "
+            f"{tokenizer.kind} tokenizer's have {tokenizer.pair_separators}; expected "
+            "full_sentences or document_sentences"
+        )
+    return tokenizer
 
 
 def count_unknown(config: PretrainingDataConfig, store: TokenStore) -> int:
@@ -80,11 +151,11 @@ def count_unknown(config: PretrainingDataConfig, store: TokenStore) -> int:
     return store.token_count(open_tokenizer(config.vocabulary, config.lowercase).unk_token_id)
 
 
-def _chunks(config: PretrainingDataConfig) -> Iterator[_Chunk]:
+def _chunks(corpus: Iterable[str | None]) -> Iterator[_Chunk]:
     sentences: list[str] = []
     ends: list[int] = []
     size = 0
-    for sentence in _sentences(config):
+    for sentence in corpus:
         if sentence is None:
             ends.append(len(sentences))
             continue
@@ -96,34 +167,18 @@ def _chunks(config: PretrainingDataConfig) -> Iterator[_Chunk]:
     yield _Chunk(sentences, ends, size)
 
 
-def _sentences(config: PretrainingDataConfig) -> Iterator[str | None]:
-    return itertools.chain.from_iterable(
-        read_corpus(
-            path,
-            config.format,
-            document_ends=config.document_ends,
-            field=config.field,
-            language=config.language,
-        )
-        for path in config.paths()
-    )
-
-
 def _start_worker(config: PretrainingDataConfig) -> None:
     """Opens the tokenizer of a process."""
     global _tokenizer
-    tokenizer = open_tokenizer(config.vocabulary, config.lowercase)
-    if tokenizer.pair_separators > 1 and config.kind in PAIR_KINDS:
-        raise ValueError(
-            f"--kind is {config.kind}, whose pairs have one separator between the segments, but a "
-            f"{tokenizer.kind} tokenizer's have {tokenizer.pair_separators}; expected "
-            "full_sentences or document_sentences"
-        )
-    _tokenizer = tokenizer
+    _tokenizer = corpus_tokenizer(config)
 
 
 def _tokenize(chunk: _Chunk) -> _Tokens:
-    ids, lengths = _tokenizer.flat_ids(chunk.sentences)
+    return _tokenized(chunk, _tokenizer)
+
+
+def _tokenized(chunk: _Chunk, tokenizer: Tokenizer) -> _Tokens:
+    ids, lengths = tokenizer.flat_ids(chunk.sentences)
     return _Tokens(ids, lengths, chunk.document_ends, chunk.num_bytes)
 
 

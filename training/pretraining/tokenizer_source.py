@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.atomic import atomic_path, make_folder
-from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokenizer
 from keras_bert.text import WordPieceTokenizer, load_vocabulary, tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.vocabularies.vocab_txt import looks_uncased
+
+# Checkpoints are imported where a folder is read or written: they import Keras, which takes as long
+# as a worker needs for its first million tokens.
 
 # The maximum length written with a tokenizer that does not belong to an encoder yet
 NO_LIMIT = 1_000_000
@@ -54,6 +56,8 @@ def tokenizer_content(path: str | os.PathLike[str]) -> bytes:
 
 def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
     """Writes a folder with a tokenizer's files, atomically."""
+    from keras_bert.checkpoints.tokenizer_files import write_tokenizer
+
     make_folder(folder.parent)
     with atomic_path(folder) as temporary:
         temporary.mkdir()
@@ -61,6 +65,8 @@ def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
+    from keras_bert.checkpoints.tokenizer_files import read_tokenizer
+
     config = read_tokenizer(folder)
     if config is None:
         raise ValueError(

@@ -8,15 +8,17 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import cast
+from typing import Any, BinaryIO, cast
 
-from keras_bert.data.text_files import plain_name, read_lines
+from keras_bert.data.file_systems import is_url, open_file
+from keras_bert.data.text_files import decoded_lines, plain_name
 
-FORMATS = ("auto", "sentences", "paragraphs", "jsonl")
+FORMATS = ("auto", "sentences", "paragraphs", "jsonl", "parquet")
 DOCUMENT_ENDS = ("blank_lines", "files", "wikitext")
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson")
+# The rows of a Parquet file that are decoded at a time
+_ROWS_AT_ONCE = 1024
 _WIKITEXT_HEADING = re.compile(r"\s*(=(?: =)*) .+ \1\s*")
 _WIKITEXT_TITLE = re.compile(r"\s*= [^=].* =\s*")
 
@@ -28,31 +30,37 @@ def read_corpus(
     document_ends: str = "blank_lines",
     field: str = "text",
     language: str = "en",
+    file: BinaryIO | None = None,
 ) -> Iterator[str | None]:
     """Reads the sentences of a file, with `None` at the end of each document.
 
-    The file is UTF-8, decompressed if its name ends in `.gz`, and read line by line. The end of the
-    file ends a document (in BERT's released code it does not). Blank sentences are dropped.
+    Text is UTF-8, decompressed where it begins like a file of gzip, bzip2, xz or Zstandard, and
+    read line by line. The end of the file ends a document (in BERT's released code it does not).
+    Blank sentences are dropped.
 
     Args:
-        path: Path of the file.
+        path: Path of the file, or a URL that fsspec opens.
         format: `"sentences"`, one sentence per line; `"paragraphs"`, one paragraph per line, which
             is split into sentences; `"jsonl"`, one JSON object per line, each a document of
-            paragraphs; or `"auto"`, which is `"jsonl"` for the suffixes `.jsonl` and `.ndjson` and
+            paragraphs; `"parquet"`, a document of paragraphs in each row; or `"auto"`, which is
+            `"jsonl"` for the suffixes `.jsonl` and `.ndjson`, `"parquet"` for `.parquet`, and
             otherwise `"sentences"`.
         document_ends: What ends a document, besides the end of the file: `"blank_lines"`;
             `"files"`, nothing else; or `"wikitext"`, lines ` = Title = ` as in the WikiText data
             sets. Headings of WikiText are dropped, as those of Wikipedia are in the paper. Ignored
-            for JSON Lines.
-        field: The key of the text in JSON Lines.
+            for JSON Lines and Parquet.
+        field: The key of the text in JSON Lines, or its column in Parquet.
         language: ISO code of the language, for splitting paragraphs into sentences.
+        file: The opened file, in binary mode, if it is not to be opened by its path. It is closed
+            by the caller.
 
     Yields:
         Sentences, stripped of whitespace, and `None`.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ImportError: If paragraphs are to be split and `sentencex` is not installed.
+        ImportError: If paragraphs are to be split and `sentencex` is not installed, or pyarrow for
+            Parquet and Zstandard.
         ValueError: If an argument is not one of the above, or a line is malformed; the message
             names the file and line.
 
@@ -65,23 +73,40 @@ def read_corpus(
     >>> list(read_corpus(path))
     ['A cat.', 'It sat.', None, 'Rain.', None]
     """
-    path = Path(path)
+    path = os.fspath(path)
     _check_choice("format", format, FORMATS)
     _check_choice("document_ends", document_ends, DOCUMENT_ENDS)
-    if not path.is_file():
+    if file is None and not is_url(path) and not os.path.isfile(path):
         raise FileNotFoundError(f"{path} is not a file; expected a text file.")
     format = resolve_format(path, format)
     split = _whole_line if format == "sentences" else sentence_splitter(language)
-    if format == "jsonl":
-        return _document_ends_once(_json_documents(path, field, split))
-    return _document_ends_once(_text_documents(path, document_ends, split))
+
+    def documents(file: BinaryIO) -> Iterator[str | None]:
+        if format == "parquet":
+            return _texts_documents(_parquet_texts(file, path, field), split)
+        lines = decoded_lines(file, path)
+        if format == "jsonl":
+            return _texts_documents(_json_texts(lines, path, field), split)
+        return _text_documents(lines, document_ends, split)
+
+    def opened() -> Iterator[str | None]:
+        if file is not None:
+            yield from documents(file)
+            return
+        with open_file(path) as own:
+            yield from documents(own)
+
+    return _document_ends_once(opened())
 
 
-def resolve_format(path: Path, format: str) -> str:
+def resolve_format(path: str | os.PathLike[str], format: str) -> str:
     """Returns the format of a file: that of its suffix for `"auto"`, otherwise `format`."""
     if format != "auto":
         return format
-    return "jsonl" if plain_name(path.name).lower().endswith(_JSON_SUFFIXES) else "sentences"
+    name = plain_name(os.path.basename(path)).lower()
+    if name.endswith(".parquet"):
+        return "parquet"
+    return "jsonl" if name.endswith(_JSON_SUFFIXES) else "sentences"
 
 
 def sentence_splitter(language: str = "en") -> Callable[[str], list[str]]:
@@ -131,9 +156,8 @@ def _document_ends_once(sentences: Iterator[str | None]) -> Iterator[str | None]
 
 
 def _text_documents(
-    path: Path, document_ends: str, split: Callable[[str], list[str]]
+    lines: Iterator[str], document_ends: str, split: Callable[[str], list[str]]
 ) -> Iterator[str | None]:
-    lines = read_lines(path)
     for before, line, after in _with_neighbours(lines):
         if not line.strip():
             if document_ends == "blank_lines":
@@ -159,15 +183,44 @@ def _is_wikitext_heading(before: str, line: str, after: str) -> bool:
     return stands_alone and bool(_WIKITEXT_HEADING.fullmatch(line))
 
 
-def _json_documents(
-    path: Path, field: str, split: Callable[[str], list[str]]
+def _texts_documents(
+    texts: Iterator[str], split: Callable[[str], list[str]]
 ) -> Iterator[str | None]:
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip():
-            continue
-        for paragraph in _json_text(line, field, f"{path}, line {number}").splitlines():
+    """Yields the sentences of documents whose paragraphs are lines."""
+    for text in texts:
+        for paragraph in text.splitlines():
             yield from split(paragraph)
         yield None
+
+
+def _json_texts(lines: Iterator[str], path: str, field: str) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield _json_text(line, field, f"{path}, line {number}")
+
+
+def _parquet_texts(file: BinaryIO, path: str, field: str) -> Iterator[str]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ImportError(
+            f"{path} is read by pyarrow: pip install 'keras3-bert[tables]'"
+        ) from error
+    number = 0
+    try:
+        table = parquet.ParquetFile(file)
+        if field not in table.schema_arrow.names:
+            raise ValueError(
+                f"{path}: the column {field!r} is missing; the columns are "
+                f"{table.schema_arrow.names}."
+            )
+        for batch in table.iter_batches(_ROWS_AT_ONCE, columns=[field]):
+            for text in batch.column(0).to_pylist():
+                number += 1
+                yield _checked_text({field: text}, field, f"{path}, row {number}")
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path}: cannot be read past row {number}: {error}") from error
 
 
 def _json_text(line: str, field: str, where: str) -> str:
@@ -177,6 +230,10 @@ def _json_text(line: str, field: str, where: str) -> str:
         raise ValueError(f"{where}: not JSON ({error}); it begins with {line[:40]!r}.") from None
     if not isinstance(record, dict):
         raise ValueError(f"{where}: received {type(record).__name__}, expected a JSON object.")
+    return _checked_text(record, field, where)
+
+
+def _checked_text(record: dict[str, Any], field: str, where: str) -> str:
     if not isinstance(record.get(field), str):
         has = f"of type {type(record[field]).__name__}" if field in record else "missing"
         raise ValueError(

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, overload
 
 import numpy as np
 
 from keras_bert import checks
+from keras_bert.data.pretraining.document_order import DocumentOrder, Integers
 from keras_bert.data.pretraining.token_store import Documents, Ids, Sentences
 
 PAIR_KINDS = ("next_sentence", "sentence_order", "sentence_pairs")
@@ -39,7 +40,9 @@ class InstanceMaker:
 
     Random numbers depend only on the seed, the duplicate and the document, and the shard of a
     document only on the number of shards: shards can be created in any order, by any number of
-    processes.
+    processes. By default each of them reads the whole corpus, from which random second segments are
+    drawn. With `independent_shards` a shard depends on its own documents alone, so that a cluster
+    can send each document to its shards, and nothing else.
 
     Args:
         cls_token_id: The id of `[CLS]`.
@@ -55,6 +58,8 @@ class InstanceMaker:
         duplicate_factor: Number of times that each document is used, with different random splits
             and pairs.
         seed: Seed of all random numbers, a nonnegative integer.
+        independent_shards: Whether random second segments are drawn from the other documents of the
+            same shard, and the order of the documents is computed in constant memory.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -80,6 +85,7 @@ class InstanceMaker:
     short_seq_probability: float = 0.1
     duplicate_factor: int = 10
     seed: int = 0
+    independent_shards: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in INSTANCE_KINDS:
@@ -96,7 +102,8 @@ class InstanceMaker:
         Args:
             documents: The whole corpus, from which random second segments are drawn too: a
                 sequence of documents, each a sequence of sentences, each int32 ids `(length,)`;
-                no document and no sentence is empty.
+                no document and no sentence is empty. With `independent_shards`, only its length and
+                the documents of `documents_of` are used.
             shard: Index of the shard.
             num_shards: Number of shards. Each has an equal share of the documents of each
                 duplicate, in random order.
@@ -106,31 +113,81 @@ class InstanceMaker:
 
         Raises:
             ValueError: If the shard is out of range, or pairs need a second document and the corpus
-                has only one.
+                (with `independent_shards`, the shard) has only one.
         """
         if not 0 <= shard < num_shards:
             raise ValueError(f"shard is {shard}, expected a number in [0, {num_shards}).")
+        partners = documents
+        if self.independent_shards:
+            own = self.documents_of(shard, len(documents), num_shards)
+            partners = _ChosenDocuments(documents, own.tolist())
         instances: list[Instance] = []
         for duplicate in range(self.duplicate_factor):
-            order = self._rng(_DOCUMENT_ORDER, duplicate).permutation(len(documents))
-            share = order[shard * len(order) // num_shards : (shard + 1) * len(order) // num_shards]
-            instances += self._of_documents(documents, share.tolist(), duplicate)
+            share = self._share(len(documents), shard, num_shards, duplicate)
+            places = np.searchsorted(own, share) if self.independent_shards else share
+            instances += self._of_documents(partners, share.tolist(), places.tolist(), duplicate)
         order = self._rng(_INSTANCE_ORDER, shard).permutation(len(instances))
         return [instances[index] for index in order]
 
+    def documents_of(self, shard: int, num_documents: int, num_shards: int) -> Integers:
+        """Returns the indices of a shard's documents, ascending, for `independent_shards`.
+
+        Args:
+            shard: Index of the shard.
+            num_documents: Number of documents of the corpus.
+            num_shards: Number of shards.
+
+        Returns:
+            int64 `(documents,)`; a document that several duplicates have in this shard is there
+            once.
+        """
+        shares = [
+            self._share(num_documents, shard, num_shards, duplicate)
+            for duplicate in range(self.duplicate_factor)
+        ]
+        return np.unique(np.concatenate(shares))
+
+    def shards_of(self, documents: Integers, num_documents: int, num_shards: int) -> Integers:
+        """Returns the shard of each duplicate of documents, for `independent_shards`.
+
+        Args:
+            documents: Indices of documents in the corpus, int64 `(documents,)`.
+            num_documents: Number of documents of the corpus.
+            num_shards: Number of shards.
+
+        Returns:
+            int64 `(documents, duplicates)`.
+        """
+        orders = [self._order(num_documents, n) for n in range(self.duplicate_factor)]
+        positions = np.stack([order.positions(documents) for order in orders], axis=1)
+        # The inverse of how `_share` cuts the order
+        return ((positions + 1) * num_shards - 1) // num_documents
+
+    def _order(self, num_documents: int, duplicate: int) -> DocumentOrder:
+        return DocumentOrder(num_documents, self.seed, _DOCUMENT_ORDER, duplicate)
+
+    def _share(self, num_documents: int, shard: int, num_shards: int, duplicate: int) -> Integers:
+        """Returns the indices of the documents that a shard has of a duplicate, in their order."""
+        bounds = [n * num_documents // num_shards for n in (shard, shard + 1)]
+        if self.independent_shards:
+            return self._order(num_documents, duplicate).documents(np.arange(*bounds))
+        order = self._rng(_DOCUMENT_ORDER, duplicate).permutation(num_documents)
+        return order[slice(*bounds)]
+
     def _of_documents(
-        self, documents: Documents, share: list[int], duplicate: int
+        self, documents: Documents, share: list[int], places: list[int], duplicate: int
     ) -> Iterator[Instance]:
+        """Creates the instances of a share: indices in the corpus, and places in `documents`."""
         if self.kind in PAIR_MAKERS:
             pairs = PAIR_MAKERS[self.kind]
-            for index in share:
+            for index, place in zip(share, places, strict=True):
                 rng = self._rng(_DOCUMENT, duplicate, index)
                 max_tokens = self.sequence_length - 3
-                for pair in pairs(documents, index, rng, max_tokens, self.short_seq_probability):
+                for pair in pairs(documents, place, rng, max_tokens, self.short_seq_probability):
                     yield self._pair(pair)
             return
         max_tokens = self.sequence_length - 2
-        chosen = (documents[index] for index in share)
+        chosen = (documents[place] for place in places)
         if self.kind == "full_sentences":
             yield from map(self._row, full_sentences(chosen, max_tokens, self.sep_token_id))
             return
@@ -154,6 +211,27 @@ class InstanceMaker:
 
     def _rng(self, *stream: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *stream])
+
+
+class _ChosenDocuments(Documents):
+    """Some documents of a corpus, by their indices there."""
+
+    def __init__(self, documents: Documents, indices: list[int]) -> None:
+        self._documents, self._indices = documents, indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    @overload
+    def __getitem__(self, index: int) -> Sentences: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Sentences]: ...
+
+    def __getitem__(self, index: int | slice) -> Sentences | Sequence[Sentences]:
+        if isinstance(index, slice):
+            return [self._documents[i] for i in self._indices[index]]
+        return self._documents[self._indices[index]]
 
 
 def full_sentences(
@@ -399,7 +477,8 @@ def _foreign_segment(
         raise ValueError(
             "The corpus has 1 document; expected at least 2, since second segments are taken from "
             "other documents. Documents are separated by a blank line, unless the argument "
-            "document_ends of read_corpus specifies something else."
+            "document_ends of read_corpus specifies something else. With independent_shards, each "
+            "shard needs 2 documents: take fewer shards."
         )
     other = int(rng.integers(len(documents) - 1))
     document = documents[other + (other >= index)]

@@ -66,14 +66,18 @@ def find_files(pattern: str) -> list[str]:
     return [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
 
 
-def read_records(path: str) -> Iterator[Record]:
+def read_records(path: str, file: BinaryIO | None = None) -> Iterator[Record]:
     """Yields the records of a file.
+
+    Args:
+        path: The path of the file.
+        file: The file, if it is already open; it is closed at the end.
 
     Raises:
         ValueError: If the file is truncated or a checksum does not match.
     """
     numbers = itertools.count()
-    for block, starts, lengths in _blocks(path):
+    for block, starts, lengths in _blocks(path, file):
         _check(path, numbers, block, starts, lengths)
         for start, end in zip(starts.tolist(), (starts + lengths).tolist(), strict=True):
             yield Record(block[start:end], path, next(numbers))
@@ -114,10 +118,12 @@ def write_records(file: BinaryIO, records: Iterable[bytes]) -> int:
     return count
 
 
-def _blocks(path: str) -> Iterator[tuple[bytes, np.ndarray, np.ndarray]]:
+def _blocks(
+    path: str, file: BinaryIO | None = None
+) -> Iterator[tuple[bytes, np.ndarray, np.ndarray]]:
     """Yields blocks of whole records, with where their contents start and their lengths."""
     number = 0
-    with _open(path) as file:
+    with file or _open(path) as file:
         rest = b""
         while read := file.read(_BLOCK_BYTES):
             block = rest + read

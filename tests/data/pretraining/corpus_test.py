@@ -4,7 +4,9 @@ import gzip
 import json
 import re
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -85,6 +87,38 @@ def test_gzip_and_byte_order_marks_are_read(tmp_path):
     assert read(tmp_path / "a.txt.gz", gzip.compress(content)) == ["One.", None, "Two.", None]
     lines = json.dumps({"text": "One."}).encode()
     assert read(tmp_path / "a.jsonl.gz", gzip.compress(lines)) == ["One.", None]
+
+
+def test_rows_of_parquet_are_documents_as_lines_of_json_are(tmp_path):
+    texts = ["A cat. It sat.\nA dog.", " ", "Rain."]
+    path = tmp_path / "a.parquet"
+    rows = [{"text": text, "id": number} for number, text in enumerate(texts)]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=2)
+    expected = ["A cat.", "It sat.", "A dog.", None, "Rain.", None]
+    assert list(read_corpus(path)) == list(read_corpus(path, "parquet")) == expected
+    with open(path, "rb") as file:
+        assert list(read_corpus("another.parquet", file=file)) == expected
+    with pytest.raises(ValueError, match=r"a.parquet: the column 'body' is missing.*'text', 'id'"):
+        list(read_corpus(path, field="body"))
+    with pytest.raises(ValueError, match=r"a.parquet, row 1: 'id' is of type int"):
+        list(read_corpus(path, field="id"))
+    rows[2]["text"] = None
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    with pytest.raises(ValueError, match=r"a.parquet, row 3: 'text' is of type NoneType"):
+        list(read_corpus(path))
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"a.parquet: cannot be read past row 0"):
+        list(read_corpus(path))
+
+
+def test_zstandard_is_read(tmp_path):
+    lines = b'{"text": "One."}\n{"text": 2}\n'
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(pyarrow.compress(lines, "zstd", asbytes=True))
+    with pytest.raises(ValueError, match=r"a.jsonl.zst, line 2: 'text' is of type int"):
+        list(read_corpus(path))
+    path.write_bytes(pyarrow.compress(lines[:17], "zstd", asbytes=True))
+    assert list(read_corpus(path)) == ["One.", None]
 
 
 def test_only_a_line_feed_ends_a_line(tmp_path):

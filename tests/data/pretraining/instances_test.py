@@ -74,6 +74,59 @@ def test_full_sentences_of_all_shards_hold_every_token_of_each_duplicate():
     assert sorted(tokens) == sorted([*text, *text])
 
 
+class OnlySome(list):
+    """A corpus that has only some of its documents at hand."""
+
+    def __init__(self, documents, indices):
+        super().__init__(
+            document if index in indices else None for index, document in enumerate(documents)
+        )
+
+
+@pytest.mark.parametrize("kind", INSTANCE_KINDS)
+@pytest.mark.parametrize("num_shards", [1, 3])
+def test_an_independent_shard_needs_its_own_documents_alone(kind, num_shards):
+    documents = plain_pairs.corpus(20)
+    options = {"kind": kind, "duplicate_factor": 3, "sequence_length": 40}
+    make = InstanceMaker(CLS, SEP, **options, independent_shards=True)
+    shards = make.shards_of(np.arange(20), 20, num_shards)
+    assert shards.shape == (20, 3)
+    for shard in range(num_shards):
+        own = make.documents_of(shard, 20, num_shards)
+        assert own.tolist() == np.flatnonzero((shards == shard).any(axis=1)).tolist()
+        # An equal share of each duplicate
+        assert set((shards == shard).sum(axis=0)) <= {20 // num_shards, -(-20 // num_shards)}
+        rows = make(documents, shard, num_shards)
+        assert as_tuples([rows]) == as_tuples([make(OnlySome(documents, own), shard, num_shards)])
+        used = {plain_pairs.document_of(token) for row in rows for token in row[0] if token < CLS}
+        assert used == set(own)
+
+
+@pytest.mark.parametrize("kind", [*PAIR_KINDS, "full_sentences"])
+def test_independent_shards_have_the_same_text_in_other_pairs(kind):
+    documents = plain_pairs.corpus(30)
+    dependent, independent = (
+        rows_of(documents, 3, kind=kind, duplicate_factor=1, independent_shards=independent)
+        for independent in (False, True)
+    )
+    first, second = (
+        {int(token) for shard in shards for row in shard for token in row[0]}
+        for shards in (dependent, independent)
+    )
+    text = {int(token) for document in documents for sentence in document for token in sentence}
+    if kind == "full_sentences":
+        assert first - {CLS, SEP} == second - {CLS, SEP} == text
+    else:
+        assert len(second) == pytest.approx(len(first), rel=0.05)
+    assert as_tuples(dependent) != as_tuples(independent)
+
+
+def test_a_shard_of_pairs_with_one_document_says_what_to_do():
+    make = InstanceMaker(CLS, SEP, duplicate_factor=1, independent_shards=True)
+    with pytest.raises(ValueError, match=r"1 document; .* each shard needs 2 .* fewer shards"):
+        make(plain_pairs.corpus(3), 0, 3)
+
+
 def test_duplicates_are_cut_and_paired_anew():
     documents = plain_pairs.corpus(30)
     (once,) = rows_of(documents, duplicate_factor=1)

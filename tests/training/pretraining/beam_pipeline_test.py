@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records that Apache Beam creates, held to those of one machine, file by file."""
+
+import dataclasses
+import gzip
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("apache_beam")
+
+from tests.source_imports import ROOT  # noqa: E402
+from training import create_pretraining_data  # noqa: E402
+from training.create_pretraining_data import CreatePretrainingDataConfig  # noqa: E402
+from training.create_pretraining_data import create_pretraining_data as create  # noqa: E402
+from training.pretraining import beam_files, beam_pipeline  # noqa: E402
+
+WORDS = [f"w{i}" for i in range(40)]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *WORDS]
+
+
+@pytest.fixture
+def config(tmp_path):
+    """60 documents in files of each format, one of which is empty."""
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    rng = np.random.default_rng(0)
+
+    def document():
+        lengths = rng.integers(3, 12, rng.integers(2, 12))
+        return "\n".join(" ".join(rng.choice(WORDS, length)) + " ." for length in lengths)
+
+    def lines():
+        return "".join(json.dumps({"text": document()}) + "\n" for _ in range(15)).encode()
+
+    (corpus / "a.txt").write_text("\n\n".join(document() for _ in range(15)))
+    (corpus / "b.jsonl.gz").write_bytes(gzip.compress(lines()))
+    (corpus / "c.jsonl.zst").write_bytes(pyarrow.compress(lines(), "zstd", asbytes=True))
+    (corpus / "d.txt").write_text("\n")
+    table = pyarrow.table({"text": [document() for _ in range(15)]})
+    parquet.write_table(table, corpus / "e.parquet")
+    return CreatePretrainingDataConfig(
+        input_files=(str(corpus),),
+        vocabulary=str(tmp_path / "vocab.txt"),
+        output_dir=str(tmp_path / "records"),
+        sequence_length=32,
+        duplicate_factor=3,
+        num_shards=5,
+        independent_shards=True,
+        num_workers=1,
+    )
+
+
+def on_beam(config, name, **changes):
+    output_dir = str(Path(config.output_dir).parent / name)
+    return dataclasses.replace(config, output_dir=output_dir, runner="FnApiRunner", **changes)
+
+
+def digests(config):
+    folder = Path(config.output_dir)
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.glob("*.tfrecord"))
+    }
+
+
+def comparable(summary):
+    return {name: value for name, value in summary.items() if name != "config"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"kind": "sentence_order", "static_masks": True, "whole_words": True},
+        {"kind": "full_sentences", "num_shards": 0},
+        {"duplicate_factor": 1, "num_shards": 500},
+    ],
+)
+def test_the_records_are_those_of_one_machine(config, changes):
+    config = dataclasses.replace(config, **changes)
+    memory = on_beam(config, "memory")
+    summary = create(config)
+    assert comparable(create(memory)) == comparable(summary)
+    assert digests(memory) == digests(config)
+    assert len(digests(config)) == {0: 1, 5: 5, 500: 30}[config.num_shards]
+    names = sorted(path.name for path in Path(memory.output_dir).iterdir())
+    assert names == ["lengths.png", *digests(memory), "summary.json"]
+    # Done is done, whoever has done it.
+    elsewhere = dataclasses.replace(config, output_dir=memory.output_dir)
+    times = {path: path.stat().st_mtime_ns for path in Path(memory.output_dir).iterdir()}
+    assert comparable(create(elsewhere)) == json.loads(json.dumps(comparable(summary)))
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+
+
+def test_the_number_of_processes_has_no_influence(config):
+    create(config)
+    options = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
+    processes = on_beam(config, "processes", runner_options=options)
+    create(processes)
+    assert digests(processes) == digests(config)
+    assert len(digests(config)) == 5
+
+
+def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
+    config = dataclasses.replace(config, num_shards=30, duplicate_factor=40)
+    killed = on_beam(config, "killed")
+    program = (
+        f"from training.create_pretraining_data import *\ncreate_pretraining_data({killed!r})\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 120
+    while not digests(killed):
+        assert time.monotonic() < end
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    folder = Path(killed.output_dir)
+    before = digests(killed)
+    times = {name: (folder / name).stat().st_mtime_ns for name in before}
+    assert 0 < len(before) < 30
+    tokens = {path: path.stat().st_mtime_ns for path in (folder / "work").glob("tokens-*")}
+    assert len(tokens) == 5
+    kept = dataclasses.replace(killed, keep_store=True)
+    summary = create(kept)
+    assert {name: (folder / name).stat().st_mtime_ns for name in before} == times
+    assert {path: path.stat().st_mtime_ns for path in tokens} == tokens
+    assert comparable(create(config)) == comparable(summary)
+    assert digests(config) == digests(killed)
+
+
+def test_malformed_files_are_named_with_the_line_and_not_tried_again(config, tmp_path):
+    bad = tmp_path / "corpus" / "f.jsonl"
+    bad.write_text('{"text": "w1 ."}\n{"text": 3}\n')
+    (tmp_path / "corpus" / "g.jsonl").write_text("{")
+    run = on_beam(config, "memory")
+    with pytest.raises(ValueError, match=r"f.jsonl, line 2: 'text' is of type int.*1 more files"):
+        create(run)
+    bad.write_text('{"text": "w1 ."}\n{"text": "w3"}\n')
+    with pytest.raises(ValueError, match=r"g.jsonl, line 1: not JSON"):
+        create(run)
+    (tmp_path / "corpus" / "g.jsonl").unlink()
+    assert create(run)["documents"] == 62
+
+
+def test_without_text_or_with_one_document_there_are_no_records(config, tmp_path):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n\n")
+    with pytest.raises(ValueError, match=r"no text in .*empty.txt"):
+        create(on_beam(config, "empty", input_files=(str(empty),)))
+    empty.write_text("w1 .\n")
+    with pytest.raises(ValueError, match="only 1 document"):
+        create(on_beam(config, "one", input_files=(str(empty),)))
+
+
+def test_a_runner_needs_independent_shards_and_options_need_a_runner(config):
+    with pytest.raises(ValueError, match="runner is FlinkRunner, expected --independent_shards"):
+        CreatePretrainingDataConfig(runner="FlinkRunner")
+    with pytest.raises(ValueError, match="--flink_master=x are options of a runner"):
+        CreatePretrainingDataConfig(runner_options=("--flink_master=x",))
+    with pytest.raises(ValueError, match="output_dir is gs://b/r, expected a folder of this mach"):
+        CreatePretrainingDataConfig(output_dir="gs://b/r")
+
+
+def test_options_of_the_runner_reach_beam(config):
+    options = ("--flink_master=localhost:8081", "--environment_type=LOOPBACK", "--parallelism=4")
+    passed = beam_pipeline._pipeline_options(config, "FlinkRunner", options).get_all_options()
+    assert passed["flink_master"] == "localhost:8081"
+    assert (passed["runner"], passed["environment_type"]) == ("FlinkRunner", "LOOPBACK")
+    assert passed["direct_num_workers"] == 1
+    several = dataclasses.replace(config, num_workers=3)
+    chosen = beam_pipeline._pipeline_options(several, "FnApiRunner", ()).get_all_options()
+    assert (chosen["direct_num_workers"], chosen["direct_running_mode"]) == (3, "multi_processing")
+
+
+def test_arguments_after_two_dashes_are_options_of_the_runner(config):
+    flags = [
+        f"--{name}={getattr(config, name)}"
+        for name in ("vocabulary", "output_dir", "sequence_length", "num_shards")
+    ]
+    command = [
+        *(sys.executable, "-m", create_pretraining_data.__name__, *flags),
+        *(f"--input_files={config.input_files[0]}", "--independent_shards"),
+        *("--runner=FnApiRunner", "--", "--direct_num_workers=1", "--job_name=mine"),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(Path(config.output_dir, "summary.json").read_text())
+    assert summary["config"]["runner_options"] == ["--direct_num_workers=1", "--job_name=mine"]
+
+
+def test_a_folder_of_a_file_system_of_beam_is_written_atomically(tmp_path):
+    folder = beam_files.BeamFolder(str(tmp_path / "records"))
+    assert folder.names("*") == []
+    folder.write_json("work/counts-1.json", {"documents": 3})
+    for content in (b"old", b"new"):
+        folder.write("a.tfrecord", content)
+
+    def fail():
+        with folder.create("b.tfrecord") as file:
+            file.write(b"half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert folder.names("*.tfrecord") == ["a.tfrecord"]
+    assert folder.names("work/*") == ["work/counts-1.json"]
+    assert folder.read("a.tfrecord") == b"new"
+    assert folder.read_json("work/counts-1.json") == {"documents": 3}
+    folder.remove("work")
+    folder.remove("nothing")
+    assert folder.names("work/*") == []
+
+
+def test_files_are_found_by_patterns_of_beam(config, tmp_path):
+    (tmp_path / "corpus" / "_SUCCESS").write_text("")
+    found = beam_files.find_urls(str(tmp_path / "corpus" / "*.jsonl.*"))
+    assert [file.name for file in found] == ["b.jsonl.gz", "c.jsonl.zst"]
+    assert found[0].size == (tmp_path / "corpus" / "b.jsonl.gz").stat().st_size
+    whole = beam_files.find_urls(str(tmp_path / "corpus"))
+    (tmp_path / "corpus" / "_SUCCESS").unlink()
+    assert [file.path for file in whole] == [file.path for file in config.inputs()]
+    assert beam_files.find_urls(str(tmp_path / "nothing*")) == []

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Creates pre-training records by Apache Beam, on one machine or on a cluster.
+
+Two pipelines, each of whose steps leaves files that are complete:
+
+1. Each input file is tokenized into a file of documents. A document then has an index in the
+   corpus: those of its file before it, and those of the files before.
+2. Each document goes to its shards, which its index determines, and each shard is made of its own
+   documents, by the same functions as on one machine.
+
+The records are those of one machine with `independent_shards`, whatever the runner, the number of
+workers, and the order in which the runner delivers documents.
+"""
+
+import functools
+import json
+import logging
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from keras_bert.data import TokenStore, TokenStoreWriter
+from keras_bert.data.file_systems import InputFile
+from keras_bert.data.pretraining import tfrecords
+from keras_bert.data.pretraining.token_store import Documents, Ids, Sentences
+from keras_bert.text import tokenizer_from_config
+from keras_bert.text.tokenizer import Tokenizer
+
+from .beam_files import open_input, record_folder
+from .config import PretrainingDataConfig
+from .record_folder import RecordFolder
+from .shards import ShardMaker, ShardStatistics, shard_name, statistics_name
+from .tokenized_corpus import (
+    CorpusCounts,
+    check_any_text,
+    corpus_of_file,
+    corpus_tokenizer,
+    write_tokens_of,
+)
+
+# Documents of a file whose shards are computed at a time
+_DOCUMENTS_AT_ONCE = 1024
+# Small files that are read at a time, since each takes a round trip to an object store
+_READS_AT_ONCE = 32
+# Ids of a vocabulary of this size have two bytes.
+_SMALL_VOCABULARY = 2**16
+_LENGTH = np.dtype("<u4")
+
+_process_lock = threading.Lock()
+
+
+class _FileCounts(NamedTuple):
+    """What a tokenized file has.
+
+    Attributes:
+        documents: Number of documents.
+        sentences: Number of sentences.
+        tokens: Number of tokens.
+        unknown: Number of those unknown to the vocabulary.
+        error: What is wrong with the file, for people; empty if it could be read.
+    """
+
+    documents: int = 0
+    sentences: int = 0
+    tokens: int = 0
+    unknown: int = 0
+    error: str = ""
+
+
+class BeamEngine:
+    """Tokenizes a corpus and writes its shards by a runner of Beam.
+
+    Args:
+        config: The settings of the records.
+        inputs: The files of the corpus.
+        runner: The name of the runner.
+        options: The runner's own options, such as `--flink_master=localhost:8081`.
+    """
+
+    def __init__(
+        self,
+        config: PretrainingDataConfig,
+        inputs: Sequence[InputFile],
+        runner: str,
+        options: Sequence[str],
+    ) -> None:
+        self.config, self.inputs = config, inputs
+        self.folder = record_folder(config.output_dir)
+        # What a runner and its workers say of each step is of interest to their developers.
+        logging.getLogger("apache_beam").setLevel(logging.WARNING)
+        self._options = _pipeline_options(config, runner, options)
+        self._tokenizer = _ProcessTokenizer(corpus_tokenizer(config).get_config())
+
+    def tokenize(self) -> CorpusCounts:
+        """Tokenizes the files that are not tokenized yet, and counts what all of them have.
+
+        Raises:
+            ValueError: If files are malformed; the message names the file and the line.
+        """
+        self._remove_errors()
+        done = set(self.folder.names("work/counts-*.json"))
+        files = [
+            (number, file.path)
+            for number, file in enumerate(self.inputs)
+            if _counts_name(number) not in done
+        ]
+        if files:
+            with beam.Pipeline(options=self._options) as pipeline:
+                _ = (
+                    pipeline
+                    | "files" >> beam.Create(files)
+                    | "spread" >> beam.Reshuffle()
+                    | "tokenize" >> beam.ParDo(_TokenizeFile(self.config, self._tokenizer))
+                )
+        counts = self._file_counts()
+        errors = [count.error for count in counts if count.error]
+        if errors:
+            self._remove_errors()
+            more = f" (and {len(errors) - 1} more files cannot be read)" if errors[1:] else ""
+            raise ValueError(errors[0] + more)
+        check_any_text(sum(count.documents for count in counts), self.inputs)
+        totals = np.sum([count[:4] for count in counts], axis=0).tolist()
+        return CorpusCounts(*totals)
+
+    def write_shards(self, num_shards: int) -> list[ShardStatistics]:
+        """Writes the shards that do not exist yet, and returns the statistics of all."""
+        names = [statistics_name(shard) for shard in range(num_shards)]
+        found = set(self.folder.names(f"pretraining-*-of-{num_shards:05}.tfrecord"))
+        counted = set(self.folder.names("work/statistics-*.json"))
+        done = frozenset(
+            shard
+            for shard, name in enumerate(names)
+            if shard_name(shard, num_shards) in found and f"work/{name}" in counted
+        )
+        if len(done) < num_shards:
+            self._write_missing(num_shards, done)
+        with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+            contents = pool.map(self.folder.read, [f"work/{name}" for name in names])
+            return [ShardStatistics.from_json(content) for content in contents]
+
+    def _write_missing(self, num_shards: int, done: frozenset[int]) -> None:
+        sizes = [count.documents for count in self._file_counts()]
+        first = np.cumsum([0, *sizes]).tolist()
+        corpus = _Corpus(first[-1], num_shards)
+        files = [(number, first[number]) for number, size in enumerate(sizes) if size]
+        with beam.Pipeline(options=self._options) as pipeline:
+            _ = (
+                pipeline
+                | "tokenized files" >> beam.Create(files)
+                | "spread" >> beam.Reshuffle()
+                | "send to shards"
+                >> beam.ParDo(_SendDocuments(self.config, corpus, done)).with_output_types(
+                    tuple[int, tuple[int, bytes]]
+                )
+                | "of a shard" >> beam.GroupByKey()
+                | "write shards" >> beam.ParDo(_WriteShard(self.config, corpus, self._tokenizer))
+            )
+
+    def _file_counts(self) -> list[_FileCounts]:
+        names = [_counts_name(number) for number in range(len(self.inputs))]
+        with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+            return [
+                _FileCounts(**json.loads(content)) for content in pool.map(self.folder.read, names)
+            ]
+
+    def _remove_errors(self) -> None:
+        for name in self.folder.names("work/counts-*.json"):
+            if self.folder.read_json(name)["error"]:
+                self.folder.remove(name)
+
+
+def _pipeline_options(
+    config: PretrainingDataConfig, runner: str, options: Sequence[str]
+) -> PipelineOptions:
+    own = [f"--runner={runner}", "--default_sdk_harness_log_level=WARNING"]
+    if runner == "FnApiRunner" and not any(option.startswith("--direct_") for option in options):
+        mode = "multi_processing" if config.workers() > 1 else "in_memory"
+        own += [f"--direct_num_workers={config.workers()}", f"--direct_running_mode={mode}"]
+    return PipelineOptions([*own, *options])
+
+
+def _counts_name(number: int) -> str:
+    return f"work/counts-{number:06}.json"
+
+
+def _tokens_name(number: int) -> str:
+    return f"work/tokens-{number:06}"
+
+
+class _Corpus(NamedTuple):
+    """The numbers that determine the shards of a document."""
+
+    num_documents: int
+    num_shards: int
+
+
+class _ProcessTokenizer:
+    """A tokenizer that is sent to workers as its config, and made once in each process."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = json.dumps(config)
+
+    def __call__(self) -> Tokenizer:
+        with _process_lock:  # Several threads of a worker start at once.
+            return _tokenizer(self._config)
+
+
+@functools.lru_cache(maxsize=1)
+def _tokenizer(config: str) -> Tokenizer:
+    return tokenizer_from_config(json.loads(config))
+
+
+class _TokenizeFile(beam.DoFn):
+    """Tokenizes an input file into records of documents, and counts them."""
+
+    def __init__(self, config: PretrainingDataConfig, tokenizer: _ProcessTokenizer) -> None:
+        self.config, self.tokenizer = config, tokenizer
+
+    def process(self, numbered: tuple[int, str]) -> None:
+        number, path = numbered
+        folder = record_folder(self.config.output_dir)
+        try:
+            counts = self._tokenize(folder, number, path)
+        except (ImportError, ValueError) as error:
+            # To try again would not help, as runners do when a worker raises an error.
+            counts = _FileCounts(error=str(error))
+        folder.write_json(_counts_name(number), counts._asdict())
+
+    def _tokenize(self, folder: RecordFolder, number: int, path: str) -> _FileCounts:
+        tokenizer = self.tokenizer()
+        with tempfile.TemporaryDirectory() as scratch:
+            store_path = Path(scratch, "store")
+            with open_input(path) as file, TokenStoreWriter(store_path) as writer:
+                write_tokens_of(corpus_of_file(self.config, path, file), tokenizer, writer)
+            store = TokenStore(store_path)
+            dtype = _id_type(tokenizer)
+            with folder.create(_tokens_name(number)) as file:
+                tfrecords.write_records(
+                    file, (_to_bytes(list(document), dtype) for document in store)
+                )
+            unknown = store.token_count(tokenizer.unk_token_id)
+            return _FileCounts(len(store), store.num_sentences, store.num_tokens, unknown)
+
+
+class _SendDocuments(beam.DoFn):
+    """Yields the documents of a tokenized file, with their indices, for each of their shards."""
+
+    def __init__(
+        self, config: PretrainingDataConfig, corpus: _Corpus, done: frozenset[int]
+    ) -> None:
+        self.config, self.corpus, self.done = config, corpus, done
+
+    def process(self, numbered: tuple[int, int]) -> Iterator[tuple[int, tuple[int, bytes]]]:
+        number, first = numbered
+        make = self.config.instance_maker(0, 0)
+        folder = record_folder(self.config.output_dir)
+        name = _tokens_name(number)
+        records = tfrecords.read_records(folder.path_of(name), folder.open(name))
+        for chunk in tfrecords.chunked(records, _DOCUMENTS_AT_ONCE):
+            indices = np.arange(first, first + len(chunk))
+            first += len(chunk)
+            shards = make.shards_of(indices, *self.corpus)
+            for index, record, own in zip(indices.tolist(), chunk, shards.tolist(), strict=True):
+                # A shard that has several duplicates of a document needs it once.
+                for shard in sorted(set(own) - self.done):
+                    yield shard, (index, record.content)
+
+
+class _WriteShard(beam.DoFn):
+    """Writes a shard of its documents."""
+
+    def __init__(
+        self, config: PretrainingDataConfig, corpus: _Corpus, tokenizer: _ProcessTokenizer
+    ) -> None:
+        self.config, self.corpus, self.tokenizer = config, corpus, tokenizer
+
+    def setup(self) -> None:
+        tokenizer = self.tokenizer()
+        self.make = ShardMaker(self.config, tokenizer)
+        self.dtype = _id_type(tokenizer)
+
+    def process(self, group: tuple[int, Iterable[tuple[int, bytes]]]) -> None:
+        shard, documents = group
+        folder = record_folder(self.config.output_dir)
+        with tempfile.TemporaryDirectory() as scratch:
+            indices: list[int] = []
+            with TokenStoreWriter(Path(scratch, "store")) as writer:
+                for index, content in documents:
+                    indices.append(index)
+                    writer.add_sentences(_from_bytes(content, self.dtype))
+                    writer.end_document()
+            self._check_complete(shard, indices)
+            received = _ReceivedDocuments(
+                TokenStore(Path(scratch, "store")), indices, self.corpus.num_documents
+            )
+            statistics, records = self.make(received, shard, self.corpus.num_shards)
+            # The statistics are written before the shard: if the shard exists, so do they.
+            folder.write(f"work/{statistics_name(shard)}", statistics.to_json())
+            with folder.create(shard_name(shard, self.corpus.num_shards)) as file:
+                tfrecords.write_records(file, records)
+
+    def _check_complete(self, shard: int, indices: list[int]) -> None:
+        expected = self.make.make_instances.documents_of(shard, *self.corpus)
+        if not np.array_equal(np.sort(indices), expected):
+            raise RuntimeError(
+                f"the runner has delivered {len(indices)} documents to shard {shard}, expected "
+                f"{len(expected)} others"
+            )
+
+
+class _ReceivedDocuments(Documents):
+    """The documents of a shard, by their indices in the corpus, whose length is the corpus'."""
+
+    def __init__(self, store: TokenStore, indices: Sequence[int], num_documents: int) -> None:
+        self._store, self._num_documents = store, num_documents
+        self._places = {index: place for place, index in enumerate(indices)}
+
+    def __len__(self) -> int:
+        return self._num_documents
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._store[self._places[index]]
+
+
+def _id_type(tokenizer: Tokenizer) -> np.dtype[Any]:
+    """Returns the type that token ids have in files and between workers."""
+    return np.dtype("<u2" if tokenizer.vocabulary_size <= _SMALL_VOCABULARY else "<i4")
+
+
+def _to_bytes(sentences: Sentences, dtype: np.dtype[Any]) -> bytes:
+    """Returns the number of sentences, their lengths and their ids."""
+    lengths = np.array([len(sentences), *map(len, sentences)], _LENGTH)
+    return lengths.tobytes() + np.concatenate(sentences).astype(dtype).tobytes()
+
+
+def _from_bytes(content: bytes, dtype: np.dtype[Any]) -> list[Ids]:
+    """Returns the sentences that `_to_bytes` returned the bytes of."""
+    (count,) = np.frombuffer(content, _LENGTH, 1)
+    lengths = np.frombuffer(content, _LENGTH, count, _LENGTH.itemsize)
+    ids = np.frombuffer(content, dtype, offset=(1 + count) * _LENGTH.itemsize).astype(np.int32)
+    return np.split(ids, np.cumsum(lengths)[:-1])
