@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -55,8 +56,8 @@ class DocumentOrder:
         """Returns the index of the document at each position, int64 `(positions,)`."""
         return self._walk(positions, self._decrypt)
 
-    def _walk(self, numbers: Integers, permute: Any) -> Integers:
-        result = permute(np.asarray(numbers).astype(np.uint64))
+    def _walk(self, numbers: Integers, permute: Callable[[_Words], _Words]) -> Integers:
+        result: _Words = permute(np.asarray(numbers).astype(np.uint64))
         outside = np.flatnonzero(result >= self.num_documents)
         while len(outside):
             result[outside] = permute(result[outside])
