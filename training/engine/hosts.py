@@ -34,7 +34,8 @@ from .options import ALL_BY_ENVIRONMENT, HostOptions
 # What one process makes for the others, such as records, may take days. A process that has ended is
 # noticed much earlier.
 _LONGEST_WAIT = 7 * 24 * 3600.0
-_SECONDS_TO_JOIN = 300
+# Processes start at different times: how much longer they may take to join than to answer
+_TIMES_TO_JOIN = 5
 # How long to wait for the reason why another process has ended
 _SECONDS_FOR_REASON = 3.0
 _FAILURE = "failure"
@@ -133,6 +134,7 @@ def _join(options: HostOptions) -> _Processes:
     import jax
     from jax._src import distributed
 
+    seconds_to_join = _TIMES_TO_JOIN * options.host_timeout
     is_auto = options.coordinator == ALL_BY_ENVIRONMENT
     try:
         # `keras.distribution.initialize` calls this too, without the timeouts.
@@ -142,7 +144,7 @@ def _join(options: HostOptions) -> _Processes:
             options.process_id,
             # Otherwise the variables of a cluster would choose among this process's devices.
             cluster_detection_method=None if is_auto else "deactivate",
-            initialization_timeout=_SECONDS_TO_JOIN,
+            initialization_timeout=seconds_to_join,
             heartbeat_timeout_seconds=options.host_timeout,
             shutdown_timeout_seconds=options.host_timeout,
         )
@@ -155,7 +157,7 @@ def _join(options: HostOptions) -> _Processes:
         ) from error
     except RuntimeError as error:
         raise LostProcessError(
-            f"not all processes have joined within {_SECONDS_TO_JOIN} s: {_first_line(error)}"
+            f"not all processes have joined within {seconds_to_join} s: {_first_line(error)}"
         ) from error
     keras.distribution.set_distribution(
         # Each process reads its own rows, of any kind of data; Keras would divide `tf.data` only.

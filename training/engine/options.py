@@ -138,7 +138,7 @@ class HostOptions(ProgramConfig):
         num_processes: Number of processes, usually one for each host.
         process_id: The number of this process, from 0, whose host is the coordinator's.
         host_timeout: Seconds after which a process that does not answer is lost, which ends the
-            others.
+            others; all must join within five times as many.
     """
 
     coordinator: str = added("")

@@ -47,6 +47,9 @@ class NextTokenTargets:
         [BERT](https://arxiv.org/abs/1810.04805), section 5.1, "LTR & No NSP".
     """
 
+    masks_rows_alone = True
+    """Whether what a row becomes does not depend on the other rows of its batch."""
+
     def __init__(self, *, pad_token_id: int = 0) -> None:
         self.pad_token_id = pad_token_id
 

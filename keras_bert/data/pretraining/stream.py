@@ -57,7 +57,7 @@ class PretrainingStream:
         batch_size: Number of rows in a batch.
         sequence_length: Number of tokens in a row.
         masker: The masker of records without masks: a `MaskedLMMasker` or another callable of a
-            batch and a step.
+            batch and a step. Unless it has `masks_rows_alone`, it is called with whole batches.
         packed: Whether to pack several records into a row instead of padding; for records without
             masks only. Labels of pairs are dropped, since a row can have only one.
         seed: Seed of the order; the masks have the seed of the masker.
@@ -115,6 +115,7 @@ class PretrainingStream:
         self.packed = packed
         self.seed = seed
         self._masker = masker
+        self._masks_whole_batch = not (masker is None or getattr(masker, "masks_rows_alone", False))
         self.num_records = sum(map(count_records, self._paths))
         self.num_rows = sum(1 for _ in self._packed_rows()) if packed else self.num_records
         self._start = StreamPosition()
@@ -238,10 +239,16 @@ class PretrainingStream:
         process, num_processes = shard
         share = slice(process * size // num_processes, (process + 1) * size // num_processes)
         for step, chunk in enumerate(chunked(rows, size), first_step):
-            if len(chunk) == size:
-                batch = self._stacked(chunk) if self.packed else self._parsed(chunk)
-                batch = batch if self._masker is None else self._masker(batch, step)
-                yield {name: values[share] for name, values in batch.items()}
+            if len(chunk) < size:
+                return
+            if not self._masks_whole_batch:
+                chunk = chunk[share]
+            batch = self._stacked(chunk) if self.packed else self._parsed(chunk)
+            if self._masker is not None:
+                batch = self._masker(batch, step)
+            if self._masks_whole_batch:
+                batch = {name: values[share] for name, values in batch.items()}
+            yield batch
 
     def _stacked(self, rows: list[Features]) -> Features:
         return {name: np.stack([row[name] for row in rows]) for name in rows[0]}

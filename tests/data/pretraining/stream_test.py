@@ -9,6 +9,7 @@ from keras_bert.data import (
     Instance,
     InstanceEncoder,
     MaskedLMMasker,
+    NextTokenTargets,
     PretrainingStream,
     StaticMasker,
     pretraining_examples,
@@ -179,6 +180,32 @@ def test_records_with_masks_need_no_masker(tmp_path):
         stream(path)
     with pytest.raises(ValueError, match="to pack"):
         stream(path, masker=None, packed=True)
+
+
+@pytest.mark.parametrize("form", ["masked", "packed", "with masks", "next tokens"])
+def test_shares_are_the_rows_of_the_whole_batch(files, tmp_path, form):
+    options = {"packed": form == "packed", "batch_size": 6}
+    if form == "next tokens":
+        options["masker"] = NextTokenTargets()
+    if form == "with masks":
+        options["masker"] = None
+        files = tmp_path / "masked.tfrecord"
+        write(files, range(20), StaticMasker(4, len(TOKENS), 3))
+    one = stream(files, **options)
+    for read in (
+        lambda *shard: take(one.from_batch(2, *shard), 9),
+        lambda *shard: list(one.first_batches(3, *shard)),
+    ):
+        shares = [read((number, 3)) for number in range(3)]
+        joined = [
+            {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            for parts in zip(*shares, strict=True)
+        ]
+        assert_same(joined, read())
+    assert one.from_batch(0, (1, 3)).rows_in_batch == 2
+    for shard in ((0, 4), (3, 3)):
+        with pytest.raises(ValueError, match="of which batch_size is a multiple"):
+            one.from_batch(0, shard)
 
 
 def test_records_without_masks_need_one(files):

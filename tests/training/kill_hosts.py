@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kills processes of pre-training runs on one or two hosts, and compares the curves.
+
+    KERAS_BACKEND=jax python -m tests.training.kill_hosts --kills=20
+
+A run on one host that is never interrupted gives the expected curve. Then the same command is
+started on one or two hosts, at random; one of its processes is killed with SIGKILL at a random
+moment, the others must end by themselves, and the command is started again, until so many have been
+killed. Each run that finishes must have the same curve, whatever hosts it was trained on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+from tests.training.host_processes import HostProcesses
+from tests.training.kill_runs import CASES, make_data
+
+# A process that does not answer is lost after so many seconds
+HOST_TIMEOUT = 20
+RUN = CASES["pretrain_two_phases"]
+# Measurements
+_NOT_COMPARED = ("seconds", "tokens_per_second", "flops_per_second", "share_of_peak")
+
+
+def start(folder: Path, target: Path, count: int) -> HostProcesses:
+    """Starts the run on so many hosts; the folder has its text."""
+    arguments = [argument.format(data=folder) for argument in RUN.arguments]
+    command = ["-m", RUN.program, *arguments, f"--output_dir={target}"]
+    if count == 1:
+        return HostProcesses(command, 1, folder, environment=lambda number: {})
+    return HostProcesses([*command, f"--host_timeout={HOST_TIMEOUT}"], count, folder)
+
+
+def log(folder: Path) -> list[dict[str, float]]:
+    """Returns the records of a run."""
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def largest_difference(folder: Path, expected: Path) -> float:
+    """Returns the largest relative difference of two runs' losses and metrics.
+
+    Raises:
+        RuntimeError: If they do not have the same records.
+    """
+    found, other = log(folder), log(expected)
+    differences = [0.0]
+    if [sorted(record) for record in found] != [sorted(record) for record in other]:
+        raise RuntimeError(f"{folder} has {found}, expected {other}")
+    for record, of_other in zip(found, other, strict=True):
+        for name in set(record) - set(_NOT_COMPARED):
+            size = max(abs(of_other[name]), 1e-9)
+            differences.append(abs(record[name] - of_other[name]) / size)
+    return max(differences)
+
+
+def kill_and_compare(kills: int, seed: int, folder: Path) -> float:
+    """Runs pre-training to its end without a kill, and with so many.
+
+    Args:
+        kills: How many processes are killed.
+        seed: Decides the moments, the processes and the number of hosts.
+        folder: Where everything is written.
+
+    Returns:
+        The largest relative difference of the curves.
+
+    Raises:
+        RuntimeError: If the others do not end when a process is killed, or a run fails by itself.
+    """
+    make_data(folder)
+    whole, target = folder / "whole", folder / "killed"
+    begin = time.monotonic()
+    first = start(folder, whole, 1)
+    if first.wait() != [0]:
+        raise RuntimeError(first.printed()[0])
+    longest = 1.5 * (time.monotonic() - begin)
+    generator = random.Random(seed)
+    killed, difference, is_finished = 0, 0.0, False
+    while killed < kills or not is_finished:
+        count = generator.choice((1, 2))
+        hosts, begin = start(folder, target, count), time.monotonic()
+        victim, moment = generator.randrange(count), begin + generator.uniform(0, longest)
+        while killed < kills and hosts.are_running():
+            if time.monotonic() > moment:
+                hosts.kill(victim)
+                break
+            time.sleep(0.05)
+        moment = time.monotonic()
+        statuses = hosts.wait()
+        if statuses[victim] == -signal.SIGKILL:
+            killed += 1
+            is_finished = False
+            steps = sorted(path.name for path in target.glob("checkpoints/step_*"))
+            others = [status for number, status in enumerate(statuses) if number != victim]
+            print(
+                f"{killed}: process {victim} of {count} is killed after {moment - begin:.0f} s, "
+                f"the others end with {others} after {time.monotonic() - moment:.0f} s, "
+                f"{(steps or ['no checkpoint'])[-1]}",
+                flush=True,
+            )
+            if 0 in others and not (target / "results.json").exists():
+                raise RuntimeError("\n".join(hosts.printed()))
+            continue
+        if any(statuses):
+            raise RuntimeError(f"{statuses}\n" + "\n".join(hosts.printed()))
+        is_finished = True
+        difference = max(difference, largest_difference(target, whole))
+        print(f"{killed} kills: finished, largest difference {difference:.1e}", flush=True)
+        shutil.rmtree(target)
+    return difference
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    print(f"on {os.environ['KERAS_BACKEND']}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        kill_and_compare(options.kills, options.seed, Path(folder))
+
+
+if __name__ == "__main__":
+    main()
