@@ -42,13 +42,11 @@ ELECTRA = {"objective": "replaced_token", "kind": "full_sentences", "generator_s
 
 # What both processes do, in the order of the tests: they start only once.
 PROGRAM = """
-import dataclasses, json, shutil, sys
+import json, sys
 from pathlib import Path
-import numpy as np
 from absl import flags
-from training.engine import config_flags, hosts, program
+from training.engine import config_flags, hosts
 from training.engine.options import HostOptions
-from training.pretraining.config import PretrainConfig
 from training.pretraining.run import pretrain
 from tests.training.pretrain_on_hosts_test import ELECTRA, config, keep_first_half
 
@@ -151,5 +149,6 @@ def test_processes_know_one_another_and_disagree_in_all_of_them(runs):
     assert answers[0] == answers[1]
     assert answers[0]["gathered"] == [[0, 2, True], [1, 2, False]]
     assert "the number differs between the processes: 0 in process 0, 1 in" in answers[0]["number"]
-    assert "the run differs between the processes" in answers[0]["seed"]
+    expected = "the command differs between the processes: {'seed': 1} in process 0, {'seed': 2} in"
+    assert expected in answers[0]["seed"]
     assert "a batch has 3 rows" in answers[0]["rows"]

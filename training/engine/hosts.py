@@ -38,6 +38,7 @@ _LONGEST_WAIT = 7 * 24 * 3600.0
 _TIMES_TO_JOIN = 5
 # How long to wait for the reason why another process has ended
 _SECONDS_FOR_REASON = 3.0
+_SECONDS_BETWEEN_LOOKS = 1.0
 _FAILURE = "failure"
 # In messages of errors of collectives whose other end is gone
 _OF_CONNECTIONS = ("Gloo", "NCCL", "UNAVAILABLE", "Connection", "connection", "DEADLINE")
@@ -101,7 +102,9 @@ def joined(options: HostOptions) -> Iterator[None]:
         return
     global _processes
     _processes = _join(options)
-    threading.Thread(target=_end_with_another, name="other processes", daemon=True).start()
+    has_ended = threading.Event()
+    watch = threading.Thread(target=_end_with_another, args=(has_ended,), daemon=True)
+    watch.start()
     if not is_writer():
         logging.set_verbosity(logging.ERROR)  # It would repeat the warnings of the one that writes.
     logging.info("process %d of %d has joined", index(), count())
@@ -117,6 +120,9 @@ def joined(options: HostOptions) -> Iterator[None]:
             raise LostProcessError(reason) from error
         _tell_others(error)
         raise
+    finally:
+        has_ended.set()
+        watch.join()
 
 
 def _join(options: HostOptions) -> _Processes:
@@ -179,6 +185,7 @@ def gather(value: Any) -> list[Any]:
     """
     if count() == 1:
         return [value]
+    value = json.loads(json.dumps(value))  # as the others receive it
     number = next(_exchanges)
     folder, client = f"exchange/{number}", _processes.client
     if not is_writer():
@@ -224,6 +231,9 @@ def agree(what: str, value: Any) -> None:
     """
     values = gather(value)
     if any(other != values[0] for other in values):
+        if isinstance(value, dict):
+            names = [key for key in value if any(v.get(key) != values[0].get(key) for v in values)]
+            values = [{key: other.get(key) for key in names} for other in values]
         differing = ", ".join(f"{other} in process {number}" for number, other in enumerate(values))
         raise DisagreementError(
             f"{what} differs between the processes: {differing}. Expected the same command, the "
@@ -289,14 +299,10 @@ def _reason_of_another(error: BaseException) -> str:
         return ""
     is_of_connection = any(word in str(error) for word in _OF_CONNECTIONS)
     end = time.monotonic() + (_SECONDS_FOR_REASON if is_of_connection else 0)
-    while True:
-        with contextlib.suppress(Exception):
-            return str(_processes.client.key_value_try_get(_FAILURE))
-        if time.monotonic() > end:
-            break
+    while not (reason := _failure()) and time.monotonic() < end:
         time.sleep(0.1)
-    if not is_of_connection:
-        return ""
+    if reason or not is_of_connection:
+        return reason
     return (
         f"the connection to another process is lost: it has ended ({_first_line(error)}). Start "
         "the same command on all hosts again, or on another number of them; it resumes from the "
@@ -304,15 +310,21 @@ def _reason_of_another(error: BaseException) -> str:
     )
 
 
-def _end_with_another() -> None:
+def _end_with_another(has_ended: threading.Event) -> None:
     """Ends this process when another one has failed, even while the device waits for it."""
-    try:
-        reason = _wait_for(_FAILURE)
-    except Exception:
-        return  # The coordinator is gone, and JAX ends this process.
-    time.sleep(_SECONDS_FOR_REASON)  # for the main thread, if it has failed too
-    print(f"error: {reason}", file=sys.stderr)
-    _end_at_once()
+    while not has_ended.wait(_SECONDS_BETWEEN_LOOKS):
+        reason = _failure()
+        # The main thread may have failed too, and says so itself.
+        if reason and not has_ended.wait(_SECONDS_FOR_REASON):
+            print(f"error: {reason}", file=sys.stderr)
+            _end_at_once()
+
+
+def _failure() -> str:
+    """Returns the reason why a process has failed; empty if none has said that it did."""
+    with contextlib.suppress(Exception):
+        return str(_processes.client.key_value_try_get(_FAILURE))
+    return ""
 
 
 def _end_at_once() -> None:

@@ -69,6 +69,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         ValueError: If text or records are malformed, or the folder contains a run of other
             settings.
     """
+    hosts.agree("the command", _settings(config))
     _check_shares(config)
     with hosts.writer_first():
         policy = precision.resolve(config.precision, config.output_dir)
@@ -231,17 +232,20 @@ def _begin(
             output_folder.check_same_start(checkpoints.folder, flag, before, content)
 
     found = checkpoints.restore(model, check) or fresh
-    hosts.agree("the run", {"settings and files": [fingerprint, details], "step": found.step})
+    hosts.agree("the run", {"fingerprint": fingerprint, **details, "step": found.step})
     if found.step:
         logging.info("resuming after step %d", found.step)
     return found
 
 
-def _fingerprint(config: PretrainConfig, vocabulary: Path) -> str:
+def _settings(config: PretrainConfig) -> dict[str, Any]:
+    """Returns the settings that determine the result."""
     settings = recorded_settings(config)
-    settings["lowercase"] = is_lowercased(vocabulary, config.lowercase)
-    for name in _NO_INFLUENCE:
-        settings.pop(name, None)
+    return {name: value for name, value in settings.items() if name not in _NO_INFLUENCE}
+
+
+def _fingerprint(config: PretrainConfig, vocabulary: Path) -> str:
+    settings = {**_settings(config), "lowercase": is_lowercased(vocabulary, config.lowercase)}
     return output_folder.fingerprint(settings, tokenizer_content(vocabulary))
 
 

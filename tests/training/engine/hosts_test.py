@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import signal
+import time
+
+import keras
+import pytest
+
+from tests.training.host_processes import HostProcesses, free_port
+from training.engine import hosts
+from training.engine.options import HostOptions
+
+BACKEND = keras.backend.backend()
+ON_JAX = pytest.mark.skipif(BACKEND != "jax", reason="several hosts")
+
+TIMEOUT = 8
+# What each process does, by the last argument
+PROGRAM = """
+import os, signal, sys
+from absl import flags
+from training.engine import config_flags, hosts, program
+from training.engine.options import HostOptions
+
+def main(options):
+    with hosts.joined(options):
+        print("gathered", hosts.gather(hosts.index()), flush=True)
+        if hosts.index() == 1:
+            if what == "raise":
+                raise ValueError("the disk of this host is full")
+            if what in ("SIGKILL", "SIGSTOP"):
+                os.kill(os.getpid(), getattr(signal, what))
+        elif what != "end":
+            hosts.barrier()
+        print("the end", flush=True)
+
+what = sys.argv.pop(1)
+program.run(main, HostOptions)
+"""
+
+
+def run(folder, what, environment=None, flags=()):
+    command = ("-c", PROGRAM, what, *flags, f"--host_timeout={TIMEOUT}")
+    return HostProcesses(command, 2, folder, environment)
+
+
+def test_a_process_alone_waits_for_nobody():
+    with hosts.joined(HostOptions()):
+        assert (hosts.index(), hosts.count(), hosts.shard()) == (0, 1, (0, 1))
+        assert hosts.is_writer()
+        assert hosts.gather({"a": 1}) == [{"a": 1}]
+        assert hosts.from_writer(lambda: 5) == 5
+        hosts.agree("a number", 1)
+        hosts.barrier()
+        with hosts.writer_first():
+            pass
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_processes": 2}, "expected --coordinator=host:port"),
+        ({"coordinator": "auto", "process_id": 0}, "expected --coordinator=host:port"),
+        ({"coordinator": "host0:1", "num_processes": 2}, "expected host:port and a number below"),
+        ({"coordinator": "host0", "num_processes": 2, "process_id": 0}, "expected host:port"),
+        ({"coordinator": "host0:1", "num_processes": 2, "process_id": 2}, "a number below"),
+        ({"coordinator": "host0:1", "num_processes": 0, "process_id": 0}, "--num_processes"),
+    ],
+)
+def test_a_place_that_is_none_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        HostOptions(**options)
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="it can")
+def test_a_backend_that_cannot_train_on_several_hosts_names_the_one_that_can():
+    options = HostOptions(f"localhost:{free_port()}", 2, 0)
+    with (
+        pytest.raises(ValueError, match=f"JAX backend, and this is {BACKEND}: set KERAS_BACKEND"),
+        hosts.joined(options),
+    ):
+        pass
+
+
+@ON_JAX
+def test_auto_finds_no_cluster_where_there_is_none(tmp_path):
+    processes = run(tmp_path, "end", lambda number: {}, flags=("--coordinator=auto",))
+    assert processes.wait() == [1, 1]
+    assert "--coordinator=auto finds no cluster in the environment" in processes.printed()[0]
+
+
+@ON_JAX
+def test_the_variables_of_slurm_tell_the_processes(tmp_path):
+    port = str(free_port())
+
+    def variables(number):
+        return {
+            # Otherwise JAX takes it from the job's number.
+            "JAX_COORDINATOR_PORT": port,
+            "SLURM_JOB_ID": "1",
+            "SLURM_STEP_NODELIST": "localhost",
+            "SLURM_NTASKS": "2",
+            "SLURM_PROCID": str(number),
+            "SLURM_LOCALID": str(number),
+        }
+
+    processes = run(tmp_path, "end", variables, flags=("--coordinator=auto",))
+    assert processes.wait() == [0, 0], processes.printed()
+    for text in processes.printed():
+        assert "gathered [0, 1]" in text
+        assert "the end" in text
+
+
+@ON_JAX
+def test_an_error_ends_the_others_with_its_reason(tmp_path):
+    begin = time.monotonic()
+    processes = run(tmp_path, "raise")
+    assert processes.wait() == [1, 1]
+    first, second = processes.printed()
+    assert "error: the disk of this host is full" in second
+    assert "error: process 1 on " in first
+    assert "the disk of this host is full" in first
+    assert "the end" not in first
+    assert time.monotonic() - begin < 60
+
+
+@ON_JAX
+@pytest.mark.parametrize("what", ["SIGKILL", "SIGSTOP"])
+def test_a_process_that_is_gone_ends_the_others(tmp_path, what):
+    processes = run(tmp_path, what)
+    end = time.monotonic() + 60 + TIMEOUT
+    first = processes.processes[0]
+    while first.poll() is None and time.monotonic() < end:
+        time.sleep(0.1)
+    status = first.poll()
+    processes.kill(1)
+    processes.wait()
+    # JAX aborts it; while it computes, the connection that is lost is an error of ours.
+    assert status == -signal.SIGABRT
+    assert "Terminating process because the JAX distributed" in processes.printed()[0]
