@@ -35,9 +35,11 @@ def start(folder: Path, target: Path, count: int) -> HostProcesses:
     """Starts the run on so many hosts; the folder has its text."""
     arguments = [argument.format(data=folder) for argument in RUN.arguments]
     command = ["-m", RUN.program, *arguments, f"--output_dir={target}"]
+    printed = folder / f"{target.name}_printed"
+    printed.mkdir(exist_ok=True)
     if count == 1:
-        return HostProcesses(command, 1, folder, environment=lambda number: {})
-    return HostProcesses([*command, f"--host_timeout={HOST_TIMEOUT}"], count, folder)
+        return HostProcesses(command, 1, printed, environment=lambda number: {})
+    return HostProcesses([*command, f"--host_timeout={HOST_TIMEOUT}"], count, printed)
 
 
 def log(folder: Path) -> list[dict[str, float]]:

@@ -95,7 +95,8 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
     peak *= hosts.count()
     with contextlib.ExitStack() as stack:
         meter = None
-        if config.measure_energy and energy.is_installed():
+        # On several hosts it would be that of one of them.
+        if config.measure_energy and energy.is_installed() and hosts.count() == 1:
             meter = stack.enter_context(energy.energy_meter(config.country))
         baselines: dict[int, pretraining_run.Log] = {}
         for phase, (train, dev) in phases.items():

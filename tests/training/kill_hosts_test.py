@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+import signal
+import time
+
+import keras
+import pytest
+
+from tests.training.host_processes import SECONDS
+from tests.training.kill_hosts import kill_and_compare, largest_difference, start
+from tests.training.kill_runs import make_data
+
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts")
+
+
+def test_a_killed_run_goes_on_on_another_number_of_hosts(tmp_path):
+    make_data(tmp_path)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    expected, two = start(tmp_path, whole, 1), start(tmp_path, killed, 2)
+    end = time.monotonic() + SECONDS
+    while two.are_running() and time.monotonic() < end:
+        if list(killed.glob("checkpoints/step_*")):
+            break
+        time.sleep(0.1)
+    two.kill(1)
+    other, of_killed = two.wait()
+    assert of_killed == -signal.SIGKILL
+    # Its own error, or that by which JAX ends it
+    assert other in (1, -signal.SIGABRT)
+    printed = two.printed()[0]
+    assert "another process is lost" in printed or "another task died" in printed
+    one = start(tmp_path, killed, 1)
+    assert one.wait() == [0], one.printed()
+    assert "resuming after step" in one.printed()[0]
+    assert expected.wait() == [0]
+    assert largest_difference(killed, whole) < 1e-6
+
+
+@pytest.mark.skipif("KERAS_BERT_SLOW" not in os.environ, reason="slow: set KERAS_BERT_SLOW=1")
+def test_runs_killed_at_random_moments_have_the_curve_of_one_never_killed(tmp_path):
+    assert kill_and_compare(kills=20, seed=0, folder=tmp_path) < 1e-6
