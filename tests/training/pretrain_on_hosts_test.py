@@ -91,6 +91,7 @@ def keep_first_half(folder, whole, half):
         if int(path.name.removeprefix("step_")) > MIDDLE:
             shutil.rmtree(path)
     shutil.rmtree(folder / half / "preset")
+    (folder / half / "log.jsonl").unlink()
 
 
 @pytest.fixture(scope="module")
