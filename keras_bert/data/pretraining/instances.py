@@ -195,7 +195,8 @@ class InstanceMaker:
             yield from map(self._row, document_sentences(document, max_tokens))
 
     def _row(self, tokens: Ids) -> Instance:
-        token_ids = np.array([self.cls_token_id, *tokens, self.sep_token_id], np.int32)
+        token_ids = np.empty(len(tokens) + 2, np.int32)
+        token_ids[0], token_ids[1:-1], token_ids[-1] = self.cls_token_id, tokens, self.sep_token_id
         return Instance(token_ids, np.zeros_like(token_ids), None)
 
     def _pair(self, pair: SegmentPair) -> Instance:
