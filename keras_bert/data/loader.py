@@ -53,7 +53,7 @@ class BatchOptions:
         num_replicas: Number of devices that share each batch, under `tf.distribute`. The last batch
             is then completed with filler rows too, so that each device has as many.
         shard: The index of this process and the number of processes that share each batch: each has
-            every so many of its rows, and pads them to the same length as the others.
+            as many of its consecutive rows, and pads them to the same length as the others.
         allow_unlabeled: Whether a label may be -1 (for regression NaN), which means that the row
             has none.
 
@@ -118,6 +118,17 @@ def check_shard(shard: tuple[int, int], batch_size: int) -> None:
             f"shard is {shard}, with a batch_size of {batch_size}; expected an index below the "
             "number of processes, of which batch_size is a multiple."
         )
+
+
+def rows_of_share(shard: tuple[int, int], batch_size: int) -> slice:
+    """Returns the rows of a batch that a process has.
+
+    Args:
+        shard: The index of this process, and the number of processes.
+        batch_size: Number of rows in the batch.
+    """
+    number, count = shard
+    return slice(number * batch_size // count, (number + 1) * batch_size // count)
 
 
 class RowPreprocessor(Protocol):
@@ -343,11 +354,11 @@ class Loader(Batches):
     ) -> Batch:
         """Makes a batch of some rows of a window, the first `num_rows` of which are no filler."""
         length = bucket_for(longest, self._buckets)
-        process, num_processes = self.options.shard
+        share = rows_of_share(self.options.shard, len(rows))
         is_real = None
         if self.options.fills_last_batch:
-            is_real = (np.arange(len(rows)) < num_rows).astype("float32")[process::num_processes]
-        rows = rows[process::num_processes]
+            is_real = (np.arange(len(rows)) < num_rows).astype("float32")[share]
+        rows = rows[share]
         index = window.rows[rows]
         return Batch(
             sequences.take(NUMPY, rows).padded(NUMPY, length, self._pad_token_id),

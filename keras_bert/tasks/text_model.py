@@ -213,6 +213,7 @@ class TextModel(ObjectiveModel):
             training=True,
             length_window=length_window,
             num_replicas=self._num_replicas(),
+            shard=_shard(),
         )
         held_out = None
         rows = self._read(x, y, sample_weight, options)
@@ -345,7 +346,16 @@ class TextModel(ObjectiveModel):
             Float32 outputs in the order of the input; see the class for their shapes. If these
             depend on the row, such as on the number of words of a sentence, the outputs for text
             are nested like the input.
+
+        Raises:
+            ValueError: If the process is one of several of a `keras.distribution`, each of which
+                would have the outputs of its own devices only.
         """
+        if _shard()[1] > 1:
+            raise ValueError(
+                f"`predict` was called in one of {_shard()[1]} processes of a distribution; save "
+                "the model, and predict in a process without the others."
+            )
         x = opened(x)
         kind = self._adapter_class(x)
         if kind is None:
@@ -582,9 +592,11 @@ class TextModel(ObjectiveModel):
             batch_size: Number of rows in a batch; `None` for the default.
             is_shared: Whether the replicas of a strategy share each batch.
         """
-        num_replicas = self._num_replicas() if is_shared else 1
         return BatchOptions(
-            batch_size, compiles=self._compiles_each_shape(), num_replicas=num_replicas
+            batch_size,
+            compiles=self._compiles_each_shape(),
+            num_replicas=self._num_replicas() if is_shared else 1,
+            shard=_shard() if is_shared else (0, 1),
         )
 
     def _num_replicas(self) -> int:
@@ -658,3 +670,15 @@ class TextModel(ObjectiveModel):
                 )
                 if target is not None:
                     checked_ids(target, num_ids, lowest=rules.lowest, weights=weight, name=name)
+
+
+def _shard() -> tuple[int, int]:
+    """Returns the index of this process, and the number of those that share each batch.
+
+    There are several in a `keras.distribution`, whose own sharding of data is for `tf.data` only.
+    """
+    distribution = keras.distribution.distribution()
+    if distribution is None or distribution.num_processes == 1:
+        return 0, 1
+    count = min(distribution.num_model_replicas, distribution.num_processes)
+    return distribution.data_shard_id, count

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -72,9 +71,9 @@ class HostProcesses:
         """Returns whether none has ended."""
         return all(process.poll() is None for process in self.processes)
 
-    def kill(self, number: int, with_signal: signal.Signals = signal.SIGKILL) -> None:
-        """Sends a signal to a process."""
-        self.processes[number].send_signal(with_signal)
+    def kill(self, number: int) -> None:
+        """Kills a process, which cannot do anything about it."""
+        self.processes[number].kill()
 
     def printed(self) -> list[str]:
         """Returns what each has printed."""

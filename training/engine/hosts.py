@@ -285,8 +285,9 @@ def _wait_for(key: str) -> str:
 
 
 def _tell_others(error: BaseException) -> None:
-    name = "" if isinstance(error, (OSError, ValueError)) else f"{type(error).__name__}: "
-    reason = f"process {index()} on {socket.gethostname()} has ended: {name}{_first_line(error)}"
+    words = [] if isinstance(error, (OSError, ValueError)) else [type(error).__name__]
+    words += [_first_line(error)] if str(error) else []
+    reason = f"process {index()} on {socket.gethostname()} has ended: {': '.join(words)}"
     with contextlib.suppress(Exception):
         _processes.client.key_value_set(_FAILURE, reason)
         if is_writer():

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from keras_bert.data.arrays import NUMPY
-from keras_bert.data.loader import Batches, MappedBatches, check_shard
+from keras_bert.data.loader import Batches, MappedBatches, check_shard, rows_of_share
 from keras_bert.data.packing import Sequences
 from keras_bert.data.pretraining.masking import MaskedLMMasker
 from keras_bert.data.pretraining.packing import pack_sequences
@@ -236,8 +236,7 @@ class PretrainingStream:
     ) -> Iterator[Features]:
         """Yields full batches of rows, which are masked, or the shares of a process in them."""
         size = batch_size or self.batch_size
-        process, num_processes = shard
-        share = slice(process * size // num_processes, (process + 1) * size // num_processes)
+        share = rows_of_share(shard, size)
         for step, chunk in enumerate(chunked(rows, size), first_step):
             if len(chunk) < size:
                 return
