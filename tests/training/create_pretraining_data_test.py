@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -105,7 +106,9 @@ def test_the_seed_decides_all_the_bytes(config, tmp_path, changes):
     assert pairs is None if changes.get("kind") else 0.5 < pairs < 0.8
 
 
-def test_the_number_of_processes_has_no_influence(config, tmp_path):
+@pytest.mark.parametrize("independent", [False, True])
+def test_the_number_of_processes_has_no_influence(config, tmp_path, independent):
+    config = dataclasses.replace(config, independent_shards=independent)
     several = elsewhere(config, tmp_path, "several", num_workers=2)
     create(config)
     create(several)
@@ -136,6 +139,41 @@ def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
     create(whole)
     assert digests(config) == digests(whole)
     assert len(digests(whole)) == 30
+
+
+def test_text_of_a_remote_file_system_gives_the_same_records(config, tmp_path):
+    system = fsspec.filesystem("memory")
+    for path in (tmp_path / "corpus").iterdir():
+        system.pipe(f"/remote/{path.name}", path.read_bytes())
+    remote = elsewhere(config, tmp_path, "remote", input_files=("memory://remote/*.txt",))
+    create(config)
+    create(remote)
+    assert digests(remote) == digests(config)
+    assert create(remote)["files"] == 3
+    system.pipe("/remote/b.txt", b"w1 .\n")
+    with pytest.raises(ValueError, match="or other files"):
+        create(remote)
+    system.rm("/remote", recursive=True)
+    with pytest.raises(FileNotFoundError, match=r"memory://remote/\*.txt matches no file"):
+        create(remote)
+
+
+def test_a_vocabulary_is_not_trained_on_binary_files(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    untrained = PretrainConfig(
+        input_files=(str(tmp_path / "a.parquet"),), output_dir=str(tmp_path / "run")
+    )
+    with pytest.raises(ValueError, match=r"a.parquet is another: give one with --vocabulary"):
+        vocabulary_path(untrained)
+
+
+def test_few_documents_for_second_segments_are_warned_of(config, tmp_path, caplog):
+    few = elsewhere(config, tmp_path, "few", independent_shards=True, num_shards=500)
+    assert create(few)["files"] == 15
+    assert "15 shards has about 2 documents" in caplog.text
+    caplog.clear()
+    create(elsewhere(config, tmp_path, "enough", independent_shards=True, num_shards=2))
+    assert "documents of each" not in caplog.text
 
 
 def wait_for(condition, seconds=60):
