@@ -91,8 +91,9 @@ _ALBERT_NAMES = {
 _USUAL_NAMES = {
     "pad": ("<pad>", "[PAD]"),
     "unk": ("<unk>", "[UNK]"),
-    "cls": ("<s>", "[CLS]"),
-    "sep": ("</s>", "[SEP]"),
+    # Gemma's vocabulary has `<s>` too.
+    "cls": ("<bos>", "<s>", "[CLS]"),
+    "sep": ("<eos>", "</s>", "[SEP]"),
     "mask": ("<mask>", "[MASK]", "<|mask|>"),
 }
 # The names of the tokens at the beginning and the end of a text in the transformers library
@@ -234,7 +235,7 @@ def _byte_pair_of_file(file: TokenizerJson, settings: Mapping[str, Any]) -> dict
     """Creates the config of a BPE tokenizer from a `tokenizer.json`."""
     options = byte_pair_options(file)
     vocabulary = file.vocabulary()
-    names, pair_separators, _ = _special_tokens(file, settings, vocabulary)
+    names, between, _ = _special_tokens(file, settings, vocabulary)
     _check_names(names, vocabulary, file.path, "expected")
     lstrip = {token.get("content"): token.get("lstrip") for token in file.added_tokens()}
     prefix = settings.get("add_prefix_space", options.pop("add_prefix_space"))
@@ -250,10 +251,11 @@ def _byte_pair_of_file(file: TokenizerJson, settings: Mapping[str, Any]) -> dict
         {
             **options,
             "special_tokens": _renamed(names, _ROBERTA_NAMES),
-            "pair_separators": pair_separators,
+            "pair_separators": len(between),
             # Files of RoBERTa that transformers writes do not have it.
             "mask_takes_space": is_roberta or bool(lstrip.get(names["mask"], False)),
             _FIRST_WORD: bool(settings.get(_FIRST_WORD, is_roberta)),
+            "repeats_cls": between[-1] == names["cls"],
         },
     )
 
@@ -262,15 +264,15 @@ def _sentence_piece_of_file(file: TokenizerJson, settings: Mapping[str, Any]) ->
     """Creates the config of a SentencePiece tokenizer from a `tokenizer.json`."""
     model, options = unigram_model(file)
     vocabulary = [piece.text for piece in read_pieces(model)]
-    names, pair_separators, num_segments = _special_tokens(file, settings, vocabulary)
+    names, between, num_segments = _special_tokens(file, settings, vocabulary)
     return _sentence_piece(model, file.path, names, **options) | without_defaults(
-        SENTENCE_PIECE, {"pair_separators": pair_separators, "num_segments": num_segments}
+        SENTENCE_PIECE, {"pair_separators": len(between), "num_segments": num_segments}
     )
 
 
 def _special_tokens(
     file: TokenizerJson, settings: Mapping[str, Any], vocabulary: Collection[str]
-) -> tuple[dict[str, str], int, int]:
+) -> tuple[dict[str, str], list[str], int]:
     """Reads the special tokens of a tokenizer that is defined by a `tokenizer.json`.
 
     Those of a row are the ones that its post-processor adds. The others are named by
@@ -283,7 +285,7 @@ def _special_tokens(
         vocabulary: The tokens.
 
     Returns:
-        A tuple of the tokens by their roles, of the number of separators in a pair, and of the
+        A tuple of the tokens by their roles, of those between the texts of a pair, and of the
         number of segments.
 
     Raises:
@@ -294,20 +296,25 @@ def _special_tokens(
         given = [settings.get(f"{name}_token") for name in (role, _SAME_ROLES.get(role, role))]
         contents = [token.get("content") if isinstance(token, dict) else token for token in given]
         found = [name for name in (*contents, *usual) if name in vocabulary]
-        names[role] = str(found[0] if found else usual[0])
+        names[role] = str(found[0] if found else _ROBERTA_NAMES[role])
     formats = row_formats(file)
     if formats:
-        names["cls"], names["sep"] = formats[0][0][0], formats[0][-1][0]
+        names["cls"], last = formats[0][0][0], formats[0][-1][0]
+        names["sep"] = names["sep"] if last == "A" else last
     for role, other in (("pad", "sep"), ("unk", "pad")):
         if names[role] not in vocabulary:
             names[role] = names[other]
+    cls, sep = names["cls"], names["sep"]
     if not formats:
-        is_roberta = names["cls"] == _ROBERTA_NAMES["cls"]
-        return names, 2 if is_roberta else 1, 1 if is_roberta else 2
-    pair_separators = min(max(len(formats[1]) - 4, 1), 2)
-    is_albert = file.kind == "Unigram" and names["cls"] == _ALBERT_NAMES["cls"]
-    _check_rows(file, names["cls"], names["sep"], pair_separators, has_segments=is_albert)
-    return names, pair_separators, 2 if is_albert else 1
+        is_roberta = cls == _ROBERTA_NAMES["cls"]
+        between = [sep, sep] if is_roberta else [sep]
+        return names, between, 1 if is_roberta else 2
+    between = [sep]
+    if len(formats[1]) > len(formats[0]) + 2:
+        between.append(cls if file.kind == "BPE" and formats[1][-3][0] == cls else sep)
+    is_albert = file.kind == "Unigram" and cls == _ALBERT_NAMES["cls"]
+    _check_rows(file, cls, sep, between, has_segments=is_albert)
+    return names, between, 2 if is_albert else 1
 
 
 def _check_names(
@@ -411,7 +418,7 @@ def _wordpiece(
     is_alone = name is None and not (folder / VOCABULARY_FILE).exists()
     if file and (name in _DEFINED_BY_FILE or is_alone):
         settings = {**settings, **wordpiece_settings(file)}
-        _check_rows(file, "[CLS]", "[SEP]", pair_separators=1)
+        _check_rows(file, "[CLS]", "[SEP]", ["[SEP]"])
     normalizer = file.part("normalizer") if file else {}
     lowercase = settings.get("do_lower_case", normalizer.get("lowercase"))
     if not isinstance(lowercase, bool):
@@ -422,7 +429,11 @@ def _wordpiece(
 
 
 def _check_rows(
-    file: TokenizerJson, start: str, end: str, pair_separators: int, has_segments: bool = True
+    file: TokenizerJson,
+    start: str,
+    end: str,
+    between: Sequence[str],
+    has_segments: bool = True,
 ) -> None:
     """Checks that a post-processor packs texts into rows as the preprocessors do.
 
@@ -432,7 +443,7 @@ def _check_rows(
         file: The file.
         start: The token at the beginning of a row.
         end: The token at the end of each text.
-        pair_separators: The number of those between the texts of a pair.
+        between: The tokens between the texts of a pair.
         has_segments: Whether models with the tokenizer may have segments.
 
     Raises:
@@ -440,7 +451,7 @@ def _check_rows(
     """
     formats = row_formats(file)
     single = [start, "A", end]
-    expected = [single, [start, "A", *[end] * pair_separators, "B", end]]
+    expected = [single, [start, "A", *between, "B", end]]
     found = [[name for name, _ in row] for row in formats]
     if found and found != expected:
         row, wanted = next(rows for rows in zip(found, expected, strict=True) if rows[0] != rows[1])

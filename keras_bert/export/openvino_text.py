@@ -158,7 +158,10 @@ def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
     inputs = [start, steps.Sequence(token_type_id=0), end]
     if len(texts) == 2:
         second = tokenizer.num_segments - 1
-        inputs += [end] * (tokenizer.pair_separators - 1)
+        between = [end] * tokenizer.pair_separators
+        if tokenizer.repeats_cls:
+            between[-1] = start
+        inputs[2:] = between
         inputs.append(steps.Sequence(token_type_id=second))
         inputs.append(steps.AddToken(_token_id=tokenizer.sep_token_id, token_type_id=second))
     combine = steps.CombineSegmentsStep(inputs)
@@ -276,6 +279,8 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     if tokenizer.compose:
         # OpenVINO composes neighboring characters only, and does not sort combining marks.
         raise _no_steps(tokenizer, "composes characters (NFC)")
+    if tokenizer.byte_fallback:
+        raise _no_steps(tokenizer, "merges characters, across words (byte_fallback=True)")
     pattern = word_expression(tokenizer.word_pattern)
     added = {tokenizer.token_to_id(token): token.encode() for token in tokenizer.added_tokens}
     never = {*tokenizer.special_token_ids, *tokenizer.unmerged_token_ids, *added}

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Byte-level BPE tokenizers: RoBERTa's, ModernBERT's, EuroBERT's, with character offsets.
+"""BPE tokenizers: RoBERTa's, ModernBERT's, EuroBERT's, mmBERT's, with character offsets.
 
-Text is split into words, each including the space before it, whose bytes are merged to tokens.
+Text is split into words, each including the space before it, whose bytes are merged to tokens. In
+mmBERT these are characters, and the bytes of characters that the vocabulary lacks.
 """
 
 from __future__ import annotations
 
 import functools
+import heapq
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +22,10 @@ from keras_bert.text.composition import composed, is_composed, sources_of_compos
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
 from keras_bert.vocabularies.byte_pair_files import (
+    BLANK,
     SPACE,
     byte_characters,
+    byte_tokens,
     check_merge,
     load_merges,
     load_tokens,
@@ -44,9 +48,13 @@ _FOUND = "\udc01"
 WORD_PATTERNS = ("gpt2", "llama3")
 """The ways to split text into words."""
 
+_BLANK_WORDS = re.compile(f"{BLANK}*[^{BLANK}]+|{BLANK}+")
+# Most symbols of a word whose pairs are all compared before each merge, which is faster for few
+_FEW_SYMBOLS = 32
+
 
 class BytePairTokenizer(Tokenizer):
-    """A byte-level byte-pair encoding (BPE) tokenizer: RoBERTa's, ModernBERT's or EuroBERT's.
+    """A byte-pair encoding (BPE) tokenizer: RoBERTa's, ModernBERT's, EuroBERT's or mmBERT's.
 
     Strings are tokenized in Python, with a cache of words. Tensors of TensorFlow are tokenized with
     graph operations, so in `tf.data.Dataset.map`, a `tf.function` and a SavedModel, which then
@@ -56,8 +64,8 @@ class BytePairTokenizer(Tokenizer):
 
     Args:
         vocabulary: The tokens in the order of their ids, or the path of a `vocab.json`. Their
-            characters represent bytes, `Ġ` the space. The special tokens are required, the mask
-            token for masking only.
+            characters represent bytes, `Ġ` the space; see also `byte_fallback`. The special tokens
+            are required, the mask token for masking only.
         merges: The pairs of tokens to merge, such as `"Ġ t"`, in the order in which they were
             learned; or the path of a `merges.txt`.
         add_prefix_space: Whether to tokenize the first word of a text as if it followed a space.
@@ -67,20 +75,26 @@ class BytePairTokenizer(Tokenizer):
         special_tokens: The special tokens by their roles, `"pad"`, `"unk"`, `"cls"`, `"sep"` and
             `"mask"`, such as `{"cls": "[CLS]"}`; several roles may have the same token. Defaults to
             RoBERTa's: `<pad>`, `<unk>`, `<s>`, `</s>` and `<mask>`.
-        pair_separators: The number of separators between the texts of a pair: 2 in RoBERTa, 1 in
-            ModernBERT.
+        pair_separators: The number of special tokens between the texts of a pair, which are
+            separators: 2 in RoBERTa, 1 in ModernBERT.
         mask_takes_space: Whether the whitespace before a mask token in a text is part of it.
         added_tokens: Other tokens of the vocabulary, such as runs of spaces and entity markers,
             that are one token each where they occur in a text, before it is split into words.
         word_pattern: How text is split into words, whose bytes are merged: `"gpt2"`, as in RoBERTa
             and ModernBERT; or `"llama3"`, as in EuroBERT, where numbers have at most three digits,
-            and a word may begin with a punctuation mark.
+            and a word may begin with a punctuation mark. With `byte_fallback`, text is not split.
         compose: Whether to compose characters (NFC) first, as in ModernBERT.
         ignore_merges: Whether a word that is a token is that token even if merging its bytes
             results in others, as in EuroBERT.
         space_before_first_word: Whether also the first one of the words of a text that are passed
             separately, to `tokenize_words` and taggers, is tokenized as if it followed a space, as
             in RoBERTa. All others are.
+        byte_fallback: Whether tokens are of characters, as in Gemma and mmBERT, and not of bytes.
+            `▁` represents the space (also where a text has it), and a character that is not a
+            token itself has a token for each of its bytes, such as `<0xC3>`, which is not merged.
+            Text is not split into words: tokens may have any characters that merges lead to.
+        repeats_cls: Whether the last special token between the texts of a pair is the one at the
+            beginning of a row, and not a separator.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, or a string tensor of
@@ -98,7 +112,7 @@ class BytePairTokenizer(Tokenizer):
         TypeError: If a token or a merge is not a string.
         ValueError: If the vocabulary lacks a special or added token or has a duplicate, a merge is
             not of two tokens whose concatenation is a token, or `word_pattern` is not one of the
-            above.
+            above. With `byte_fallback`, if the vocabulary lacks a byte, or a merge has one.
 
     Example:
 
@@ -117,6 +131,8 @@ class BytePairTokenizer(Tokenizer):
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.4;
         [ModernBERT](https://arxiv.org/abs/2412.13663), section 2.1.1;
         [EuroBERT](https://arxiv.org/abs/2503.05500), section 2.1;
+        [mmBERT](https://arxiv.org/abs/2509.06888), section 3, whose tokenizer is
+        [Gemma 2](https://arxiv.org/abs/2408.00118)'s;
         [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909).
     """
 
@@ -142,6 +158,8 @@ class BytePairTokenizer(Tokenizer):
         compose: bool = False,
         ignore_merges: bool = False,
         space_before_first_word: bool = True,
+        byte_fallback: bool = False,
+        repeats_cls: bool = False,
     ) -> None:
         self._renamed = self._rename_special_tokens(special_tokens)
         required = (self.cls_token, self.pad_token, self.sep_token, self.unk_token)
@@ -159,20 +177,37 @@ class BytePairTokenizer(Tokenizer):
         self.compose = compose
         self.ignore_merges = ignore_merges
         self.space_before_first_word = space_before_first_word
+        self.byte_fallback = byte_fallback
+        self.repeats_cls = repeats_cls
         missing = [token for token in self.added_tokens if token not in self._ids]
         if missing:
             raise ValueError(f"added_tokens has {missing[0]!r}, which is not in the vocabulary.")
-        self._split_words = byte_word_splitter(word_pattern)
+        self._word_space, self._space = (BLANK, BLANK) if byte_fallback else (SPACE, " ")
         special = self.special_token_ids
         whole = {*special, *map(self.token_to_id, self.added_tokens)}
         # The bytes of each token; None for those that merging never results in
+        bytes_of = _fallback_bytes if byte_fallback else token_bytes
         self._pieces = [
-            None if index in whole else token_bytes(token)
+            None if index in whole else bytes_of(token)
             for index, token in enumerate(self.vocabulary)
         ]
-        self._byte_ids = [self._ids.get(letter, self.unk_token_id) for letter in byte_characters()]
+        letters = byte_tokens() if byte_fallback else byte_characters()
+        self._byte_ids = [self._ids.get(letter, self.unk_token_id) for letter in letters]
         self._merged = _merged_ids(self.merges, self._ids)
         self._ranks = {pair: rank for rank, pair in enumerate(self._merged)}
+        self._single_ranks = single_ranks(self._merged)
+        self._character_ids: dict[str, int] = {}
+        self._joints: frozenset[str] = frozenset()
+        if byte_fallback:
+            self._character_ids = {
+                token: index for token, index in self._ids.items() if len(token) == 1
+            }
+            self._joints = _joints(self.merges)
+            _check_bytes(self._ids, self.merges)
+        self._crosses_spaces = any(pair[1] == BLANK and pair[0] != BLANK for pair in self._joints)
+        self._split_words = (
+            self._split_at_joints if byte_fallback else byte_word_splitter(word_pattern)
+        )
         self._whole_words = (
             {piece: index for index, piece in enumerate(self._pieces) if piece is not None}
             if ignore_merges
@@ -191,7 +226,7 @@ class BytePairTokenizer(Tokenizer):
         return [
             index
             for index, (token, piece) in enumerate(zip(self.vocabulary, self._pieces, strict=True))
-            if piece is not None and not token.startswith(SPACE)
+            if piece is not None and not token.startswith(self._word_space)
         ]
 
     @functools.cached_property
@@ -206,17 +241,26 @@ class BytePairTokenizer(Tokenizer):
             for index, piece in enumerate(self._pieces)
             if index not in added
             and piece is not None
-            and self._merge([self._byte_ids[byte] for byte in piece]) != [index]
+            and self._merge(self._symbols(piece)) != [index]
         ]
 
     def token_text(self, token_id: int) -> str:
         """Returns the text of a token; a part of a character is U+FFFD."""
-        token = self.id_to_token(token_id)
-        piece = self._pieces[token_id]
-        return token if piece is None else piece.decode("utf-8", "replace")
+        return self._text_of(self.id_to_token(token_id), token_id).decode("utf-8", "replace")
 
     def save_vocabulary(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the vocabulary and the merges to `vocab.json` and `merges.txt` in a folder."""
+        """Writes the vocabulary and the merges to `vocab.json` and `merges.txt` in a folder.
+
+        Raises:
+            ValueError: With `byte_fallback`, whose merges may have line breaks. A preset has it all
+                in a `tokenizer.json`.
+        """
+        if self.byte_fallback:
+            raise ValueError(
+                "A merges.txt cannot represent merges of line breaks, which a tokenizer with "
+                "byte_fallback may have; expected another tokenizer. save_to_preset writes this "
+                "one to a tokenizer.json."
+            )
         save_tokens_and_merges(self.vocabulary, self.merges, folder)
 
     def get_config(self) -> dict[str, Any]:
@@ -241,6 +285,8 @@ class BytePairTokenizer(Tokenizer):
             "compose": self.compose,
             "ignore_merges": self.ignore_merges,
             "space_before_first_word": self.space_before_first_word,
+            "byte_fallback": self.byte_fallback,
+            "repeats_cls": self.repeats_cls,
         }
 
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -274,7 +320,7 @@ class BytePairTokenizer(Tokenizer):
                 begin = end - len(prefixed)
                 begins += itertools.accumulate(map(len, found[:-1]), initial=begin)
                 if begin < start:
-                    found[0] = found[0].replace(" ", _ADDED_SPACE, 1)
+                    found[0] = found[0].replace(self._space, _ADDED_SPACE, 1)
                 words += found
             words.append(END)
             begins.append(0)
@@ -289,10 +335,21 @@ class BytePairTokenizer(Tokenizer):
 
     def _split_at_spaces(self, text: str) -> list[str]:
         """Splits a text quickly into words that `_split_words` splits further, or not at all."""
+        if self.byte_fallback:
+            text = text.replace(" ", BLANK)
+            return [text] if self._crosses_spaces else _BLANK_WORDS.findall(text) or [""]
         if text.isprintable() and "  " not in text:
             # All whitespace is single spaces, each of which is the first character of a word.
             return text.replace(" ", "\n ").split("\n")[text.startswith(" ") :]
         return self._split_words(text) or [""]
+
+    def _split_at_joints(self, text: str) -> list[str]:
+        """Splits a text between characters that no merge joins, so that all tokens stay whole."""
+        if not text:
+            return []
+        pairs = map(str.__add__, text, text[1:])
+        cuts = [index for index, pair in enumerate(pairs, 1) if pair not in self._joints]
+        return [text[i:j] for i, j in itertools.pairwise((0, *cuts, len(text)))]
 
     def _ids_to_text(self, ids: Sequence[int]) -> str:
         """Concatenates the bytes of tokens; invalid UTF-8 is replaced with U+FFFD."""
@@ -300,10 +357,13 @@ class BytePairTokenizer(Tokenizer):
         return b"".join([texts[index] for index in ids]).decode("utf-8", "replace")
 
     def _token_texts(self) -> list[bytes]:
-        return [
-            token.encode("utf-8") if piece is None else piece
-            for token, piece in zip(self.vocabulary, self._pieces, strict=True)
-        ]
+        return [self._text_of(token, index) for index, token in enumerate(self.vocabulary)]
+
+    def _text_of(self, token: str, index: int) -> bytes:
+        piece = self._pieces[index]
+        if piece is None:
+            return token.encode("utf-8")
+        return piece.replace(BLANK.encode("utf-8"), b" ") if self.byte_fallback else piece
 
     def _make_graph(self) -> GraphTokenizer:
         from keras_bert.text.graph.byte_pair import BytePairGraph
@@ -316,6 +376,8 @@ class BytePairTokenizer(Tokenizer):
             self._merged,
             self._byte_ids,
             self._splitter,
+            characters=self._character_ids if self.byte_fallback else None,
+            joints=self._joints,
             add_prefix_space=self.add_prefix_space,
             word_pattern=self.word_pattern,
             compose=self.compose,
@@ -331,9 +393,21 @@ class BytePairTokenizer(Tokenizer):
         for part in self._split_words(word):
             piece = part.encode("utf-8")
             whole = self._whole_words.get(piece)
-            ids += (
-                self._merge([self._byte_ids[byte] for byte in piece]) if whole is None else [whole]
-            )
+            ids += self._merge(self._symbols(piece)) if whole is None else [whole]
+        return ids
+
+    def _symbols(self, piece: bytes) -> list[int]:
+        """Returns the ids of the bytes or characters of a word, which are merged."""
+        if not self.byte_fallback:
+            return [self._byte_ids[byte] for byte in piece]
+        ids: list[int] = []
+        for character in piece.decode("utf-8", "surrogateescape"):
+            index = self._character_ids.get(character)
+            if index is None:
+                encoded = character.encode("utf-8", "surrogateescape")
+                ids += [self._byte_ids[byte] for byte in encoded]
+            else:
+                ids.append(index)
         return ids
 
     def _tokens_of_word(self, word: str) -> Iterator[int]:
@@ -342,7 +416,7 @@ class BytePairTokenizer(Tokenizer):
             yield from (self._ids[word[1:]], 0, len(word) - 1)
             return
         floor = int(word.startswith(_ADDED_SPACE))
-        word = word.replace(_ADDED_SPACE, " ")
+        word = word.replace(_ADDED_SPACE, self._space)
         # The index of the character of each byte
         characters = [
             index for index, letter in enumerate(word) for _ in range(len(letter.encode("utf-8")))
@@ -350,23 +424,32 @@ class BytePairTokenizer(Tokenizer):
         begin = 0
         for index in self._ids_of_word(word):
             # An unknown token is a byte that is not in the vocabulary.
-            piece = (self._pieces[index] or b"") if index != self.unk_token_id else b"\xff"
+            piece = b"\xff" if index == self.unk_token_id else self._pieces[index]
+            if piece is None:
+                piece = self.vocabulary[index].encode("utf-8")
             end = begin + len(piece)
+            leading, trailing = count_blanks(piece, self._space)
             last = characters[end - 1] + 1
-            first = min(characters[begin] + _count(piece, piece.lstrip(b" ")), last)
+            first = min(characters[begin] + leading, last)
             yield index
             yield max(first, floor)
-            yield max(last - _count(piece, piece.rstrip(b" ")), first)
+            yield max(last - trailing, first)
             begin = end
 
     def _merge(self, ids: list[int]) -> list[int]:
         """Merges the pair of the lowest rank, wherever it occurs, until there is none."""
+        if len(ids) > _FEW_SYMBOLS:
+            return _merged_by_heap(ids, self._ranks, self._merged)
         no_rank = len(self._ranks)
         while len(ids) > 1:
             ranks = [self._ranks.get(pair, no_rank) for pair in itertools.pairwise(ids)]
             rank = min(ranks)
             if rank == no_rank:
                 break
+            if rank in self._single_ranks:
+                index = ranks.index(rank)
+                ids = [*ids[:index], self._merged[ids[index], ids[index + 1]], *ids[index + 2 :]]
+                continue
             merged: list[int] = []
             begin = 0
             for index, each in enumerate(ranks):
@@ -456,6 +539,98 @@ def _merged_ids(merges: Sequence[str], ids: Mapping[str, int]) -> dict[tuple[int
     return merged
 
 
-def _count(piece: bytes, stripped: bytes) -> int:
-    """Counts the spaces that stripping removed."""
-    return len(piece) - len(stripped)
+def single_ranks(merged: Mapping[tuple[int, int], int]) -> frozenset[int]:
+    """Returns the ranks of merges whose result may be merged further at once.
+
+    That is if it is a part of a merge of a lower rank, as of runs of spaces in Gemma. Such a merge
+    must not be done at several places before the next one is looked for.
+
+    Args:
+        merged: The id of the merged token for each pair of ids, in the order of their ranks.
+    """
+    lowest: dict[int, int] = {}
+    for rank, pair in enumerate(merged):
+        for part in pair:
+            lowest.setdefault(part, rank)
+    return frozenset(
+        rank for rank, token in enumerate(merged.values()) if lowest.get(token, rank) < rank
+    )
+
+
+def count_blanks(piece: bytes, space: str) -> tuple[int, int]:
+    """Counts the spaces at the beginning and at the end of the bytes of a token."""
+    blank = space.encode("utf-8")
+    leading = trailing = 0
+    while piece.startswith(blank, leading * len(blank)):
+        leading += 1
+    while piece.endswith(blank, 0, len(piece) - trailing * len(blank)):
+        trailing += 1
+    return leading, trailing
+
+
+def _merged_by_heap(
+    ids: list[int],
+    ranks: Mapping[tuple[int, int], int],
+    merged: Mapping[tuple[int, int], int],
+) -> list[int]:
+    """Merges the first pair of the lowest rank until there is none, in n log n steps."""
+    end = len(ids)
+    ids = [*ids, -1]
+    after = list(range(1, end + 1))
+    before = list(range(-1, end))
+    heap: list[tuple[int, int]] = []
+
+    def push(place: int) -> None:
+        rank = ranks.get((ids[place], ids[after[place]]))
+        if rank is not None:
+            heapq.heappush(heap, (rank, place))
+
+    for place in range(end):
+        push(place)
+    while heap:
+        rank, place = heapq.heappop(heap)
+        # The right one of two merged symbols has the id -1.
+        pair = ids[place], ids[after[place]]
+        if ranks.get(pair) != rank:
+            continue
+        second = after[place]
+        ids[place], ids[second] = merged[pair], -1
+        after[place] = after[second]
+        before[after[place]] = place
+        push(place)
+        if before[place] >= 0:
+            push(before[place])
+    return [index for index in ids if index >= 0]
+
+
+def _fallback_bytes(token: str) -> bytes:
+    """Returns the bytes of a token of BPE with byte fallback."""
+    byte = _bytes_of_tokens().get(token)
+    return token.encode("utf-8") if byte is None else bytes([byte])
+
+
+@functools.cache
+def _bytes_of_tokens() -> Mapping[str, int]:
+    return {token: byte for byte, token in enumerate(byte_tokens())}
+
+
+def _joints(merges: Sequence[str]) -> frozenset[str]:
+    """Returns the pairs of characters, each as a string of two, that merges join."""
+    parts = (merge.split(" ") for merge in merges)
+    return frozenset(left[-1] + right[0] for left, right in parts)
+
+
+def _check_bytes(tokens: Collection[str], merges: Sequence[str]) -> None:
+    """Checks that there is a token for each byte that is needed, and that none is merged."""
+    for byte, token in enumerate(byte_tokens()):
+        if token not in tokens and not (byte < 0x80 and chr(byte) in tokens) and byte != ord(" "):
+            raise ValueError(
+                f"byte_fallback is True, and the vocabulary lacks the byte {token}; expected a "
+                "token for each byte of a character that has none."
+            )
+    for merge in merges:
+        if not _bytes_of_tokens().keys().isdisjoint(merge.split(" ")):
+            raise ValueError(
+                f"byte_fallback is True, and there is the merge {merge!r}; expected merges of "
+                "characters, and not of bytes."
+            )

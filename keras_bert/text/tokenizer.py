@@ -158,7 +158,10 @@ class Tokenizer(abc.ABC):
     mask_token: str
 
     pair_separators: int = 1
-    """The number of separators between the two texts of a pair."""
+    """The number of special tokens between the two texts of a pair: separators."""
+
+    repeats_cls: bool = False
+    """Whether the last one of these is the token at the beginning of a row, and no separator."""
 
     num_segments: int = 2
     """The number of segments of the family's encoders; with 1, all segment ids are 0."""
@@ -411,6 +414,8 @@ class Tokenizer(abc.ABC):
             num_texts: 1, or 2 for a pair.
         """
         separators = [self.sep_token_id] * self.pair_separators
+        if self.repeats_cls:
+            separators[-1] = self.cls_token_id
         second = [] if num_texts == 1 else [*separators, None]
         return [self.cls_token_id, None, *second, self.sep_token_id]
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Byte-level BPE vocabularies: their alphabet, `vocab.json` and `merges.txt`."""
+"""BPE vocabularies: their alphabet, `vocab.json` and `merges.txt`.
+
+The tokens of byte-level BPE are of bytes, each of which a character represents. Those of BPE with
+byte fallback are of characters, and there is one for each byte of a character that has none.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,9 @@ from keras_bert.vocabularies.files import read_json, read_text
 TOKENS_FILE = "vocab.json"
 MERGES_FILE = "merges.txt"
 SPACE = "Ġ"
-"""The character that represents the space in tokens."""
+"""The character that represents the space in tokens of byte-level BPE."""
+BLANK = "▁"
+"""The character that represents it in tokens of BPE with byte fallback."""
 
 _FIRST_LINE = "#version:"
 # The bytes that are represented by the visible characters of Latin-1.
@@ -37,6 +43,12 @@ def byte_characters() -> tuple[str, ...]:
     return tuple(
         chr(byte) if byte in _VISIBLE else chr(0x100 + hidden.index(byte)) for byte in range(256)
     )
+
+
+@functools.cache
+def byte_tokens() -> tuple[str, ...]:
+    """Returns the token of each of the 256 bytes in BPE with byte fallback, such as `<0x0A>`."""
+    return tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
 @functools.cache

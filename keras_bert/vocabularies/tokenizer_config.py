@@ -35,6 +35,8 @@ _OPTIONAL = {
         "compose": _FLAG,
         "ignore_merges": _FLAG,
         "space_before_first_word": _FLAG,
+        "byte_fallback": _FLAG,
+        "repeats_cls": _FLAG,
     },
     SENTENCE_PIECE: {
         "lowercase": _FLAG,
@@ -55,6 +57,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "compose": False,
         "ignore_merges": False,
         "space_before_first_word": True,
+        "byte_fallback": False,
+        "repeats_cls": False,
     },
     SENTENCE_PIECE: {"special_tokens": None, "pair_separators": 1, "num_segments": 2},
 }

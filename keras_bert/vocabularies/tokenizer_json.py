@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.vocabularies.byte_pair_files import check_merge, tokens_in_order
+from keras_bert.vocabularies.byte_pair_files import BLANK, check_merge, tokens_in_order
 from keras_bert.vocabularies.files import read_json
 from keras_bert.vocabularies.sentence_piece_model import (
     Piece,
@@ -31,7 +31,6 @@ _OFF: dict[str, tuple[Any, ...]] = {
     "dropout": (None, 0, 0.0),
     "continuing_subword_prefix": (None, ""),
     "end_of_word_suffix": (None, ""),
-    "byte_fallback": (None, False),
 }
 # The regular expressions of the ways to split text into words
 _WORD_PATTERNS = {
@@ -49,9 +48,8 @@ _STEPS = {
 }
 _QUOTES = ("``", "''")
 _SPACES = " {2,}"
-_SPACE = "▁"
 # Steps that SentencePiece itself does: runs of spaces, and those at the end
-_OF_SPACES = (f"Replace {_SPACES!r} by ' '", f"Replace {_SPACES!r} by {_SPACE!r}", "Strip")
+_OF_SPACES = (f"Replace {_SPACES!r} by ' '", f"Replace {_SPACES!r} by {BLANK!r}", "Strip")
 
 
 class TokenizerJson:
@@ -131,8 +129,8 @@ def byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
     """Reads how a BPE tokenizer splits and merges text.
 
     Returns:
-        The fields `merges`, `add_prefix_space`, `word_pattern`, `compose` and `ignore_merges` of a
-        tokenizer's config.
+        The fields `merges`, `add_prefix_space`, `word_pattern`, `compose`, `ignore_merges` and
+        `byte_fallback` of a tokenizer's config.
 
     Raises:
         ValueError: If the file is malformed, or the tokenizer does something else.
@@ -141,11 +139,6 @@ def byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
     for name, off in _OFF.items():
         if model.get(name) not in off:
             raise tokenizer.error(f"model.{name} is {model[name]!r}, which is not supported")
-    normalizer = tokenizer.steps("normalizer")
-    if [step.get("type") for step in normalizer] not in ([], ["NFC"]):
-        raise tokenizer.error(
-            f"normalizer has the steps {_described(normalizer)}; expected none, or NFC"
-        )
     merges = model.get("merges")
     if not isinstance(merges, list):
         raise tokenizer.error(f"model.merges is {type(merges).__name__}; it must be a list")
@@ -153,14 +146,58 @@ def byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
     vocabulary = set(tokenizer.vocabulary())
     for index, merge in enumerate(merges):
         check_merge(merge, vocabulary, f"{tokenizer.path}: model.merges[{index}]")
+    options = {
+        "merges": merges,
+        "ignore_merges": bool(model.get("ignore_merges", False)),
+        "byte_fallback": bool(model.get("byte_fallback", False)),
+    }
+    if options["byte_fallback"]:
+        _check_byte_fallback(tokenizer)
+        return {**options, "add_prefix_space": False, "word_pattern": "gpt2", "compose": False}
+    normalizer = tokenizer.steps("normalizer")
+    if [step.get("type") for step in normalizer] not in ([], ["NFC"]):
+        raise tokenizer.error(
+            f"normalizer has the steps {_described(normalizer)}; expected none, or NFC"
+        )
     word_pattern, add_prefix_space = _byte_words(tokenizer)
     return {
-        "merges": merges,
+        **options,
         "add_prefix_space": add_prefix_space,
         "word_pattern": word_pattern,
         "compose": bool(normalizer),
-        "ignore_merges": bool(model.get("ignore_merges", False)),
     }
+
+
+def _check_byte_fallback(tokenizer: TokenizerJson) -> None:
+    """Checks that a tokenizer with byte fallback is Gemma's: spaces are replaced, words not split.
+
+    Its pre-tokenizer splits at spaces, which there are none of then.
+    """
+    steps = tokenizer.steps("normalizer")
+    replaced = [
+        (step.get("pattern"), step.get("content"))
+        for step in steps
+        if step.get("type") == "Replace"
+    ]
+    if len(steps) != 1 or replaced != [({"String": " "}, BLANK)]:
+        raise tokenizer.error(
+            f"model.byte_fallback is True, and normalizer has the steps {_described(steps)}; "
+            f"expected Gemma's, Replace ' ' by {BLANK!r}"
+        )
+    steps = tokenizer.steps("pre_tokenizer")
+    of_spaces = [step.get("pattern") == {"String": " "} for step in steps]
+    if steps and ([step.get("type") for step in steps] != ["Split"] or not all(of_spaces)):
+        raise tokenizer.error(
+            f"model.byte_fallback is True, and pre_tokenizer is {_described(steps)}; expected "
+            "Gemma's, a Split at ' ', or none"
+        )
+    found = [
+        token.get("content") for token in tokenizer.added_tokens() if token.get("normalized", False)
+    ]
+    if any(BLANK in str(token) for token in found):
+        raise tokenizer.error(
+            f"an added token has {BLANK} and is found in normalized text, which is not supported"
+        )
 
 
 def _byte_words(tokenizer: TokenizerJson) -> tuple[str, bool]:
@@ -194,11 +231,47 @@ def byte_pair_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[
         names: The special tokens by their roles.
     """
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
-    prefix = bool(config.get("add_prefix_space", False))
+    byte_fallback = bool(config.get("byte_fallback", False))
+    special = dict.fromkeys(token for token in names.values() if token in ids)
+    taking_space = names["mask"] if config.get("mask_takes_space", True) else None
+    normalized = not byte_fallback
+    added = [
+        *(_added_token(token, ids[token], token == taking_space) for token in special),
+        *(
+            {**_added_token(token, ids[token]), "normalized": normalized, "special": False}
+            for token in config.get("added_tokens", ())
+        ),
+    ]
+    between = [names["sep"]] * config.get("pair_separators", 2)
+    if config.get("repeats_cls"):
+        between[-1] = names["cls"]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": sorted(added, key=lambda token: token["id"]),
+        **(_gemma_steps() if byte_fallback else _byte_level_steps(config)),
+        "post_processor": _template(ids, names["cls"], names["sep"], between, segment=0),
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": names["unk"] if byte_fallback else None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": byte_fallback,
+            "byte_fallback": byte_fallback,
+            "ignore_merges": bool(config.get("ignore_merges", False)),
+            "vocab": ids,
+            "merges": [merge.split(" ") for merge in config["merges"]],
+        },
+    }
+
+
+def _byte_level_steps(config: Mapping[str, Any]) -> dict[str, Any]:
     word_pattern = config.get("word_pattern", "gpt2")
     byte_level: dict[str, Any] = {
         "type": "ByteLevel",
-        "add_prefix_space": prefix,
+        "add_prefix_space": bool(config.get("add_prefix_space", False)),
         "trim_offsets": True,
         "use_regex": word_pattern == "gpt2",
     }
@@ -209,40 +282,31 @@ def byte_pair_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[
         "invert": False,
     }
     steps = [byte_level] if word_pattern == "gpt2" else [split, byte_level]
-    special = dict.fromkeys(token for token in names.values() if token in ids)
-    taking_space = names["mask"] if config.get("mask_takes_space", True) else None
-    added = [
-        *(_added_token(token, ids[token], token == taking_space) for token in special),
-        *(
-            {**_added_token(token, ids[token]), "normalized": True, "special": False}
-            for token in config.get("added_tokens", ())
-        ),
-    ]
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": sorted(added, key=lambda token: token["id"]),
         "normalizer": {"type": "NFC"} if config.get("compose") else None,
         "pre_tokenizer": (
             steps[0] if len(steps) == 1 else {"type": "Sequence", "pretokenizers": steps}
         ),
-        "post_processor": _template(
-            ids, names["cls"], names["sep"], config.get("pair_separators", 2), segment=0
-        ),
         "decoder": {**byte_level, "use_regex": True},
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": bool(config.get("ignore_merges", False)),
-            "vocab": ids,
-            "merges": list(config["merges"]),
+    }
+
+
+def _gemma_steps() -> dict[str, Any]:
+    space, blank = {"String": " "}, {"String": BLANK}
+    decoders = [
+        {"type": "Replace", "pattern": blank, "content": " "},
+        {"type": "ByteFallback"},
+        {"type": "Fuse"},
+    ]
+    return {
+        "normalizer": {"type": "Replace", "pattern": space, "content": BLANK},
+        "pre_tokenizer": {
+            "type": "Split",
+            "pattern": space,
+            "behavior": "MergedWithPrevious",
+            "invert": False,
         },
+        "decoder": {"type": "Sequence", "decoders": decoders},
     }
 
 
@@ -361,7 +425,7 @@ def unigram_json(
     ids = {piece.text: index for index, piece in enumerate(pieces)}
     metaspace = {
         "type": "Metaspace",
-        "replacement": _SPACE,
+        "replacement": BLANK,
         "prepend_scheme": "always",
         "split": True,
     }
@@ -383,7 +447,7 @@ def unigram_json(
             ids,
             names["cls"],
             names["sep"],
-            config.get("pair_separators", 1),
+            [names["sep"]] * config.get("pair_separators", 1),
             segment=config.get("num_segments", 2) - 1,
         ),
         "decoder": metaspace,
@@ -442,7 +506,7 @@ def _normalizer(
 
 
 def _template(
-    ids: Mapping[str, int], start: str, end: str, pair_separators: int, segment: int
+    ids: Mapping[str, int], start: str, end: str, between: Sequence[str], segment: int
 ) -> dict[str, Any]:
     """Returns the post-processor of rows.
 
@@ -450,7 +514,7 @@ def _template(
         ids: The id of each token.
         start: The token at the beginning of a row.
         end: The token at the end of each text.
-        pair_separators: The number of those between the texts of a pair.
+        between: The tokens between the texts of a pair.
         segment: The segment id of the second text and of what follows it.
     """
 
@@ -466,7 +530,7 @@ def _template(
         "single": [*first, special(end, 0)],
         "pair": [
             *first,
-            *[special(end, 0)] * pair_separators,
+            *(special(token, 0) for token in between),
             text("B", segment),
             special(end, segment),
         ],
@@ -546,7 +610,7 @@ def _check_pre_tokenizer(tokenizer: TokenizerJson) -> None:
     begins_words = (
         last.get("prepend_scheme", "always") == "always"
         and last.get("add_prefix_space", True)
-        and last.get("replacement", _SPACE) == _SPACE
+        and last.get("replacement", BLANK) == BLANK
     )
     # Files of transformers 4 have normalizers of runs of whitespace instead of WhitespaceSplit.
     normalizers = [step.get("type") for step in tokenizer.steps("normalizer")]
@@ -557,6 +621,6 @@ def _check_pre_tokenizer(tokenizer: TokenizerJson) -> None:
     if not splits or not begins_words:
         raise tokenizer.error(
             f"pre_tokenizer has the steps {_described(steps)}; expected ALBERT's, WhitespaceSplit "
-            f"and a Metaspace that begins every text with {_SPACE}. Use the SentencePiece model of "
+            f"and a Metaspace that begins every text with {BLANK}. Use the SentencePiece model of "
             "the checkpoint instead"
         )

@@ -217,6 +217,61 @@ def test_other_tokenizers_are_refused_by_name(family, changes, message, tmp_path
     assert str(folder / "tokenizer.json") in str(raised.value)
 
 
+SPACES = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"normalizer": None}, "normalizer has the steps missing; expected Gemma's, Replace ' '"),
+        (
+            {
+                "normalizer": {
+                    "type": "Sequence",
+                    "normalizers": [{"type": "Prepend", "prepend": "▁"}, SPACES],
+                }
+            },
+            "normalizer has the steps Prepend, Replace; expected Gemma's",
+        ),
+        ({"pre_tokenizer": {"type": "ByteLevel"}}, "pre_tokenizer is ByteLevel; expected Gemma's"),
+        (
+            {
+                "post_processor": {
+                    "type": "TemplateProcessing",
+                    "single": [
+                        {"SpecialToken": {"id": "<bos>", "type_id": 0}},
+                        {"Sequence": {"id": "A", "type_id": 0}},
+                    ],
+                    "pair": [
+                        {"SpecialToken": {"id": "<bos>", "type_id": 0}},
+                        {"Sequence": {"id": "A", "type_id": 0}},
+                        {"Sequence": {"id": "B", "type_id": 1}},
+                    ],
+                }
+            },
+            "makes the row <bos> A; it must be <bos> A <eos>",
+        ),
+    ],
+)
+def test_other_tokenizers_with_byte_fallback_are_refused_by_name(changes, message, tmp_path):
+    _, write = written("mmbert", tmp_path)
+    folder = write(**changes)
+    with pytest.raises(CheckpointError, match=message):
+        read_tokenizer(folder)
+
+
+def test_a_pair_may_begin_its_second_text_as_its_first(tmp_path):
+    config = config_of("mmbert") | {"repeats_cls": True}
+    del config["pair_separators"]  # 2 is the default
+    write_tokenizer(tmp_path, config, 512)
+    assert read_tokenizer(tmp_path) == config
+    tokenizer = tokenizer_from_config(config)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    pair = theirs("the train", "the coast")["input_ids"]
+    assert pair.count(tokenizer.cls_token_id) == 2
+    assert tokenizer.encode("the train", "the coast") == pair
+
+
 @pytest.mark.parametrize("option", ["single_word", "rstrip", "lstrip"])
 def test_added_tokens_with_other_options_are_refused_by_name(option, tmp_path):
     content, write = written("modernbert", tmp_path)

@@ -290,6 +290,7 @@ def test_what_has_no_tokenizer_there_is_refused(tmp_path):
     for tokenizer, what in (
         (families.make("modernbert"), "composes characters"),
         (families.make("eurobert"), "has words that no merges lead to"),
+        (families.make("mmbert"), r"merges characters, across words \(byte_fallback=True\)"),
         (tokenizer_from_config(spaces), "has the added token ' +' also as a word"),
     ):
         with pytest.raises(ExportError, match=what):

@@ -7,11 +7,12 @@ of ModernBERT and EuroBERT, and as `transformers` makes XLM-RoBERTa's and CamemB
 
 import functools
 import io
+import json
 import random
 
 import sentencepiece
 import tokenizers
-from tokenizers import AddedToken, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, normalizers, pre_tokenizers, processors, trainers
 
 from keras_bert.text import (
     BytePairTokenizer,
@@ -118,6 +119,71 @@ def _eurobert():
 
 
 @functools.cache
+def _character_pairs():
+    """Pieces of characters in the order in which they were learned, none across words."""
+    library = tokenizers.Tokenizer(tokenizers.models.BPE())
+    library.normalizer = normalizers.Replace(" ", "▁")
+    library.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    trainer = trainers.BpeTrainer(vocab_size=900, show_progress=False)
+    library.train_from_iterator(texts(), trainer)
+    return sorted(library.get_vocab(), key=library.token_to_id)
+
+
+def _merges_of_pieces(scores):
+    """All merges that lead to pieces, as `transformers` makes them of a SentencePiece model."""
+    made = [
+        (score, index, len(piece) - index, f"{piece[:index]} {piece[index:]}")
+        for piece, score in scores.items()
+        for index in range(1, len(piece))
+        if piece[:index] in scores and piece[index:] in scores
+    ]
+    return [merge for *_, merge in sorted(made, reverse=True)]
+
+
+def _mmbert():
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    runs = [letter * count for letter in "\n▁" for count in range(2, 13)]
+    added = ["[@BOS@]", "<unused0>", *runs[:11], "<table>", "<s>", "</s>"]
+    tokens = _character_pairs()
+    # Gemma has a tab instead of its byte.
+    fallback = [f"<0x{byte:02X}>" if byte != 9 else "\t" for byte in range(256)]
+    # Pieces that were defined have the best score, so that merges of runs come before others.
+    scores = {**dict.fromkeys((*runs, *added, "\n"), 0)}
+    scores |= {token: -index for index, token in enumerate(tokens, 1) if token not in scores}
+    vocabulary = dict.fromkeys([*special, *added, *runs, *fallback, "\n", *tokens])
+    return {
+        "kind": "byte_pair",
+        "vocabulary": list(vocabulary),
+        "merges": _merges_of_pieces(scores),
+        "add_prefix_space": False,
+        "special_tokens": {"cls": "<bos>", "sep": "<eos>"},
+        "pair_separators": 1,
+        "mask_takes_space": False,
+        "added_tokens": added,
+        "space_before_first_word": False,
+        "byte_fallback": True,
+    }
+
+
+def across_words():
+    """A config like mmBERT's whose pieces are learned from whole texts: they have spaces inside."""
+    library = tokenizers.Tokenizer(tokenizers.models.BPE())
+    library.normalizer = normalizers.Replace(" ", "▁")
+    trainer = trainers.BpeTrainer(vocab_size=600, show_progress=False)
+    library.train_from_iterator(texts(), trainer)
+    model = json.loads(library.to_str())["model"]
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    fallback = [f"<0x{byte:02X}>" for byte in range(256)]
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    return {
+        **_mmbert(),
+        "vocabulary": [*special, *fallback, *tokens],
+        "merges": list(map(" ".join, model["merges"])),
+        "added_tokens": [],
+    }
+
+
+@functools.cache
 def released_model():
     """A SentencePiece model as XLM-RoBERTa's is before fairseq's ids."""
     model = io.BytesIO()
@@ -150,6 +216,7 @@ def _fairseq(ids):
 CONFIGS = {
     "modernbert": _modernbert,
     "eurobert": _eurobert,
+    "mmbert": _mmbert,
     "xlm_roberta": lambda: _fairseq(fairseq_ids.XLM_ROBERTA),
     "camembert": lambda: _fairseq(fairseq_ids.CAMEMBERT),
 }
@@ -173,7 +240,8 @@ def reference(tokenizer):
     else:
         library = _unigram_reference(tokenizer)
     cls, sep = tokenizer.cls_token, tokenizer.sep_token
-    between = " ".join([sep] * tokenizer.pair_separators)
+    between = " ".join([sep] * (tokenizer.pair_separators - tokenizer.repeats_cls))
+    between += f" {cls}" * tokenizer.repeats_cls
     library.post_processor = processors.TemplateProcessing(
         single=f"{cls} $A {sep}",
         pair=f"{cls} $A {between} $B {sep}",
@@ -191,6 +259,9 @@ def _byte_pair_reference(tokenizer):
             vocab=ids,
             merges=[tuple(merge.split(" ")) for merge in tokenizer.merges],
             ignore_merges=tokenizer.ignore_merges,
+            byte_fallback=tokenizer.byte_fallback,
+            fuse_unk=tokenizer.byte_fallback,
+            unk_token=tokenizer.unk_token if tokenizer.byte_fallback else None,
         )
     )
     if tokenizer.compose:
@@ -200,6 +271,9 @@ def _byte_pair_reference(tokenizer):
     library.pre_tokenizer = (
         pre_tokenizers.Sequence([split, byte_level]) if is_llama3 else byte_level
     )
+    if tokenizer.byte_fallback:
+        library.normalizer = normalizers.Replace(" ", "▁")
+        library.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
     library.add_special_tokens(
         [
             AddedToken(
@@ -210,7 +284,10 @@ def _byte_pair_reference(tokenizer):
             for token in tokenizer.special_tokens()
         ]
     )
-    library.add_tokens([AddedToken(token, normalized=True) for token in tokenizer.added_tokens])
+    normalized = not tokenizer.byte_fallback
+    library.add_tokens(
+        [AddedToken(token, normalized=normalized) for token in tokenizer.added_tokens]
+    )
     assert library.get_vocab() == ids
     return library
 

@@ -16,7 +16,7 @@ sentencepiece = pytest.importorskip("sentencepiece")
 
 from keras_bert.data import TextClassifierPreprocessor, TokenClassifierPreprocessor  # noqa: E402
 from keras_bert.export.saved_model import check_serving_ops  # noqa: E402
-from keras_bert.text import BytePairTokenizer  # noqa: E402
+from keras_bert.text import BytePairTokenizer, tokenizer_from_config  # noqa: E402
 from keras_bert.text.special_tokens import longest_of  # noqa: E402
 from keras_bert.vocabularies.sentence_piece_model import read_pieces  # noqa: E402
 from tests.text import families, vocabularies  # noqa: E402
@@ -25,7 +25,7 @@ from tests.text.executors import EXECUTORS, InGraph, run_by  # noqa: E402
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 IS_COMPOSED = functools.partial(unicodedata.is_normalized, "NFC")
-BYTE_PAIRS = ("modernbert", "eurobert")
+BYTE_PAIRS = ("modernbert", "eurobert", "mmbert")
 FAIRSEQ = ("xlm_roberta", "camembert")
 HOSTILE = [
     "ｶﾞﾗｽ ﾊﾟ",
@@ -167,6 +167,43 @@ def test_every_eleventh_character(family):
     assert differences(families.make(family), texts, IS_COMPOSED) == []
 
 
+def test_pieces_may_cross_words():
+    tokenizer = tokenizer_from_config(families.across_words())
+    assert any("▁" in token[1:-1].strip("▁") for token in tokenizer.vocabulary)
+    texts = [*families.texts()[:200], *HOSTILE[:-6], *families.mixed_texts(1000)]
+    assert differences(tokenizer, texts) == []
+
+
+def test_long_runs_are_merged_in_the_order_of_the_library():
+    # Longer runs are merged first, so that equal pairs must not be merged at once.
+    tokenizer = families.make("mmbert")
+    texts = [f"{' ' * count}end" for count in (3, 12, 13, 40, 200)]
+    texts += ["\n" * 200, "a" * 500, "the " * 300, "中" * 300 + "文"]
+    assert differences(tokenizer, texts) == []
+    # A typed character of spaces is in no span, as a space is.
+    assert differences(tokenizer, ["▁" * 30, "a▁b ▁c"], lambda text: "▁" not in text) == []
+    run = " " * 20_000  # in n log n steps
+    expected = families.reference(tokenizer).encode(run, add_special_tokens=False).ids
+    assert tokenizer(run) == expected
+
+
+def test_bytes_of_characters_that_are_no_tokens():
+    tokenizer = families.make("mmbert")
+    for each in (tokenizer, InGraph(tokenizer)):
+        ids, starts, ends = each.tokenize_with_offsets("a 🙂b")
+        assert [tokenizer.id_to_token(index) for index in ids] == [
+            "a", "▁", "<0xF0>", "<0x9F>", "<0x99>", "<0x82>", "b",
+        ]  # fmt: skip
+        assert starts == [0, 2, 2, 2, 2, 2, 3]
+        assert ends == [1, 2, 3, 3, 3, 3, 4]
+        assert each.detokenize(ids) == "a 🙂b"
+        assert each.detokenize(ids[2:4]) == "\ufffd"
+    assert tokenizer.token_text(tokenizer.token_to_id("▁the")) == " the"
+    continuing = {tokenizer.vocabulary[index] for index in tokenizer.continuation_token_ids}
+    assert {"<0x9F>", "s"} <= continuing
+    assert not continuing & {"▁the", "<bos>", "<unused0>", "▁"}
+
+
 def test_offsets_of_composed_characters():
     tokenizer = families.make("modernbert")
     text = "e\u0301t\u0327\u0301 [\u1100\u1161\u11a8] a\u0958"
@@ -284,6 +321,35 @@ def test_what_is_refused():
         BytePairTokenizer(**{**config, "special_tokens": {"start": "[CLS]"}})
     with pytest.raises(ValueError, match="lacks <s>, <pad>, </s>, <unk>; it must"):
         BytePairTokenizer(**{**config, "special_tokens": None})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocabulary": ("<0xE4>", None)}, "the vocabulary lacks the byte <0xE4>"),
+        ({"vocabulary": ("\t", None)}, "the vocabulary lacks the byte <0x09>"),
+        (
+            {"merges": ("<0xE4> <0xE5>",)},
+            "the merge '<0xE4> <0xE5>'; expected merges of characters",
+        ),
+    ],
+)
+def test_what_byte_fallback_needs(changes, message):
+    config = families.CONFIGS["mmbert"]()
+    del config["kind"]
+    tokens = config["vocabulary"]
+    if "vocabulary" in changes:
+        config["vocabulary"] = [token for token in tokens if token != changes["vocabulary"][0]]
+        config["merges"] = []
+    else:
+        config |= {"vocabulary": [*tokens, "<0xE4><0xE5>"], "merges": list(changes["merges"])}
+    with pytest.raises(ValueError, match=message):
+        BytePairTokenizer(**config)
+
+
+def test_a_merges_txt_cannot_have_what_mmbert_merges(tmp_path):
+    with pytest.raises(ValueError, match=r"save_to_preset writes this one to a tokenizer\.json"):
+        families.make("mmbert").save_vocabulary(tmp_path)
 
 
 def test_the_longest_token_is_found():

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Byte-level BPE as TensorFlow operations.
+"""BPE as TensorFlow operations.
 
-Text is split into words, each including the space before it, whose bytes are merged to tokens.
+Text is split into words, each including the space before it, whose bytes are merged to tokens; or,
+with byte fallback, into parts that no merge crosses, whose characters are merged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from keras_bert.text.byte_pair import count_blanks, single_ranks
 from keras_bert.text.characters import WHITE_SPACE
 from keras_bert.text.graph.composition import (
     compose,
@@ -22,6 +24,7 @@ from keras_bert.text.graph.offsets import Pieces
 from keras_bert.text.graph.special_tokens import SplitTexts
 from keras_bert.text.graph.tokenizer import GraphTokenizer, first_in_rows, on_any_shape
 from keras_bert.text.special_tokens import TokenSplitter
+from keras_bert.vocabularies.byte_pair_files import BLANK
 
 OTHER, LETTER, NUMBER, SPACES = range(4)
 """The kinds of characters that words are made of."""
@@ -34,6 +37,8 @@ _ONE_LETTER_ENDINGS = ("s", "t", "m", "d")
 _TWO_LETTER_ENDINGS = ("re", "ve", "ll")
 _MOST_DIGITS = 3
 _NO_RANK = 2**62
+# Above all code points
+_NUM_POINTS = 2**21
 
 
 class BytePairGraph(GraphTokenizer):
@@ -47,6 +52,9 @@ class BytePairGraph(GraphTokenizer):
         merges: The id of the merged token for each pair of ids, in the order of their ranks.
         byte_ids: The ids of the 256 bytes.
         splitter: The tokens to recognize in texts; `None` for none.
+        characters: The id of each character that is a token, with byte fallback; `None` if bytes
+            are merged.
+        joints: The pairs of characters that merges join, each as a string of two, likewise.
         add_prefix_space, word_pattern, compose, ignore_merges, space_before_first_word: See the
             arguments of `BytePairTokenizer`.
     """
@@ -61,6 +69,8 @@ class BytePairGraph(GraphTokenizer):
         byte_ids: Sequence[int],
         splitter: TokenSplitter | None,
         *,
+        characters: Mapping[str, int] | None,
+        joints: Collection[str],
         add_prefix_space: bool,
         word_pattern: str,
         compose: bool,
@@ -69,25 +79,34 @@ class BytePairGraph(GraphTokenizer):
     ) -> None:
         super().__init__(special_token_ids)
         self._add_prefix_space = add_prefix_space
-        self._word_starts = _WORD_STARTS[word_pattern]
+        self._byte_fallback = characters is not None
+        self._joints = None if characters is None else _Joints(joints)
+        self._word_starts = self._joints or _WORD_STARTS[word_pattern]
         self._compose = compose
         self._space_before_first_word = space_before_first_word
-        self._merge = PieceMerger(pieces, merges, byte_ids, ignore_merges)
+        self._merge = PieceMerger(pieces, merges, byte_ids, ignore_merges, characters)
         self._split = SplitTexts(splitter) if splitter else None
         with tf.init_scope(), tf.device("CPU:0"):
             self._texts = tf.constant(list(texts))
             # An unknown token is a byte that is not in the vocabulary.
+            bare = [
+                text if piece is None else piece for text, piece in zip(texts, pieces, strict=True)
+            ]
             self._widths = tf.tensor_scatter_nd_update(
-                tf.strings.length(self._texts), [[unknown_id]], [1]
+                tf.constant([len(piece) for piece in bare]), [[unknown_id]], [1]
             )
-            bare = [piece or b"" for piece in pieces]
-            self._leading = tf.constant([len(piece) - len(piece.lstrip(b" ")) for piece in bare])
-            self._trailing = tf.constant([len(piece) - len(piece.rstrip(b" ")) for piece in bare])
+            space = BLANK if self._byte_fallback else " "
+            blanks = [count_blanks(piece or b"", space) for piece in pieces]
+            self._leading, self._trailing = map(tf.constant, zip(*blanks, strict=True))
 
     @property
     def resources(self) -> tuple[Any, ...]:
         """The lookup tables that a SavedModel with this tokenizer must track."""
-        return (*self._merge.resources, *(self._split.resources if self._split else ()))
+        return (
+            *self._merge.resources,
+            *(self._split.resources if self._split else ()),
+            *(self._joints.resources if self._joints else ()),
+        )
 
     def tokenize_words(self, words: Any, is_first: Any = None) -> tf.Tensor | tf.RaggedTensor:
         """Converts words, each a separate string, to ids, as if they followed a space."""
@@ -108,9 +127,7 @@ class BytePairGraph(GraphTokenizer):
         texts = self._composed(drop_invalid(texts))
         if self._split:
             return self._split(texts, self._pieces).ids
-        words = split_byte_words(
-            _prefixed(texts) if self._add_prefix_space else texts, self._word_starts
-        ).words
+        words = split_byte_words(self._as_merged(texts), self._word_starts).words
         return _joined(words, self._merge(words.flat_values))
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
@@ -122,13 +139,19 @@ class BytePairGraph(GraphTokenizer):
     def _composed(self, texts: tf.Tensor) -> tf.Tensor:
         return compose(texts) if self._compose else texts
 
+    def _as_merged(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns texts as they are split into words, with a space before them if it is added."""
+        texts = _prefixed(texts) if self._add_prefix_space else texts
+        return tf.strings.regex_replace(texts, " ", BLANK) if self._byte_fallback else texts
+
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """Splits texts `(texts,)`, valid UTF-8, into tokens with offsets in characters."""
-        prefixed = _prefixed(texts) if self._add_prefix_space else texts
+        prefixed = self._as_merged(texts)
         split = split_byte_words(prefixed, self._word_starts)
         ids = _joined(split.words, self._merge(split.words.flat_values))
         starts, ends = self._offsets(ids, split)
-        added = tf.strings.length(prefixed) - tf.strings.length(texts)
+        added = tf.strings.length(prefixed, unit="UTF8_CHAR")
+        added -= tf.strings.length(texts, unit="UTF8_CHAR")
         begin = tf.cast(split.character_splits[:-1], tf.int32) + added
         begin = tf.gather(begin, ids.value_rowids())
         return Pieces(
@@ -285,6 +308,30 @@ def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) 
     return _with_contractions(starts, is_alone & (points == _APOSTROPHE), points, ends, True)
 
 
+class _Joints:
+    """Begins a word at each character that no merge joins to the one before; see `WordStarts`.
+
+    Args:
+        pairs: The pairs of characters that merges join, each as a string of two.
+    """
+
+    def __init__(self, pairs: Collection[str]) -> None:
+        # A table cannot be empty; without merges, it has a key that no pair has.
+        keys = [_NUM_POINTS * ord(pair[0]) + ord(pair[1]) for pair in pairs] or [-1]
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._pairs = _table(tf.constant(keys, tf.int64), tf.ones_like(keys), 0)
+
+    @property
+    def resources(self) -> tuple[Any, ...]:
+        """The lookup table."""
+        return (self._pairs,)
+
+    def __call__(self, points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
+        points = tf.cast(points, tf.int64)
+        before = tf.concat([[0], points[:-1]], axis=0)[: tf.size(points)]
+        return begins | (self._pairs.lookup(_NUM_POINTS * before + points) == 0)
+
+
 _WORD_STARTS: dict[str, WordStarts] = {"gpt2": _gpt2_word_starts, "llama3": _llama3_word_starts}
 
 
@@ -339,10 +386,11 @@ def _behind(values: tf.Tensor, filler: object, distance: int = 1) -> tf.Tensor:
 
 
 class PieceMerger:
-    """Merges the bytes of words to tokens, in the order in which the merges were learned.
+    """Merges bytes or characters to tokens, in the order in which the merges were learned.
 
     Words that are a single token are looked up. In all other words, in parallel, each step merges
-    the pairs of the lowest rank in the word, from left to right.
+    the pairs of the lowest rank in the word, from left to right; or the first one alone, if its
+    result may be part of a merge of a lower rank.
 
     Args:
         pieces: The bytes of each token; `None` for special tokens.
@@ -350,6 +398,8 @@ class PieceMerger:
         byte_ids: The ids of the 256 bytes.
         ignore_merges: Whether a word that is equal to a token is that token in any case, and not
             only if merging its bytes results in it.
+        characters: The id of each character that is a token, if these are merged, and the bytes of
+            other characters not; `None` if all bytes are merged.
 
     Reference:
         [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909), section 3.2.
@@ -361,6 +411,7 @@ class PieceMerger:
         merges: Mapping[tuple[int, int], int],
         byte_ids: Sequence[int],
         ignore_merges: bool = False,
+        characters: Mapping[str, int] | None = None,
     ) -> None:
         self._size = len(pieces)
         # A table cannot be empty; without merges, it has a key that no pair has.
@@ -371,9 +422,19 @@ class PieceMerger:
         with tf.init_scope(), tf.device("CPU:0"):
             self._byte_ids = tf.constant(byte_ids, tf.int64)
             self._merged = tf.constant([*merges.values(), 0], tf.int64)
+            singles = single_ranks(merges)
+            self._is_single = (
+                tf.constant([rank in singles for rank in range(len(merges) + 1)])
+                if singles
+                else None
+            )
+            self._characters = None
+            if characters is not None:
+                keys, indices = list(characters) or [""], [*characters.values()] or [-1]
+                self._characters = _table(tf.constant(keys), tf.constant(indices), -1)
             ranks = tf.range(len(pairs), dtype=tf.int64)
             self._ranks = _table(tf.constant(pairs, tf.int64), ranks, _NO_RANK)
-            words = tf.constant([b"" if piece is None else piece for piece in pieces])
+            words = tf.constant([piece if _is_text(piece) else b"" for piece in pieces])
             if ignore_merges:
                 is_one = tf.strings.length(words) > 0
             else:
@@ -388,7 +449,8 @@ class PieceMerger:
     @property
     def resources(self) -> tuple[Any, ...]:
         """The lookup tables."""
-        return (self._ranks, self._whole)
+        tables = (self._ranks, self._whole)
+        return tables if self._characters is None else (*tables, self._characters)
 
     def __call__(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Converts words to ids.
@@ -415,12 +477,9 @@ class PieceMerger:
         return tf.cast(tf.gather(rows, tf.gather(row, which)), tf.int32)
 
     def _merge_bytes(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Merges the bytes of words to ids, ragged int64 `(words, None)`."""
-        lengths = tf.strings.length(words)
+        """Merges the bytes or characters of words to ids, ragged int64 `(words, None)`."""
         num_words = tf.size(words)
-        all_bytes = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
-        ids = tf.gather(self._byte_ids, tf.cast(all_bytes, tf.int32))
-        word = tf.repeat(tf.range(num_words), lengths)
+        ids, word = self._symbols(words)
 
         def step(ids: tf.Tensor, word: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:
             rank = self._ranks.lookup(ids[:-1] * self._size + ids[1:])
@@ -428,6 +487,13 @@ class PieceMerger:
             rank = tf.where(of_word == word[1:], rank, _NO_RANK)
             best = tf.math.unsorted_segment_min(rank, of_word, num_words)
             chosen = (rank < _NO_RANK) & (rank == tf.gather(best, of_word))
+            if self._is_single is not None:
+                # The first one of each word whose merge is done alone
+                index = tf.range(tf.size(chosen))
+                place = tf.where(chosen, index, tf.size(chosen))
+                first = tf.math.unsorted_segment_min(place, of_word, num_words)
+                is_single = tf.gather(self._is_single, tf.where(chosen, rank, 0))
+                chosen &= ~is_single | (index == tf.gather(first, of_word))
             chosen = _every_other(chosen)
             merged = tf.gather(self._merged, tf.where(chosen, rank, 0))
             ids = tf.concat([tf.where(chosen, merged, ids[:-1]), ids[-1:]], axis=0)
@@ -444,6 +510,37 @@ class PieceMerger:
         return tf.RaggedTensor.from_value_rowids(
             ids, tf.cast(word, tf.int64), tf.cast(num_words, tf.int64), validate=False
         )
+
+    def _symbols(self, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the ids of bytes or characters, int64 `(symbols,)`, and their words, int32."""
+        if self._characters is None:
+            letters, known = words, None
+            of_letters = tf.range(tf.size(words))
+        else:
+            split = tf.strings.unicode_split(words, "UTF-8")
+            letters, of_letters = split.flat_values, tf.cast(split.value_rowids(), tf.int32)
+            known = self._characters.lookup(letters)
+        widths = tf.strings.length(letters)
+        letter = tf.repeat(tf.range(tf.size(letters)), widths)
+        all_bytes = tf.io.decode_raw(tf.strings.reduce_join(letters), tf.uint8)
+        ids = tf.gather(self._byte_ids, tf.cast(all_bytes, tf.int32))
+        word = tf.gather(of_letters, letter)
+        if known is None:
+            return ids, word
+        # A character that is a token is a symbol instead of its bytes.
+        of_byte = tf.gather(known, letter)
+        is_first = letter != tf.concat([[-1], letter[:-1]], axis=0)[: tf.size(letter)]
+        is_symbol = (of_byte < 0) | is_first
+        ids = tf.where(of_byte < 0, ids, of_byte)
+        return tf.boolean_mask(ids, is_symbol), tf.boolean_mask(word, is_symbol)
+
+
+def _is_text(piece: bytes | None) -> bool:
+    """Returns whether a piece may be a word, and not a part of a character."""
+    try:
+        return piece is not None and bool(piece.decode("utf-8"))
+    except UnicodeDecodeError:
+        return False
 
 
 def _every_other(chosen: tf.Tensor) -> tf.Tensor:
