@@ -37,6 +37,8 @@ from keras_bert.text.tokenizer import Tokenizer, is_tensor
 # Number of questions whose windows are made in one call, and of the characters of their passages
 CHUNK = 512
 _CHARACTERS = 4_000_000
+# The columns of `_chunk` that have a value for each window; the others have one for each token
+_OF_WINDOWS = ("lengths", "question_index", "start_positions", "end_positions")
 
 
 class TokenizedQuestions(NamedTuple):
@@ -303,20 +305,26 @@ class QuestionRows:
 
 
 def question_rows(
-    examples: Sequence[QuestionExample], preprocessor: QuestionAnswererPreprocessor
+    examples: Sequence[QuestionExample],
+    preprocessor: QuestionAnswererPreprocessor,
+    negative_share: float = 1.0,
 ) -> QuestionRows:
     """Tokenizes questions, and splits their passages into windows.
 
     Args:
         examples: The questions. The targets are those of the first answer to each.
         preprocessor: The preprocessor that creates the windows.
+        negative_share: The share of the windows without the answer that are kept, a random sample
+            that depends on the questions alone. Those of questions that have none in any window
+            are all kept.
 
     Returns:
         `QuestionRows`, the windows in the order of the questions.
     """
     chunks, first = [], 0
     for part in batched_by_characters(examples, _CHARACTERS, CHUNK):
-        chunks.append(_chunk(part, preprocessor, first))
+        chunk = _chunk(part, preprocessor, first)
+        chunks.append(chunk if negative_share == 1 else _sampled(chunk, negative_share))
         first += len(part)
     chunks = chunks or [_chunk((), preprocessor, 0)]
     columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
@@ -416,6 +424,26 @@ def _chunk(
         "question_index": (question_index + first).astype("int32"),
         "start_positions": np.where(is_inside, start + windows.passage_start, 0).astype("int32"),
         "end_positions": np.where(is_inside, end + windows.passage_start, 0).astype("int32"),
+    }
+
+
+def _sampled(chunk: dict[str, np.ndarray], negative_share: float) -> dict[str, np.ndarray]:
+    """Returns the columns of `_chunk` without most of the windows that lack the answer."""
+    question = chunk["question_index"]
+    # `[CLS]` has position 0.
+    is_positive = chunk["end_positions"] > 0
+    first = int(question[0]) if question.size else 0
+    # The draw of a question's windows does not depend on those of others.
+    draws = [
+        np.random.default_rng((first + number,)).random(count)
+        for number, count in enumerate(np.bincount(question - first))
+    ]
+    is_kept = is_positive | (np.concatenate([np.zeros(0), *draws]) < negative_share)
+    is_kept |= ~np.isin(question, question[is_positive])
+    of_tokens = np.repeat(is_kept, chunk["lengths"])
+    return {
+        name: values[is_kept if name in _OF_WINDOWS else of_tokens]
+        for name, values in chunk.items()
     }
 
 

@@ -60,6 +60,7 @@ class QuestionAdapter(InputAdapter):
     has_own_labels = True
 
     examples: list[QuestionExample]
+    negative_share: float = 1.0
 
     @classmethod
     def matches(cls, x: object) -> bool:
@@ -88,10 +89,11 @@ class QuestionAdapter(InputAdapter):
         return dataclasses.replace(self, examples=self.examples[rows])
 
     def num_batches(self, preprocessor: Any, batch_size: int) -> int:
-        return -(-len(question_rows(self.examples, preprocessor)) // batch_size)
+        rows = question_rows(self.examples, preprocessor, self.negative_share)
+        return -(-len(rows) // batch_size)
 
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        rows = question_rows(self.examples, preprocessor)
+        rows = question_rows(self.examples, preprocessor, self.negative_share)
         source = RowsInMemory(rows.examples, (rows.start_positions, rows.end_positions))
         return Loader(source, preprocessor, options, _with_positions)
 
@@ -148,6 +150,9 @@ class QuestionAnswerer(Task):
         null_threshold: If the null score exceeds the score of the best span by more than this
             threshold, `answer` returns an empty answer. `None` returns a span, unless none of the
             20 best start tokens and end tokens of a window make one, as in the released code.
+        negative_share: The share of the windows without the answer that `fit` trains on, of
+            questions that have another window with it: a random sample, the same one in each
+            epoch. Long documents have many of them. 1 trains on all, as for SQuAD in the paper.
         top_layers: Keras layers that are applied one after another to the sequence output `(batch,
             length, hidden)`, before the head; the last one returns `(batch, length, features)`. See
             `keras_bert.layers.bidirectional_lstm`. Defaults to none.
@@ -175,7 +180,7 @@ class QuestionAnswerer(Task):
     verb = "answer"
     fields = ("question", "context")
     adapters = (QuestionAdapter,)
-    preset_options = ("dropout", "max_answer_length", "null_threshold")
+    preset_options = ("dropout", "max_answer_length", "null_threshold", "negative_share")
     preprocessor_class = QuestionAnswererPreprocessor
     head_name = "question_answerer"
     default_learning_rate = 5e-5
@@ -189,18 +194,20 @@ class QuestionAnswerer(Task):
         dropout: float | None = None,
         max_answer_length: int = 30,
         null_threshold: float | None = None,
+        negative_share: float = 1.0,
         top_layers: Sequence[keras.layers.Layer] | None = None,
         name: str = "question_answerer",
         **kwargs: Any,
     ) -> None:
         checks.POSITIVE_INT.check(max_answer_length=max_answer_length)
         checks.FINITE.check_given(null_threshold=null_threshold)
+        checks.FRACTION.check(negative_share=negative_share)
 
         # === Layers ===
         head = ClassificationHead(
             len(OUTPUTS),
             dropout=backbone.config.answer_dropout if dropout is None else dropout,
-            initializer_range=backbone.config.initializer_range,
+            initializer_range=backbone.config.classifier_initializer_range,
             name="spans",
         )
 
@@ -230,6 +237,7 @@ class QuestionAnswerer(Task):
         self.pooler = pooler
         self.max_answer_length = max_answer_length
         self.null_threshold = null_threshold
+        self.negative_share = negative_share
         self.top_layers = top_layers
 
     @classmethod
@@ -242,6 +250,14 @@ class QuestionAnswerer(Task):
     def dropout(self) -> float:
         """The dropout rate on the sequence output."""
         return self.head.dropout
+
+    def _read(
+        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
+    ) -> InputAdapter | None:
+        rows = super()._read(x, y, sample_weight, options)
+        if isinstance(rows, QuestionAdapter) and options.training:
+            return dataclasses.replace(rows, negative_share=self.negative_share)
+        return rows
 
     def _default_loss_weights(self) -> dict[str, float]:
         return dict.fromkeys(OUTPUTS, 0.5)

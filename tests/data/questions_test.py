@@ -153,6 +153,63 @@ def test_a_window_without_the_whole_answer_points_to_cls():
     assert positions(rows) == [(0, 0), (4 + 1, 4 + 2), (0, 0)]
 
 
+def test_a_share_of_the_windows_without_the_answer_is_kept(monkeypatch):
+    long = " ".join("abcdefgh" * 30)
+    examples = [
+        QuestionExample(str(index), "a?", long, (SpanAnswer("d", 6),) if index % 3 else ())
+        for index in range(60)
+    ]
+    whole = question_rows(examples, make(9, 2, 3))
+    is_positive = whole.end_positions > 0
+    has_answer = np.isin(whole.question_index, whole.question_index[is_positive])
+    assert 0 < is_positive.sum() < has_answer.sum() < len(whole)
+    for share in (0.0, 0.3, 0.999):
+        rows = question_rows(examples, make(9, 2, 3), share)
+        # All windows with the answer, and those of questions without one
+        assert (rows.end_positions > 0).sum() == is_positive.sum()
+        unanswerable = np.isin(rows.question_index, np.arange(0, 60, 3))
+        assert unanswerable.sum() == (~has_answer).sum()
+        negatives = len(rows) - unanswerable.sum() - is_positive.sum()
+        of_all = (has_answer & ~is_positive).sum()
+        assert abs(negatives - share * of_all) <= 4 * np.sqrt(of_all * share * (1 - share)) + 1e-9
+        # Each is one of all windows, with its own tokens.
+        found = [
+            {
+                (index, *tokens.tolist())
+                for index, tokens in zip(
+                    each.question_index,
+                    np.split(each.token_ids, each.row_splits[1:-1]),
+                    strict=True,
+                )
+            }
+            for each in (whole, rows)
+        ]
+        assert found[1] <= found[0]
+        assert len(rows.row_splits) == len(rows) + 1
+    again = question_rows(examples, make(9, 2, 3), 0.3)
+    monkeypatch.setattr("keras_bert.data.questions.CHUNK", 7)
+    parts = question_rows(examples, make(9, 2, 3), 0.3)
+    for name, value in vars(again).items():
+        np.testing.assert_array_equal(getattr(parts, name), value)
+
+
+def test_training_alone_leaves_windows_out():
+    config = BertConfig(
+        num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8, vocabulary_size=len(TOKENS)
+    )
+    examples = [example(" ".join("abcdefgh" * 9), "d e", 6)]
+    seen = {}
+    for share in (0.0, 1.0):
+        answerer = QuestionAnswerer(Backbone(config), make(9, 2, 3), negative_share=share)
+        answerer.compile("sgd")
+        answerer.fit(examples, batch_size=1, epochs=2, verbose=0)
+        seen[share] = int(answerer.optimizer.iterations)
+        assert len(answerer.predict(examples)["start_logits"]) == 35
+    assert seen == {0.0: 2, 1.0: 70}
+    with pytest.raises(ValueError, match=r"negative_share is 1\.5"):
+        QuestionAnswerer(Backbone(config), make(), negative_share=1.5)
+
+
 def test_questions_of_several_chunks_on_few_passages(monkeypatch):
     examples = [example("a b c d e f g h"[: 2 * n + 1], "b", 2) for n in (1, 4, 1, 7, 4)]
     whole = question_rows(examples, make())

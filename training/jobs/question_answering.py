@@ -17,6 +17,7 @@ from keras_bert.data.squad import QuestionExample
 
 from ..engine.job import DevScores, Evaluation, InsightRows, Job, JobData, Training, finite
 from ..engine.options import (
+    Fraction,
     LabeledFilesConfig,
     NonNegativeFloat,
     NonNegativeInt,
@@ -72,6 +73,8 @@ class SquadConfig(LabeledFilesConfig):
         sequence_length: Maximum length of a window in tokens, including the question.
         doc_stride: Distance in tokens between the starts of two consecutive windows of a passage.
         max_query_length: Maximum length of a question in tokens; longer ones are truncated.
+        negative_share: Share of the windows without the answer to train on, of questions that have
+            another window with it; a random sample. Whole documents have many of them.
         n_best: Number of start and end positions kept for a window, and of answers written for a
             question.
         max_answer_length: Maximum length of an answer in tokens.
@@ -90,6 +93,7 @@ class SquadConfig(LabeledFilesConfig):
     sequence_length: PositiveInt = 384
     doc_stride: PositiveInt = 128
     max_query_length: PositiveInt = 64
+    negative_share: Fraction = added(1.0)
     n_best: PositiveInt = 20
     max_answer_length: PositiveInt = 30
     bilstm_units: NonNegativeInt | None = optional(recorded=-1)
@@ -349,7 +353,8 @@ class QuestionJob(Job):
         )
         answerer.max_answer_length = config.max_answer_length
         answerer.null_threshold = None  # of the run that --preset may name: `score` finds its own
-        rows = question_rows(train, answerer.preprocessor)
+        answerer.negative_share = config.negative_share
+        rows = question_rows(train, answerer.preprocessor, config.negative_share)
         logging.info(
             "%d questions in %d windows, of which %d contain the answer",
             len(train),
