@@ -15,6 +15,7 @@ ACTIVATIONS = ("gelu_erf", "gelu_tanh", "relu", "silu", "tanh")
 LAYER_SHARING = ("none", "all", "attention", "feed_forward")
 POSITIONS = ("learned", "rotary")
 FEED_FORWARDS = ("plain", "gated")
+MASKED_LM_HEADS = ("tied", "linear")
 NORMS = ("layer_norm", "rms_norm")
 NORM_PLACEMENTS = ("post", "pre")
 POOLINGS = ("first", "last", "mean", "late")
@@ -58,6 +59,8 @@ class BertConfig:
             RoBERTa), positions count the tokens that are not padding, and padding has the row
             before that of position 0.
         rotary_base: The base of the frequencies of rotary positions.
+        rotary_scale: A factor of the frequencies, below 1 for longer texts than an encoder was
+            trained on (position interpolation).
         local_rotary_base: The base in blocks with an attention window. `None` for `rotary_base`.
         attention_window: The largest distance of two tokens that attend to each other, in the
             blocks that `global_attention_every` does not except. `None` for no limit.
@@ -78,6 +81,9 @@ class BertConfig:
         activation: `"gelu_erf"` (the exact GELU), `"gelu_tanh"` (its tanh approximation, as in the
             released TF1 code), `"relu"`, `"silu"` or `"tanh"`. `"gelu"` is not accepted, since its
             meaning differs between releases.
+        masked_lm_head: `"tied"`, a dense layer, an activation and a norm, whose outputs are
+            multiplied by the token embeddings; or `"linear"`, a matrix of its own (EuroBERT).
+        masked_lm_bias: Whether there is a bias for each token of the vocabulary.
         masked_lm_activation: The activation of the masked LM head. `None` for `activation`.
         pooler: Whether the encoder has a pooler. If not (DistilBERT, ELECTRA), tasks that need a
             pooled output have their own.
@@ -101,7 +107,10 @@ class BertConfig:
         answer_dropout: Dropout rate before a question answering head.
         layer_norm_epsilon: Added to the variance, or to the mean square, in every norm.
         initializer_range: Standard deviation of the truncated normal initializer of kernels and
-            embeddings.
+            embeddings; values beyond two of them are drawn again.
+        scaled_initializer: Whether it is divided by `sqrt(2 num_layers)` for the last products of
+            both sublayers and for the dense layers of the pooler and of the masked LM head, and is
+            `hidden_dim ** -0.5` for classification heads (Megatron-LM, ModernBERT).
         pad_token_id: The id of the padding token.
         tokenizer: The kind of tokenizer: `"wordpiece"`, `"byte_pair"` or `"sentence_piece"`.
         causal: Whether tokens attend only to themselves and to the tokens before them, as in the
@@ -130,8 +139,11 @@ class BertConfig:
         [RoBERTa](https://arxiv.org/abs/1907.11692); [ALBERT](https://arxiv.org/abs/1909.11942),
         section 3.1; [DistilBERT](https://arxiv.org/abs/1910.01108), section 3;
         [ELECTRA](https://arxiv.org/abs/2003.10555), section 3;
-        [ModernBERT](https://arxiv.org/abs/2412.13663), section 2.1;
-        [RoFormer](https://arxiv.org/abs/2104.09864), section 3.2, for rotary positions;
+        [EuroBERT](https://arxiv.org/abs/2503.05500), section 2.1;
+        [ModernBERT](https://arxiv.org/abs/2412.13663), sections 2.1 and 2.2.2, whose initial
+        weights are those of [Megatron-LM](https://arxiv.org/abs/1909.08053), section 4.2;
+        [RoFormer](https://arxiv.org/abs/2104.09864), section 3.2, for rotary positions, and
+        [position interpolation](https://arxiv.org/abs/2306.15595), section 3, for their scale;
         [GQA](https://arxiv.org/abs/2305.13245), section 2.2, for grouped queries;
         [GLU variants](https://arxiv.org/abs/2002.05202), section 2, for gates;
         [RMSNorm](https://arxiv.org/abs/1910.07467), section 4.
@@ -151,6 +163,7 @@ class BertConfig:
     positions: str = "learned"
     position_offset: int = 0
     rotary_base: float = 10000.0
+    rotary_scale: float = 1.0
     local_rotary_base: float | None = None
     attention_window: int | None = None
     global_attention_every: int | None = None
@@ -164,6 +177,8 @@ class BertConfig:
     first_attention_norm: bool = True
     embedding_norm: bool = True
     activation: str = "gelu_erf"
+    masked_lm_head: str = "tied"
+    masked_lm_bias: bool = True
     masked_lm_activation: str | None = None
     pooler: bool = True
     pooler_activation: str = "tanh"
@@ -180,6 +195,7 @@ class BertConfig:
     answer_dropout: float = 0.0
     layer_norm_epsilon: float = 1e-12
     initializer_range: float = 0.02
+    scaled_initializer: bool = False
     pad_token_id: int = 0
     tokenizer: str = "wordpiece"
     causal: bool = False
@@ -303,6 +319,17 @@ class BertConfig:
         groups = [index * num_groups // self.num_layers for index in range(self.num_layers)]
         first: dict[int, int] = {}
         return tuple(first.setdefault(group, index) for index, group in enumerate(groups))
+
+    @property
+    def output_initializer_range(self) -> float:
+        """The standard deviation of the initial weights of the last product of a sublayer."""
+        depth = 2 * self.num_layers if self.scaled_initializer else 1
+        return float(self.initializer_range / depth**0.5)
+
+    @property
+    def classifier_initializer_range(self) -> float:
+        """The standard deviation of the initial weights of a classification head."""
+        return float(self.hidden_dim**-0.5 if self.scaled_initializer else self.initializer_range)
 
     @property
     def effective_masked_lm_activation(self) -> str:
@@ -469,6 +496,7 @@ _RULES: dict[str, _Rule] = {
     "positions": _one_of(POSITIONS),
     "position_offset": _NON_NEGATIVE_INT,
     "rotary_base": _POSITIVE,
+    "rotary_scale": _POSITIVE,
     "local_rotary_base": _or_none(_POSITIVE),
     "attention_window": _or_none(_POSITIVE_INT),
     "global_attention_every": _or_none(_POSITIVE_INT),
@@ -482,6 +510,8 @@ _RULES: dict[str, _Rule] = {
     "first_attention_norm": _BOOL,
     "embedding_norm": _BOOL,
     "activation": _ACTIVATION,
+    "masked_lm_head": _one_of(MASKED_LM_HEADS),
+    "masked_lm_bias": _BOOL,
     "masked_lm_activation": _or_none(_ACTIVATION),
     "pooler": _BOOL,
     "pooler_activation": _ACTIVATION,
@@ -498,6 +528,7 @@ _RULES: dict[str, _Rule] = {
     "answer_dropout": _RATE,
     "layer_norm_epsilon": _POSITIVE,
     "initializer_range": _POSITIVE,
+    "scaled_initializer": _BOOL,
     "pad_token_id": _NON_NEGATIVE_INT,
     "tokenizer": _one_of(TOKENIZERS),
     "causal": _BOOL,

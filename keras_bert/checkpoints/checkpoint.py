@@ -290,7 +290,7 @@ class Checkpoint:
     def _reject_unsupported(self, head: str) -> None:
         if head in self.unsupported_heads:
             raise CheckpointError(f"{self.folder}: {self.unsupported_heads[head]}")
-        if head != "masked_lm":
+        if head != "masked_lm" or self.config.masked_lm_head != "tied":
             return
         # The decoder of a masked LM of this package is the table of the token embeddings.
         table = self._found(self.backbone_layout)["token_embedding.embeddings"]

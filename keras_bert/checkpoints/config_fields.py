@@ -21,6 +21,7 @@ _WITHOUT_EFFECT = (
     "answer_dropout",
     "pooler_dropout",
     "initializer_range",
+    "scaled_initializer",
     "pad_token_id",
     "tokenizer",
     "output_hidden_states",
@@ -153,7 +154,7 @@ class ConfigFields:
         wanted["position_offset"] = config.pad_token_id + 1 if self.positions_follow_padding else 0
         ignored = {*self.required, *self.optional, *_WITHOUT_EFFECT, "activation", "causal"}
         if not masked_lm:
-            ignored.add("masked_lm_activation")
+            ignored |= {"masked_lm_head", "masked_lm_bias", "masked_lm_activation"}
         needs = []
         for field in dataclasses.fields(BertConfig):
             if field.name in ignored:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
+from typing import Any
 
-from keras_bert.checkpoints import modern_bert_fields, rotary_fields
+from keras_bert.checkpoints import modern_bert_fields, nomic_bert_fields, rotary_fields
 from keras_bert.checkpoints.config_fields import ConfigFields
 from keras_bert.checkpoints.layouts import Stored
 from keras_bert.checkpoints.weight_names import (
@@ -38,6 +39,7 @@ from keras_bert.checkpoints.weight_names import (
     scoped,
     tf1_encoder,
 )
+from keras_bert.config import BertConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +88,10 @@ class Family:
             whose pooler is part of the head.
         can_be_causal: Whether `transformers` supports causal attention for its classes.
         encoder_scope: The scope of the encoder's tensors in classes with a head; by default `name`.
+        released_name: Another `model_type`, which released files have.
+        released_scope: Another scope of the encoder's tensors, likewise.
+        tokenizer: The arguments of its tokenizer's class, other than the vocabulary, that are not
+            the defaults, for new vocabularies.
         keras_hub: Its models in KerasHub; `None` if there are none.
         google_tf1: Its TF1 release; `None` if there is none.
     """
@@ -98,6 +104,9 @@ class Family:
     poolers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     can_be_causal: bool = False
     encoder_scope: str = ""
+    released_name: str = ""
+    released_scope: str = ""
+    tokenizer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     keras_hub: KerasHubModels | None = None
     google_tf1: TF1Release | None = None
 
@@ -105,6 +114,11 @@ class Family:
     def scope(self) -> str:
         """The prefix of the names of the encoder's tensors in classes with a head."""
         return f"{self.encoder_scope or self.name}."
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """All of its prefixes in files: that, and the one of released files."""
+        return (self.scope, *([f"{self.released_scope}."] if self.released_scope else []))
 
 
 # Fields of config.json and of the configuration files of the TF1 releases
@@ -532,8 +546,21 @@ MODERNBERT = Family(
     ),
     classes={"Model": (), "ForMaskedLM": ("masked_lm",), **HF_TASK_CLASSES},
     encoder_scope="model",
+    tokenizer={
+        "special_tokens": {
+            "pad": "[PAD]",
+            "unk": "[UNK]",
+            "cls": "[CLS]",
+            "sep": "[SEP]",
+            "mask": "[MASK]",
+        },
+        "pair_separators": 1,
+        "compose": True,
+        "space_before_first_word": False,
+    },
 )
 
+_ROTARY = {"rotary_base": rotary_fields.BASE, "rotary_scale": rotary_fields.SCALE}
 # The tasks that `transformers` has of some families
 _CLASSIFYING = {
     ending: HF_TASK_CLASSES[ending]
@@ -544,7 +571,7 @@ NOMIC_BERT = Family(
     class_prefix="NomicBert",
     config=ConfigFields(
         _REQUIRED,
-        {**_OPTIONAL, "rotary_base": rotary_fields.BASE},
+        {**_OPTIONAL, **_ROTARY},
         defaults={"dropout": 0.0, "attention_dropout": 0.0},
         fixed={
             "positions": "rotary",
@@ -553,7 +580,7 @@ NOMIC_BERT = Family(
             "feed_forward_bias": False,
             "pooler": False,
         },
-        to_flat=functools.partial(rotary_fields.read, default=1000.0),
+        to_flat=nomic_bert_fields.read,
         from_flat=rotary_fields.written,
     ),
     hugging_face=WeightNames(
@@ -586,6 +613,7 @@ NOMIC_BERT = Family(
         },
     ),
     poolers={"ForSequenceClassification": "nomic_bert.pooler.dense"},
+    released_scope="bert",
     classes={
         "Model": (),
         "ForMaskedLM": ("masked_lm",),
@@ -607,10 +635,12 @@ GTE = dataclasses.replace(
     NOMIC_BERT,
     name="gte",
     class_prefix="Gte",
+    released_name="new",
+    released_scope="new",
     poolers={"ForSequenceClassification": "gte.pooler.dense"},
     config=ConfigFields(
         _REQUIRED,
-        {**_OPTIONAL, "rotary_base": rotary_fields.BASE},
+        {**_OPTIONAL, **_ROTARY},
         defaults={"attention_dropout": 0.0, "pad_token_id": 1},
         fixed={
             "masked_lm_activation": "gelu_erf",
@@ -650,16 +680,18 @@ EUROBERT = Family(
             "num_key_value_heads": "num_key_value_heads",
             "attention_dropout": "attention_dropout",
             "attention_bias": "attention_bias",
+            "masked_lm_bias": "mlp_bias",
             "feed_forward_bias": "mlp_bias",
             "layer_norm_epsilon": "rms_norm_eps",
             "initializer_range": "initializer_range",
-            "rotary_base": rotary_fields.BASE,
+            **_ROTARY,
             "pooling": "classifier_pooling",
             "pad_token_id": "pad_token_id",
         },
         defaults={
             "attention_dropout": 0.0,
             "attention_bias": False,
+            "masked_lm_bias": False,
             "feed_forward_bias": False,
             "layer_norm_epsilon": 1e-5,
             "pad_token_id": 128_001,
@@ -673,6 +705,7 @@ EUROBERT = Family(
             "embedding_norm": False,
             "pooler": False,
             "pooler_activation": "gelu_erf",
+            "masked_lm_head": "linear",
             "dropout": 0.0,
             "tokenizer": "byte_pair",
         },
@@ -697,12 +730,17 @@ EUROBERT = Family(
         ),
         "layers.{layer}.",
         {
+            "masked_lm": {
+                "decoder.kernel": Stored(("lm_head.weight",), transposed=True),
+                "output_bias": Stored(("lm_head.bias",)),
+            },
             "pooler": hf_dense("dense"),
             **dict.fromkeys(CLASSIFIERS, hf_dense("classifier")),
         },
     ),
     classes={
         "Model": (),
+        "ForMaskedLM": ("masked_lm",),
         **_CLASSIFYING,
     },
     encoder_scope="model",
@@ -745,3 +783,23 @@ An architecture is saved as the first family that can represent it and has its k
 """
 TF1_RELEASES = tuple(family.google_tf1 for family in FAMILIES.values() if family.google_tf1)
 """The TF1 releases. An architecture is saved as the first one that can represent it."""
+
+
+def fitting_families(config: BertConfig, masked_lm: bool = True) -> list[Family]:
+    """Returns the families that can represent an architecture, those with its tokenizer first.
+
+    Args:
+        config: The architecture.
+        masked_lm: Whether the masked LM head is part of the model.
+    """
+    fitting = [
+        family
+        for family in FAMILIES.values()
+        if not family.config.misfits(config, masked_lm)
+        and (not config.causal or family.can_be_causal)
+    ]
+    return sorted(fitting, key=lambda family: not _has_tokenizer_of(family, config))
+
+
+def _has_tokenizer_of(family: Family, config: BertConfig) -> bool:
+    return bool(family.config.fixed.get("tokenizer", "wordpiece") == config.tokenizer)

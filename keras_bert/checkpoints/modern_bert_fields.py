@@ -165,6 +165,7 @@ FIELDS = ConfigFields(
         "pooler": False,
         "pooler_norm": True,
         "token_pooler": True,
+        "scaled_initializer": True,
         "tokenizer": "byte_pair",
     },
     activation="hidden_activation",

@@ -61,6 +61,7 @@ _HEAD_WEIGHTS = {
         "gamma": "gamma",
         "beta": "beta",
     },
+    "keras_bert>Dense": {"decoder.kernel": "kernel"},
     "keras_bert>VocabularyBias": {"output_bias": "bias"},
     "Bidirectional": {
         f"{direction}.{name}": f"{direction}_layer.cell.{name}"
@@ -198,7 +199,8 @@ def head_weights(head: Head) -> dict[str, Any]:
             `gamma` and `beta` of a norm), a
             `ReplacedTokenHead` (`dense.kernel`, `dense.bias`, `kernel`, `bias`), a
             `MaskedLMTransform` and its `VocabularyBias` (`dense.kernel`, `dense.bias`, `gamma`,
-            `beta`, `output_bias`), or a bidirectional LSTM (`forward.kernel`, …).
+            `beta`, `output_bias`), or a `Dense` instead of the former (`decoder.kernel`), or a
+            bidirectional LSTM (`forward.kernel`, …).
 
     Raises:
         TypeError: If a layer is none of these.

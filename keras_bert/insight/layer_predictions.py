@@ -18,6 +18,7 @@ from keras_bert.insight.states import (
     shortened,
     text_states,
 )
+from keras_bert.models.pretraining import decode_masked_lm
 from keras_bert.tables import text_table
 from keras_bert.tasks.class_labels import softmax
 from keras_bert.tasks.task import Task
@@ -165,7 +166,7 @@ def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
     backbone, preprocessor = encoder_and_preprocessor(masked_lm)
     vocabulary = preprocessor.tokenizer.vocabulary
     checks.Numbers(at_least=1, at_most=len(vocabulary), integer=True).check(top_k=top_k)
-    transform, bias = masked_lm.heads["masked_lm"]
+    head = masked_lm.heads["masked_lm"]
     (row,) = text_states(backbone, preprocessor, [(text,)], special_tokens_in_text=True)
     found: list[Any] = []
     # The last layer first, to whose likeliest tokens the others are compared
@@ -173,7 +174,7 @@ def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
         hidden = keras.ops.convert_to_tensor(states[np.newaxis])
         if found and backbone.final_norm is not None:
             hidden = backbone.final_norm(hidden)
-        logits = bias(backbone.token_embedding(transform(hidden), reverse=True))
+        logits = decode_masked_lm(backbone, head, hidden)
         # (tokens, vocabulary); the embedding table may have more rows than there are tokens
         scores = softmax(keras.ops.convert_to_numpy(logits)[0, :, : len(vocabulary)])
         best = np.argsort(-scores, axis=-1, kind="stable")[:, :top_k]

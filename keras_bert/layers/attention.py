@@ -61,6 +61,7 @@ class Attention(keras.layers.Layer):
         use_bias: Whether the projections have biases.
         dropout: Dropout rate on the attention probabilities.
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
+        output_initializer_range: That of the last product. Defaults to `initializer_range`.
         return_scores: Whether to return the attention probabilities too.
 
     Call arguments:
@@ -102,6 +103,7 @@ class Attention(keras.layers.Layer):
         use_bias: bool = True,
         dropout: float = 0.0,
         initializer_range: float = 0.02,
+        output_initializer_range: float | None = None,
         return_scores: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -112,6 +114,7 @@ class Attention(keras.layers.Layer):
         )
         checks.PROPER_FRACTION.check(dropout=dropout)
         checks.POSITIVE.check(initializer_range=initializer_range)
+        checks.POSITIVE.check_given(output_initializer_range=output_initializer_range)
         if num_key_value_heads is not None and num_heads % num_key_value_heads:
             raise ValueError(
                 f"num_key_value_heads is {num_key_value_heads}; it must divide num_heads, which is "
@@ -125,6 +128,7 @@ class Attention(keras.layers.Layer):
         self.use_bias = use_bias
         self.dropout = dropout
         self.initializer_range = initializer_range
+        self.output_initializer_range = output_initializer_range
         self.return_scores = return_scores
         self._head_weights: Iterator[Tensor] | None = None
         self.seed_generator = SeedGenerator()
@@ -154,7 +158,9 @@ class Attention(keras.layers.Layer):
             self.use_bias,
         )
         self.query_key_value.build((None, hidden_dim))
-        self.output_projection = self._new(Dense, hidden_dim, "output_projection", use_bias=False)
+        self.output_projection = self._new(
+            Dense, hidden_dim, "output_projection", False, self.output_initializer_range
+        )
         self.output_projection.build((None, self.query_width))
         self.output_bias = None
         if self.use_bias:
@@ -162,11 +168,20 @@ class Attention(keras.layers.Layer):
                 name="output_bias", shape=(hidden_dim,), initializer="zeros", autocast=False
             )
 
-    def _new(self, cls: type[Dense], units: int, name: str, use_bias: bool) -> Dense:
+    def _new(
+        self,
+        cls: type[Dense],
+        units: int,
+        name: str,
+        use_bias: bool,
+        stddev: float | None = None,
+    ) -> Dense:
         return cls(
             units,
             use_bias=use_bias,
-            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
+            kernel_initializer=keras.initializers.TruncatedNormal(
+                stddev=stddev or self.initializer_range
+            ),
             dtype=self.dtype_policy,
             name=name,
         )
@@ -336,6 +351,7 @@ class Attention(keras.layers.Layer):
             "use_bias": self.use_bias,
             "dropout": self.dropout,
             "initializer_range": self.initializer_range,
+            "output_initializer_range": self.output_initializer_range,
             "return_scores": self.return_scores,
         }
 

@@ -134,6 +134,7 @@ def _new_attention(
         use_bias=config.attention_bias,
         dropout=config.attention_dropout,
         initializer_range=config.initializer_range,
+        output_initializer_range=config.output_initializer_range,
         return_scores=config.output_attention_scores,
         dtype=policy,
         name="attention",
@@ -150,6 +151,7 @@ def _new_feed_forward(config: BertConfig, policy: keras.DTypePolicy) -> tuple[Fe
         use_bias=config.feed_forward_bias,
         use_intermediate_bias=config.effective_intermediate_bias,
         initializer_range=config.initializer_range,
+        output_initializer_range=config.output_initializer_range,
         dtype=policy,
         name="feed_forward",
     )

@@ -27,6 +27,7 @@ class FeedForward(keras.layers.Layer):
         use_bias: Whether the products have a bias.
         use_intermediate_bias: Whether the first product has one. Defaults to `use_bias`.
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
+        output_initializer_range: That of the last product. Defaults to `initializer_range`.
 
     Call arguments:
         inputs: Float `(..., hidden)`.
@@ -48,11 +49,13 @@ class FeedForward(keras.layers.Layer):
         use_bias: bool = True,
         use_intermediate_bias: bool | None = None,
         initializer_range: float = 0.02,
+        output_initializer_range: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         checks.POSITIVE_INT.check(intermediate_dim=intermediate_dim)
         checks.POSITIVE.check(initializer_range=initializer_range)
+        checks.POSITIVE.check_given(output_initializer_range=output_initializer_range)
         self.intermediate_dim = intermediate_dim
         self.activation = activation
         self.use_bias = use_bias
@@ -60,6 +63,7 @@ class FeedForward(keras.layers.Layer):
             use_bias if use_intermediate_bias is None else use_intermediate_bias
         )
         self.initializer_range = initializer_range
+        self.output_initializer_range = output_initializer_range
 
     @property
     def intermediate_width(self) -> int:
@@ -73,16 +77,20 @@ class FeedForward(keras.layers.Layer):
         if self.use_intermediate_bias:
             self.intermediate_bias = self._bias(self.intermediate_width, "intermediate_bias")
         self.output_projection = self._product(
-            self.intermediate_dim, hidden_dim, "output_projection"
+            self.intermediate_dim, hidden_dim, "output_projection", self.output_initializer_range
         )
         if self.use_bias:
             self.output_bias = self._bias(hidden_dim, "output_bias")
 
-    def _product(self, input_dim: int, output_dim: int, name: str) -> Dense:
+    def _product(
+        self, input_dim: int, output_dim: int, name: str, stddev: float | None = None
+    ) -> Dense:
         layer = Dense(
             output_dim,
             use_bias=False,
-            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
+            kernel_initializer=keras.initializers.TruncatedNormal(
+                stddev=stddev or self.initializer_range
+            ),
             dtype=self.dtype_policy,
             name=name,
         )
@@ -117,6 +125,7 @@ class FeedForward(keras.layers.Layer):
             "use_bias": self.use_bias,
             "use_intermediate_bias": self.use_intermediate_bias,
             "initializer_range": self.initializer_range,
+            "output_initializer_range": self.output_initializer_range,
         }
 
 

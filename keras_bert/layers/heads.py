@@ -181,7 +181,7 @@ def new_pooler(
     return Pooler(
         config.pooler_activation,
         dropout=config.pooler_dropout,
-        initializer_range=config.initializer_range,
+        initializer_range=config.output_initializer_range,
         pooling=pooling or config.effective_pooling,
         norm=config.norm if config.pooler_norm else None,
         norm_bias=config.norm_bias,
@@ -273,7 +273,7 @@ def new_classification_head(
     return ClassificationHead(
         num_classes,
         dropout=config.effective_classifier_dropout if dropout is None else dropout,
-        initializer_range=config.initializer_range,
+        initializer_range=config.classifier_initializer_range,
         name="classifier",
     )
 

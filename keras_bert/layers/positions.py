@@ -77,6 +77,7 @@ class RotaryPositions(keras.layers.Layer):
     Args:
         dim: The dimension of an attention head, which must be even.
         base: The base of the frequencies.
+        scale: A factor of all frequencies.
 
     Call arguments:
         token_ids: int `(batch, length)`, for the length.
@@ -93,19 +94,20 @@ class RotaryPositions(keras.layers.Layer):
         [RoFormer](https://arxiv.org/abs/2104.09864), section 3.2.2.
     """
 
-    def __init__(self, dim: int, base: float = 10000.0, **kwargs: Any) -> None:
+    def __init__(self, dim: int, base: float = 10000.0, scale: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
         checks.POSITIVE_INT.check(dim=dim)
-        checks.POSITIVE.check(base=base)
+        checks.POSITIVE.check(base=base, scale=scale)
         if dim % 2:
             raise ValueError(f"dim is {dim}; rotary positions need heads of an even dimension.")
         self.dim = dim
         self.base = base
+        self.scale = scale
 
     def call(self, token_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
         if position_ids is None:
             position_ids = ops.arange(length_of(token_ids), dtype="int32")[None]
-        return rotation_of(position_ids, self.dim, self.base)
+        return rotation_of(position_ids, self.dim, self.base, self.scale)
 
     def compute_output_spec(
         self, token_ids: Tensor, position_ids: Tensor | None = None
@@ -114,4 +116,9 @@ class RotaryPositions(keras.layers.Layer):
         return keras.KerasTensor((batch, length, 2, self.dim // 2), dtype="float32")
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "dim": self.dim, "base": self.base}
+        return {
+            **super().get_config(),
+            "dim": self.dim,
+            "base": self.base,
+            "scale": self.scale,
+        }

@@ -385,9 +385,9 @@ def _outputs(
 def _rotations(config: BertConfig, inputs: dict[str, Tensor]) -> list[Tensor | None]:
     """Returns the rotary positions of each layer, computed once for each of their bases."""
     rotations = {
-        base: RotaryPositions(config.head_dim, base, name=f"rotary_positions_{index}")(
-            inputs["token_ids"], position_ids=inputs.get("position_ids")
-        )
+        base: RotaryPositions(
+            config.head_dim, base, config.rotary_scale, name=f"rotary_positions_{index}"
+        )(inputs["token_ids"], position_ids=inputs.get("position_ids"))
         for index, base in enumerate(dict.fromkeys(config.rotary_bases))
     }
     return [rotations[base] for base in config.rotary_bases] or [None] * config.num_layers

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_bert.layers import ClassificationHead, MaskedLMTransform, TokensAt, VocabularyBias
+from keras_bert.layers.dense import Dense
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import first_positions, token_inputs
 from keras_bert.ops.annotations import Tensor
@@ -47,10 +49,10 @@ def encode_masked(
 
 
 def masked_lm_logits(backbone: Backbone, hidden: Tensor) -> Tensor:
-    """Computes masked LM logits over the vocabulary, with tied token embeddings.
+    """Computes masked LM logits over the vocabulary, by a new head of the config's kind.
 
     Args:
-        backbone: The encoder, whose token embeddings are shared.
+        backbone: The encoder, whose token embeddings are shared by a `"tied"` head.
         hidden: The hidden states of the masked tokens, symbolic `(batch, slots, hidden)`.
 
     Returns:
@@ -59,7 +61,55 @@ def masked_lm_logits(backbone: Backbone, hidden: Tensor) -> Tensor:
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 1.
     """
+    return decode_masked_lm(backbone, _new_masked_lm_head(backbone), hidden)
+
+
+def decode_masked_lm(backbone: Backbone, head: Sequence[Any], hidden: Tensor) -> Tensor:
+    """Applies a masked LM head.
+
+    Args:
+        backbone: The encoder.
+        head: The layers of the head, as `masked_lm_head` returns them.
+        hidden: Float `(batch, slots, hidden)`.
+
+    Returns:
+        Float32 logits `(batch, slots, vocabulary)`.
+    """
+    first, *bias = head
+    logits = first(hidden)
+    if isinstance(first, MaskedLMTransform):
+        logits = backbone.token_embedding(logits, reverse=True)
+    for layer in bias:
+        logits = layer(logits)
+    return logits if bias else ops.cast(logits, "float32")
+
+
+def masked_lm_head(model: keras.Model) -> tuple[Any, ...]:
+    """Returns the layers of the masked LM head of a task, whose graph has one."""
+    names = [layer.name for layer in model.layers]
+    return tuple(model.get_layer(name) for name in _MASKED_LM_LAYERS if name in names)
+
+
+_TRANSFORM, _DECODER, _BIAS = _MASKED_LM_LAYERS = (
+    "masked_lm_transform",
+    "masked_lm_decoder",
+    "masked_lm_bias",
+)
+
+
+def _new_masked_lm_head(backbone: Backbone) -> list[Any]:
     config, policy = backbone.config, backbone.dtype_policy
+    bias = [VocabularyBias(name=_BIAS)] if config.masked_lm_bias else []
+    if config.masked_lm_head == "linear":
+        stddev = config.output_initializer_range
+        decoder = Dense(
+            config.vocabulary_size,
+            use_bias=False,
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=stddev),
+            dtype=policy,
+            name=_DECODER,
+        )
+        return [decoder, *bias]
     transform = MaskedLMTransform(
         config.effective_masked_lm_activation,
         dim=config.embedding_width,
@@ -67,12 +117,11 @@ def masked_lm_logits(backbone: Backbone, hidden: Tensor) -> Tensor:
         norm=config.norm,
         norm_bias=config.norm_bias,
         use_bias=config.head_bias,
-        initializer_range=config.initializer_range,
+        initializer_range=config.output_initializer_range,
         dtype=policy,
-        name="masked_lm_transform",
+        name=_TRANSFORM,
     )
-    logits = backbone.token_embedding(transform(hidden), reverse=True)
-    return VocabularyBias(name="masked_lm_bias")(logits)
+    return [transform, *bias]
 
 
 def next_sentence_logits(backbone: Backbone, pooled_output: Tensor) -> Tensor:

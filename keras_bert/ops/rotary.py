@@ -9,13 +9,14 @@ from keras import ops
 from keras_bert.ops.annotations import Tensor
 
 
-def rotation_of(positions: Tensor, dim: int, base: float) -> Tensor:
-    """Computes the cosines and sines of the angles `position * base^(-2i / dim)`.
+def rotation_of(positions: Tensor, dim: int, base: float, scale: float = 1.0) -> Tensor:
+    """Computes the cosines and sines of the angles `scale * position * base^(-2i / dim)`.
 
     Args:
         positions: int tensor of shape `(rows, length)`.
         dim: The dimension of an attention head, even; `i` counts from 0 to `dim / 2 - 1`.
         base: The base of the frequencies.
+        scale: A factor of all frequencies.
 
     Returns:
         A float32 tensor of shape `(rows, length, 2, dim / 2)`: the cosines and the sines.
@@ -24,7 +25,7 @@ def rotation_of(positions: Tensor, dim: int, base: float) -> Tensor:
         [RoFormer](https://arxiv.org/abs/2104.09864), section 3.2.2.
     """
     exponents = ops.arange(0, dim, 2, dtype="float32") / dim
-    frequencies = ops.power(ops.cast(base, "float32"), -exponents)
+    frequencies = ops.power(ops.cast(base, "float32"), -exponents) * scale
     angles = ops.cast(positions, "float32")[..., None] * frequencies
     return ops.stack([ops.cos(angles), ops.sin(angles)], axis=2)
 

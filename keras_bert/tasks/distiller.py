@@ -18,7 +18,7 @@ from keras_bert.losses import SoftTargetDivergence, cosine_distance
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import token_inputs
 from keras_bert.models.layer_states import restore_layer_states
-from keras_bert.models.pretraining import encode_masked, pretraining_inputs
+from keras_bert.models.pretraining import decode_masked_lm, encode_masked, pretraining_inputs
 from keras_bert.ops import tokens_at
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
@@ -304,14 +304,13 @@ def _apply_task(
     """
     if not isinstance(task, MaskedLM):
         return {"logits": task(inputs)}
-    transform, bias = task.heads["masked_lm"]
     if with_hidden or everywhere:
         hidden = task.backbone.encode(inputs)["sequence_output"]
         masked = hidden if everywhere else TokensAt()(hidden, inputs["mask_positions"])
     else:
         hidden = None
         masked, _ = encode_masked(task.backbone, inputs)
-    logits = bias(task.backbone.token_embedding(transform(masked), reverse=True))
+    logits = decode_masked_lm(task.backbone, task.heads["masked_lm"], masked)
     return {"logits": logits, **({"hidden": hidden} if with_hidden else {})}
 
 

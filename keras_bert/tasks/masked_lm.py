@@ -26,7 +26,12 @@ from keras_bert.data.loader import (
 from keras_bert.data.texts import TextClassifierPreprocessor, rows_of_ids
 from keras_bert.metrics import Perplexity
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
+from keras_bert.models.pretraining import (
+    encode_masked,
+    masked_lm_head,
+    masked_lm_logits,
+    pretraining_inputs,
+)
 from keras_bert.tasks.adapters import InputAdapter, TextAdapter
 from keras_bert.tasks.class_labels import softmax
 from keras_bert.tasks.objective import class_accuracy
@@ -70,9 +75,7 @@ class MaskedTokenTask(Task):
 
     @property
     def heads(self) -> dict[str, Any]:
-        return {
-            "masked_lm": (self.get_layer("masked_lm_transform"), self.get_layer("masked_lm_bias"))
-        }
+        return {"masked_lm": masked_lm_head(self)}
 
     def _read(
         self, x: Any, y: Any, sample_weight: Any, options: BatchOptions

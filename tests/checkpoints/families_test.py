@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """BERT's descendants in Hugging Face's layout, against the transformers library."""
 
+import json
+import re
 import warnings
 
+import keras
 import numpy as np
 import pytest
 import torch
@@ -192,7 +195,8 @@ PREFIX = {name: family.class_prefix for name, family in FAMILIES.items()}
 def saved_by_transformers(family, shape, ending, folder, **changes):
     """A model of the transformers library, all weights random, and its folder."""
     torch.manual_seed(0)
-    config = getattr(transformers, CONFIGS[family]["config"])(**CONFIGS[family][shape], **changes)
+    fields = {**CONFIGS[family][shape], **changes}
+    config = getattr(transformers, CONFIGS[family]["config"])(**fields)
     model = getattr(transformers, PREFIX[family] + ending)(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -220,6 +224,10 @@ def inputs_for(config: BertConfig):
     tokens[tokens == config.pad_token_id] = config.pad_token_id + 1
     inputs["token_ids"] = np.where(inputs["padding_mask"], tokens, config.pad_token_id)
     return inputs
+
+
+def as_numpy_of(variable):
+    return keras.ops.convert_to_numpy(variable.value)
 
 
 def as_numpy(tensor):
@@ -253,8 +261,172 @@ def test_all_hidden_states_equal_those_of_transformers(family, shape, tmp_path, 
         np.testing.assert_allclose(ours["pooled_output"], theirs.pooler_output, atol=1e-5)
 
 
+@pytest.mark.on_each_backend
+@pytest.mark.parametrize("family", ["modernbert", "eurobert", "gte", "nomic_bert"])
+def test_hidden_states_of_long_texts_equal_those_of_transformers(family, tmp_path, no_warning):
+    sizes = {"max_position_embeddings": 2048, "hidden_size": 16, "vocab_size": 50}
+    changes = {"local_attention": 128} if family == "modernbert" else {}
+    changes |= {"head_dim": 8} if family in ("eurobert", "nomic_bert") else {}
+    model = saved_by_transformers(family, "plain", "Model", tmp_path, **sizes, **changes)
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    backbone = Backbone(checkpoint.config, output_hidden_states=True)
+    checkpoint.load_into(backbone)
+    rng = np.random.default_rng(0)
+    lengths = np.array([[2048], [1500], [70]])
+    mask = np.arange(2048) < lengths
+    tokens = rng.integers(4, 50, mask.shape)
+    inputs = {
+        "token_ids": np.where(mask, tokens, checkpoint.config.pad_token_id),
+        "segment_ids": np.zeros_like(tokens),
+        "padding_mask": mask,
+    }
+    ours = outputs_of(backbone, inputs)["hidden_states"]
+    theirs = reference_outputs(model, inputs, output_hidden_states=True).hidden_states
+    for mine, other in zip(ours[1:], theirs[1:], strict=True):
+        np.testing.assert_allclose(mine[mask], other[mask], atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["eurobert", "gte", "nomic_bert"])
+def test_positions_that_are_scaled_are_those_of_transformers(family, tmp_path, no_warning):
+    rope = {"rope_type": "linear", "rope_theta": 7.0, "factor": 2.5}
+    changes = {"rope_parameters": rope}
+    model = saved_by_transformers(family, "plain", "Model", tmp_path / "theirs", **changes)
+    checkpoint = checkpoints.open_checkpoint(tmp_path / "theirs")
+    assert checkpoint.config.rotary_scale == 0.4
+    backbone = checkpoint.new_backbone()
+    checkpoint.load_into(backbone)
+    inputs = inputs_for(checkpoint.config)
+    real = inputs["padding_mask"]
+    ours = outputs_of(backbone, inputs)["sequence_output"]
+    theirs = as_numpy(reference_outputs(model, inputs).last_hidden_state)
+    np.testing.assert_allclose(ours[real], theirs[real], atol=1e-5)
+    checkpoints.save_hugging_face(backbone, tmp_path / "ours")
+    assert checkpoints.open_checkpoint(tmp_path / "ours").config == checkpoint.config
+    again = type(model).from_pretrained(tmp_path / "ours").eval()
+    theirs = as_numpy(reference_outputs(again, inputs).last_hidden_state)
+    np.testing.assert_allclose(ours[real], theirs[real], atol=1e-5)
+
+
+def test_the_scaled_positions_that_alibaba_released_are_a_base_and_a_factor(tmp_path, no_warning):
+    """Frequencies of the base times the factor, divided by its power `2 / head_dim`."""
+    saved_by_transformers("gte", "plain", "Model", tmp_path)
+    for path, other in ((tmp_path / "config.json", "new"), (tmp_path / "config.json", "gte")):
+        fields = json.loads(path.read_text())
+        fields.pop("rope_parameters", None)
+        fields |= {
+            "model_type": other,
+            "rope_theta": 20_000,
+            "rope_scaling": {"type": "ntk", "factor": 8.0},
+            "position_embedding_type": "rope",
+            "layer_norm_type": "layer_norm",
+            "logn_attention_scale": False,
+        }
+        path.write_text(json.dumps(fields))
+        config = checkpoints.open_checkpoint(tmp_path).config
+        assert config.rotary_base == 160_000
+        assert config.rotary_scale == 8 ** (-2 / 4)
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    checkpoint.load_into(checkpoint.new_backbone())
+    assert checkpoint.unused() == []
+    edit_json(tmp_path / "config.json", rope_scaling={"type": "yarn", "factor": 8.0})
+    with pytest.raises(CheckpointError, match="must have the rope_type 'default', 'linear', 'ntk'"):
+        checkpoints.open_checkpoint(tmp_path)
+    mixed = {"type": "ntk", "factor": 8.0, "mixed_b": 0.6}
+    edit_json(tmp_path / "config.json", rope_scaling=mixed)
+    with pytest.raises(CheckpointError, match="factor above 0 and no mixed_b"):
+        checkpoints.open_checkpoint(tmp_path)
+
+
+def test_tensors_of_the_released_gte_have_another_scope(tmp_path, no_warning):
+    ending = "ForSequenceClassification"
+    model = saved_by_transformers("gte", "plain", ending, tmp_path, num_labels=3)
+    path = tmp_path / "model.safetensors"
+    # As `transformers` writes them too
+    assert any(name.startswith(("new.", "gte.")) for name in load_file(path))
+    tensors = {re.sub("^(new|gte)[.]", "new.", name): x for name, x in load_file(path).items()}
+    save_file(tensors, path, metadata={"format": "pt"})
+    edit_json(tmp_path / "config.json", model_type="new", architectures=[f"New{ending}"])
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    check_task(TextClassifier(Backbone(checkpoint.config), 3), model, checkpoint, "classifier")
+
+
+RELEASED_NOMIC_BERT = {
+    "activation_function": "swiglu",
+    "architectures": ["NomicBertForPreTraining"],
+    "attn_pdrop": 0.0,
+    "causal": False,
+    "embd_pdrop": 0.1,
+    "layer_norm_epsilon": 1e-12,
+    "mlp_fc1_bias": False,
+    "mlp_fc2_bias": False,
+    "model_type": "nomic_bert",
+    "n_embd": 8,
+    "n_head": 2,
+    "n_inner": 16,
+    "n_layer": 3,
+    "n_positions": 12,
+    "pad_vocab_size_multiple": 64,
+    "prenorm": False,
+    "qkv_proj_bias": False,
+    "resid_pdrop": 0.2,
+    "rotary_emb_base": 7,
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+    "rotary_emb_scale_base": None,
+    "rotary_scaling_factor": None,
+    "scale_attn_weights": True,
+    "summary_activation": None,
+    "summary_type": "cls_index",
+    "summary_use_proj": True,
+    "type_vocab_size": 2,
+    "use_rms_norm": False,
+    "vocab_size": 20,
+}
+
+
+def test_the_released_nomic_bert_has_the_fields_of_gpt_2(tmp_path, no_warning):
+    model = saved_by_transformers("nomic_bert", "plain", "ForMaskedLM", tmp_path)
+    config = checkpoints.open_checkpoint(tmp_path).config
+    path = tmp_path / "model.safetensors"
+    tensors = {re.sub("^nomic_bert[.]", "bert.", name): x for name, x in load_file(path).items()}
+    assert any(name.startswith("bert.") for name in tensors)
+    save_file(tensors, path, metadata={"format": "pt"})
+    (tmp_path / "config.json").write_text(json.dumps(RELEASED_NOMIC_BERT))
+    task = MaskedLM.from_preset(tmp_path)
+    assert task.config == config.replace(dropout=0.2)
+    inputs = inputs_for(task.config)
+    ours = outputs_of(task, {**inputs, "mask_positions": np.array([[1, 3]] * 3)})
+    theirs = as_numpy(reference_outputs(model, inputs).logits)
+    np.testing.assert_allclose(ours, theirs[:, [1, 3]], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prenorm": True}, "prenorm is True; it must be False"),
+        ({"rotary_emb_fraction": 0.5}, "rotary_emb_fraction is 0.5; it must be 1.0"),
+        ({"num_experts": 8}, "num_experts is 8; it must be 0"),
+        ({"activation_function": "gelu"}, "'gelu'; it must be one of swiglu, geglu"),
+        ({"n_embd": None}, "hidden_size"),
+    ],
+)
+def test_another_released_nomic_bert_is_refused_by_name(changes, message, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({**RELEASED_NOMIC_BERT, **changes}))
+    with pytest.raises(CheckpointError, match=message):
+        checkpoints.open_checkpoint(tmp_path)
+
+
+def test_a_nomic_bert_whose_positions_are_scaled_has_those_of_its_training(tmp_path):
+    released = RELEASED_NOMIC_BERT | {"rotary_scaling_factor": 2, "n_positions": 8192}
+    (tmp_path / "config.json").write_text(json.dumps(released))
+    config = checkpoints.open_checkpoint(tmp_path, weights=False).config
+    assert (config.max_sequence_length, config.rotary_scale) == (2048, 1)
+
+
 @pytest.mark.parametrize(("family", "shape"), cases_with("ForMaskedLM"))
 def test_the_dropout_of_a_tagger_is_that_of_transformers(family, shape, tmp_path):
+    if family == "eurobert":
+        pytest.skip("its taggers have none")
     model = saved_by_transformers(family, shape, "ForTokenClassification", tmp_path)
     config = checkpoints.open_checkpoint(tmp_path).config
     dropout = model.drop if family == "modernbert" else model.dropout
@@ -356,6 +528,35 @@ def test_masked_lms(family, shape, tmp_path, no_warning):
     np.testing.assert_allclose(ours, np.take_along_axis(theirs, positions[..., None], 1), atol=1e-5)
     checkpoints.save_hugging_face(task, tmp_path / "ours")
     same_tensors(tmp_path)
+
+
+def test_a_masked_lm_whose_matrix_is_its_own_is_trained_and_saved(tmp_path):
+    saved_by_transformers("eurobert", "plain", "ForMaskedLM", tmp_path / "theirs")
+    task = MaskedLM.from_preset(tmp_path / "theirs")
+    names = [variable.path for variable in task.trainable_variables]
+    assert not any("bias" in name for name in names if "masked_lm" in name)
+    inputs = inputs_for(task.config) | {"mask_positions": np.array([[1, 3]] * 3)}
+    before = outputs_of(task, inputs)
+    task.compile("sgd")
+    task.fit(inputs, np.array([[7, 9]] * 3), epochs=3, verbose=0)
+    (decoder,) = task.heads["masked_lm"]
+    table = load_file(tmp_path / "theirs" / "model.safetensors")
+    assert not np.allclose(as_numpy_of(decoder.kernel), table["lm_head.weight"].T)
+    trained = outputs_of(task, inputs)
+    assert abs(trained - before).max() > 1e-4
+    for save, name in (
+        (checkpoints.save_preset, "preset"),
+        (checkpoints.save_hugging_face, "theirs_again"),
+    ):
+        save(task.backbone, tmp_path / name, heads=task.heads)
+        again = MaskedLM.from_preset(tmp_path / name)
+        np.testing.assert_allclose(outputs_of(again, inputs), trained, atol=1e-6)
+    task.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(outputs_of(again, inputs), trained, atol=1e-6)
+    again = transformers.EuroBertForMaskedLM.from_pretrained(tmp_path / "theirs_again").eval()
+    logits = as_numpy(reference_outputs(again, inputs).logits)
+    np.testing.assert_allclose(trained, logits[:, [1, 3]], atol=1e-5)
 
 
 def copied_names(family):

@@ -79,6 +79,8 @@ def training_flops(
     # The embeddings, and the masked LM head's hidden layer, may be narrower than the hidden size.
     width = config.embedding_width
     of_slot = 2 * width * (hidden + config.vocabulary_size)
+    if config.masked_lm_head == "linear":
+        of_slot = 2 * hidden * config.vocabulary_size
     of_projection = 0 if config.embedding_dim is None else 2 * width * hidden
     of_pair = 2 * hidden * (hidden + 2) if next_sentence else 0
     of_tokens = sequence_length * (of_layers + of_projection)

@@ -14,7 +14,7 @@ import numpy as np
 from keras_bert.checkpoints import sentence_transformers, weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.checkpoints.families import BERT, FAMILIES, Family
+from keras_bert.checkpoints.families import BERT, ELECTRA, FAMILIES, Family, fitting_families
 from keras_bert.checkpoints.folders import read_json, replaced_files, write_json
 from keras_bert.checkpoints.layouts import Layout, Stored, disassemble
 from keras_bert.checkpoints.tensors import (
@@ -85,7 +85,7 @@ def open_folder(folder: Path) -> Checkpoint:
         config=config,
         backbone_layout=layout | (_POOLER if config.causal and config.pooler else {}),
         head_layouts=_head_layouts(fields, family, config.causal),
-        open_tensors=lambda: SafetensorsFiles(_locations(folder, family.scope)),
+        open_tensors=lambda: SafetensorsFiles(_locations(folder, family.scopes)),
         open_tokenizer=lambda: read_tokenizer(folder),
         unsupported_heads=_unsupported_heads(fields),
         class_names=_class_names(fields, path),
@@ -96,26 +96,35 @@ def open_folder(folder: Path) -> Checkpoint:
 def _family(fields: Mapping[str, Any], path: Path) -> Family:
     # The miniature BERT models were published without a model_type.
     model_type = fields.get("model_type") or BERT.name
-    if model_type not in FAMILIES:
+    found = [
+        family for family in FAMILIES.values() if model_type in (family.name, family.released_name)
+    ]
+    if not found:
         raise CheckpointError(
             f"{path}: model_type is {model_type!r}, which is not supported; it must be "
             f"{' or '.join(map(repr, FAMILIES))}."
         )
-    return FAMILIES[model_type]
+    return found[0]
 
 
 def _reject_unsupported(fields: Mapping[str, Any], path: Path, family: Family) -> None:
+    has_rotary = family.config.fixed.get("positions") == "rotary"
     allowed: dict[str, tuple[Any, ...]] = {
-        "position_embedding_type": ("absolute", None),
+        "position_embedding_type": ("absolute", *(["rope"] if has_rotary else []), None),
         "is_decoder": (False, True, None) if family.can_be_causal else (False, None),
         "add_cross_attention": (False, None),
         "pruned_heads": ({}, None),
         "quantization_config": (None,),
         "inner_group_num": (1, None),
-        "summary_type": ("first", None),
-        "summary_use_proj": (True, None),
-        "summary_activation": ("gelu", None),
+        "layer_norm_type": ("layer_norm", None),
+        "logn_attention_scale": (False, None),
     }
+    if family is ELECTRA:
+        allowed |= {
+            "summary_type": ("first", None),
+            "summary_use_proj": (True, None),
+            "summary_activation": ("gelu", None),
+        }
     for key, values in allowed.items():
         if fields.get(key) not in values:
             expected = " or ".join("absent" if value is None else repr(value) for value in values)
@@ -127,8 +136,9 @@ def _reject_unsupported(fields: Mapping[str, Any], path: Path, family: Family) -
 def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> dict[str, Layout]:
     architectures = fields.get("architectures")
     names = map(str, architectures) if isinstance(architectures, list) else ()
-    endings = (name.removeprefix(family.class_prefix) for name in names)
-    ending = next(filter(family.classes.get, endings), "")
+    # The prefix may be that of the released code.
+    known = sorted(filter(family.classes.get, family.classes), key=len, reverse=True)
+    ending = next((each for name in names for each in known if name.endswith(each)), "")
     # The head of several classes is named "classifier".
     layouts = family.hugging_face.heads
     alike = {name for name in layouts if layouts[name] == layouts["token_classifier"]}
@@ -170,7 +180,7 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
     return None if all(map(_PLACEHOLDER.fullmatch, ordered)) else ordered
 
 
-def _locations(folder: Path, scope: str) -> dict[str, Location]:
+def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
     """Locates the tensors, by their names without scope and with the current LayerNorm names."""
     locations: dict[str, Location] = {}
     for path, promised in _weight_files(folder).items():
@@ -184,6 +194,7 @@ def _locations(folder: Path, scope: str) -> dict[str, Location]:
                 + (f" (nor {len(absent) - 1} others)." if absent[1:] else ".")
             )
         for stored in stored_names:
+            scope = next(filter(stored.startswith, scopes), "")
             name = stored.removeprefix(scope)
             name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
             name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
@@ -301,23 +312,15 @@ def save_hugging_face(
 
 
 def _matching_family(config: BertConfig, masked_lm: bool) -> Family:
-    needs = {name: family.config.misfits(config, masked_lm) for name, family in FAMILIES.items()}
-    fitting = [
-        FAMILIES[name]
-        for name, needed in needs.items()
-        if not needed and (not config.causal or FAMILIES[name].can_be_causal)
-    ]
+    fitting = fitting_families(config, masked_lm)
     if fitting:
-        return next((each for each in fitting if _has_tokenizer_of(each, config)), fitting[0])
+        return fitting[0]
+    needs = {name: family.config.misfits(config, masked_lm) for name, family in FAMILIES.items()}
     wanted = "; ".join(f"{name} needs {', '.join(needed)}" for name, needed in needs.items())
     raise CheckpointError(
         f"No family of the transformers library has this architecture: {wanted}. Save it with "
         "`save_preset`."
     )
-
-
-def _has_tokenizer_of(family: Family, config: BertConfig) -> bool:
-    return bool(family.config.fixed.get("tokenizer", "wordpiece") == config.tokenizer)
 
 
 def _architecture_name(family: Family, heads: Mapping[str, Any], causal: bool) -> str:

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fields of NomicBERT's config.json, in both spellings that are in use.
+
+The released files have those of GPT-2, and others for what the code of the release can do; the
+files of `transformers` 5 have those of BERT. Both are read, and the latter are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_bert.checkpoints import rotary_fields
+from keras_bert.checkpoints.errors import CheckpointError
+
+# The names of GPT-2 of BERT's fields
+_RELEASED = {
+    "hidden_size": "n_embd",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "intermediate_size": "n_inner",
+    "max_position_embeddings": "n_positions",
+    "layer_norm_eps": "layer_norm_epsilon",
+    "hidden_dropout_prob": "resid_pdrop",
+    "attention_probs_dropout_prob": "attn_pdrop",
+    rotary_fields.BASE: "rotary_emb_base",
+}
+# The activations of the gated feed-forward networks
+_GATED = {"swiglu": "silu", "geglu": "gelu"}
+# What the code of the release can do and NomicBERT does not
+_NEEDED: dict[str, Any] = {
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+    "rotary_emb_scale_base": None,
+    "prenorm": False,
+    "parallel_block": False,
+    "use_rms_norm": False,
+    "causal": False,
+    "qkv_proj_bias": False,
+    "mlp_fc1_bias": False,
+    "mlp_fc2_bias": False,
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "num_experts": 0,
+}
+
+
+def read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields of a file by BERT's names; see `ConfigFields.to_flat`.
+
+    Raises:
+        CheckpointError: If the file has another architecture; the message names the field.
+    """
+    flat = dict(fields)
+    for name, needed in _NEEDED.items():
+        if fields.get(name) not in (None, needed):
+            raise CheckpointError(f"{path}: {name} is {fields[name]!r}; it must be {needed!r}.")
+    for name, released in _RELEASED.items():
+        if fields.get(name) is None and fields.get(released) is not None:
+            flat[name] = fields[released]
+    word = fields.get("activation_function")
+    if fields.get("hidden_act") is None and word is not None:
+        if word not in _GATED:
+            raise CheckpointError(
+                f"{path}: activation_function is {word!r}; it must be one of {', '.join(_GATED)}."
+            )
+        flat["hidden_act"] = _GATED[word]
+    if fields.get("rotary_scaling_factor") is not None and "max_position_embeddings" not in fields:
+        # Positions are scaled in texts that are longer than those of the training.
+        flat["max_position_embeddings"] = fields.get("max_trained_positions", 2048)
+    return rotary_fields.read(flat, path, activations, default=1000.0)
