@@ -12,18 +12,19 @@ Files written to `output_dir`: `vocab.txt` (`wordpiece`), `vocab.json` and `merg
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from .engine import output_folder, program
 from .engine.options import PositiveInt, ProgramConfig, check_one_of
-from .pretraining.config import expand_files
+from .pretraining.config import expand_files, named_architecture
 
 # TensorFlow is imported only where it is needed, so that `--help` works without it.
 if TYPE_CHECKING:
+    from keras_bert.config import BertConfig
     from keras_bert.text import BytePairTokenizer, SentencePieceTokenizer, WordPieceTokenizer
 
 KINDS = ("wordpiece", "byte_pair", "sentence_piece")
@@ -38,6 +39,8 @@ class TokenizerConfig(ProgramConfig):
         output_dir: Folder for the files; it is created if it does not exist.
         kind: Kind of tokenizer: `wordpiece` (BERT, DistilBERT, ELECTRA), `byte_pair` (RoBERTa) or
             `sentence_piece` (ALBERT).
+        model: The model that the tokenizer is for, such as modernbert_base, or a JSON file of a
+            config: its kind of tokenizer, with the special tokens of its family.
         vocabulary_size: Size of the vocabulary, special tokens included.
         lowercase: Whether to lower-case text and, with `wordpiece`, to strip accents; ignored by
             `byte_pair`. By default it is chosen by the text: scripts without case, and those whose
@@ -51,6 +54,7 @@ class TokenizerConfig(ProgramConfig):
     vocabulary_size: PositiveInt = 30522
     lowercase: bool | None = None
     max_sentences: PositiveInt = 5_000_000
+    model: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,8 +91,14 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
         raise ValueError("--output_dir is empty, expected a folder")
     paths = config.paths()
     folder = Path(config.output_dir)
+    architecture = named_architecture(config.model) if config.model else None
     tokenizer = make_tokenizer(
-        config.kind, paths, config.vocabulary_size, config.lowercase, config.max_sentences
+        architecture.tokenizer if architecture else config.kind,
+        paths,
+        config.vocabulary_size,
+        config.lowercase,
+        config.max_sentences,
+        options=family_options(architecture) if architecture else None,
     )
     with replaced_files(folder, owned=ALL_FILES, last=SETTINGS_FILE) as temporary:
         write_tokenizer(temporary, tokenizer.get_config(), NO_LIMIT)
@@ -102,6 +112,7 @@ def make_tokenizer(
     vocabulary_size: int,
     lowercase: bool | None = None,
     max_sentences: int = 5_000_000,
+    options: Mapping[str, Any] | None = None,
 ) -> WordPieceTokenizer | BytePairTokenizer | SentencePieceTokenizer:
     """Returns a tokenizer whose vocabulary is trained on text files.
 
@@ -112,6 +123,7 @@ def make_tokenizer(
         lowercase: Whether to lower-case text; ignored by `byte_pair`. `None` chooses by the text,
             and logs the choice and the reason.
         max_sentences: Maximum number of lines that `sentence_piece` samples.
+        options: Other arguments of the class of a `byte_pair` tokenizer; see `family_options`.
 
     Raises:
         ValueError: If there is no text, or too little.
@@ -119,7 +131,14 @@ def make_tokenizer(
     from keras_bert import text
 
     if kind == text.BytePairTokenizer.kind:
-        return text.BytePairTokenizer(*text.train_byte_pair_vocabulary(paths, vocabulary_size))
+        options = options or {}
+        made = text.train_byte_pair_vocabulary(
+            paths,
+            vocabulary_size,
+            special_tokens=options.get("special_tokens"),
+            compose=options.get("compose", False),
+        )
+        return text.BytePairTokenizer(*made, **options)
     keep_accents = False
     if lowercase is None:
         lowercase, reason = text.choose_lowercase(paths)
@@ -132,6 +151,14 @@ def make_tokenizer(
         return text.SentencePieceTokenizer(model, lowercase, keep_accents)
     tokens = text.train_vocabulary(paths, vocabulary_size, lowercase=lowercase)
     return text.WordPieceTokenizer(tokens, lowercase=lowercase)
+
+
+def family_options(config: BertConfig) -> Mapping[str, Any]:
+    """Returns the arguments of a tokenizer's class that the family of an architecture has."""
+    from keras_bert.checkpoints.families import fitting_families
+
+    families = fitting_families(config)
+    return families[0].tokenizer if families else {}
 
 
 def main(config: TokenizerConfig) -> None:

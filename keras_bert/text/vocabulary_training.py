@@ -7,11 +7,12 @@ import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from keras_bert import checks
 from keras_bert.text.byte_pair import split_byte_words
+from keras_bert.text.composition import composed
 from keras_bert.text.normalization import MAX_WORD_LENGTH, split_words
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import SPECIAL_TOKENS, SUFFIX
@@ -25,7 +26,14 @@ from keras_bert.text.training_corpus import (
 )
 from keras_bert.vocabularies.byte_pair_files import byte_characters
 
-_BYTE_PAIR_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+# RoBERTa's special tokens by their roles, in the order of their ids
+_BYTE_PAIR_TOKENS = {
+    "cls": "<s>",
+    "pad": "<pad>",
+    "sep": "</s>",
+    "unk": "<unk>",
+    "mask": "<mask>",
+}
 # Always pieces of their own, as in the vocabulary of ALBERT
 _SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 
@@ -132,6 +140,8 @@ def train_byte_pair_vocabulary(
     min_frequency: int = 2,
     max_distinct_words: int = 2_000_000,
     progress: bool = True,
+    special_tokens: Mapping[str, str] | None = None,
+    compose: bool = False,
 ) -> BytePairVocabulary:
     """Trains a byte-level BPE vocabulary on a corpus, which may be larger than the memory.
 
@@ -142,12 +152,15 @@ def train_byte_pair_vocabulary(
     Args:
         corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
             or of both. Files are UTF-8 and read line by line, without the line breaks.
-        vocabulary_size: The number of tokens: `<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`, the 256
-            bytes, then the merged tokens. A small corpus may result in fewer.
+        vocabulary_size: The number of tokens: the special tokens, the 256 bytes, then the merged
+            tokens. A small corpus may result in fewer.
         min_frequency: The minimum number of occurrences of a pair of tokens for merging it.
         max_distinct_words: The maximum number of distinct words in memory; beyond it, the rarest
             words are dropped.
         progress: Whether to report the progress on standard error.
+        special_tokens: The special tokens by their roles; pass the same to the tokenizer. Defaults
+            to RoBERTa's: `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`.
+        compose: Whether to compose characters (NFC) first; pass the same to the tokenizer.
 
     Returns:
         A named tuple of the `vocabulary` and the `merges`, the arguments of `BytePairTokenizer`.
@@ -165,14 +178,19 @@ def train_byte_pair_vocabulary(
     >>> tokenizer = BytePairTokenizer(*made)
     """
     tokenizers = import_trainer("tokenizers")
-    smallest = len(_BYTE_PAIR_TOKENS) + 256
+    first = list(dict.fromkeys((special_tokens or _BYTE_PAIR_TOKENS).values()))
+    smallest = len(first) + 256
     if vocabulary_size < smallest:
         raise ValueError(
             f"vocabulary_size is {vocabulary_size}; the special tokens and the bytes need "
             f"{smallest}."
         )
     texts = (text.rstrip(b"\r\n") for text in read_corpus(corpus, progress))
-    counts = count_words(texts, split_byte_words, max_distinct_words, progress)
+
+    def split(text: str) -> list[str]:
+        return split_byte_words(composed(text) if compose else text)
+
+    counts = count_words(texts, split, max_distinct_words, progress)
     if not counts:
         raise ValueError(f"The corpus has no words: {corpus!r}.")
     letters = byte_characters()
@@ -183,7 +201,7 @@ def train_byte_pair_vocabulary(
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=vocabulary_size,
         min_frequency=min_frequency,
-        special_tokens=list(_BYTE_PAIR_TOKENS),
+        special_tokens=first,
         initial_alphabet=list(letters),
         # Without a terminal it prints empty lines.
         show_progress=progress and sys.stderr.isatty(),

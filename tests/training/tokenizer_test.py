@@ -5,11 +5,12 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
+transformers = pytest.importorskip("transformers")
 
-from keras_bert.checkpoints.tokenizer_files import read_tokenizer
-from keras_bert.text import tokenizer_from_config
-from tests.text import small_tokenizers
-from training.tokenizer import TokenizerConfig, train_tokenizer
+from keras_bert.checkpoints.tokenizer_files import read_tokenizer  # noqa: E402
+from keras_bert.text import tokenizer_from_config  # noqa: E402
+from tests.text import small_tokenizers  # noqa: E402
+from training.tokenizer import TokenizerConfig, train_tokenizer  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -42,6 +43,24 @@ def test_what_is_made_is_read_as_a_checkpoint_s_tokenizer(kind, files, corpus, t
     ids = tokenizer("the test fails")
     assert tokenizer.unk_token_id not in ids
     assert tokenizer.detokenize(ids) == "the test fails"
+
+
+@pytest.mark.parametrize("model", ["modernbert_base", "ettin_17m", "mmbert_small"])
+def test_a_tokenizer_for_a_model_has_the_special_tokens_of_its_family(model, corpus, tmp_path):
+    paths = train_tokenizer(
+        TokenizerConfig((str(corpus),), str(tmp_path / "made"), vocabulary_size=400, model=model)
+    )
+    assert [path.name for path in paths] == ["tokenizer.json", "tokenizer_config.json"]
+    tokenizer = tokenizer_from_config(read_tokenizer(tmp_path / "made"))
+    assert tokenizer.vocabulary[:5] == ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    assert tokenizer.vocabulary_size == 400
+    row = tokenizer.encode("the", "cafe\u0301")
+    tokens = [tokenizer.id_to_token(index) for index in row]
+    assert (tokens[0], tokens[-1], tokens.count("[SEP]")) == ("[CLS]", "[SEP]", 2)
+    assert tokenizer("cafe\u0301") == tokenizer("caf\xe9")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "made")
+    assert theirs("the", "cafe\u0301")["input_ids"] == row
+    assert theirs.mask_token == "[MASK]"
 
 
 KOREAN = [

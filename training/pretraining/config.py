@@ -258,6 +258,13 @@ class Phase:
         return self.first_step + self.num_steps
 
 
+def named_architecture(model: str) -> BertConfig:
+    """Returns the config of a name, or of the JSON file of a config."""
+    if os.path.isfile(model):
+        return BertConfig.from_json_file(model)
+    return BertConfig.from_name(model)
+
+
 @dataclasses.dataclass(frozen=True)
 class PretrainConfig(PretrainingDataConfig, HostOptions):
     """How an encoder is pre-trained on raw text or on records.
@@ -587,9 +594,7 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
 
     def named_architecture(self) -> BertConfig:
         """Returns the config that `model` names."""
-        if os.path.isfile(self.model):
-            return BertConfig.from_json_file(self.model)
-        return BertConfig.from_name(self.model)
+        return named_architecture(self.model)
 
     def architecture(self, tokenizer: Tokenizer) -> BertConfig:
         """Returns the encoder's config for a tokenizer, with positions for the longest phase."""

@@ -23,7 +23,7 @@ from ..create_pretraining_data import (
     warn_of_unknown_tokens,
 )
 from ..engine.output_folder import OtherSettingsError
-from ..tokenizer import make_tokenizer
+from ..tokenizer import family_options, make_tokenizer
 from .config import PretrainConfig, PretrainingDataConfig, content_of_inputs
 from .tokenizer_source import save_tokenizer
 
@@ -75,7 +75,8 @@ def _tokenizer_config(config: PretrainConfig) -> dict[str, Any]:
         return checkpoints.open_checkpoint(_preset(config)).require_tokenizer()
     if not config.input_files:
         raise ValueError("--vocabulary and --input_files are both empty, expected one of them")
-    kind = config.named_architecture().tokenizer
+    architecture = config.named_architecture()
+    kind = architecture.tokenizer
     logging.info("training a vocabulary of %d tokens (%s)", config.vocabulary_size, kind)
     text = _text_config(config)
     # Training a vocabulary takes long: what the records will need is checked before.
@@ -88,7 +89,13 @@ def _tokenizer_config(config: PretrainConfig) -> dict[str, Any]:
                 f"a vocabulary is trained on text files of this machine, and {file.path} is "
                 "another: give one with --vocabulary (`keras-bert tokenizer` trains it on a sample)"
             )
-    return make_tokenizer(kind, files, config.vocabulary_size, config.lowercase).get_config()
+    return make_tokenizer(
+        kind,
+        files,
+        config.vocabulary_size,
+        config.lowercase,
+        options=family_options(architecture),
+    ).get_config()
 
 
 def _text_config(config: PretrainConfig) -> PretrainingDataConfig:
