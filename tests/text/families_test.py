@@ -265,7 +265,7 @@ def test_all_words_but_the_first_of_a_text_follow_a_space(family):
         assert windows[2] == [flat[0], *expected[0][0], flat[-1]]
 
 
-@pytest.mark.parametrize("family", ["modernbert", "xlm_roberta"])
+@pytest.mark.parametrize("family", ["modernbert", "mmbert", "xlm_roberta"])
 def test_a_saved_model_finds_tokens_in_text(family, tmp_path):
     tokenizer = families.make(family, special_tokens_in_text=True)
     texts = [f"the {tokenizer.mask_token}  train", "    indented\u0301", ""]
