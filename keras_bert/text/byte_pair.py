@@ -8,7 +8,6 @@ mmBERT these are characters, and the bytes of characters that the vocabulary lac
 from __future__ import annotations
 
 import functools
-import heapq
 import itertools
 import os
 import re
@@ -19,6 +18,7 @@ import numpy as np
 
 from keras_bert.text.characters import WHITE_SPACE, character_class
 from keras_bert.text.composition import composed, is_composed, sources_of_composed
+from keras_bert.text.merges import count_blanks, merged_by_heap, single_ranks
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
 from keras_bert.vocabularies.byte_pair_files import (
@@ -439,7 +439,7 @@ class BytePairTokenizer(Tokenizer):
     def _merge(self, ids: list[int]) -> list[int]:
         """Merges the pair of the lowest rank, wherever it occurs, until there is none."""
         if len(ids) > _FEW_SYMBOLS:
-            return _merged_by_heap(ids, self._ranks, self._merged)
+            return merged_by_heap(ids, self._ranks, self._merged)
         no_rank = len(self._ranks)
         while len(ids) > 1:
             ranks = [self._ranks.get(pair, no_rank) for pair in itertools.pairwise(ids)]
@@ -537,70 +537,6 @@ def _merged_ids(merges: Sequence[str], ids: Mapping[str, int]) -> dict[tuple[int
         left, right = check_merge(merge, ids.keys(), f"Merge {index}")
         merged.setdefault((ids[left], ids[right]), ids[left + right])
     return merged
-
-
-def single_ranks(merged: Mapping[tuple[int, int], int]) -> frozenset[int]:
-    """Returns the ranks of merges whose result may be merged further at once.
-
-    That is if it is a part of a merge of a lower rank, as of runs of spaces in Gemma. Such a merge
-    must not be done at several places before the next one is looked for.
-
-    Args:
-        merged: The id of the merged token for each pair of ids, in the order of their ranks.
-    """
-    lowest: dict[int, int] = {}
-    for rank, pair in enumerate(merged):
-        for part in pair:
-            lowest.setdefault(part, rank)
-    return frozenset(
-        rank for rank, token in enumerate(merged.values()) if lowest.get(token, rank) < rank
-    )
-
-
-def count_blanks(piece: bytes, space: str) -> tuple[int, int]:
-    """Counts the spaces at the beginning and at the end of the bytes of a token."""
-    blank = space.encode("utf-8")
-    leading = trailing = 0
-    while piece.startswith(blank, leading * len(blank)):
-        leading += 1
-    while piece.endswith(blank, 0, len(piece) - trailing * len(blank)):
-        trailing += 1
-    return leading, trailing
-
-
-def _merged_by_heap(
-    ids: list[int],
-    ranks: Mapping[tuple[int, int], int],
-    merged: Mapping[tuple[int, int], int],
-) -> list[int]:
-    """Merges the first pair of the lowest rank until there is none, in n log n steps."""
-    end = len(ids)
-    ids = [*ids, -1]
-    after = list(range(1, end + 1))
-    before = list(range(-1, end))
-    heap: list[tuple[int, int]] = []
-
-    def push(place: int) -> None:
-        rank = ranks.get((ids[place], ids[after[place]]))
-        if rank is not None:
-            heapq.heappush(heap, (rank, place))
-
-    for place in range(end):
-        push(place)
-    while heap:
-        rank, place = heapq.heappop(heap)
-        # The right one of two merged symbols has the id -1.
-        pair = ids[place], ids[after[place]]
-        if ranks.get(pair) != rank:
-            continue
-        second = after[place]
-        ids[place], ids[second] = merged[pair], -1
-        after[place] = after[second]
-        before[after[place]] = place
-        push(place)
-        if before[place] >= 0:
-            push(before[place])
-    return [index for index in ids if index >= 0]
 
 
 def _fallback_bytes(token: str) -> bytes:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_bert.text.byte_pair import count_blanks, single_ranks
 from keras_bert.text.characters import WHITE_SPACE
 from keras_bert.text.graph.composition import (
     compose,
@@ -23,6 +22,7 @@ from keras_bert.text.graph.normalization import drop_invalid
 from keras_bert.text.graph.offsets import Pieces
 from keras_bert.text.graph.special_tokens import SplitTexts
 from keras_bert.text.graph.tokenizer import GraphTokenizer, first_in_rows, on_any_shape
+from keras_bert.text.merges import count_blanks, single_ranks
 from keras_bert.text.special_tokens import TokenSplitter
 from keras_bert.vocabularies.byte_pair_files import BLANK
 
