@@ -51,9 +51,14 @@ def attention(
     if kernels is not None:
         heads = _by_heads(query_key_value)
         return _by_tokens(kernels.attention(*heads, mask, dropout=rate, seed=seed))
-    if (
-        rate or dispatch.is_jax_on_cpu()
-    ):  # JAX fuses nothing there, and its backward pass takes longer
+    memory = dispatch.jax_cpu_memory()
+    if memory is not None and not rate:
+        query, key, value = _by_heads(query_key_value)
+        length = query.shape[2]
+        if isinstance(length, int) and length >= memory.MIN_LENGTH:
+            return _by_tokens(memory.attention_in_blocks(query, key, value, mask))
+    # JAX fuses nothing on a CPU, and its backward pass takes longer
+    if rate or memory is not None:
         return attention_with_scores(query_key_value, mask, dropout=rate, seed=seed)[0]
     plain = dispatch.tensorflow_plain()
     if plain is not None:

@@ -31,6 +31,15 @@ def tensorflow_plain() -> ModuleType | None:
     return tensorflow_plain
 
 
+def jax_cpu_memory() -> ModuleType | None:
+    """Returns the module that needs less memory with JAX on a CPU, or `None` elsewhere."""
+    if not is_jax_on_cpu():
+        return None
+    from keras_bert.ops import jax_memory
+
+    return jax_memory
+
+
 @functools.cache
 def is_jax_on_cpu() -> bool:
     """Returns whether the backend is JAX on a CPU."""

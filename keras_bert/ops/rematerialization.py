@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import keras
 
+from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.seeds import SeedGenerator
 
@@ -41,4 +42,7 @@ def rematerialize(
                 stack.enter_context(generator.drawn(seed))
             return function(x)
 
+    memory = dispatch.jax_cpu_memory()
+    if memory is not None:
+        return memory.rematerialize(with_drawn_seeds, x)
     return keras.remat(with_drawn_seeds)(x)
