@@ -445,6 +445,7 @@ def make_task(case: TaskCase, family: str = "bert", dtype: str | None = None) ->
         fields |= {"num_layers": 2, "attention_window": 6, "embedding_dropout": 0.0}
     if fields.get("num_key_value_heads"):
         fields["num_key_value_heads"] = 1
+    fields["masked_lm_bias"] = True  # by which the case of detection sets what is sampled
     fields["pad_token_id"] = tokenizer_of(family).pad_token_id
     fields["vocabulary_size"] = tokenizer_of(family).vocabulary_size
     preprocessor = {
