@@ -27,12 +27,13 @@ and `preset`, a preset that `from_preset` of every task loads.
 import contextlib
 from pathlib import Path
 
-from .engine import hosts, output_folder, program
+from .engine import output_folder, program
 from .pretraining.config import PretrainConfig
 
 
 def main(config: PretrainConfig) -> None:
     program.import_quietly("keras")
+    from .engine import hosts
     from .engine.run_checkpoints import NotFiniteError
     from .pretraining import pretraining_report, pretraining_run
     from .pretraining.run import pretrain
