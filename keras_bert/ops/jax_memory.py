@@ -88,11 +88,12 @@ def attention_in_blocks(query: Any, key: Any, value: Any, mask: Any = None) -> A
         queries, *masks = block
         scores = jnp.matmul(queries, key.swapaxes(-1, -2))
         scores = scores.astype("float32") * query.shape[-1] ** -0.5
-        for its in masks or [mask]:
-            if its is not None:
-                scores = jnp.where(its, scores, masked_score("float32"))
+        if mask is not None:
+            (block_mask,) = masks or (mask,)
+            scores = jnp.where(block_mask, scores, masked_score("float32"))
         return jnp.matmul(jax.nn.softmax(scores).astype(value.dtype), value)
 
-    found = jax.lax.map(attended, (blocks(query), *([blocks(mask)] if masks_queries else [])))
-    joined = jnp.moveaxis(found, 0, 2).reshape(*query.shape[:2], -1, value.shape[-1])
+    inputs = (blocks(query), blocks(mask)) if masks_queries else (blocks(query),)
+    contexts = jax.lax.map(attended, inputs)
+    joined = jnp.moveaxis(contexts, 0, 2).reshape(*query.shape[:2], -1, value.shape[-1])
     return joined[:, :, :length]
