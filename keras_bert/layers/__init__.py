@@ -19,6 +19,7 @@ from keras_bert.layers.norm import Norm
 from keras_bert.layers.positions import PositionIds, RotaryPositions
 from keras_bert.layers.replacement import SampledTokens, ScatteredTokens, spread_slots
 from keras_bert.layers.top_layers import bidirectional_lstm
+from keras_bert.layers.unpadding import Padding, UnpaddedPositions, Unpadding
 
 __all__ = [
     "Attention",
@@ -30,6 +31,7 @@ __all__ = [
     "GatedFeedForward",
     "MaskedLMTransform",
     "Norm",
+    "Padding",
     "Pooler",
     "PositionIds",
     "ReplacedTokenHead",
@@ -39,6 +41,8 @@ __all__ = [
     "TokenEmbedding",
     "TokensAt",
     "TransformerBlock",
+    "UnpaddedPositions",
+    "Unpadding",
     "VocabularyBias",
     "bidirectional_lstm",
     "spread_slots",

@@ -26,6 +26,7 @@ from keras_bert.ops import (
     tokens_at,
 )
 from keras_bert.ops.annotations import Shape, Tensor
+from keras_bert.ops.unpadded import Rows, grouped, groups_of, is_unpadded, ungrouped
 
 
 class _BiasedProduct(Dense):
@@ -74,6 +75,8 @@ class Attention(keras.layers.Layer):
             no rotation.
         output_positions: int `(batch, slots)`, the positions of the tokens to compute outputs for;
             `None` for all tokens.
+        unpadded_rows: What `keras_bert.ops.unpadded_rows` returned, if the inputs are the tokens of
+            its rows end to end, `(1, tokens, hidden)`; the masks are in it.
         add_bias: Whether to add the bias of the output projection. A block adds it together with
             the dropout, the residual connection and the norm.
         training: Whether dropout is active.
@@ -140,6 +143,7 @@ class Attention(keras.layers.Layer):
         sequence_ids_shape: Shape | None = None,
         rotation_shape: Shape | None = None,
         output_positions_shape: Shape | None = None,
+        unpadded_rows_shape: Any = None,
     ) -> None:
         hidden_dim = inputs_shape[-1]
         if self.head_dim is None and hidden_dim % self.num_heads:
@@ -209,42 +213,60 @@ class Attention(keras.layers.Layer):
         sequence_ids: Tensor | None = None,
         rotation: Tensor | None = None,
         output_positions: Tensor | None = None,
+        unpadded_rows: Rows | None = None,
         add_bias: bool = True,
         training: bool = False,
     ) -> Tensor:
         projected = self._projected(inputs, rotation, training)
+        rows = unpadded_rows if is_unpadded(unpadded_rows) else None
         scores = None
         if self.return_scores:
             mask = self._mask(inputs, padding_mask, sequence_ids)
             context, scores = attention_with_scores(
                 projected, mask, dropout=self.dropout if training else 0.0, seed=self.seed_generator
             )
-        elif self.window is not None:
-            _check_masks(inputs, padding_mask, sequence_ids)
-            if not isinstance(projected, tuple):
-                projected = ops.unstack(projected, 3, axis=2)
-            query, key, value = projected
-            context = local_attention(
-                query,
-                key,
-                value,
-                padding_mask,
-                sequence_ids,
-                window=self.window,
-                causal=self.causal,
-                dropout=self.dropout,
-                seed=self.seed_generator,
-                training=training,
-            )
+        elif rows is not None:
+            context = self._context_of_groups(projected, rows, training)
         else:
-            mask = self._mask(inputs, padding_mask, sequence_ids)
-            context = attention(
-                projected, mask, dropout=self.dropout, seed=self.seed_generator, training=training
-            )
-        outputs = self._joined(self._weighed(context), length_of(inputs), output_positions)
+            context = self._context(projected, padding_mask, sequence_ids, training)
+        outputs = self._joined(self._weighed(context, rows), length_of(inputs), output_positions)
         if add_bias and self.use_bias:
             outputs = bias_add(outputs, self.output_bias, training=training)
         return (outputs, scores) if self.return_scores else outputs
+
+    def _context(
+        self, projected: Any, padding_mask: Tensor, sequence_ids: Tensor, training: bool
+    ) -> Tensor:
+        """Computes the context of all heads, `(batch, length, heads, head_dim)`."""
+        options = {"dropout": self.dropout, "seed": self.seed_generator, "training": training}
+        if self.window is None:
+            values = projected[0] if isinstance(projected, tuple) else projected
+            return attention(projected, self._mask(values, padding_mask, sequence_ids), **options)
+        if not isinstance(projected, tuple):
+            projected = ops.unstack(projected, 3, axis=2)
+        _check_masks(projected[0], padding_mask, sequence_ids)
+        return local_attention(
+            *projected,
+            padding_mask,
+            sequence_ids,
+            window=self.window,
+            causal=self.causal,
+            **options,
+        )
+
+    def _context_of_groups(self, projected: Any, rows: Rows, training: bool) -> Tensor:
+        """Computes the context of tokens that are end to end, one group of rows at a time."""
+        masks = groups_of(rows)
+        if isinstance(projected, tuple):
+            parts = (grouped(tensor, rows, training) for tensor in projected)
+            groups = list(zip(*parts, strict=True))
+        else:
+            groups = grouped(projected, rows, training)
+        contexts = [
+            self._context(group, mask, None, training)
+            for group, mask in zip(groups, masks, strict=True)
+        ]
+        return ungrouped(contexts, rows, training)
 
     def _joined(self, context: Tensor, length: Tensor, output_positions: Tensor) -> Tensor:
         """Projects the context of all heads `(batch, length, heads, head_dim)` to the outputs."""
@@ -256,11 +278,14 @@ class Attention(keras.layers.Layer):
         outputs = self.output_projection(ops.reshape(context, (-1, self.query_width)))
         return ops.reshape(outputs, (-1, length, outputs.shape[-1]))
 
-    def _weighed(self, context: Tensor) -> Tensor:
+    def _weighed(self, context: Tensor, rows: Rows | None) -> Tensor:
         """Multiplies heads `(batch, length, heads, head_dim)` by weights, if there are any."""
         if self._head_weights is None:
             return context
-        return context * ops.cast(next(self._head_weights), context.dtype)[:, None, :, None]
+        weights = ops.cast(next(self._head_weights), context.dtype)
+        if rows is None or weights.shape[0] == 1:
+            return context * weights[:, None, :, None]
+        return context * ops.take(weights, rows["row_ids"], axis=0)[None, :, :, None]
 
     def probabilities(
         self,
@@ -327,6 +352,7 @@ class Attention(keras.layers.Layer):
         sequence_ids: Tensor | None = None,
         rotation: Tensor | None = None,
         output_positions: Tensor | None = None,
+        unpadded_rows: Rows | None = None,
         add_bias: bool = True,
         training: bool = False,
     ) -> Tensor:

@@ -22,6 +22,7 @@ from keras_bert.ops import (
     tokens_at,
 )
 from keras_bert.ops.annotations import Shape, Tensor
+from keras_bert.ops.unpadded import Rows
 
 _PARTS = ("attention", "attention_norm", "feed_forward", "feed_forward_norm")
 
@@ -52,6 +53,8 @@ class TransformerBlock(keras.layers.Layer):
         output_positions: int `(batch, slots)`, the positions of the tokens to compute outputs for:
             everything after the attention is computed for these tokens alone. `None` for all
             tokens.
+        unpadded_rows: What `keras_bert.ops.unpadded_rows` returned, if the inputs are the tokens of
+            its rows end to end, `(1, tokens, hidden)`; the masks are in it.
         training: Whether dropout is active.
 
     Output shape:
@@ -108,6 +111,7 @@ class TransformerBlock(keras.layers.Layer):
         sequence_ids_shape: Shape | None = None,
         rotation_shape: Shape | None = None,
         output_positions_shape: Shape | None = None,
+        unpadded_rows_shape: Any = None,
     ) -> None:
         _build(inputs_shape, self.attention, self.attention_norm)
         self.attention_seed = SeedGenerator()
@@ -121,6 +125,7 @@ class TransformerBlock(keras.layers.Layer):
         sequence_ids: Tensor | None = None,
         rotation: Tensor | None = None,
         output_positions: Tensor | None = None,
+        unpadded_rows: Rows | None = None,
         training: bool = False,
     ) -> Tensor:
         compute = functools.partial(
@@ -130,6 +135,7 @@ class TransformerBlock(keras.layers.Layer):
             padding_mask=padding_mask,
             sequence_ids=sequence_ids,
             rotation=rotation,
+            unpadded_rows=unpadded_rows,
         )
         if not self.rematerialize or not training:
             return compute(inputs)
@@ -141,7 +147,7 @@ class TransformerBlock(keras.layers.Layer):
         return rematerialize(compute, inputs, [key for key, rate in generators.items() if rate])
 
     def _compute(
-        self, inputs: Tensor, output_positions: Tensor, training: bool, **attention_inputs: Tensor
+        self, inputs: Tensor, output_positions: Tensor, training: bool, **attention_inputs: Any
     ) -> Tensor:
         attended = self.attention(
             self.attention_inputs(inputs),
@@ -198,6 +204,7 @@ class TransformerBlock(keras.layers.Layer):
         sequence_ids: Tensor | None = None,
         rotation: Tensor | None = None,
         output_positions: Tensor | None = None,
+        unpadded_rows: Rows | None = None,
         training: bool = False,
     ) -> Tensor:
         return self.attention.compute_output_spec(

@@ -14,11 +14,14 @@ from keras_bert.config import BertConfig
 from keras_bert.layers import (
     EmbeddingPostprocessor,
     Norm,
+    Padding,
     Pooler,
     PositionIds,
     RotaryPositions,
     TokenEmbedding,
     TransformerBlock,
+    UnpaddedPositions,
+    Unpadding,
 )
 from keras_bert.layers.encoder_layers import EncoderLayers, new_encoder_layers
 from keras_bert.layers.heads import new_pooler
@@ -42,6 +45,11 @@ class Backbone(TokenModel):
         rematerialize: Whether training stores only the inputs of each block for the backward pass,
             and computes the blocks again there: less memory, for a third more time. It does not
             change the outputs.
+        unpadded: Whether a batch with a `padding_mask` is computed without its padding: its rows
+            end to end, and attention by row. `None` does so where it was measured to be faster: on
+            TensorFlow and PyTorch without a GPU. It does not change the outputs, but at padding,
+            where `sequence_output` is 0. Batches are computed with padding wherever hidden states
+            or attention scores are returned, with `rematerialize`, and on JAX.
         embeddings_of: Another encoder with the same `vocabulary_size`, `max_sequence_length`,
             `num_segments` and embedding dimension, whose embeddings (without their projection) are
             shared; `None` creates new ones.
@@ -99,6 +107,7 @@ class Backbone(TokenModel):
         output_attention_scores: bool | None = None,
         packed: bool = False,
         rematerialize: bool = False,
+        unpadded: bool | None = None,
         embeddings_of: Backbone | None = None,
         dtype: str | keras.DTypePolicy | None = None,
         name: str = "backbone",
@@ -119,12 +128,15 @@ class Backbone(TokenModel):
         for block in layers.blocks:
             block.rematerialize = rematerialize
         inputs = token_inputs(packed)
-        outputs = _outputs(config, layers, inputs)
+        # A seed of the dropout is drawn once in a block that is computed again, not for each group.
+        unpadded = False if rematerialize else unpadded
+        outputs = _outputs(config, layers, inputs, unpadded)
         super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
 
         self.config: BertConfig = config
         self.packed = packed
         self.rematerialize = rematerialize
+        self.unpadded = unpadded
         self.dtype_policy = policy
         self.token_embedding: TokenEmbedding = layers.token_embedding
         self.embeddings: EmbeddingPostprocessor = layers.embeddings
@@ -183,7 +195,7 @@ class Backbone(TokenModel):
         # A plain TokenModel: paths in weight files contain the name of its class.
         model = TokenModel(
             inputs=model_inputs,
-            outputs=_outputs(self.config, self, model_inputs),
+            outputs=_outputs(self.config, self, model_inputs, self.unpadded),
             name=f"{self.name}_at_positions",
         )
         model.config = self.config
@@ -263,6 +275,7 @@ class Backbone(TokenModel):
             **layer_states(self),
             **({"packed": True} if self.packed else {}),
             **({"rematerialize": True} if self.rematerialize else {}),
+            **({"unpadded": self.unpadded} if self.unpadded is not None else {}),
         }
 
     @classmethod
@@ -340,22 +353,36 @@ def token_pooler(backbone: Backbone) -> Pooler | None:
 
 
 def _outputs(
-    config: BertConfig, layers: EncoderLayers | Backbone, inputs: dict[str, Tensor]
+    config: BertConfig,
+    layers: EncoderLayers | Backbone,
+    inputs: dict[str, Tensor],
+    unpadded: bool | None = None,
 ) -> dict[str, Tensor]:
     """Computes the symbolic outputs of an encoder from its inputs and optional output positions."""
-    position_ids = inputs.get("position_ids")
+    ids = {name: inputs.get(name) for name in ("token_ids", "segment_ids", "position_ids")}
     if config.position_offset:
         count = PositionIds(config.pad_token_id, config.max_sequence_length, name="positions")
-        position_ids = count(inputs["token_ids"], position_ids=position_ids)
+        counted = count(ids["token_ids"], position_ids=ids["position_ids"])
+        ids["learned_position_ids"] = counted
+    masks = {name: inputs.get(name) for name in ("padding_mask", "sequence_ids")}
+    output_positions = inputs.get("output_positions")
+    rows = None
+    if unpadded is not False and not (
+        config.output_hidden_states or config.output_attention_scores
+    ):
+        unpadding = Unpadding(config.max_sequence_length, unpadded, name="unpadding")
+        ids, rows = unpadding(ids, **masks)
+        if output_positions is not None:
+            index = UnpaddedPositions(name="unpadded_positions")
+            output_positions = index(output_positions, unpadded_rows=rows)
     x = layers.embeddings(
-        layers.token_embedding(inputs["token_ids"]),
-        segment_ids=inputs["segment_ids"],
-        position_ids=position_ids,
+        layers.token_embedding(ids["token_ids"]),
+        segment_ids=ids["segment_ids"],
+        position_ids=ids.get("learned_position_ids", ids["position_ids"]),
     )
     if layers.embedding_projection is not None:
         x = layers.embedding_projection(x)
-    masks = {name: inputs.get(name) for name in ("padding_mask", "sequence_ids")}
-    rotations = _rotations(config, inputs)
+    rotations = _rotations(config, ids)
     hidden_states, attention_scores = [x], []
     for depth, block in enumerate(layers.blocks, start=1):
         is_last = depth == config.num_layers
@@ -364,7 +391,8 @@ def _outputs(
             **masks,
             rotation=rotations[depth - 1],
             # Only the last block can be restricted: every other one is attended to by the next.
-            output_positions=inputs.get("output_positions") if is_last else None,
+            output_positions=output_positions if is_last else None,
+            unpadded_rows=rows,
         )
         if config.output_attention_scores:
             x, scores = x
@@ -372,6 +400,10 @@ def _outputs(
         if is_last and layers.final_norm is not None:
             x = layers.final_norm(x)
         hidden_states.append(x)
+    if rows is not None:
+        shape_of = inputs.get("output_positions")
+        padding = Padding(at_positions=shape_of is not None, name="padding")
+        x = padding(x, inputs["token_ids"] if shape_of is None else shape_of, unpadded_rows=rows)
     outputs: dict[str, Any] = {"sequence_output": x}
     if layers.pooler is not None:
         outputs["pooled_output"] = layers.pooler(x, **masks if layers.pooler.needs_mask else {})

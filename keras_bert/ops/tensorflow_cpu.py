@@ -201,6 +201,34 @@ def _dropout(rate: float) -> Callable[..., Any]:
     return compute
 
 
+def gather_once(x: Tensor, indices: Tensor, origins: Tensor) -> Tensor:
+    """Gathers rows of `(rows, width)`, of whose result only the places `origins` have gradients.
+
+    The gradient is a gather too, while that of `tf.gather` adds rows to others one by one.
+
+    Args:
+        x: Tensor of shape `(rows, width)`.
+        indices: int32 `(places,)`.
+        origins: int32 `(rows,)`, for each row a place that it is gathered to.
+    """
+    return _gather_once()(x, indices, origins)
+
+
+@functools.cache
+def _gather_once() -> Callable[..., Any]:
+    @traced_once
+    @tf.custom_gradient
+    def compute(
+        x: Tensor, indices: Tensor, origins: Tensor
+    ) -> tuple[Any, Callable[[Any], Any]]:
+        def gradient(upstream: Tensor) -> tuple[Any, None, None]:
+            return tf.gather(upstream, origins), None, None
+
+        return tf.gather(x, indices), gradient
+
+    return compute
+
+
 # === Activations and their derivatives, in float32 ===
 
 

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches without their padding: the tokens of all rows end to end, as a single row.
+
+Products, norms and everything else that is computed for each token by itself is then computed for
+no padding. Attention, which needs the rows, gathers queries, keys and values to a few groups of
+rows of similar lengths, each padded to its own longest row, and gathers the results back.
+
+The number of tokens is only known from the mask: these functions need TensorFlow or PyTorch, whose
+shapes are dynamic.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import keras
+from keras import ops
+
+from keras_bert.ops import dispatch
+from keras_bert.ops.annotations import Tensor
+
+# Rows of a batch are divided by length into so many groups, in each of which attention is computed.
+# Measured on CPUs: with more of them, what is saved is less than what the additional calls cost.
+NUM_GROUPS = 4
+
+# What `unpadded_rows` returns. A dict, since Keras' layers take and return them.
+_NAMES = ("tokens", "row_ids", "position_ids", "starts", "lengths", "places", "origins")
+Rows: TypeAlias = "dict[str, Any]"
+
+
+def unpadded_rows(padding_mask: Tensor) -> Rows:
+    """Finds the tokens of a batch that are computed, and where attention reads them.
+
+    These are all tokens up to the last one of each row that is not padding, and the first token of
+    a row that is all padding. So positions in a row are what they were, and no row is empty.
+
+    Args:
+        padding_mask: Bool or int `(batch, length)`, 0 at padding.
+
+    Returns:
+        A dict of
+        `tokens`: int32 `(tokens,)`, the index of each token in the flattened batch;
+        `row_ids`: int32 `(tokens,)`, the row of each token;
+        `position_ids`: int32 `(tokens,)`, the position of each token in its row;
+        `starts`: int32 `(batch,)`, the index of each row's first token among the tokens;
+        `lengths`: int32 `(batch,)`, the number of tokens of each row;
+        `places`: int32 `(places,)`, the token at each place of the groups, one group after the
+        other; a token beside it at their padding;
+        `origins`: int32 `(tokens,)`, the place of each token;
+        `masks`: a list of bool `(rows, length)` for each group, whose shape is that of the group:
+        True at tokens that are attended to.
+    """
+    mask = ops.cast(padding_mask, "bool")
+    batch, length = ops.shape(mask)[0], ops.shape(mask)[1]
+    positions = ops.arange(length, dtype="int32")
+    ends = ops.max(ops.where(mask, positions + 1, 0), axis=1)
+    lengths = ops.maximum(ends, 1)
+    # A row that is all padding attends to its first token, and so to no other row's.
+    mask = ops.logical_or(mask, ops.logical_and(ends[:, None] == 0, positions == 0))
+    tokens = _true_indices(ops.reshape(positions < lengths[:, None], (-1,)))
+    starts = ops.cumsum(lengths) - lengths
+    attended = ops.take(ops.reshape(mask, (-1,)), tokens)
+
+    order = ops.cast(ops.argsort(lengths), "int32")
+    places, masks, first_places, num_places = [], [], [], 0
+    for group in range(NUM_GROUPS):
+        rows = order[batch * group // NUM_GROUPS : batch * (group + 1) // NUM_GROUPS]
+        row_lengths = ops.take(lengths, rows)[:, None]
+        longest = _maximum(row_lengths)
+        columns = ops.arange(longest, dtype="int32")
+        of_group = ops.take(starts, rows)[:, None] + ops.minimum(columns, row_lengths - 1)
+        is_token = columns < row_lengths
+        masks.append(ops.logical_and(is_token, ops.take(attended, of_group)))
+        places.append(ops.reshape(of_group, (-1,)))
+        size = ops.shape(rows)[0]
+        first_places.append(num_places + longest * ops.arange(size, dtype="int32"))
+        num_places = num_places + longest * size
+    # From the order of the groups to that of the rows, then from rows to tokens
+    first_places = ops.take(ops.concatenate(first_places), ops.argsort(order))
+    index = ops.arange(ops.shape(tokens)[0], dtype="int32")
+    row_ids = tokens // length
+    return {
+        "tokens": tokens,
+        "row_ids": row_ids,
+        "position_ids": tokens - row_ids * length,
+        "starts": starts,
+        "lengths": lengths,
+        "places": ops.concatenate(places),
+        "origins": index + ops.take(first_places - starts, row_ids),
+        "masks": masks,
+    }
+
+
+def unpad(x: Tensor, rows: Rows) -> Tensor:
+    """Returns the tokens of a batch, `(batch, length, ...)`, as one row, `(1, tokens, ...)`."""
+    return ops.take(ops.reshape(x, (-1, *x.shape[2:])), rows["tokens"], axis=0)[None]
+
+
+def pad(x: Tensor, rows: Rows, shape: Tensor) -> Tensor:
+    """Returns tokens as a batch, with zeros at padding; the inverse of `unpad`.
+
+    Args:
+        x: Tensor of shape `(1, tokens, dim)`.
+        rows: What `unpadded_rows` returned.
+        shape: The shape of the batch, `(batch, length)`.
+
+    Returns:
+        A tensor of shape `(batch, length, dim)`.
+    """
+    batch, length = shape
+    flat = ops.scatter(rows["tokens"][:, None], x[0], (batch * length, x.shape[-1]))
+    return ops.reshape(flat, (batch, length, x.shape[-1]))
+
+
+def index_of_tokens(positions: Tensor, rows: Rows) -> Tensor:
+    """Returns where the tokens at positions of the rows are, once they are end to end.
+
+    Args:
+        positions: int `(batch, slots)`. Behind the last token of a row, the last one is returned.
+        rows: What `unpadded_rows` returned.
+
+    Returns:
+        int32 `(1, batch * slots)`.
+    """
+    positions = ops.minimum(ops.cast(positions, "int32"), rows["lengths"][:, None] - 1)
+    return ops.reshape(rows["starts"][:, None] + positions, (1, -1))
+
+
+def groups_of(rows: Rows) -> list[Tensor]:
+    """Returns the masks of the groups, without those that are known to have no rows."""
+    return [mask for mask in rows["masks"] if mask.shape[0] != 0]
+
+
+def grouped(x: Tensor, rows: Rows, training: bool = False) -> list[Tensor]:
+    """Gathers tokens `(1, tokens, ...)` to a tensor `(rows, length, ...)` for each group."""
+    flat = _gathered(x, rows["places"], rows["origins"], training)
+    groups, start = [], 0
+    for mask in groups_of(rows):
+        count, length = ops.shape(mask)[0], ops.shape(mask)[1]
+        end = start + count * length
+        groups.append(ops.reshape(flat[start:end], (count, length, *x.shape[2:])))
+        start = end
+    return groups
+
+
+def ungrouped(groups: list[Tensor], rows: Rows, training: bool = False) -> Tensor:
+    """Gathers what was computed for groups, `(rows, length, ...)` each, to `(1, tokens, ...)`."""
+    dims = groups[0].shape[2:]
+    flat = ops.concatenate([ops.reshape(group, (-1, *dims)) for group in groups])
+    tokens = _gathered(flat[None], rows["origins"], None, training)
+    return ops.reshape(tokens, (1, -1, *dims))
+
+
+def computes_unpadded(enabled: bool | None) -> bool:
+    """Returns whether batches are computed without padding.
+
+    Args:
+        enabled: Whether they are where the backend can do so; `None` for where it was measured to
+            be faster: on a CPU.
+    """
+    if enabled is False or keras.backend.backend() not in ("tensorflow", "torch"):
+        return False
+    return bool(enabled) or dispatch.is_on_cpu()
+
+
+def is_unpadded(rows: Rows | None) -> bool:
+    """Returns whether a batch is unpadded, of which this is what `Unpadding` returned."""
+    return rows is not None and rows["tokens"] is not None
+
+
+def no_rows() -> Rows:
+    """Returns the structure of what `unpadded_rows` returns, with `None` for each tensor."""
+    return {**dict.fromkeys(_NAMES), "masks": [None] * NUM_GROUPS}
+
+
+def _gathered(x: Tensor, indices: Tensor, origins: Tensor | None, training: bool) -> Tensor:
+    """Gathers rows of the second axis of `(1, number, ...)`, flattened to `(indices, width)`."""
+    width = 1
+    for dim in x.shape[2:]:
+        width *= dim
+    x = ops.reshape(x, (-1, width))
+    kernels = dispatch.tensorflow_cpu_kernels(training)
+    if kernels is not None and origins is not None:
+        return kernels.gather_once(x, indices, origins)
+    return ops.take(x, indices, axis=0)
+
+
+def _true_indices(mask: Tensor) -> Tensor:
+    """Returns the indices of True in `(number,)`, int32."""
+    return ops.cast(ops.nonzero(mask)[0], "int32")
+
+
+def _maximum(lengths: Tensor) -> Tensor:
+    """Returns the maximum of int32 values as a size, which is 0 if there are none."""
+    longest = ops.max(lengths, initial=0)
+    return int(longest) if keras.backend.backend() == "torch" else longest
