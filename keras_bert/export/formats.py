@@ -15,6 +15,7 @@ from keras_bert.export.description import METADATA_NAME, PACKED_FILE, ExportDesc
 from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.saved_model import save_signatures
 from keras_bert.models.inputs import INPUT_NAMES
+from keras_bert.ops.unpadded import padded_form
 
 ONNX_OPSET = 18
 # The names of the axes of an ONNX model's inputs, by their number
@@ -42,7 +43,8 @@ def write_model(task: Servable, path: Path, options: ExportOptions) -> None:
             # Both refuse ids beyond the vocabulary, but count negative ones from its end.
             ids = features["token_ids"]
             features["token_ids"] = tf.where(ids < 0, tf.int32.max, ids)
-        outputs = task(features, training=False)
+        with padded_form():  # The operations of the unpadded form are not those of all runtimes.
+            outputs = task(features, training=False)
         return dict(outputs) if isinstance(outputs, dict) else {task.output_name: outputs}
 
     function = tf.function(logits, input_signature=specs, autograph=False)

@@ -25,6 +25,7 @@ import tensorflow as tf
 
 from keras_bert.export.description import RowRequest
 from keras_bert.export.options import ExportOptions, Servable
+from keras_bert.ops.unpadded import padded_form
 
 TEXT_SIGNATURE = "serving_default"
 IDS_SIGNATURE = "serve_ids"
@@ -413,7 +414,8 @@ def outputs_in_parts(
     def part(start: tf.Tensor, index: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
         longest, following = bounds(start)
         rows = {name: x[start:following, ..., :longest] for name, x in features.items()}
-        values = _by_name(task, task(rows, training=False))
+        with padded_form():  # A part has next to no padding.
+            values = _by_name(task, task(rows, training=False))
         for name in names:
             if of_tokens[name]:
                 value = values[name]

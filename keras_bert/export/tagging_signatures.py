@@ -22,6 +22,7 @@ from keras_bert.export.signatures import (
     signature,
     with_errors,
 )
+from keras_bert.ops.unpadded import padded_form
 from keras_bert.text.graph.words import words_with_offsets
 
 WORDS_SIGNATURE = "serve_words"
@@ -106,7 +107,8 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids({"token_ids": token_ids}, task, options)
         # Not in parts, so that padding too has outputs
-        logits = task(features, training=False)
+        with padded_form():
+            logits = task(features, training=False)
         outputs = {**_answers(logits, options.class_names), "logits": logits}
         missing = tf.shape(token_ids)[1] - tf.shape(logits)[1]
         return with_errors(

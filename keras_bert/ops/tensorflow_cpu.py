@@ -218,9 +218,7 @@ def gather_once(x: Tensor, indices: Tensor, origins: Tensor) -> Tensor:
 def _gather_once() -> Callable[..., Any]:
     @traced_once
     @tf.custom_gradient
-    def compute(
-        x: Tensor, indices: Tensor, origins: Tensor
-    ) -> tuple[Any, Callable[[Any], Any]]:
+    def compute(x: Tensor, indices: Tensor, origins: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Any, None, None]:
             return tf.gather(upstream, origins), None, None
 

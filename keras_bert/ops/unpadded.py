@@ -11,6 +11,9 @@ shapes are dynamic.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import keras
@@ -22,6 +25,8 @@ from keras_bert.ops.annotations import Tensor
 # Rows of a batch are divided by length into so many groups, in each of which attention is computed.
 # Measured on CPUs: with more of them, what is saved is less than what the additional calls cost.
 NUM_GROUPS = 4
+
+_is_padded_form = contextvars.ContextVar("_is_padded_form", default=False)
 
 # What `unpadded_rows` returns. A dict, since Keras' layers take and return them.
 _NAMES = ("tokens", "row_ids", "position_ids", "starts", "lengths", "places", "origins")
@@ -158,9 +163,26 @@ def computes_unpadded(enabled: bool | None) -> bool:
         enabled: Whether they are where the backend can do so; `None` for where it was measured to
             be faster: on a CPU.
     """
-    if enabled is False or keras.backend.backend() not in ("tensorflow", "torch"):
+    if (
+        enabled is False
+        or _is_padded_form.get()
+        or keras.backend.backend() not in ("tensorflow", "torch")
+    ):
         return False
     return bool(enabled) or dispatch.is_on_cpu()
+
+
+@contextlib.contextmanager
+def padded_form() -> Iterator[None]:
+    """Has all encoders compute padding, whatever they are set to.
+
+    For graphs that other runtimes execute, and for batches that have next to no padding.
+    """
+    token = _is_padded_form.set(True)
+    try:
+        yield
+    finally:
+        _is_padded_form.reset(token)
 
 
 def is_unpadded(rows: Rows | None) -> bool:
