@@ -107,7 +107,7 @@ class Backbone(TokenModel):
         output_attention_scores: bool | None = None,
         packed: bool = False,
         rematerialize: bool = False,
-        unpadded: bool | None = None,
+        unpadded: bool | None = False,
         embeddings_of: Backbone | None = None,
         dtype: str | keras.DTypePolicy | None = None,
         name: str = "backbone",
@@ -275,7 +275,7 @@ class Backbone(TokenModel):
             **layer_states(self),
             **({"packed": True} if self.packed else {}),
             **({"rematerialize": True} if self.rematerialize else {}),
-            **({"unpadded": self.unpadded} if self.unpadded is not None else {}),
+            **({"unpadded": self.unpadded} if self.unpadded is not False else {}),
         }
 
     @classmethod
@@ -356,7 +356,7 @@ def _outputs(
     config: BertConfig,
     layers: EncoderLayers | Backbone,
     inputs: dict[str, Tensor],
-    unpadded: bool | None = None,
+    unpadded: bool | None = False,
 ) -> dict[str, Tensor]:
     """Computes the symbolic outputs of an encoder from its inputs and optional output positions."""
     ids = {name: inputs.get(name) for name in ("token_ids", "segment_ids", "position_ids")}

@@ -19,7 +19,7 @@ from keras_bert.other_names import suggestion
 from keras_bert.tasks.class_labels import listed
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 
-_ENCODER_OPTIONS = ("encoder_dropout", "packed", "rematerialize", "dtype")
+_ENCODER_OPTIONS = ("encoder_dropout", "packed", "rematerialize", "unpadded", "dtype")
 _PADDING_TOKENS = ("<pad>", "[PAD]")  # of BPE and SentencePiece, of WordPiece
 
 
@@ -38,6 +38,7 @@ def task_of_preset(
     encoder_dropout: float | None = None,
     packed: bool = False,
     rematerialize: bool = False,
+    unpadded: bool | None = False,
     dtype: str | keras.DTypePolicy | None = None,
     **options: Any,
 ) -> tuple[Any, Callable[[], None]]:
@@ -50,6 +51,7 @@ def task_of_preset(
         encoder_dropout: See `Task.from_preset`.
         packed: See `Task.from_preset`.
         rematerialize: See `Task.from_preset`.
+        unpadded: See `Task.from_preset`.
         dtype: See `Task.from_preset`.
         **options: See `Task.from_preset`.
 
@@ -87,6 +89,7 @@ def task_of_preset(
         weights_fit=load_weights,
         packed=packed,
         rematerialize=rematerialize,
+        unpadded=unpadded,
         dtype=dtype,
     )
     try:

@@ -131,6 +131,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             generator.replace(pooler=False),
             packed=backbone.packed,
             rematerialize=backbone.rematerialize,
+            unpadded=backbone.unpadded,
             embeddings_of=backbone,
             dtype=backbone.dtype_policy,
             name="generator",

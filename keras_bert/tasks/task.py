@@ -176,6 +176,7 @@ class Task(TextModel):
         encoder_dropout: float | None = None,
         packed: bool = False,
         rematerialize: bool = False,
+        unpadded: bool | None = False,
         dtype: str | keras.DTypePolicy | None = None,
         **options: Any,
     ) -> Self:
@@ -197,6 +198,7 @@ class Task(TextModel):
             packed: Whether the encoder has the inputs of packed rows.
             rematerialize: Whether training computes each block again in the backward pass, for
                 less memory; see `Backbone`.
+            unpadded: Whether batches are computed without their padding; see `Backbone`.
             dtype: A Keras dtype policy or its name. Defaults to Keras' global policy.
             **options: Arguments of the class, such as `class_names` and `dropout`, and of its
                 preprocessor, such as `sequence_length`. Options that are `None` or not passed
@@ -231,6 +233,7 @@ class Task(TextModel):
             encoder_dropout=encoder_dropout,
             packed=packed,
             rematerialize=rematerialize,
+            unpadded=unpadded,
             dtype=dtype,
             num_classes=num_classes,
             **options,
