@@ -238,15 +238,22 @@ class Attention(keras.layers.Layer):
         self, projected: Any, padding_mask: Tensor, sequence_ids: Tensor, training: bool
     ) -> Tensor:
         """Computes the context of all heads, `(batch, length, heads, head_dim)`."""
-        options = {"dropout": self.dropout, "seed": self.seed_generator, "training": training}
+        options: dict[str, Any] = {
+            "dropout": self.dropout,
+            "seed": self.seed_generator,
+            "training": training,
+        }
         if self.window is None:
             values = projected[0] if isinstance(projected, tuple) else projected
             return attention(projected, self._mask(values, padding_mask, sequence_ids), **options)
         if not isinstance(projected, tuple):
             projected = ops.unstack(projected, 3, axis=2)
-        _check_masks(projected[0], padding_mask, sequence_ids)
+        query, key, value = projected
+        _check_masks(query, padding_mask, sequence_ids)
         return local_attention(
-            *projected,
+            query,
+            key,
+            value,
             padding_mask,
             sequence_ids,
             window=self.window,

@@ -45,11 +45,12 @@ class Backbone(TokenModel):
         rematerialize: Whether training stores only the inputs of each block for the backward pass,
             and computes the blocks again there: less memory, for a third more time. It does not
             change the outputs.
-        unpadded: Whether a batch with a `padding_mask` is computed without its padding: its rows
-            end to end, and attention by row. `None` does so where it was measured to be faster: on
-            TensorFlow and PyTorch without a GPU. It does not change the outputs, but at padding,
-            where `sequence_output` is 0. Batches are computed with padding wherever hidden states
-            or attention scores are returned, with `rematerialize`, and on JAX.
+        unpadded: Whether a batch with a `padding_mask` is computed without its padding, as one row
+            with the tokens of all rows end to end: faster, if the rows have different lengths.
+            `None` does so where that was measured, on TensorFlow and PyTorch without a GPU. The
+            outputs are the same, but at padding, where `sequence_output` is 0. Batches are computed
+            as they are on JAX, with `rematerialize`, if they are packed, and if hidden states or
+            attention scores are returned.
         embeddings_of: Another encoder with the same `vocabulary_size`, `max_sequence_length`,
             `num_segments` and embedding dimension, whose embeddings (without their projection) are
             shared; `None` creates new ones.

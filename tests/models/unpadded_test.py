@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encoders that compute batches without padding against those that compute it."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_bert.config import BertConfig
+from keras_bert.models import Backbone
+from keras_bert.ops.unpadded import unpadded_rows
+from keras_bert.optimizers import AdamW
+from keras_bert.tasks import MaskedLM, QuestionAnswerer, TextClassifier
+from tests.models.parts_test import VARIANTS
+from tests.models.small_backbone import WITHOUT_DROPOUT, random_weights, to_numpy
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() == "jax", reason="JAX has static shapes, and the padded form alone"
+)
+
+FAMILIES = {
+    **VARIANTS,
+    "causal": {"causal": True},
+    "albert": {"layer_sharing": "all", "embedding_dim": 8},
+    "roberta": {"position_offset": 1, "num_segments": 1},
+}
+LENGTHS = {
+    "mixed": [3, 11, 1, 7, 4, 12],
+    "equal": [5, 5, 5, 5],
+    "one row": [6],
+    "empty rows": [0, 9, 0, 2],
+    "all empty": [0, 0],
+}
+
+
+def batch_of(lengths, width=None):
+    width = width or max(*lengths, 2)
+    mask = np.arange(width) < np.array(lengths)[:, None]
+    random = np.random.default_rng(1)
+    return {
+        "token_ids": np.where(mask, random.integers(1, 50, mask.shape), 0).astype("int32"),
+        "segment_ids": np.zeros(mask.shape, "int32"),
+        "padding_mask": mask,
+    }
+
+
+def pair(family="bert", **fields):
+    """A padded and an unpadded encoder with the same weights."""
+    config = WITHOUT_DROPOUT.replace(**FAMILIES[family], **fields)
+    encoders = [Backbone(config, unpadded=unpadded) for unpadded in (False, True)]
+    for encoder in encoders:
+        random_weights(encoder)
+    return encoders
+
+
+def assert_same_outputs(padded, unpadded, batch, **tolerance):
+    tolerance = tolerance or {"rtol": 1e-5, "atol": 1e-5}
+    expected, outputs = padded(batch), unpadded(batch)
+    mask = batch["padding_mask"]
+    vectors = to_numpy(outputs["sequence_output"])
+    assert vectors.shape == expected["sequence_output"].shape
+    np.testing.assert_allclose(
+        vectors[mask], to_numpy(expected["sequence_output"])[mask], **tolerance
+    )
+    assert np.isfinite(vectors).all()
+    if "pooled_output" in expected:
+        rows = mask.any(axis=1)
+        np.testing.assert_allclose(
+            to_numpy(outputs["pooled_output"])[rows],
+            to_numpy(expected["pooled_output"])[rows],
+            **tolerance,
+        )
+        assert np.isfinite(to_numpy(outputs["pooled_output"])).all()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_outputs_are_those_of_the_padded_form(family):
+    encoders = pair(family)
+    for lengths in LENGTHS.values():
+        assert_same_outputs(*encoders, batch_of(lengths))
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean", "last"])
+def test_every_pooling_agrees(pooling):
+    assert_same_outputs(*pair(pooling=pooling), batch_of(LENGTHS["mixed"]))
+
+
+def test_padding_is_not_computed_and_zero_in_the_output():
+    _, unpadded = pair()
+    batch = batch_of(LENGTHS["mixed"])
+    output = to_numpy(unpadded(batch)["sequence_output"])
+    assert not output[~batch["padding_mask"]].any()
+    assert output[batch["padding_mask"]].any(axis=-1).all()
+
+
+def test_masks_with_holes_and_padding_on_the_left():
+    batch = batch_of([6, 6, 6, 6])
+    batch["padding_mask"][0, :3] = False
+    batch["padding_mask"][1, 2:4] = False
+    batch["padding_mask"][2, 5:] = False
+    for family in ("bert", "window", "modernbert", "causal"):
+        padded, unpadded = pair(family)
+        if family == "causal":  # there the first tokens have nothing to attend to
+            batch["padding_mask"][0, :3] = True
+        assert_same_outputs(padded, unpadded, batch)
+
+
+@pytest.mark.parametrize("family", ["bert", "window", "modernbert"])
+def test_rows_of_more_than_one_block_of_a_window(family):
+    padded, unpadded = pair(family, max_sequence_length=300)
+    assert_same_outputs(padded, unpadded, batch_of([3, 290, 40, 270, 7]), rtol=1e-4, atol=1e-4)
+
+
+def test_packed_rows_are_computed_as_they_are():
+    config = WITHOUT_DROPOUT
+    encoders = [Backbone(config, packed=True, unpadded=value) for value in (False, True)]
+    for encoder in encoders:
+        random_weights(encoder)
+    batch = batch_of([6, 4])
+    batch["sequence_ids"] = np.array([[1, 1, 1, 2, 2, 2], [1, 1, 2, 2, 0, 0]], "int32")
+    batch["position_ids"] = np.array([[0, 1, 2, 0, 1, 2], [0, 1, 0, 1, 0, 0]], "int32")
+    assert_same_outputs(*encoders, batch)
+    # Position ids by themselves are those of unpadded rows
+    del batch["sequence_ids"]
+    assert_same_outputs(*encoders, batch)
+
+
+@pytest.mark.parametrize("family", ["bert", "albert", "roberta", "modernbert", "eurobert"])
+def test_training_updates_the_weights_alike(family):
+    labels = np.array([0, 1, 1, 0, 1, 0])
+    updated = []
+    for encoder in pair(family):
+        keras.utils.set_random_seed(0)
+        task = TextClassifier(encoder, num_classes=2)
+        random_weights(task)
+        task.compile(AdamW(0.01, epsilon=1.0), keras.losses.SparseCategoricalCrossentropy(True))
+        losses = [task.train_on_batch(batch_of(LENGTHS["mixed"]), labels) for _ in range(3)]
+        updated.append((losses, [to_numpy(weight) for weight in task.weights]))
+    (expected, weights), (losses, unpadded_weights) = updated
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+    for ours, theirs in zip(unpadded_weights, weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("cls", [TextClassifier, QuestionAnswerer, MaskedLM])
+def test_tasks_predict_alike(cls):
+    arguments = {"num_classes": 3} if cls is TextClassifier else {}
+    batch = batch_of([3, 11, 1, 7, 4, 12])
+    if cls is MaskedLM:
+        batch["mask_positions"] = np.array([[0, 2]] + [[0, 0]] * 5, "int32")
+    tasks = [cls(encoder, **arguments) for encoder in pair()]
+    for task in tasks:
+        random_weights(task)
+    expected, outputs = (keras.tree.flatten(task.predict_on_batch(batch)) for task in tasks)
+    for ours, theirs in zip(outputs, expected, strict=True):
+        if ours.shape[1:2] == batch["token_ids"].shape[1:] and cls is QuestionAnswerer:
+            ours, theirs = ours[batch["padding_mask"]], theirs[batch["padding_mask"]]
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_dropout_is_applied_to_tokens():
+    config = WITHOUT_DROPOUT.replace(dropout=0.5, attention_dropout=0.5)
+    unpadded = Backbone(config, unpadded=True)
+    batch = batch_of(LENGTHS["mixed"])
+    first, second = (to_numpy(unpadded(batch, training=True)["sequence_output"]) for _ in "ab")
+    assert np.isfinite(first).all()
+    assert np.abs(first - second)[batch["padding_mask"]].max() > 0.1
+
+
+def test_weights_of_heads_are_those_of_the_row():
+    batch = batch_of([3, 6])
+    factors = np.array([[1.0, 0.0], [0.0, 1.0]], "float32")
+    outputs = []
+    for encoder in pair(num_layers=1):
+        with encoder.blocks[0].attention.weighing_heads([ops.convert_to_tensor(factors)]):
+            outputs.append(to_numpy(encoder(batch)["sequence_output"]))
+    mask = batch["padding_mask"]
+    np.testing.assert_allclose(outputs[1][mask], outputs[0][mask], rtol=1e-5, atol=1e-5)
+
+
+def test_hidden_states_and_scores_are_padded():
+    config = WITHOUT_DROPOUT.replace(output_hidden_states=True, output_attention_scores=True)
+    encoders = [Backbone(config, unpadded=value) for value in (False, True)]
+    for encoder in encoders:
+        random_weights(encoder)
+    batch = batch_of(LENGTHS["mixed"])
+    for ours, theirs in zip(
+        keras.tree.flatten(encoders[1](batch)), keras.tree.flatten(encoders[0](batch)), strict=True
+    ):
+        np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
+
+
+def test_rows_longer_than_the_positions_are_refused():
+    config = BertConfig(**{**WITHOUT_DROPOUT.to_dict(), "max_sequence_length": 8})
+    with pytest.raises(ValueError, match="positions for at most 8"):
+        Backbone(config, unpadded=True)(batch_of([9, 3]))
+
+
+def test_the_setting_is_saved():
+    encoder = Backbone(WITHOUT_DROPOUT, unpadded=True)
+    assert Backbone.from_config(encoder.get_config()).unpadded is True
+    assert "unpadded" not in Backbone(WITHOUT_DROPOUT).get_config()
+
+
+def test_places_of_groups_hold_each_token_once():
+    lengths = np.array(LENGTHS["mixed"])
+    mask = np.arange(12) < lengths[:, None]
+    rows = unpadded_rows(ops.convert_to_tensor(mask))
+    places, origins = to_numpy(rows["places"]), to_numpy(rows["origins"])
+    np.testing.assert_array_equal(places[origins.astype(int)], np.arange(lengths.sum()))
+    assert sum(to_numpy(part).sum() for part in rows["masks"]) == lengths.sum()
+    # In groups of similar lengths there is less padding than in the batch
+    assert places.size < mask.size
