@@ -28,8 +28,8 @@ class Unpadding(keras.layers.Layer):
 
     Args:
         max_sequence_length: Maximum length of the input in tokens.
-        enabled: Whether it does so; `None` where it was measured to be faster, on a CPU. JAX, whose
-            shapes are static, always has padded batches.
+        enabled: Whether it does so; `None` where it was measured to be faster, on TensorFlow
+            without a GPU. JAX, whose shapes are static, always has padded batches.
 
     Call arguments:
         inputs: A dict of int `(batch, length)`, or `None`, by name.

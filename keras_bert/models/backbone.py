@@ -47,7 +47,7 @@ class Backbone(TokenModel):
             change the outputs.
         unpadded: Whether a batch with a `padding_mask` is computed without its padding, as one row
             with the tokens of all rows end to end: faster, if the rows have different lengths.
-            `None` does so where that was measured, on TensorFlow and PyTorch without a GPU. The
+            `None` does so where that was measured, on TensorFlow without a GPU. The
             outputs are the same, but at padding, where `sequence_output` is 0. Batches are computed
             as they are on JAX, with `rematerialize`, if they are packed, and if hidden states or
             attention scores are returned.

@@ -68,13 +68,6 @@ def cuda_capability() -> tuple[int, ...] | None:
     return tuple(map(int, numbers)) if all(map(str.isdecimal, numbers)) else None
 
 
-def is_on_cpu() -> bool:
-    """Returns whether TensorFlow or PyTorch, if it is the backend, has no accelerator."""
-    if keras.backend.backend() == "torch":
-        return bool(keras.backend.torch.core.get_device() == "cpu")
-    return _tensorflow_without_accelerator()
-
-
 @functools.cache
 def _tensorflow_without_accelerator() -> bool:
     if keras.backend.backend() != "tensorflow":

@@ -161,7 +161,7 @@ def computes_unpadded(enabled: bool | None) -> bool:
 
     Args:
         enabled: Whether they are where the backend can do so; `None` for where it was measured to
-            be faster: on a CPU.
+            be faster: on TensorFlow without a GPU.
     """
     if (
         enabled is False
@@ -169,7 +169,7 @@ def computes_unpadded(enabled: bool | None) -> bool:
         or keras.backend.backend() not in ("tensorflow", "torch")
     ):
         return False
-    return bool(enabled) or dispatch.is_on_cpu()
+    return bool(enabled) or dispatch.tensorflow_cpu_kernels(training=True) is not None
 
 
 @contextlib.contextmanager
