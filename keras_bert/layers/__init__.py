@@ -19,7 +19,6 @@ from keras_bert.layers.norm import Norm
 from keras_bert.layers.positions import PositionIds, RotaryPositions
 from keras_bert.layers.replacement import SampledTokens, ScatteredTokens, spread_slots
 from keras_bert.layers.top_layers import bidirectional_lstm
-from keras_bert.layers.unpadding import Padding, UnpaddedPositions, Unpadding
 
 __all__ = [
     "Attention",
@@ -31,7 +30,6 @@ __all__ = [
     "GatedFeedForward",
     "MaskedLMTransform",
     "Norm",
-    "Padding",
     "Pooler",
     "PositionIds",
     "ReplacedTokenHead",
@@ -41,8 +39,6 @@ __all__ = [
     "TokenEmbedding",
     "TokensAt",
     "TransformerBlock",
-    "UnpaddedPositions",
-    "Unpadding",
     "VocabularyBias",
     "bidirectional_lstm",
     "spread_slots",

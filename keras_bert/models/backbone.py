@@ -14,17 +14,15 @@ from keras_bert.config import BertConfig
 from keras_bert.layers import (
     EmbeddingPostprocessor,
     Norm,
-    Padding,
     Pooler,
     PositionIds,
     RotaryPositions,
     TokenEmbedding,
     TransformerBlock,
-    UnpaddedPositions,
-    Unpadding,
 )
 from keras_bert.layers.encoder_layers import EncoderLayers, new_encoder_layers
 from keras_bert.layers.heads import new_pooler
+from keras_bert.layers.unpadding import Padding, UnpaddedPositions, Unpadding
 from keras_bert.models.inputs import TokenModel, first_positions, token_inputs
 from keras_bert.models.layer_states import layer_states, pop_layer_states, restore_layer_states
 from keras_bert.ops.annotations import Tensor
