@@ -9,7 +9,7 @@
 
 Keras chooses its backend when it is imported, so each backend has a session. Sessions run in the
 environment that nox is started in, which `pip install -r requirements-test.txt -e .` fills; only
-`installed`, `newcomer` and `readme` make environments, empty ones.
+`beam`, `installed`, `newcomer` and `readme` make environments, empty ones.
 """
 
 import re
@@ -22,7 +22,9 @@ from pathlib import Path
 import nox
 
 nox.options.default_venv_backend = "none"
-nox.options.sessions = ["lint", "tensorflow", "programs", "docs", "jax", "torch", "with_tensorflow"]
+nox.options.sessions = [
+    *("lint", "tensorflow", "programs", "docs", "jax", "torch", "with_tensorflow", "beam")
+]
 
 # What most changes break first
 CORE = (
@@ -193,6 +195,13 @@ def torch(session: nox.Session) -> None:
 def with_tensorflow(session: nox.Session, backend: str) -> None:
     """What depends on the backend and needs TensorFlow too: exports, and inputs of `tf.data`."""
     run_pytest(session, "-m", "needs_tensorflow", KERAS_BACKEND=backend, **UNOPTIMIZED)
+
+
+@nox.session(venv_backend="venv")
+def beam(session: nox.Session) -> None:
+    """Records by Apache Beam, whose protobuf is older than that of the other sessions."""
+    session.install("-e", ".[beam]", "apache-beam==2.77.0", "pytest", "pytest-xdist")
+    run_pytest(session, paths=["tests/training/pretraining/beam_pipeline_test.py"])
 
 
 @nox.session(default=False)

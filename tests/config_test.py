@@ -40,6 +40,7 @@ NOT_ALLOWED = [
         for name in (
             "pooler", "pooler_norm", "token_pooler", "head_bias", "attention_bias",
             "feed_forward_bias", "norm_bias", "first_attention_norm", "embedding_norm",
+            "masked_lm_bias", "scaled_initializer",
         )
     ],
     *[
@@ -54,7 +55,9 @@ NOT_ALLOWED = [
     ],
     ("intermediate_bias", 0, "None or True or False"),
     ("positions", "counted", "one of learned, rotary"),
+    ("masked_lm_head", "dense", "one of tied, linear"),
     ("rotary_base", 0, "a finite number above 0"),
+    ("rotary_scale", 0, "a finite number above 0"),
     ("local_rotary_base", -1.0, "None or a finite number above 0"),
     ("feed_forward", "glu", "one of plain, gated"),
     ("norm", "batch_norm", "one of layer_norm, rms_norm"),
