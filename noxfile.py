@@ -42,6 +42,8 @@ CORE = (
     "tests/vocabularies",
     "--ignore=tests/optimizers/distribution_test.py",  # starts a process
 )
+# Needs an older protobuf than the libraries in requirements-test.txt
+BEAM = "apache-beam==2.77.0"
 WITHOUT_TENSORFLOW = {"KERAS_BERT_BLOCK_TENSORFLOW": "1"}
 # Most of the time of a test on JAX is spent compiling what it then runs a few times. The first is
 # JAX's own option "if the cost of optimization is greater than that of running a less-optimized
@@ -199,8 +201,8 @@ def with_tensorflow(session: nox.Session, backend: str) -> None:
 
 @nox.session(venv_backend="venv")
 def beam(session: nox.Session) -> None:
-    """Records by Apache Beam, whose protobuf is older than that of the other sessions."""
-    session.install("-e", ".[beam]", "apache-beam==2.77.0", "pytest", "pytest-xdist")
+    """Pre-training records by Apache Beam, in an environment of its own."""
+    session.install("-e", ".[beam]", BEAM, "pytest", "pytest-xdist")
     run_pytest(session, paths=["tests/training/pretraining/beam_pipeline_test.py"])
 
 
