@@ -7,6 +7,7 @@ makes TensorFlow appear not to be installed.
 
 import contextlib
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,10 @@ if TENSORFLOW_IS_BLOCKED:
 BEFORE_TENSORFLOW = "triton"
 with contextlib.suppress(ImportError):
     importlib.import_module(BEFORE_TENSORFLOW)
+
+# Their session, `nox -s beam`, has an environment of its own.
+if importlib.util.find_spec("apache_beam") is None:
+    collect_ignore_glob = ["training/pretraining/beam_*.py"]
 
 
 def _is_selected(item: pytest.Item) -> bool:
