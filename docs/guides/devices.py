@@ -8,7 +8,7 @@
 # two devices that are virtual or two processes, and compares them with one.
 #
 # That shows that the results are right, not how fast it is: two virtual devices share the cores of one. **Not run** here or in the tests: several
-# GPUs, TPUs, several machines, and a model that is divided between devices because it is too large for one.
+# GPUs, TPUs and several machines.
 #
 # The data and the model are those of [JAX and PyTorch](backends.md): the names of colors, as letters, and whether the color is light, as
 # half of them are. Dropout is off, since its random numbers depend on how a batch is divided.
@@ -210,6 +210,31 @@ run("tensorflow", "-c", PRECISION.replace("EPOCHS", str(epochs)))
 # | TensorFlow | model and optimizer in the scope of `tf.distribute.MirroredStrategy()` | two virtual devices |
 # | PyTorch | `DistributedDataParallel` and a loop of one's own; `fit` uses one device | two processes |
 #
-# Text works too: `fit`, `evaluate` and `predict` of every task on TensorFlow, with a `batch_size` that is a multiple of the number of
-# replicas. `gradient_accumulation_steps` is refused there; with JAX it is as on one device. The pairs of a `TextEmbedder` are compared with those
-# of their own replica.
+# Text works too: `fit`, `evaluate` and `predict` of every task, with a `batch_size` that is a multiple of the number of devices.
+# `gradient_accumulation_steps` is refused by TensorFlow's strategies; with JAX it is as on one device. On TensorFlow, the pairs of a
+# `TextEmbedder` are compared with those of their own replica. The programs take `--devices=2`, on JAX and TensorFlow:
+#
+# ```bash
+# KERAS_BACKEND=jax keras-bert finetune --train_file=reviews.tsv --text=review --label=stars --devices=2
+# ```
+#
+# ## JAX: weights and optimizer that are divided
+#
+# A model that does not fit on a device is divided by a `LayoutMap`, which every family has: each device has a part of the kernels, and
+# computes with it. The moments of the optimizer, twice as large as the weights, can be divided between the devices that share a batch,
+# without a `LayoutMap` too; `--shard_optimizer` does that in the programs:
+#
+# ```python
+# mesh = keras.distribution.DeviceMesh((2, 4), ("batch", "model"))
+# layout_map = keras_bert.Backbone.get_layout_map(mesh)
+# keras.distribution.set_distribution(
+#     keras.distribution.ModelParallel(layout_map=layout_map, batch_dim_name="batch")
+# )
+# classifier = keras_bert.TextClassifier.from_preset(
+#     "hf://google-bert/bert-large-uncased", num_classes=2
+# )
+# classifier.compile(optimizer=keras_bert.optimizers.AdamW(2e-5, shard_state=True))
+# ```
+#
+# `from_preset` reads each weight straight into its parts. What a device has, and that the losses are those of one device, is
+# tested with four virtual ones; not run on several GPUs or TPUs.

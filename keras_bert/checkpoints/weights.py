@@ -272,6 +272,8 @@ def to_numpy(weight: Any) -> np.ndarray[Any, Any]:
 def assign(name: str, weight: Any, value: np.ndarray[Any, Any]) -> None:
     """Assigns the value of a weight, cast to its dtype.
 
+    If the weight is divided between devices, each gets its part alone.
+
     Args:
         name: The name of the weight, for the error message.
         weight: A Keras variable.
@@ -284,6 +286,11 @@ def assign(name: str, weight: Any, value: np.ndarray[Any, Any]) -> None:
         raise CheckpointError(
             f"The weight {name} is not a variable; load the checkpoint before `enable_lora`."
         )
+    distribution = keras.distribution.distribution()
+    if distribution is not None:
+        # Keras would copy the whole array to the first device before it divides it.
+        layout = distribution.get_variable_layout(weight)
+        value = keras.distribution.distribute_tensor(np.asarray(value, weight.dtype), layout)
     weight.assign(value)
 
 

@@ -50,7 +50,7 @@ class BatchOptions:
         length_window: Number of batches whose rows are sorted by length together; 1 does not
             regroup rows. Defaults to 64, and if rows are shuffled, to at most a sixteenth of an
             epoch; of rows of unknown number, of the rows before.
-        num_replicas: Number of devices that share each batch, under `tf.distribute`. The last batch
+        num_replicas: Number of devices of this process that share each batch. The last batch
             is then completed with filler rows too, so that each device has as many.
         shard: The index of this process and the number of processes that share each batch: each has
             as many of its consecutive rows, and pads them to the same length as the others.
@@ -77,8 +77,8 @@ class BatchOptions:
         )
         if self.rows_in_batch % self.num_replicas:
             raise ValueError(
-                f"batch_size is {self.rows_in_batch}, in a strategy of {self.num_replicas} "
-                "replicas, which share each batch; expected a multiple of their number."
+                f"batch_size is {self.rows_in_batch}, in a distribution over {self.num_replicas} "
+                "devices, which share each batch; expected a multiple of their number."
             )
         check_shard(self.shard, self.rows_in_batch)
 

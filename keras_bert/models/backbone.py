@@ -25,6 +25,7 @@ from keras_bert.layers.heads import new_pooler
 from keras_bert.layers.unpadding import Padding, UnpaddedPositions, Unpadding
 from keras_bert.models.inputs import TokenModel, first_positions, token_inputs
 from keras_bert.models.layer_states import layer_states, pop_layer_states, restore_layer_states
+from keras_bert.models.layout_map import layout_map
 from keras_bert.ops.annotations import Tensor
 
 
@@ -263,6 +264,44 @@ class Backbone(TokenModel):
         for index in sorted(set(self.config.attention_owners)):
             block = self.blocks[index]
             block.attention.query_key_value.enable_lora(rank, lora_alpha=lora_alpha)
+
+    @staticmethod
+    def get_layout_map(device_mesh: Any, model_parallel_dim_name: str = "model") -> Any:
+        """Returns a `LayoutMap` that divides the weights of every family between devices.
+
+        It is for models that do not fit on a device, on JAX: each device has a part of the kernels
+        and embeddings of the encoder and its heads, and of the optimizer's state. Norms, and heads
+        with few outputs, have a copy on each. Set the distribution before the model is made:
+        `from_preset` then reads each weight straight into its parts.
+
+        Args:
+            device_mesh: A `keras.distribution.DeviceMesh`, whose axes are usually
+                `("batch", "model")`.
+            model_parallel_dim_name: The axis of the mesh whose devices have different parts. Their
+                number divides `hidden_dim`, `intermediate_dim` and three times `hidden_dim` (with
+                grouped keys and values, the width of all heads).
+
+        Returns:
+            A `keras.distribution.LayoutMap`.
+
+        Raises:
+            ValueError: If the mesh does not have the axis.
+
+        Example:
+
+        ```python
+        mesh = keras.distribution.DeviceMesh((2, 4), ("batch", "model"))
+        layout_map = keras_bert.Backbone.get_layout_map(mesh)
+        keras.distribution.set_distribution(
+            keras.distribution.ModelParallel(layout_map=layout_map, batch_dim_name="batch"))
+        classifier = keras_bert.TextClassifier.from_preset(
+            "hf://google-bert/bert-large-uncased", num_classes=2)
+        ```
+
+        Reference:
+            [Megatron-LM](https://arxiv.org/abs/1909.08053), section 3.
+        """
+        return layout_map(device_mesh, model_parallel_dim_name)
 
     def get_config(self) -> dict[str, Any]:
         return {

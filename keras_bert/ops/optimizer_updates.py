@@ -15,7 +15,7 @@ from typing import Any
 
 import keras
 
-from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.optimizer_rules import (
     Update,
     portable_global_norm,
@@ -36,6 +36,29 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
     wide = [widened(gradient) for gradient in gradients]
     kernels = _backend_kernels()
     return kernels.global_norm(wide) if kernels else portable_global_norm(wide)
+
+
+def sharded_layout(layout: Any, shape: Shape) -> Any:
+    """Divides a layout between the devices that share a batch too, along the first axis that fits.
+
+    Args:
+        layout: A `keras.distribution.TensorLayout`.
+        shape: The shape of the variable.
+
+    Returns:
+        A `TensorLayout`; `layout` itself if no axis is a multiple of the devices.
+    """
+    distribution = keras.distribution.distribution()
+    mesh = layout.device_mesh
+    if distribution is None or distribution.batch_dim_name in layout.axes:
+        return layout
+    num_devices = mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)]
+    axes = list(layout.axes)
+    for axis, size in enumerate(shape):
+        if axes[axis] is None and size % num_devices == 0:
+            axes[axis] = distribution.batch_dim_name
+            return keras.distribution.TensorLayout(axes, mesh)
+    return layout
 
 
 def dense_gradient(gradient: Tensor) -> Tensor:

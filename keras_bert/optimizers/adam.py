@@ -47,6 +47,9 @@ class AdamW(DecoupledDecayOptimizer):
             update; `None` for 1. `fit` of a task also makes an update of those that remain at the
             end of an epoch.
         name: Name of the optimizer.
+        shard_state: Whether the devices of a `keras.distribution` that share a batch also share
+            the moments and the accumulated gradients, of which each otherwise has a copy (ZeRO,
+            stage 1). On JAX. Defaults to `False`.
         **kwargs: `use_ema`, `ema_momentum`, `ema_overwrite_frequency` and `loss_scale_factor` of
             `keras.optimizers.Optimizer`.
 

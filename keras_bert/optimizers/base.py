@@ -51,6 +51,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         exclude_from_weight_decay: Iterable[str] = NOT_DECAYED,
         layer_decay: float | None = None,
         num_layers: int | None = None,
+        shard_state: bool = False,
         **kwargs: Any,
     ) -> None:
         if isinstance(learning_rate, numbers.Real):
@@ -75,6 +76,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         self.not_decayed = tuple(exclude_from_weight_decay)
         self.layer_decay = layer_decay
         self.num_layers = num_layers
+        self.shard_state = shard_state
 
     @classmethod
     def _scheduled(
@@ -97,6 +99,11 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
     def build(self, variables: Sequence[keras.Variable]) -> None:
         if self.built:
             return
+        if self.shard_state and keras.backend.backend() != "jax":
+            raise ValueError(
+                "shard_state requires JAX, whose `keras.distribution` can shard variables. "
+                f"Received: shard_state=True on the backend {keras.backend.backend()}"
+            )
         super().build(variables)
         self._momentums, self._velocities = self.add_optimizer_variables(
             variables, ["momentum", "velocity"]
@@ -154,6 +161,8 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         self, shape: Shape, initializer: Any = "zeros", dtype: Any = None, **kwargs: Any
     ) -> Any:
         dtype = "float32" if dtype in ("bfloat16", "float16") else dtype
+        if self.shard_state and kwargs.get("layout") is not None:
+            kwargs["layout"] = optimizer_updates.sharded_layout(kwargs["layout"], shape)
         return super().add_variable(shape, initializer, dtype, **kwargs)
 
     def apply(
@@ -239,4 +248,5 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
             "exclude_from_weight_decay": list(self.not_decayed),
             "layer_decay": self.layer_decay,
             "num_layers": self.num_layers,
+            "shard_state": self.shard_state,
         }

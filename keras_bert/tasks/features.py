@@ -56,9 +56,15 @@ def second_axis(x: Any) -> int | None:
     return int(shape[1]) if len(shape) > 1 else None
 
 
-def filled_up(features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Repeats rows of features up to a power of two, so that a compiler sees few shapes."""
-    num_rows = 1 << (len(features["token_ids"]) - 1).bit_length()
+def filled_up(features: dict[str, np.ndarray], num_replicas: int = 1) -> dict[str, np.ndarray]:
+    """Repeats rows of features up to a power of two, so that a compiler sees few shapes.
+
+    Args:
+        features: The features.
+        num_replicas: Number of devices that share the rows; each has that many.
+    """
+    of_replica = -(-len(features["token_ids"]) // num_replicas)
+    num_rows = num_replicas << (of_replica - 1).bit_length()
     return {name: np.resize(x, (num_rows, *x.shape[1:])) for name, x in features.items()}
 
 

@@ -491,10 +491,13 @@ class TextModel(ObjectiveModel):
         """
         progress = keras.utils.Progbar(batches.num_batches, verbose=int(verbose != 0))
         compiles = self._compiles_each_shape()
+        # On TensorFlow, `predict_on_batch` runs on one device.
+        on_jax = keras.backend.backend() == "jax"
+        num_replicas = self._num_replicas() if on_jax else 1
         predict = (model or self).predict_on_batch
         for features, rest in batches:
             num_rows = len(features["token_ids"])
-            outputs = predict(filled_up(features) if compiles else features)
+            outputs = predict(filled_up(features, num_replicas) if compiles else features)
             yield (
                 features,
                 rest,
@@ -600,9 +603,17 @@ class TextModel(ObjectiveModel):
         )
 
     def _num_replicas(self) -> int:
-        """Returns the number of devices of the `tf.distribute.Strategy` of the model."""
-        on_tensorflow = keras.backend.backend() == "tensorflow"
-        return self.distribute_strategy.num_replicas_in_sync if on_tensorflow else 1
+        """Returns the number of devices of this process that share each batch.
+
+        They are those of the model's `tf.distribute.Strategy` on TensorFlow, and of the current
+        `keras.distribution` on JAX.
+        """
+        if keras.backend.backend() == "tensorflow":
+            return int(self.distribute_strategy.num_replicas_in_sync)
+        distribution = keras.distribution.distribution()
+        if distribution is None:
+            return 1
+        return max(1, int(distribution.num_model_replicas) // int(distribution.num_processes))
 
     def _compiles_each_shape(self) -> bool:
         """Returns whether each new batch shape is compiled, which takes seconds."""

@@ -83,7 +83,7 @@ def test_a_window_of_one_batch_leaves_rows_where_they_are():
     [
         ({"length_window": 0}, "length_window is 0"),
         ({"batch_size": 0}, "batch_size is 0"),
-        ({"num_replicas": 3}, "a strategy of 3 replicas"),
+        ({"num_replicas": 3}, "in a distribution over 3 devices"),
         ({"shard": (2, 2)}, "shard is"),
         ({"shard": (0, 3)}, "of which batch_size is a multiple"),
     ],

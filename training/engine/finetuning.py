@@ -32,7 +32,7 @@ from ..costs.energy import Energy, Meter
 from ..plots.curves import curves_figure
 from ..plots.style import save
 from ..scores import baselines
-from . import output_folder, precision, run_presets
+from . import devices, output_folder, precision, run_presets
 from .job import DevScores, Job, Training
 from .options import ENCODER_SIZES, FineTuningConfig, LabeledFilesConfig
 from .output_folder import NotFiniteError
@@ -90,6 +90,7 @@ def make_optimizer(config: FineTuningConfig, num_steps: int) -> AdamW:
         weight_decay=config.weight_decay,
         layer_decay=None if config.layer_decay == 1 else config.layer_decay,
         gradient_accumulation_steps=config.accumulation if config.accumulation > 1 else None,
+        shard_state=config.shard_optimizer,
     )
 
 
@@ -113,6 +114,8 @@ def compile_task(model: Any, config: FineTuningConfig, x: Any) -> None:
     """
     steps = model.num_steps(x, config.batch_size, config.epochs)
     model.compile(make_optimizer(config, steps))
+    # Here, in the scope of a `tf.distribute.Strategy`, if any
+    model.optimizer.build(model.trainable_variables)
 
 
 def epochs_of_text(model: Any, x: Any, y: Any, config: FineTuningConfig) -> FitEpoch:
@@ -299,8 +302,20 @@ def train(
     Raises:
         NotFiniteError: If the training diverges.
     """
+    with devices.shared_by(job.config.devices) as scope:
+        return _train(job, seed_run, meter, time_left, scope)
+
+
+def _train(
+    job: Job,
+    seed_run: SeedRun,
+    meter: Meter | None,
+    time_left: TimeLeft | None,
+    scope: devices.Scope,
+) -> Run:
     set_random_seed(seed_run.seed)
-    training = job.build(seed_run.seed)
+    with scope():
+        training = job.build(seed_run.seed)
     evaluation = DevEvaluation(job, seed_run, meter)
     output_folder.check_room(seed_run.folder, _model_bytes(training.model))
     records = fit(training.model, training.fit_epoch, job.config, seed_run, evaluation, time_left)

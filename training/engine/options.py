@@ -7,6 +7,7 @@ An option without a fixed default is `None` unless it is given; no number is res
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import typing
 from pathlib import Path
@@ -26,6 +27,9 @@ NonNegativeFloat: TypeAlias = Annotated[float, checks.NON_NEGATIVE]
 ProperFraction: TypeAlias = Annotated[float, checks.PROPER_FRACTION]
 Fraction: TypeAlias = Annotated[float, checks.FRACTION]
 PositiveFraction: TypeAlias = Annotated[float, checks.POSITIVE_FRACTION]
+
+# Rows of a batch when a job scores or predicts
+SCORED_ROWS = 64
 
 # Fields of an encoder's config that a fine-tuning run records
 ENCODER_SIZES = ("num_layers", "hidden_dim", "intermediate_dim", "num_heads", "vocabulary_size")
@@ -190,6 +194,10 @@ class FineTuningConfig(ProgramConfig):
         sequence_length: Maximum length of a row in tokens; longer texts are truncated.
         precision: Float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16 on
             an accelerator and on CPUs that compute it faster, which is measured at the start.
+        devices: Number of devices of this machine, such as GPUs, that share each batch; 1 with
+            PyTorch.
+        shard_optimizer: Whether the devices that share a batch also share the moments of the
+            optimizer and the accumulated gradients, instead of having a copy each; on JAX.
         rematerialize: Whether to compute each block of the encoder again in the backward pass
             instead of storing its results: less memory, for up to a third more time.
         seed: Seed of the first run; it determines the new head's weights, dropout and the order of
@@ -217,6 +225,8 @@ class FineTuningConfig(ProgramConfig):
     layer_decay: PositiveFraction = 1.0
     sequence_length: PositiveInt = 128
     precision: str = "auto"
+    devices: PositiveInt = added(1)
+    shard_optimizer: bool = added(False)
     rematerialize: bool = added(False)
     seed: Seed = 1
     output_dir: str = "runs"
@@ -232,6 +242,13 @@ class FineTuningConfig(ProgramConfig):
             raise ValueError(
                 f"--accumulation is {self.accumulation}, expected a divisor of --batch_size, "
                 f"{self.batch_size}"
+            )
+        rows = self.batch_size // self.accumulation
+        if math.gcd(rows, SCORED_ROWS) % self.devices:
+            raise ValueError(
+                f"--devices is {self.devices}, expected a divisor of the {rows} rows of a batch "
+                f"(--batch_size by --accumulation) and of {SCORED_ROWS}, the rows of a batch that "
+                "is scored"
             )
 
     def path(self, name: str, content: str) -> str:

@@ -278,7 +278,8 @@ def _variables(model: keras.Model, with_metrics: bool, version_1: bool = False) 
 
 
 def _to_numpy(variable: Any) -> np.ndarray[Any, Any]:
-    return np.array(keras.ops.convert_to_numpy(variable.value), order="C")
+    # (`convert_to_numpy` fails for scalars that TensorFlow mirrors on several devices.)
+    return np.array(variable.numpy(), order="C")
 
 
 def _check_finite(tensors: Mapping[str, np.ndarray[Any, Any]], step: int) -> None:

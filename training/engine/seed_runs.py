@@ -41,6 +41,8 @@ from .run_checkpoints import (
 _NO_INFLUENCE = (
     "output_dir",
     "data_dir",
+    "devices",
+    "shard_optimizer",
     "seed",
     "num_seeds",
     "export",

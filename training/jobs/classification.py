@@ -26,6 +26,7 @@ from ..engine.job import (
     read_probabilities,
 )
 from ..engine.options import (
+    SCORED_ROWS,
     LabeledFilesConfig,
     NonNegativeInt,
     PositiveInt,
@@ -192,7 +193,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         raise ValueError("--plots_dir: plots are available for classes, not for regression")
     data = config.read_text(config.data_file, None if regression else class_names, regression)
     if model:
-        rows = model.classify(data.inputs, batch_size=64)
+        rows = model.classify(data.inputs, batch_size=SCORED_ROWS)
         rows = [answer_files.relabeled(row, label_map) for row in rows]
     else:
         names = data.class_names
@@ -327,7 +328,7 @@ class ClassificationJob(Job):
             if "f1" in self.data.metrics:  # of two classes, scikit-learn's is that of the second
                 results["class_of_f1"] = dev.class_names[1]
         if test is not None:
-            rows = classifier.classify(test.inputs, batch_size=64)
+            rows = classifier.classify(test.inputs, batch_size=SCORED_ROWS)
             write_answers(rows, folder / "answers.tsv")
             if test.labels is not None:
                 predictions = read_predictions(rows, classifier.class_names)
@@ -361,7 +362,7 @@ def build_classifier(config: FinetuneConfig, data: LabeledText, preset: str) -> 
 
 def answers(classifier: TextClassifier, data: LabeledText) -> np.ndarray:
     """Returns the predicted class id of each row, or its score for a regression."""
-    logits = finite(classifier.predict(data.inputs, batch_size=64, verbose=0))
+    logits = finite(classifier.predict(data.inputs, batch_size=SCORED_ROWS, verbose=0))
     return logits[:, 0] if classifier.is_regression else np.argmax(logits, axis=-1)
 
 

@@ -21,6 +21,7 @@ from ..engine.job import (
     read_probabilities,
 )
 from ..engine.options import (
+    SCORED_ROWS,
     LabeledFilesConfig,
     PositiveInt,
     ProperFraction,
@@ -113,7 +114,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     if data.labels is None:
         raise ValueError(f"{config.data_file} has no labels to score against")
     if model:
-        first = [ranked[0] for ranked in model.choose(data.inputs, batch_size=64)]
+        first = [ranked[0] for ranked in model.choose(data.inputs, batch_size=SCORED_ROWS)]
     else:
         first = answer_files.matched_answers(
             Path(config.answers), answer_files.read_choice, config.data_file, len(data), data.ids
@@ -184,7 +185,7 @@ class ChoiceJob(Job):
 
     def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
         if self.data.test is not None:
-            ranked = load().choose(self.data.test.inputs, batch_size=64)
+            ranked = load().choose(self.data.test.inputs, batch_size=SCORED_ROWS)
             write_answers([choices[0] for choices in ranked], folder / "answers.tsv")
         return {}
 
@@ -195,5 +196,5 @@ def score_task(task: MultipleChoice, data: ChoiceRows) -> dict[str, float]:
 
     if data.labels is None:
         raise ValueError(f"{data.path} has no labels to score against")
-    logits = finite(task.predict(data.inputs, batch_size=64, verbose=0))
+    logits = finite(task.predict(data.inputs, batch_size=SCORED_ROWS, verbose=0))
     return classifier_scores.score(("accuracy",), np.argmax(logits, axis=-1), data.labels)

@@ -17,6 +17,7 @@ from keras_bert.data.squad import QuestionExample
 
 from ..engine.job import DevScores, Evaluation, InsightRows, Job, JobData, Training, finite
 from ..engine.options import (
+    SCORED_ROWS,
     Fraction,
     LabeledFilesConfig,
     NonNegativeFloat,
@@ -480,6 +481,6 @@ def candidate_spans(
     from keras_bert.data.questions import batched_by_characters
 
     for part in batched_by_characters(examples, _CHARACTERS_AT_ONCE):
-        spans = model.answer_spans(part, batch_size=64, n_best=n_best)
+        spans = model.answer_spans(part, batch_size=SCORED_ROWS, n_best=n_best)
         finite(spans.null_scores)
         yield part, spans

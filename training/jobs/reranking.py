@@ -16,7 +16,7 @@ from keras_bert.tables import of_records, text_table
 
 from ..engine import program, run_presets
 from ..engine.job import finite
-from ..engine.options import FineTuningConfig, Fraction, PositiveInt, check_one_of
+from ..engine.options import SCORED_ROWS, FineTuningConfig, Fraction, PositiveInt, check_one_of
 from ..engine.output_folder import NotFiniteError, claimed, content_of_folder
 from ..readers.data_splits import counts_table
 from ..readers.trec_files import (
@@ -29,6 +29,7 @@ from ..readers.trec_files import (
 from ..scores.ranking_scores import ranking_scores
 
 if TYPE_CHECKING:
+    from ..engine.devices import Scope
     from ..engine.seed_runs import SeedRun
 
 # Query id -> (document id, score), best first
@@ -115,7 +116,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     """
     from keras_bert.ops.lazy_tensorflow import set_random_seed
 
-    from ..engine import finetuning
+    from ..engine import devices, finetuning
     from ..engine.seed_runs import SeedRun, run_fingerprint
 
     set_random_seed(config.seed)
@@ -133,8 +134,9 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     seed_run = SeedRun(folder, config.seed, fingerprint, config.checkpoint_seconds, preset)
     baseline = {query: found[query] for query in test}
     try:
-        model = train(config, triples, seed_run)
-        rankings = {"bm25": baseline, "reranked": reranked(model, collection, baseline)}
+        with devices.shared_by(config.devices) as scope:
+            model = train(config, triples, seed_run, scope)
+            rankings = {"bm25": baseline, "reranked": reranked(model, collection, baseline)}
     except NotFiniteError as error:
         raise finetuning.diverged(config.seed, error) from error
     finetuning.save_model(model, seed_run.model_path)
@@ -214,25 +216,39 @@ def training_triples(
     return triples
 
 
-def train(config: RerankConfig, triples: Sequence[tuple[str, str, str]], seed_run: SeedRun) -> Any:
-    """Trains and returns a `MultipleChoice` for the pairwise loss, or else a `TextClassifier`."""
+def train(
+    config: RerankConfig,
+    triples: Sequence[tuple[str, str, str]],
+    seed_run: SeedRun,
+    scope: Scope,
+) -> Any:
+    """Trains and returns a `MultipleChoice` for the pairwise loss, or else a `TextClassifier`.
+
+    Args:
+        config: The settings.
+        triples: Each a query, a relevant document and another.
+        seed_run: The run, whose checkpoints are resumed.
+        scope: Returns the context in which the model is made, see `devices.shared_by`.
+    """
     from keras_bert import MultipleChoice, TextClassifier
 
     from ..engine import finetuning
 
     preset, options = run_presets.resolve(config.preset), finetuning.preset_options(config)
     x: Any
-    if config.loss == "pairwise":
-        # The cross-entropy over two choices is the logistic loss of the difference of their scores.
-        model = MultipleChoice.from_preset(preset, **options)
-        x = [(query, [relevant, other]) for query, relevant, other in triples]
-        y = np.zeros(len(x), "int32")
-    else:
-        model = TextClassifier.from_preset(preset, 2, **options)
-        labels = {(query, document): 1 for query, document, _ in triples}
-        labels |= {(query, other): 0 for query, _, other in triples}
-        x, y = list(labels), np.array(list(labels.values()), "int32")
-    finetuning.compile_task(model, config, x)
+    with scope():
+        if config.loss == "pairwise":
+            # The cross-entropy over two choices is the logistic loss of the difference of their
+            # scores.
+            model = MultipleChoice.from_preset(preset, **options)
+            x = [(query, [relevant, other]) for query, relevant, other in triples]
+            y = np.zeros(len(x), "int32")
+        else:
+            model = TextClassifier.from_preset(preset, 2, **options)
+            labels = {(query, document): 1 for query, document, _ in triples}
+            labels |= {(query, other): 0 for query, _, other in triples}
+            x, y = list(labels), np.array(list(labels.values()), "int32")
+        finetuning.compile_task(model, config, x)
     logging.info("training on %d examples", len(x))
     finetuning.fit(model, finetuning.epochs_of_text(model, x, y, config), config, seed_run)
     return model
@@ -280,6 +296,6 @@ def relevance(model: Any, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
     """
     if "choices" in model.fields:
         rows = [(query, [text]) for query, text in pairs]
-        return finite(model.predict(rows, batch_size=64, verbose=0)[:, 0])
-    logits = finite(model.predict(list(pairs), batch_size=64, verbose=0))
+        return finite(model.predict(rows, batch_size=SCORED_ROWS, verbose=0)[:, 0])
+    logits = finite(model.predict(list(pairs), batch_size=SCORED_ROWS, verbose=0))
     return np.asarray(logits[:, -1] - logits[:, 0])

@@ -15,7 +15,7 @@ from keras_bert import atomic
 from keras_bert.data.conll import TaggedText, write_conll
 
 from ..engine.job import DevScores, Evaluation, InsightRows, Job, Training, finite
-from ..engine.options import ProperFraction, optional
+from ..engine.options import SCORED_ROWS, ProperFraction, optional
 from ..readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs, read_data
 from ..scores import entity_scores
 
@@ -64,7 +64,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             raise ValueError(f"{config.answers} and {config.data_file} have different words")
         scheme = detect_scheme(labels)
     else:
-        tags = model.tag(gold.words, batch_size=64)
+        tags = model.tag(gold.words, batch_size=SCORED_ROWS)
         labels = [[tag["label"] for tag in sentence] for sentence in tags]
         scheme = _infer_scheme(model.class_names) or detect_scheme(labels)
     if scheme is None and all(label == OUTSIDE for sentence in labels for label in sentence):
@@ -224,7 +224,9 @@ class Tagging(TaggingJob):
         self, model: TokenClassifier, name: str, text: TaggedText
     ) -> list[list[str]]:
         context = self.config.context
-        logits = model.predict(model_inputs(text, text.words, context), batch_size=64, verbose=0)
+        logits = model.predict(
+            model_inputs(text, text.words, context), batch_size=SCORED_ROWS, verbose=0
+        )
         sentences = [one for document in logits for one in document] if context else logits
         return [
             [model.class_names[index] for index in np.argmax(finite(sentence), axis=-1)]

@@ -342,6 +342,10 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
         clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
         precision: Float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16 on
             an accelerator and on CPUs that compute it faster, which is measured at the start.
+        devices: Number of devices of this machine, such as GPUs, that share each batch; 1 with
+            PyTorch.
+        shard_optimizer: Whether the devices that share a batch also share the moments of the
+            optimizer and the accumulated gradients, instead of having a copy each; on JAX.
         rematerialize: Whether to compute each block of the encoder again in the backward pass
             instead of storing its results: less memory, for up to a third more time.
         jit: Whether to compile the training step with XLA: on, off or auto. auto compiles on JAX,
@@ -407,6 +411,8 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
     epsilon: NonNegativeFloat = 1e-6
     clip_norm: NonNegativeFloat = 1.0
     precision: str = "auto"
+    devices: PositiveInt = added(1)
+    shard_optimizer: bool = added(False)
     rematerialize: bool = added(False)
     jit: str = "auto"
     steps_per_execution: PositiveInt = 1
@@ -473,6 +479,11 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
                 raise ValueError(
                     f"an update has {phase.batch_size} rows after {phase.first_step} updates, "
                     f"expected a multiple of --accumulation, which is {self.accumulation}"
+                )
+            if self.micro_batch_size(phase) % self.devices:
+                raise ValueError(
+                    f"a batch has {self.micro_batch_size(phase)} rows after {phase.first_step} "
+                    f"updates, expected a multiple of --devices, which is {self.devices}"
                 )
 
     def _check_objective(self) -> None:

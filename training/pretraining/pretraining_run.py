@@ -206,6 +206,7 @@ def _optimizer(config: PretrainConfig) -> keras.optimizers.Optimizer:
         epsilon=config.epsilon,
         global_clipnorm=config.clip_norm or None,
         gradient_accumulation_steps=config.accumulation if config.accumulation > 1 else None,
+        shard_state=config.shard_optimizer,
     )
 
 

@@ -25,7 +25,7 @@ from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.text.tokenizer import Tokenizer
 
 from ..costs import energy, model_flops, run_cost
-from ..engine import hosts, output_folder, precision
+from ..engine import devices, hosts, output_folder, precision
 from ..engine.options import HOST_OPTIONS, recorded_settings
 from ..engine.progress import Progress, TimeLeft
 from ..engine.run_checkpoints import RunCheckpoints, RunState, StopWhereNotFinite
@@ -37,10 +37,12 @@ from .pretraining_text import dev_records, given_files, training_records, vocabu
 from .tokenizer_source import is_lowercased, open_tokenizer, tokenizer_content
 from .unigrams import unigram_model
 
-# Settings that do not change the result
+# Settings that do not change the result, but for rounding
 _NO_INFLUENCE = (
     "output_dir",
     "data_dir",
+    "devices",
+    "shard_optimizer",
     "keep_checkpoints",
     "keep_store",
     "num_workers",
@@ -75,6 +77,11 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         policy = precision.resolve(config.precision, config.output_dir)
     config = dataclasses.replace(config, precision=policy, warmup_steps=config.num_warmup_steps)
     pretraining_run.check_init_preset(config)
+    with devices.shared_by(config.devices) as scope:
+        return _pretrain(config, scope)
+
+
+def _pretrain(config: PretrainConfig, scope: devices.Scope) -> dict[str, Any]:
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     if config.deterministic:
@@ -85,7 +92,8 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         phases = _streams(config, vocabulary, tokenizer)
     # Seeded after the records: whether they are created or exist must not change the random state.
     set_random_seed(config.seed)
-    model = pretraining_run.build_model(config, tokenizer)
+    with scope():
+        model = pretraining_run.build_model(config, tokenizer)
     checkpoints = RunCheckpoints(folder / "checkpoints", config.keep_checkpoints)
     state = _begin(config, model, checkpoints, vocabulary)
     seconds_before = state.seconds

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models and optimizers that are divided between devices train as on one.
+
+The number of devices is fixed when a process starts, so the models are trained in a separate
+process with four virtual CPUs.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from keras_bert import Backbone
+from keras_bert.optimizers import AdamW
+from tests.source_imports import ROOT
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "jax", reason="Keras divides variables on JAX alone"
+)
+
+PROGRAM = """
+import contextlib, json, math, sys
+import keras
+import numpy as np
+import keras_bert
+from keras_bert.optimizers import AdamW
+
+small = dict(
+    vocabulary_size=50, num_layers=2, num_heads=4, hidden_dim=16, intermediate_dim=32,
+    max_sequence_length=16, dropout=0.0, attention_dropout=0.0, initializer_range=0.2,
+)
+CONFIGS = {
+    "bert": keras_bert.BertConfig(**small),
+    "parts": keras_bert.BertConfig(**small).replace(
+        positions="rotary", attention_window=2, global_attention_every=2, feed_forward="gated",
+        norm_placement="pre", first_attention_norm=False, num_key_value_heads=2,
+        embedding_dim=8, attention_bias=False,
+    ),
+}
+random = np.random.default_rng(0)
+ids = random.integers(1, 50, (8, 12)).astype("int32")
+slots = np.sort(random.choice(12, (8, 3))).astype("int32")
+DATA = {
+    "Pretrainer": (
+        {"token_ids": ids, "mask_positions": slots},
+        {"masked_lm_logits": random.integers(1, 50, (8, 3)),
+         "next_sentence_logits": random.integers(0, 2, 8)},
+    ),
+    "TextClassifier": ({"token_ids": ids}, random.integers(0, 2, 8)),
+}
+
+def make(task, config):
+    backbone = keras_bert.Backbone(config)
+    if task == "Pretrainer":
+        return keras_bert.Pretrainer(backbone, next_sentence=True)
+    return keras_bert.TextClassifier(backbone, 2)
+
+def trained(task, config, distribution=None, **options):
+    scope = contextlib.nullcontext() if distribution is None else distribution.scope()
+    with scope:
+        keras.utils.set_random_seed(0)
+        model = make(task, config)
+        model.compile(AdamW(1e-3, global_clipnorm=0.5, **options))
+        x, y = DATA[task]
+        losses = model.fit(x, y, batch_size=8, epochs=10, shuffle=False, verbose=0)
+        variables = [*model.weights, *model.optimizer.variables]
+        shares = {
+            v.path: math.prod(v.value.addressable_shards[0].data.shape) / max(1, math.prod(v.shape))
+            for v in variables
+        }
+    return {"loss": losses.history["loss"], "shares": shares}
+
+mesh = keras.distribution.DeviceMesh((2, 2), ("batch", "model"))
+parallel = keras.distribution.ModelParallel(
+    layout_map=keras_bert.Backbone.get_layout_map(mesh), batch_dim_name="batch"
+)
+data_parallel = keras.distribution.DataParallel()
+answers = {}
+for name, config in CONFIGS.items():
+    for task in DATA:
+        answers[f"{name} {task}"] = {
+            "one": trained(task, config),
+            "model": trained(task, config, parallel),
+        }
+config, task = CONFIGS["bert"], "Pretrainer"
+both = {"shard_state": True, "gradient_accumulation_steps": 2}
+answers["state"] = {
+    "one": trained(task, config, gradient_accumulation_steps=2),
+    "data": trained(task, config, data_parallel, **both),
+    "model": trained(task, config, parallel, **both),
+}
+
+# A preset, with the weights of a model on one device
+preset = sys.argv[1]
+keras.utils.set_random_seed(1)
+backbone = keras_bert.Backbone(CONFIGS["bert"])
+backbone.save_to_preset(preset)
+with parallel.scope():
+    loaded = keras_bert.Backbone.from_preset(preset)
+    answers["preset"] = {
+        "differences": [
+            float(np.abs(np.asarray(a.value) - np.asarray(b.value)).max())
+            for a, b in zip(backbone.weights, loaded.weights)
+        ],
+        "shares": {
+            v.path: math.prod(v.value.addressable_shards[0].data.shape) / math.prod(v.shape)
+            for v in loaded.weights
+        },
+    }
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    finished = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path_factory.mktemp("preset"))],
+        cwd=ROOT,
+        # XLA has a thread for each processor, and each device waits for the others in one.
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "4", "NPROC": "8"},
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr[-4000:]
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("task", ["Pretrainer", "TextClassifier"])
+@pytest.mark.parametrize("config", ["bert", "parts"])
+def test_a_divided_model_trains_as_one(answers, config, task):
+    one, divided = (answers[f"{config} {task}"][name] for name in ("one", "model"))
+    assert divided["loss"][-1] < divided["loss"][0]
+    assert divided["loss"] == pytest.approx(one["loss"], rel=1e-6)
+    assert set(one["shares"].values()) == {1}
+    projection = "grouped_query_key_value" if config == "parts" else "query_key_value"
+    for path in (f"layer_0/attention/{projection}/kernel", "token_embedding/embeddings"):
+        assert divided["shares"][path] == 0.5
+    kernels = {path: share for path, share in divided["shares"].items() if path.endswith("kernel")}
+    whole = {path for path, share in kernels.items() if share == 1}
+    assert whole <= {"classifier/dense/kernel", "next_sentence/dense/kernel"}
+    assert divided["shares"][f"adamw/layer_0_attention_{projection}_kernel_momentum"] == 0.5
+
+
+def test_the_state_of_an_optimizer_is_divided(answers):
+    one, data, model = (answers["state"][name] for name in ("one", "data", "model"))
+    for divided, kernel, state in ((data, 1, 0.25), (model, 0.5, 0.25)):
+        assert divided["loss"] == pytest.approx(one["loss"], rel=1e-6)
+        shares = divided["shares"]
+        path = "layer_0/attention/query_key_value/kernel"
+        assert shares[path] == kernel
+        for slot in ("momentum", "velocity", "gradient_accumulator"):
+            (found,) = (
+                share
+                for name, share in shares.items()
+                if name.startswith("adamw/") and name.endswith(f"{path.replace('/', '_')}_{slot}")
+            )
+            assert found == state, slot
+
+
+def test_a_preset_is_read_into_parts(answers):
+    assert set(answers["preset"]["differences"]) == {0.0}
+    shares = answers["preset"]["shares"]
+    assert shares["layer_0/feed_forward/output_projection/kernel"] == 0.5
+    assert shares["layer_0/feed_forward_norm/gamma"] == 1
+
+
+def test_a_mesh_without_the_axis_is_refused():
+    mesh = keras.distribution.DeviceMesh((1,), ("batch",), devices=["cpu:0"])
+    message = r"model_parallel_dim_name is 'model'; .*, one of 'batch'"
+    with pytest.raises(ValueError, match=message):
+        Backbone.get_layout_map(mesh)
+
+
+def test_sharding_is_in_the_config_and_does_nothing_on_one_device():
+    optimizer = AdamW.from_config(AdamW(shard_state=True).get_config())
+    assert optimizer.shard_state
+    variable = keras.Variable([1.0, 2.0])
+    optimizer.apply([keras.ops.ones(2)], [variable])
+    assert float(variable[0]) < 1

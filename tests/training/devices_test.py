@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`--devices`: a run on two devices is that on one.
+
+The number of devices is fixed when a process starts, so the runs are made in a separate process
+with two virtual CPUs.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from tests.source_imports import ROOT
+from training.engine import devices
+from training.engine.options import FineTuningConfig
+from training.pretraining.config import PretrainConfig
+
+BACKEND = keras.backend.backend()
+
+PROGRAM = """
+import contextlib, json, pathlib, sys
+import keras
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import keras_bert
+from keras_bert.data import TextClassifierPreprocessor
+from tests.text.small_tokenizers import of_tokens
+from training.engine import finetuning
+from training.jobs.classification import ClassificationJob, FinetuneConfig, read_data
+from training.pretraining.config import PretrainConfig
+from training.pretraining.run import pretrain
+
+folder = pathlib.Path(sys.argv[1])
+WORDS = ["good", "bad", "film", "a", "dull", "long"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+config = keras_bert.BertConfig(
+    vocabulary_size=len(TOKENS), num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=16,
+    max_sequence_length=16, dropout=0.0, attention_dropout=0.0,
+)
+preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=16)
+keras.utils.set_random_seed(0)
+keras_bert.TextClassifier(
+    keras_bert.Backbone(config), 2, preprocessor=preprocessor
+).save_to_preset(folder / "preset")
+rows = [
+    " ".join(WORDS[(i * i + j) % 6] for j in range(i % 7 + 1)) + f"\\t{i * i % 6 % 2}"
+    for i in range(45)
+]
+(folder / "train.tsv").write_text("text\\tlabel\\n" + "\\n".join(rows) + "\\n")
+(folder / "corpus.txt").write_text(
+    "\\n\\n".join("\\n".join(row.split("\\t")[0] + " ." for row in rows) for _ in range(4))
+)
+
+def finetuned(num_devices):
+    made = FinetuneConfig(
+        preset=str(folder / "preset"), train_file=str(folder / "train.tsv"), dropout=0.0,
+        encoder_dropout=0.0, epochs=2, batch_size=8, accumulation=ACCUMULATION,
+        learning_rate=1e-2, sequence_length=16,
+        precision="float32", export=False, measure_energy=False, devices=num_devices,
+        output_dir=str(folder / f"finetune_{num_devices}"),
+    )
+    results = finetuning.run(ClassificationJob, made, read_data(made), None)
+    (run,) = results["runs"]
+    return {"loss": run["history"]["loss"], "scores": run["final"]}
+
+def pretrained(num_devices):
+    made = PretrainConfig(
+        input_files=("corpus.txt",), dev_files=("corpus.txt",), data_dir=str(folder),
+        vocabulary_size=40, model="bert_tiny_uncased", num_layers=1, hidden_dim=16, num_heads=2,
+        dropout=0.0, phases=("16:1",), batch_size=8, accumulation=ACCUMULATION, num_steps=6,
+        interval=2, warmup_steps=1, learning_rate=1e-2, dev_batches=2, duplicate_factor=1,
+        num_workers=1, precision="float32", measure_energy=False, devices=num_devices,
+        output_dir=str(folder / f"pretrain_{num_devices}"),
+    )
+    log = pretrain(made)["log"]
+    return {name: [record[name] for record in log] for name in ("loss", "val_loss")}
+
+ACCUMULATION = 2 if keras.backend.backend() == "jax" else 1
+with contextlib.redirect_stdout(sys.stderr):
+    answer = {f.__name__: [f(1), f(2)] for f in (finetuned, pretrained)}
+    answer["of_process"] = keras.distribution.distribution() is None
+print(json.dumps(answer))
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    if BACKEND == "torch":
+        pytest.skip("Keras trains on one device with PyTorch")
+    finished = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path_factory.mktemp("runs"))],
+        cwd=ROOT,
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "2"},
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr[-4000:]
+    return json.loads(finished.stdout)
+
+
+def test_fine_tuning_on_text(runs):
+    one, two = runs["finetuned"]
+    assert one["loss"][-1] < one["loss"][0]
+    assert two["loss"] == pytest.approx(one["loss"], rel=1e-5)
+    assert two["scores"] == one["scores"]
+    assert runs["of_process"]  # the distribution ends with the run
+
+
+def test_pretraining(runs):
+    one, two = runs["pretrained"]
+    assert one["loss"][-1] < one["loss"][0]
+    for name, expected in one.items():
+        assert two[name] == pytest.approx(expected, rel=1e-5), name
+
+
+def test_devices_that_are_not_there_are_refused():
+    message = "on one device with PyTorch" if BACKEND == "torch" else "--devices is 64, but there"
+    with pytest.raises(ValueError, match=message), devices.shared_by(64):
+        pass
+
+
+@pytest.mark.backend_independent
+def test_each_device_has_as_many_rows():
+    with pytest.raises(ValueError, match="--devices is 4, expected a divisor of the 2 rows"):
+        FineTuningConfig(batch_size=8, accumulation=4, devices=4)
+    with pytest.raises(ValueError, match=r"--devices is 3, .* and of 64, the rows of a batch that"):
+        FineTuningConfig(batch_size=12, devices=3)
+    with pytest.raises(ValueError, match="4 rows after 0 updates, expected a multiple of --devi"):
+        PretrainConfig(batch_size=8, accumulation=2, devices=3)
