@@ -7,7 +7,8 @@ of NumPy for strings, and those of TensorFlow in a graph, such as that of a Save
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,9 +29,15 @@ class Ragged(NamedTuple):
 
     def to_list(self) -> list[list[Any]]:
         """Returns the values of each row, of NumPy arrays."""
-        ends = np.cumsum(self.lengths).tolist()
         values = self.values.tolist()
-        return [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        return [values[start:end] for start, end in self._bounds()]
+
+    def to_arrays(self) -> list[Any]:
+        """Returns the values of each row as a part of a NumPy array, faster than `np.split`."""
+        return [self.values[start:end] for start, end in self._bounds()]
+
+    def _bounds(self) -> Iterator[tuple[int, int]]:
+        return itertools.pairwise([0, *np.cumsum(self.lengths).tolist()])
 
 
 class Arrays:

@@ -27,6 +27,7 @@ import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from keras_bert.data import TokenStore, TokenStoreWriter
+from keras_bert.data.arrays import Ragged
 from keras_bert.data.file_systems import InputFile
 from keras_bert.data.pretraining import tfrecords
 from keras_bert.data.pretraining.token_store import Documents, Ids, Sentences
@@ -287,26 +288,18 @@ class _WriteShard(beam.DoFn):
         self.dtype = _id_type(tokenizer)
 
     def process(self, group: tuple[int, Iterable[tuple[int, bytes]]]) -> None:
-        shard, documents = group
+        shard, received = group
         folder = record_folder(self.config.output_dir)
-        with tempfile.TemporaryDirectory() as scratch:
-            indices: list[int] = []
-            with TokenStoreWriter(Path(scratch, "store")) as writer:
-                for index, content in documents:
-                    indices.append(index)
-                    writer.add_sentences(_from_bytes(content, self.dtype))
-                    writer.end_document()
-            self._check_complete(shard, indices)
-            received = _ReceivedDocuments(
-                TokenStore(Path(scratch, "store")), indices, self.corpus.num_documents
-            )
-            statistics, records = self.make(received, shard, self.corpus.num_shards)
-            # The statistics are written before the shard: if the shard exists, so do they.
-            folder.write(f"work/{statistics_name(shard)}", statistics.to_json())
-            with folder.create(shard_name(shard, self.corpus.num_shards)) as file:
-                tfrecords.write_records(file, records)
+        contents = dict(received)
+        self._check_complete(shard, list(contents))
+        documents = _ReceivedDocuments(contents, self.dtype, self.corpus.num_documents)
+        statistics, records = self.make(documents, shard, self.corpus.num_shards)
+        # The statistics are written before the shard: if the shard exists, so do they.
+        folder.write(f"work/{statistics_name(shard)}", statistics.to_json())
+        with folder.create(shard_name(shard, self.corpus.num_shards)) as file:
+            tfrecords.write_records(file, records)
 
-    def _check_complete(self, shard: int, indices: list[int]) -> None:
+    def _check_complete(self, shard: int, indices: Sequence[int]) -> None:
         expected = self.make.make_instances.documents_of(shard, *self.corpus)
         if not np.array_equal(np.sort(indices), expected):
             raise RuntimeError(
@@ -318,15 +311,36 @@ class _WriteShard(beam.DoFn):
 class _ReceivedDocuments(Documents):
     """The documents of a shard, by their indices in the corpus, whose length is the corpus'."""
 
-    def __init__(self, store: TokenStore, indices: Sequence[int], num_documents: int) -> None:
-        self._store, self._num_documents = store, num_documents
-        self._places = {index: place for place, index in enumerate(indices)}
+    def __init__(
+        self, contents: dict[int, bytes], dtype: np.dtype[Any], num_documents: int
+    ) -> None:
+        self._contents, self._dtype, self._num_documents = contents, dtype, num_documents
 
     def __len__(self) -> int:
         return self._num_documents
 
     def __getitem__(self, index: Any) -> Any:
-        return self._store[self._places[index]]
+        return _ReceivedDocument(self._contents[index], self._dtype)
+
+
+class _ReceivedDocument(Sentences):
+    """The sentences in the bytes that `_to_bytes` returned, int32 on access."""
+
+    def __init__(self, content: bytes, dtype: np.dtype[Any]) -> None:
+        (count,) = np.frombuffer(content, _LENGTH, 1)
+        self._lengths = np.frombuffer(content, _LENGTH, count, _LENGTH.itemsize)
+        self._ends = np.cumsum(self._lengths)
+        self._ids = np.frombuffer(content, dtype, offset=(1 + count) * _LENGTH.itemsize)
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def __getitem__(self, index: Any) -> Any:
+        end = self._ends[index]
+        return self._ids[end - self._lengths[index] : end].astype(np.int32)
+
+    def __iter__(self) -> Iterator[Ids]:
+        return iter(Ragged(self._ids.astype(np.int32), self._lengths).to_arrays())
 
 
 def _id_type(tokenizer: Tokenizer) -> np.dtype[Any]:
@@ -338,11 +352,3 @@ def _to_bytes(sentences: Sentences, dtype: np.dtype[Any]) -> bytes:
     """Returns the number of sentences, their lengths and their ids."""
     lengths = np.array([len(sentences), *map(len, sentences)], _LENGTH)
     return lengths.tobytes() + np.concatenate(sentences).astype(dtype).tobytes()
-
-
-def _from_bytes(content: bytes, dtype: np.dtype[Any]) -> list[Ids]:
-    """Returns the sentences that `_to_bytes` returned the bytes of."""
-    (count,) = np.frombuffer(content, _LENGTH, 1)
-    lengths = np.frombuffer(content, _LENGTH, count, _LENGTH.itemsize)
-    ids = np.frombuffer(content, dtype, offset=(1 + count) * _LENGTH.itemsize).astype(np.int32)
-    return np.split(ids, np.cumsum(lengths)[:-1])

@@ -131,7 +131,7 @@ class ShardMaker:
         instances = self.make_instances(documents, shard, num_shards)
         rng = np.random.default_rng([self.config.seed, num_shards, shard])
         statistics = ShardStatistics.of(instances, self.config.sequence_length)
-        return statistics, (self.encode(instance, rng) for instance in instances)
+        return statistics, self.encode.records(instances, rng)
 
 
 def write_shards(

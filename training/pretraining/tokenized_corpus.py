@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from keras_bert.data import TokenStore, TokenStoreWriter, read_corpus
+from keras_bert.data.arrays import Ragged
 from keras_bert.data.file_systems import InputFile
 from keras_bert.data.pretraining.instances import PAIR_KINDS
 from keras_bert.text.tokenizer import Tokenizer
@@ -183,10 +184,15 @@ def _tokenized(chunk: _Chunk, tokenizer: Tokenizer) -> _Tokens:
 
 
 def _write(writer: TokenStoreWriter, tokens: _Tokens) -> None:
-    sentences = np.split(tokens.ids, np.cumsum(tokens.lengths)[:-1])
+    ends = np.concatenate([[0], np.cumsum(tokens.lengths)])
+
+    def add(first: int, last: int) -> None:
+        ids = tokens.ids[ends[first] : ends[last]]
+        writer.add_rows(Ragged(ids, tokens.lengths[first:last]))
+
     start = 0
     for end in tokens.document_ends:
-        writer.add_sentences(sentences[start:end])
+        add(start, end)
         writer.end_document()
         start = end
-    writer.add_sentences(sentences[start : len(tokens.lengths)])
+    add(start, len(tokens.lengths))

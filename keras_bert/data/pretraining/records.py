@@ -15,7 +15,14 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.atomic import atomic_path, check_parent_exists
-from keras_bert.data.arrays import NUMPY, Ragged, cut_rows, row_numbers, take_rows
+from keras_bert.data.arrays import (
+    NUMPY,
+    Ragged,
+    cut_rows,
+    row_numbers,
+    row_starts,
+    take_rows,
+)
 from keras_bert.data.loader import (
     WINDOW_BATCHES,
     Batches,
@@ -43,6 +50,8 @@ _SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)(.*)", re.DOTALL)
 # Number of consecutive rows that are shuffled together
 _SHUFFLE_WINDOW = 8192
 _FILES_AT_ONCE = 16
+# Rows that are serialized together
+_ROWS_AT_ONCE = 1024
 
 
 class InstanceEncoder:
@@ -93,43 +102,63 @@ class InstanceEncoder:
         self._is_continuation[list(continuation_token_ids)] = True
 
     def __call__(self, instance: Instance, rng: np.random.Generator) -> bytes:
-        if self.masker is None:
-            features = self._unmasked(instance)
-        else:
-            features = self._masked(instance, self.masker, rng)
-        return tfrecords.serialize(features)
+        return next(self.records([instance], rng))
 
-    def _unmasked(self, instance: Instance) -> dict[str, Any]:
-        features: Features = {
-            "input_ids": instance.token_ids,
-            "segment_ids": instance.segment_ids,
-            "word_starts": self._word_starts(instance.token_ids),
-        }
-        if instance.label is not None:
-            features["next_sentence_labels"] = [instance.label]
+    def records(self, instances: Iterable[Instance], rng: np.random.Generator) -> Iterator[bytes]:
+        """Serializes instances, many at a time: several times as fast as one after another.
+
+        Args:
+            instances: The `Instance`s.
+            rng: The random number generator for masks.
+
+        Yields:
+            The serialized `tf.train.Example` of each instance.
+        """
+        for chunk in chunked(instances, _ROWS_AT_ONCE):
+            # Rows without a label lack the feature.
+            for _, group in itertools.groupby(chunk, lambda instance: instance.label is None):
+                yield from tfrecords.serialize(self._features(list(group), rng))
+
+    def _features(
+        self, instances: Sequence[Instance], rng: np.random.Generator
+    ) -> dict[str, Ragged]:
+        token_ids = _ragged([instance.token_ids for instance in instances])
+        segment_ids = _ragged([instance.segment_ids for instance in instances])
+        word_starts = token_ids._replace(values=self._word_starts(token_ids))
+        labels = np.array([[instance.label or 0] for instance in instances])
+        if self.masker is not None:
+            features = self._masked(token_ids, word_starts.values, self.masker, rng)
+            features["segment_ids"] = _padded(segment_ids, self.sequence_length)
+            features["next_sentence_labels"] = _rows(labels)
+            return features
+        features = {"input_ids": token_ids, "segment_ids": segment_ids, "word_starts": word_starts}
+        if instances[0].label is not None:
+            features["next_sentence_labels"] = _rows(labels)
         return features
 
     def _masked(
-        self, instance: Instance, masker: StaticMasker, rng: np.random.Generator
-    ) -> dict[str, Any]:
-        ids = instance.token_ids
-        masked = masker(ids, self._word_starts(ids), ~self._is_special[ids], rng)
+        self, token_ids: Ragged, word_starts: Flags, masker: StaticMasker, rng: np.random.Generator
+    ) -> dict[str, Ragged]:
+        ids, lengths = token_ids
+        parts = (ids, word_starts, ~self._is_special[ids])
+        rows = zip(*(Ragged(part, lengths).to_arrays() for part in parts), strict=True)
+        masked = [masker(row, starts, candidates, rng) for row, starts, candidates in rows]
+        positions = _ragged([row.positions for row in masked])
+        weights = positions._replace(values=np.ones(len(positions.values), np.float32))
         length, slots = self.sequence_length, masker.max_predictions
         return {
-            "input_ids": _padded(masked.token_ids, length),
-            "input_mask": _padded(np.ones_like(ids), length),
-            "segment_ids": _padded(instance.segment_ids, length),
-            "masked_lm_positions": _padded(masked.positions, slots),
-            "masked_lm_ids": _padded(masked.ids, slots),
-            "masked_lm_weights": _padded(np.ones(len(masked.ids), np.float32), slots),
-            "next_sentence_labels": [instance.label or 0],
+            "input_ids": _padded(_ragged([row.token_ids for row in masked]), length),
+            "input_mask": _padded(Ragged(np.ones_like(ids), lengths), length),
+            "masked_lm_positions": _padded(positions, slots),
+            "masked_lm_ids": _padded(_ragged([row.ids for row in masked]), slots),
+            "masked_lm_weights": _padded(weights, slots),
         }
 
-    def _word_starts(self, ids: Ids) -> Flags:
+    def _word_starts(self, rows: Ragged) -> Flags:
         """Finds first tokens of words: a subword at the start of a (truncated) segment is one."""
-        starts: Flags = ~self._is_continuation[ids]
-        starts[0] = True
-        starts[1:] |= self._is_special[ids[:-1]]
+        starts: Flags = ~self._is_continuation[rows.values]
+        starts[1:] |= self._is_special[rows.values[:-1]]
+        starts[row_starts(NUMPY, rows.lengths)] = True
         return starts
 
 
@@ -153,10 +182,17 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
         return tfrecords.write_records(file, records)
 
 
-def _padded(values: Any, length: int) -> Any:
-    padded = np.zeros(length, values.dtype)
-    padded[: len(values)] = values
-    return padded
+def _ragged(rows: Sequence[Ids]) -> Ragged:
+    return Ragged(np.concatenate(rows), np.array([len(row) for row in rows], "int64"))
+
+
+def _rows(values: np.ndarray) -> Ragged:
+    """Returns the rows of an array `(rows, values)`."""
+    return Ragged(values.reshape(-1), np.full(len(values), values.shape[1], "int64"))
+
+
+def _padded(rows: Ragged, length: int) -> Ragged:
+    return _rows(NUMPY.to_dense(rows, length, 0))
 
 
 def pretraining_batches(

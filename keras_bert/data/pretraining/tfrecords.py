@@ -24,12 +24,13 @@ import numpy as np
 from keras_bert.data.arrays import NUMPY, Ragged, ranges, row_starts
 
 _HEADER = struct.Struct("<QI")
-_FOOTER_BYTES = 4
+_FOOTER = struct.Struct("<I")
 # The bytes of a file, and the records, that are read or written at a time
 _BLOCK_BYTES = 1 << 20
 _BLOCK_RECORDS = 1024
-# The bytes of a record whose checksum is computed at a time
-_PIECE = 1024
+# The bytes of each record whose checksum is computed at a time: the table of a few stays in the
+# cache, and many take fewer steps for a long record.
+_PIECES = (32, 1024)
 
 Item = TypeVar("Item")
 
@@ -109,11 +110,12 @@ def write_records(file: BinaryIO, records: Iterable[bytes]) -> int:
         of_lengths = _checksums(headers, np.arange(0, len(headers), 8), np.full_like(lengths, 8))
         contents = np.frombuffer(b"".join(chunk), "u1")
         of_contents = _checksums(contents, row_starts(NUMPY, lengths), lengths)
-        parts = zip(lengths.tolist(), of_lengths.tolist(), of_contents.tolist(), chunk, strict=True)
-        for length, of_length, of_content, record in parts:
-            file.write(_HEADER.pack(length, of_length))
-            file.write(record)
-            file.write(of_content.to_bytes(_FOOTER_BYTES, "little"))
+        numbers = zip(lengths.tolist(), of_lengths.tolist(), of_contents.tolist(), strict=True)
+        parts = [
+            (_HEADER.pack(length, of_length), record, _FOOTER.pack(of_content))
+            for record, (length, of_length, of_content) in zip(chunk, numbers, strict=True)
+        ]
+        file.write(b"".join(itertools.chain.from_iterable(parts)))
         count += len(chunk)
     return count
 
@@ -138,11 +140,11 @@ def _blocks(
                         "checksum of its length does not match."
                     )
                 start = end + _HEADER.size
-                if start + length + _FOOTER_BYTES > len(block):
+                if start + length + _FOOTER.size > len(block):
                     break
                 starts.append(start)
                 lengths.append(length)
-                end = start + length + _FOOTER_BYTES
+                end = start + length + _FOOTER.size
             number += len(starts)
             if starts:
                 yield block, np.array(starts, "int64"), np.array(lengths, "int64")
@@ -167,7 +169,7 @@ def _check(
 ) -> None:
     """Compares the checksums of the contents of a block."""
     data = np.frombuffer(block, "u1")
-    written = data[(starts + lengths)[:, np.newaxis] + np.arange(_FOOTER_BYTES)]
+    written = data[(starts + lengths)[:, np.newaxis] + np.arange(_FOOTER.size)]
     wrong = np.flatnonzero(written.view("<u4")[:, 0] != _checksums(data, starts, lengths))
     if len(wrong):
         raise ValueError(
@@ -202,7 +204,7 @@ def _tables() -> tuple[np.ndarray, np.ndarray]:
         state = np.where(state & 1, state >> 1 ^ 0x82F63B78, state >> 1)
     last, initial = state, np.uint32(0xFFFFFFFF)
     of_bytes, of_initial = [], []
-    for _ in range(_PIECE):
+    for _ in range(max(_PIECES)):
         of_bytes.append(state)
         of_initial.append(initial)
         state = state >> 8 ^ last[state & 0xFF]
@@ -213,20 +215,24 @@ def _tables() -> tuple[np.ndarray, np.ndarray]:
 def _checksums(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Returns the masked CRC-32C of parts of `data`, uint32 `(parts,)`."""
     of_bytes, of_initial = _tables()
-    counts, first = np.divmod(lengths, _PIECE)
+    small, large = _PIECES
+    first = lengths % small
     left = np.repeat(first + starts, first) - ranges(NUMPY, starts, first) - 1
-    crc = of_initial[first]
+    crc: np.ndarray = of_initial[first]
     if len(left):
         values = of_bytes.reshape(-1)[left * 256 + data[ranges(NUMPY, starts, first)]]
         some = first > 0
         crc[some] ^= np.bitwise_xor.reduceat(values, row_starts(NUMPY, first)[some])
     starts = starts + first
-    descending = np.arange(_PIECE)[::-1]
-    for number in range(counts.max(initial=0)):
-        more = counts > number
-        pieces = data[(starts[more] + number * _PIECE)[:, np.newaxis] + np.arange(_PIECE)]
-        pieces[:, :4] ^= crc[more].astype("<u4").view("u1").reshape(-1, 4)
-        crc[more] = np.bitwise_xor.reduce(of_bytes[descending, pieces], axis=1)
+    for size, counts in ((small, lengths // small % (large // small)), (large, lengths // large)):
+        # The entries of a byte that has 0, 1, … and `size - 1` bytes before it
+        entries = np.arange(size - 1, -1, -1) * 256
+        for number in range(counts.max(initial=0)):
+            more = np.flatnonzero(counts > number)
+            pieces = data[(starts[more] + number * size)[:, np.newaxis] + np.arange(size)]
+            pieces[:, :4] ^= crc[more].astype("<u4").view("u1").reshape(-1, 4)
+            crc[more] = np.bitwise_xor.reduce(of_bytes.take(entries + pieces), axis=1)
+        starts = starts + counts * size
     crc = ~crc
     # TFRecord files have rotated checksums.
     return (crc >> 15 | crc << 17) + np.uint32(0xA282EAD8)
@@ -246,20 +252,37 @@ _KINDS = {0x0A: "bytes", 0x12: "float", 0x1A: "int64"}
 _TAGS = {kind: bytes([tag]) for tag, kind in _KINDS.items()}
 
 
-def serialize(features: Mapping[str, Any]) -> bytes:
-    """Serializes features as a `tf.train.Example`, in the alphabetical order of their names.
+def serialize(features: Mapping[str, Ragged]) -> list[bytes]:
+    """Serializes rows of features, each row as a `tf.train.Example`.
+
+    The features of an example are in the alphabetical order of their names.
 
     Args:
-        features: Arrays of integers, which are written as int64, or of float32 `(values,)`.
+        features: The values of each feature, which has as many rows as the others: integers, which
+            are written as int64, or float32.
     """
-    entries = []
+    parts = []
     for name in sorted(features):
-        values = np.asarray(features[name])
+        values, lengths = features[name]
         kind = "float" if values.dtype.kind == "f" else "int64"
-        content = values.astype("<f4").tobytes() if kind == "float" else _varints(values)
-        feature = _TAGS[kind] + _sized(_FIRST + _sized(content))
-        entries.append(_FIRST + _sized(_FIRST + _sized(name.encode()) + _SECOND + _sized(feature)))
-    return _FIRST + _sized(b"".join(entries))
+        if kind == "float":
+            content, sizes = values.astype("<f4").tobytes(), 4 * lengths
+        else:
+            content, sizes = _varints(values, lengths)
+        ends = np.cumsum(sizes)
+        bounds = zip((ends - sizes).tolist(), ends.tolist(), sizes.tolist(), strict=True)
+        parts.append([_start(name, kind, size) + content[a:b] for a, b, size in bounds])
+    return [_FIRST + _sized(b"".join(row)) for row in zip(*parts, strict=True)]
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _start(name: str, kind: str, size: int) -> bytes:
+    """Returns what is before the values of a feature in an example: its name, kind and sizes."""
+    values = bytes(size)
+    # Protocol Buffers leave out an empty list.
+    feature = _TAGS[kind] + _sized(_FIRST + _sized(values) if size else b"")
+    entry = _FIRST + _sized(_FIRST + _sized(name.encode()) + _SECOND + _sized(feature))
+    return entry[: len(entry) - size]
 
 
 def parse(records: Sequence[Record], kinds: Mapping[str, str]) -> dict[str, Ragged]:
@@ -371,19 +394,31 @@ def _integers(data: np.ndarray, num_bytes: np.ndarray) -> Ragged:
     return Ragged(values.view("int64"), lengths)
 
 
-def _varints(values: np.ndarray) -> bytes:
-    """Encodes integers with a variable number of bytes."""
+def _varints(values: np.ndarray, lengths: np.ndarray) -> tuple[bytes, np.ndarray]:
+    """Encodes integers with a variable number of bytes.
+
+    Args:
+        values: The integers of all rows.
+        lengths: The number of those of each row.
+
+    Returns:
+        The bytes of all rows, and the number of those of each row.
+    """
     words = values.astype("int64").view("uint64")
-    columns = -(-int(words.max(initial=0)).bit_length() // 7)
-    if columns < 2:
-        return words.astype("u1").tobytes()
-    groups = words[:, np.newaxis] >> np.arange(0, 7 * columns, 7, dtype="uint64")
-    is_last = np.ones_like(groups, bool)
-    is_last[:, :-1] = groups[:, 1:] == 0
-    is_used = np.ones_like(is_last)
-    is_used[:, 1:] = groups[:, 1:] > 0
-    coded = (groups & np.uint64(0x7F)) | np.where(is_last, np.uint64(0), np.uint64(0x80))
-    return bytes(coded.astype("u1")[is_used].tobytes())
+    if words.max(initial=0) < 128:
+        return words.astype("u1").tobytes(), lengths
+    sizes = np.ones(len(words), "int64")
+    for bits in range(7, int(words.max()).bit_length(), 7):
+        sizes += words >> np.uint64(bits) > 0
+    ends = np.cumsum(sizes)
+    coded = np.empty(ends[-1], "u1")
+    row_ends = np.concatenate([[0], ends])[np.cumsum(lengths)]
+    places, left = ends - sizes, sizes
+    while len(words):
+        more = left > 1
+        coded[places] = words.astype("u1") & 0x7F | more.astype("u1") << 7
+        words, places, left = words[more] >> np.uint64(7), places[more] + 1, left[more] - 1
+    return coded.tobytes(), np.diff(row_ends, prepend=0)
 
 
 def _sized(content: bytes) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Self, overload
 import numpy as np
 
 from keras_bert.atomic import atomic_path, make_folder
+from keras_bert.data.arrays import Ragged
 
 Ids = np.ndarray[Any, np.dtype[np.int32]]
 Sentences = Sequence[Ids]
@@ -71,15 +72,28 @@ class TokenStoreWriter:
 
     def add_sentences(self, sentences: Iterable[Sequence[int] | Ids]) -> None:
         """Appends sentences of ids to the current document; empty sentences are dropped."""
-        for sentence in sentences:
-            if len(sentence) == 0:
-                continue
-            if self.num_tokens - self._document_start_tokens >= MAX_DOCUMENT_TOKENS:
+        rows = [np.asarray(sentence, _ID) for sentence in sentences]
+        if rows:
+            lengths = np.array([len(row) for row in rows], "int64")
+            self.add_rows(Ragged(np.concatenate(rows), lengths))
+
+    def add_rows(self, sentences: Ragged) -> None:
+        """Appends sentences, which are the rows, as `add_sentences` does; it takes less time."""
+        ids = sentences.values.astype(_ID, copy=False)
+        ends = np.cumsum(sentences.lengths[sentences.lengths > 0])
+        while len(ends):
+            # A sentence that comes after too many tokens begins another document.
+            room = MAX_DOCUMENT_TOKENS - (self.num_tokens - self._document_start_tokens)
+            count = 0 if room <= 0 else 1 + int(np.searchsorted(ends[:-1], room))
+            if count:
+                size = int(ends[count - 1])
+                self._tokens.write(ids[:size].tobytes())
+                self._sentences.write((ends[:count] + self.num_tokens).astype(_OFFSET).tobytes())
+                self.num_tokens += size
+                self.num_sentences += count
+                ids, ends = ids[size:], ends[count:] - size
+            if len(ends):
                 self.end_document()
-            self._tokens.write(np.asarray(sentence, _ID).tobytes())
-            self.num_tokens += len(sentence)
-            self.num_sentences += 1
-            self._sentences.write(np.asarray([self.num_tokens], _OFFSET).tobytes())
 
     def end_document(self) -> None:
         """Ends the current document; a document without sentences is dropped."""
@@ -159,7 +173,7 @@ class TokenStore(Documents):
         """Reads the sentences from index `first` up to but not including `last` in the corpus."""
         offsets = self._sentences.read(first, last + 1)
         tokens = self._tokens.read(int(offsets[0]), int(offsets[-1]))
-        return np.split(tokens, offsets[1:-1] - offsets[0])
+        return Ragged(tokens, np.diff(offsets)).to_arrays()
 
     def token_count(self, token_id: int) -> int:
         """Returns how many tokens of the corpus have an id."""

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_bert.data.arrays import NUMPY
+from keras_bert.data.arrays import NUMPY, Ragged
+from keras_bert.data.pretraining import records
 from keras_bert.data.pretraining.instances import Instance, InstanceMaker
 from keras_bert.data.pretraining.records import (
     InstanceEncoder,
@@ -124,7 +125,11 @@ def test_records_of_the_released_form_are_read(tmp_path):
 
 
 def example(features, **floats):
-    return serialize({**features, **{name: np.array(x, np.float32) for name, x in floats.items()}})
+    values = {**features, **{name: np.array(x, np.float32) for name, x in floats.items()}}
+    (content,) = serialize(
+        {name: Ragged(np.asarray(x), np.array([len(x)])) for name, x in values.items()}
+    )
+    return content
 
 
 @pytest.mark.parametrize("kind", ["next_sentence", "full_sentences"])
@@ -146,6 +151,16 @@ def test_unmasked_rows_come_back_as_they_were(tmp_path, kind):
         ]
         assert features["word_starts"].tolist() == starts + [False] * (LENGTH - length)
         assert features.get("next_sentence_labels") == row.label
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_rows_that_are_serialized_together_have_the_bytes_of_each_alone(monkeypatch, masked):
+    monkeypatch.setattr(records, "_ROWS_AT_ONCE", 7)
+    rows = [*instances("next_sentence"), *instances("full_sentences")]
+    rows = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+    encode = encoder(masked)
+    alone, together = np.random.default_rng(1), np.random.default_rng(1)
+    assert list(encode.records(rows, together)) == [encode(row, alone) for row in rows]
 
 
 def test_a_piece_that_opens_the_second_segment_is_no_part_of_the_first_ones_last_word():

@@ -10,6 +10,7 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 tf = pytest.importorskip("tensorflow")
 
+from keras_bert.data.arrays import Ragged  # noqa: E402
 from keras_bert.data.pretraining.tfrecords import (  # noqa: E402
     Record,
     count_records,
@@ -42,17 +43,34 @@ def serialized_by_tensorflow(features):
     return example.SerializeToString(deterministic=True)
 
 
-LENGTHS = [1, 5, 128, 130, 600, 6000]
+LENGTHS = [1, 5, 0, 128, 130, 600, 6000]
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-def test_examples_have_the_bytes_that_tensorflow_writes(length):
-    features = features_of(length)
-    assert serialize(features) == serialized_by_tensorflow(features)
+def serialized(rows):
+    def ragged(name):
+        values = [row[name] for row in rows]
+        return Ragged(np.concatenate(values), np.array([len(row) for row in values]))
+
+    return serialize({name: ragged(name) for name in rows[0]})
+
+
+def test_examples_have_the_bytes_that_tensorflow_writes():
+    rows = [features_of(length) for length in [*LENGTHS, *range(100, 400)]]
+    assert serialized(rows) == list(map(serialized_by_tensorflow, rows))
+    assert serialized(rows[:1]) == [serialized_by_tensorflow(rows[0])]
+
+
+def test_integers_of_any_size_have_the_bytes_that_tensorflow_writes():
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 64, 2000)
+    values = rng.integers(-(2**63), 2**63, 2000) >> bits
+    rows = [{"a": part} for part in np.array_split(values, 50)]
+    assert serialized(rows) == list(map(serialized_by_tensorflow, rows))
 
 
 def test_values_are_those_that_were_written():
-    records = [Record(serialize(features_of(n)), "file", i) for i, n in enumerate(LENGTHS)]
+    contents = serialized([features_of(n) for n in LENGTHS])
+    records = [Record(content, "file", i) for i, content in enumerate(contents)]
     kinds = {"input_ids": "int64", "limits": "int64", "masked_lm_weights": "float", "no": "int64"}
     parsed = parse(records, kinds)
     for name in ("input_ids", "limits", "masked_lm_weights"):
@@ -67,7 +85,8 @@ def test_values_that_are_not_packed_are_read():
 
 
 # Around the bytes whose checksum is computed at a time, and more than a block of a file
-CONTENTS = [b"", b"\xff\xff", *(b"x" * n for n in (1023, 1024, 1025, 5000, 3 << 20)), b"last"]
+SIZES = (31, 32, 33, 1023, 1024, 1025, 5000, 3 << 20)
+CONTENTS = [b"", b"\xff\xff", *(np.random.default_rng(n).bytes(n) for n in SIZES), b"last"]
 
 
 def test_files_have_the_bytes_that_tensorflow_writes(tmp_path):
@@ -79,7 +98,7 @@ def test_files_have_the_bytes_that_tensorflow_writes(tmp_path):
     assert write_records(file, CONTENTS) == count_records(path) == len(CONTENTS)
     assert file.getvalue() == (tmp_path / "a.tfrecord").read_bytes()
     assert [record.content for record in read_records(path)] == CONTENTS
-    assert [str(record) for record in read_records(path)][-1] == f"{path}, record 7"
+    assert [str(record) for record in read_records(path)][-1] == f"{path}, record 10"
     assert first_record(path).content == b""
 
 
