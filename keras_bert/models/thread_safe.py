@@ -167,6 +167,7 @@ class ThreadSafeModel(keras.Model):
 
             def predict_step(state: Any, data: Any) -> tuple[Any, Any]:
                 outputs, non_trainable_variables = self.predict_step(state, data)
+                outputs = jax_steps.whole_in_each_process(outputs)
                 return outputs, (state[0], non_trainable_variables)
 
             step = jax_steps.step_without_donation(self, predict_step)

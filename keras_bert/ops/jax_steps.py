@@ -104,6 +104,42 @@ def step_without_donation(model: Any, step: Step) -> Step:
     return call
 
 
+def shared_among_devices(rows: Any) -> Any:
+    """Shares rows among the devices of Keras' distribution.
+
+    Args:
+        rows: Arrays `(rows, ...)` in any nesting: this process's consecutive share of the rows of
+            all processes.
+
+    Returns:
+        Arrays of the rows of all processes, in the same nesting.
+    """
+    distribution = keras.distribution.distribution()
+
+    def shared(array: Any) -> Any:
+        layout = distribution.get_data_layout(array.shape).backend_layout
+        return jax.make_array_from_process_local_data(layout, array)
+
+    return keras.tree.map_structure(shared, rows)
+
+
+def whole_in_each_process(outputs: Any) -> Any:
+    """Has every process receive all rows of what a compiled step returns.
+
+    Args:
+        outputs: The outputs, in any nesting, in a function that is compiled.
+    """
+    distribution = keras.distribution.distribution()
+    if distribution is None or distribution.num_processes == 1:
+        return outputs
+    replicated = jax.sharding.NamedSharding(
+        distribution.device_mesh.backend_mesh, jax.sharding.PartitionSpec()
+    )
+    return keras.tree.map_structure(
+        lambda array: jax.lax.with_sharding_constraint(array, replicated), outputs
+    )
+
+
 def training_state(model: Any) -> dict[str, list[Any]]:
     """Returns the arrays of the variables that training changes."""
     variables = {

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import keras
 import numpy as np
 
 from keras_bert.data.input_forms import dataset_has_labels, is_dataset, split_index
-from keras_bert.data.loader import Batches
+from keras_bert.data.loader import Batches, rows_of_share
 
 
 def lacks_labels(x: Any, y: Any) -> bool:
@@ -18,10 +18,10 @@ def lacks_labels(x: Any, y: Any) -> bool:
     if is_dataset(x):
         return not dataset_has_labels(x)
     # Of other objects, such as generators, the labels are seen only when they are read
-    return y is None and _are_arrays(x)
+    return y is None and are_arrays(x)
 
 
-def _are_arrays(x: Any) -> bool:
+def are_arrays(x: Any) -> bool:
     """Returns whether features are in memory, and not a dataset or a generator of batches."""
     return isinstance(x, (Mapping, np.ndarray, list, tuple)) or keras.ops.is_tensor(x)
 
@@ -32,7 +32,7 @@ def num_batches_of_features(x: Any, batch_size: int, validation_split: float) ->
         from keras_bert.data.tfdata.text_datasets import num_elements
 
         return num_elements(x)
-    if not _are_arrays(x):
+    if not are_arrays(x):
         try:
             # A `PyDataset` may have no length; an infinite one has neither.
             count = x.num_batches if hasattr(x, "num_batches") else len(x)
@@ -66,6 +66,83 @@ def filled_up(features: dict[str, np.ndarray], num_replicas: int = 1) -> dict[st
     of_replica = -(-len(features["token_ids"]) // num_replicas)
     num_rows = num_replicas << (of_replica - 1).bit_length()
     return {name: np.resize(x, (num_rows, *x.shape[1:])) for name, x in features.items()}
+
+
+def rows_of_process(rows: Any, shard: tuple[int, int]) -> Any:
+    """Returns the rows of arrays, in any nesting, of which a process has its share.
+
+    Args:
+        rows: Arrays `(rows, ...)`.
+        shard: The index of the process, and the number of processes, a divisor of the rows.
+    """
+    return keras.tree.map_structure(lambda x: x[rows_of_share(shard, len(x))], rows)
+
+
+class SharedPredictions(Batches):
+    """A process's shares of batches whose rows are predicted by the devices of several.
+
+    Rows are repeated so that each device has as many.
+
+    Args:
+        batches: Batches of `(features, index)`, the same in each process.
+        num_devices: The number of devices of all processes.
+        shard: The index of this process, and the number of processes that share each batch.
+    """
+
+    def __init__(self, batches: Batches, num_devices: int, shard: tuple[int, int]) -> None:
+        super().__init__()
+        self._batches = batches
+        self._num_devices = num_devices
+        self._shard = shard
+        self.rows_in_batch = batches.rows_in_batch
+        self.works_ahead = batches.works_ahead
+        self.has_one_shape = batches.has_one_shape
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches; `None` if it is unknown."""
+        return self._batches.num_batches
+
+    def example(self) -> Any:
+        """Returns a batch of few rows, for its structure; `None` if there are no rows."""
+        return self._batches.example()
+
+    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
+        for features, index in self._batches._epoch(number, first):
+            num_rows = -(-len(index) // self._num_devices) * self._num_devices
+            features, index = keras.tree.map_structure(
+                lambda x, num_rows=num_rows: (
+                    x if len(x) == num_rows else np.resize(x, (num_rows, *x.shape[1:]))
+                ),
+                (features, index),
+            )
+            # The outputs are those of all rows.
+            yield rows_of_process(features, self._shard), index
+
+
+class ArrayBatches(Batches):
+    """Batches of consecutive rows of arrays, with their indices.
+
+    Args:
+        x: Arrays `(rows, ...)`, in any nesting.
+        batch_size: Number of rows in a batch.
+    """
+
+    def __init__(self, x: Any, batch_size: int) -> None:
+        super().__init__()
+        self._x = keras.tree.map_structure(keras.ops.convert_to_numpy, x)
+        self._batch_size = batch_size
+        self.num_rows = len(keras.tree.flatten(self._x)[0])
+
+    @property
+    def num_batches(self) -> int:
+        """The number of batches."""
+        return -(-self.num_rows // self._batch_size)
+
+    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
+        for start in range(first * self._batch_size, self.num_rows, self._batch_size):
+            rows = np.arange(self.num_rows)[start : start + self._batch_size]
+            yield keras.tree.map_structure(lambda x, rows=rows: x[rows], self._x), rows
 
 
 def without_first(batches: Any, count: int, epochs: int) -> Any:

@@ -23,7 +23,7 @@ from keras_bert.data.input_forms import (
     is_text,
     label_column,
 )
-from keras_bert.data.loader import Batches, BatchOptions
+from keras_bert.data.loader import DEFAULT_BATCH_SIZE, Batches, BatchOptions
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.thread_safe import check_process
@@ -42,9 +42,13 @@ from keras_bert.tasks.class_labels import (
     checked_ids,
 )
 from keras_bert.tasks.features import (
+    ArrayBatches,
+    SharedPredictions,
+    are_arrays,
     filled_up,
     lacks_labels,
     num_batches_of_features,
+    rows_of_process,
     without_first,
 )
 from keras_bert.tasks.feeding import Feed, no_rows
@@ -347,23 +351,22 @@ class TextModel(ObjectiveModel):
             depend on the row, such as on the number of words of a sentence, the outputs for text
             are nested like the input.
 
+        If there are several processes in a `keras.distribution` on JAX, each calls this method with
+        the same rows, computes its share of each batch, and returns the outputs of all rows.
+
         Raises:
-            ValueError: If the process is one of several of a `keras.distribution`, each of which
-                would have the outputs of its own devices only.
+            ValueError: If features are no arrays in memory, and there are several processes.
         """
-        if _shard()[1] > 1:
-            raise ValueError(
-                f"`predict` was called in one of {_shard()[1]} processes of a distribution; save "
-                "the model, and predict in a process without the others."
-            )
         x = opened(x)
         kind = self._adapter_class(x)
-        if kind is None:
-            self._check_ids(x)
-            return super().predict(
-                checked_generator(x), batch_size=batch_size, verbose=verbose, **kwargs
-            )
-        return self._predict_rows(kind.read(x), batch_size, verbose, **kwargs)
+        if kind is not None:
+            return self._predict_rows(kind.read(x), batch_size, verbose, **kwargs)
+        self._check_ids(x)
+        if _shard()[1] > 1:
+            return self._predict_arrays(x, batch_size, verbose, **kwargs)
+        return super().predict(
+            checked_generator(x), batch_size=batch_size, verbose=verbose, **kwargs
+        )
 
     def num_steps(
         self,
@@ -462,19 +465,43 @@ class TextModel(ObjectiveModel):
             rows = dataclasses.replace(rows, steps=kwargs.get("steps"))
         elif kwargs.get("steps") is not None or (kwargs and not rows.outputs_are_joined):
             raise ValueError(f"With text, `predict` does not take {', '.join(kwargs)}.")
-        # Each replica has a share of the batches of `predict`, but all of those of
-        # `predict_on_batch`.
-        options = self._options(batch_size, is_shared=rows.outputs_are_joined)
+        # On TensorFlow, each replica has a share of the batches of `predict`, but all of those of
+        # `predict_on_batch`. On JAX, batches are shared below.
+        on_jax = keras.backend.backend() == "jax"
+        options = self._options(batch_size, is_shared=rows.outputs_are_joined and not on_jax)
         batches, restore = rows.prediction_batches(self.preprocessor, options)
         if not rows.outputs_are_joined:
             return restore(self._outputs_of_batches(batches, verbose), self.output_shape)
         if batches.example() is None:
             return restore([], self.output_shape)
         # With a single call of Keras' `predict`, batches of all lengths share one trace.
+        index, outputs = self._joined_outputs(batches, verbose, **kwargs)
+        return restore([(None, index, outputs)], self.output_shape)
+
+    def _predict_arrays(
+        self, x: Any, batch_size: int | None, verbose: int | str, **kwargs: Any
+    ) -> Any:
+        """Predicts features of which every process has all."""
+        if not are_arrays(x):
+            raise ValueError(
+                f"x is a {type(x).__name__} of features, in one of {_shard()[1]} processes; "
+                "expected text, or arrays of which each process has all rows."
+            )
+        batches = ArrayBatches(x, batch_size or DEFAULT_BATCH_SIZE)
+        _, outputs = self._joined_outputs(batches, verbose, **kwargs)
+        # Only the last batch has filler.
+        return keras.tree.map_structure(lambda rows: rows[: batches.num_rows], outputs)
+
+    def _joined_outputs(
+        self, batches: Batches, verbose: int | str, **kwargs: Any
+    ) -> tuple[np.ndarray[Any, Any], Any]:
+        """Returns the indices of the rows of all batches, with filler, and their outputs."""
+        if _num_devices() > 1:
+            batches = SharedPredictions(batches, _num_devices(), _shard())
         feed = Feed(batches, with_targets=False)
         with feed.raising_errors():
             outputs = super().predict(feed.for_keras(), verbose=verbose, **kwargs)
-        return restore([(None, np.concatenate(feed.targets), outputs)], self.output_shape)
+        return np.concatenate(feed.targets), outputs
 
     def _outputs_of_batches(
         self, batches: Batches, verbose: int | str, model: keras.Model | None = None
@@ -491,13 +518,12 @@ class TextModel(ObjectiveModel):
         """
         progress = keras.utils.Progbar(batches.num_batches, verbose=int(verbose != 0))
         compiles = self._compiles_each_shape()
-        # On TensorFlow, `predict_on_batch` runs on one device.
-        on_jax = keras.backend.backend() == "jax"
-        num_replicas = self._num_replicas() if on_jax else 1
         predict = (model or self).predict_on_batch
         for features, rest in batches:
             num_rows = len(features["token_ids"])
-            outputs = predict(filled_up(features, num_replicas) if compiles else features)
+            # On TensorFlow, `predict_on_batch` runs on one device.
+            filled = filled_up(features, _num_devices()) if compiles else features
+            outputs = predict(_shared_among_devices(filled))
             yield (
                 features,
                 rest,
@@ -681,6 +707,22 @@ class TextModel(ObjectiveModel):
                 )
                 if target is not None:
                     checked_ids(target, num_ids, lowest=rules.lowest, weights=weight, name=name)
+
+
+def _num_devices() -> int:
+    """Returns the number of devices of all processes that share each batch on JAX."""
+    distribution = keras.distribution.distribution()
+    return 1 if distribution is None else int(distribution.num_model_replicas)
+
+
+def _shared_among_devices(features: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Shares rows of which every process has all among the devices of a `keras.distribution`."""
+    if keras.distribution.distribution() is None:
+        return features
+    from keras_bert.ops.jax_steps import shared_among_devices
+
+    shared: dict[str, Any] = shared_among_devices(rows_of_process(features, _shard()))
+    return shared
 
 
 def _shard() -> tuple[int, int]:

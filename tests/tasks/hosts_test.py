@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tuning on text on two hosts is that on one."""
+"""Fine-tuning on text and predictions on two hosts are those on one."""
 
 import json
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.data import TextClassifierPreprocessor
+from keras_bert import data
 from tests.small_tasks import CONFIG
 from tests.text.small_tokenizers import of_tokens
 from tests.training.host_processes import HostProcesses
@@ -18,44 +18,96 @@ pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="severa
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", "long", "dull")
 
 PROGRAM = """
-import json, os, sys
+import json, sys
+sys.modules["tensorflow"] = None  # Keras would import it to seed it.
 import keras
 address, count, number = (flag.partition("=")[2] for flag in sys.argv[1:])
 keras.distribution.initialize(address, int(count), int(number))
 keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
-from tests.tasks.hosts_test import trained
+from tests.tasks.hosts_test import predicted, trained
 
-model, losses = trained()
+answers = {"predicted": predicted(), **trained()}
+model = answers.pop("model")
 try:
-    model.predict(["a film"])
+    model.predict(iter([]))
 except ValueError as error:
-    losses["refused"] = str(error)
-print(json.dumps(losses))
+    answers["refused"] = str(error)
+print(json.dumps(answers))
 """
+
+
+def make(task, preprocessor, *arguments, **options):
+    """A task with random weights, far enough from 0 that its answers differ."""
+    keras.utils.set_random_seed(0)
+    config = CONFIG.replace(
+        vocabulary_size=len(WORDS), max_sequence_length=32, dropout=0.1, initializer_range=0.3
+    )
+    preprocessor = preprocessor(of_tokens(*WORDS), 32, **options)
+    return task(keras_bert.Backbone(config), *arguments, preprocessor=preprocessor)
+
+
+def random_texts(count):
+    random = np.random.default_rng(0)
+    return [" ".join(random.choice(WORDS[5:], size)) for size in random.integers(1, 30, count)]
 
 
 def trained():
     """A classifier that has read texts of many lengths, with dropout, and its losses."""
-    random = np.random.default_rng(0)
-    # Not a multiple of the batch size
-    texts = [" ".join(random.choice(WORDS[5:], size)) for size in random.integers(1, 30, 90)]
+    texts = random_texts(90)  # not a multiple of the batch size
     labels = np.array(["good" in text for text in texts], "int32")
-    keras.utils.set_random_seed(0)
-    preprocessor = TextClassifierPreprocessor(of_tokens(*WORDS), 32)
-    config = CONFIG.replace(vocabulary_size=len(WORDS), max_sequence_length=32, dropout=0.1)
-    model = keras_bert.TextClassifier(keras_bert.Backbone(config), 2, preprocessor=preprocessor)
+    model = make(keras_bert.TextClassifier, data.TextClassifierPreprocessor, 2)
     model.compile(keras.optimizers.SGD(0.1))
     history = model.fit(texts, labels, batch_size=8, epochs=2, verbose=0).history
     scores = model.evaluate(texts, labels, batch_size=8, verbose=0)
-    return model, {"losses": history["loss"], "scores": scores}
+    return {"model": model, "losses": history["loss"], "scores": scores}
 
 
-def test_two_hosts_train_on_text_and_evaluate_as_one(tmp_path):
+def predicted():
+    """The outputs and answers of each task, for numbers of rows that two hosts cannot halve."""
+    texts = random_texts(13)
+    words = [text.split() for text in texts]
+    classifier = make(keras_bert.TextClassifier, data.TextClassifierPreprocessor, 2)
+    tagger = make(keras_bert.TokenClassifier, data.TokenClassifierPreprocessor, 3)
+    answerer = make(
+        keras_bert.QuestionAnswerer,
+        data.QuestionAnswererPreprocessor,
+        doc_stride=4,
+        max_query_length=4,
+    )
+    choice = make(keras_bert.MultipleChoice, data.MultipleChoicePreprocessor)
+    masked_lm = make(keras_bert.MaskedLM, data.TextClassifierPreprocessor)
+    detector = make(keras_bert.ReplacedTokenDetector, data.TextClassifierPreprocessor)
+    embedder = make(keras_bert.TextEmbedder, data.TextClassifierPreprocessor)
+    features = classifier.preprocessor(texts)
+    batches = (texts[start : start + 5] for start in (0, 5, 10))
+    answers = {
+        "texts": classifier.predict(texts, batch_size=5, verbose=0),
+        "one": classifier.predict(texts[:1], verbose=0),
+        "batches": classifier.predict(batches, steps=3, verbose=0),
+        "features": classifier.predict(features, batch_size=4, verbose=0),
+        "classify": [answer["score"] for answer in classifier.classify(texts)],
+        "words": tagger.predict(words, batch_size=5, verbose=0),
+        "questions": answerer.predict(
+            {"question": ["a film"] * 13, "context": texts}, batch_size=3, verbose=0
+        ),
+        "answer": [answer["score"] for answer in answerer.answer(["a long film"] * 3, texts[:3])],
+        "choices": choice.predict([(text, ["good", "bad film"]) for text in texts], verbose=0),
+        "fill": [answer["score"] for answer in masked_lm.fill("a [MASK] film", top_k=3)],
+        "detect": [[token["score"] for token in text] for text in detector.detect(texts[:3], 0.0)],
+        "embed": embedder.embed(texts),
+    }
+    return [np.asarray(leaf, float).tolist() for leaf in keras.tree.flatten(answers)]
+
+
+def test_two_hosts_train_on_text_evaluate_and_predict_as_one(tmp_path):
     two = HostProcesses(("-c", PROGRAM), 2, tmp_path)
-    _, one = trained()
+    one, predictions = trained(), predicted()
     assert two.wait() == [0, 0], "\n".join(two.printed())
     for printed in two.printed():
         found = json.loads(printed.splitlines()[-1])
-        np.testing.assert_allclose(found["losses"], one["losses"], rtol=1e-5)
-        np.testing.assert_allclose(found["scores"], one["scores"], rtol=1e-5)
-        assert "one of 2 processes of a distribution" in found["refused"]
+        for name in ("losses", "scores"):
+            np.testing.assert_allclose(found[name], one[name], rtol=1e-5)
+        assert len(found["predicted"]) == len(predictions)
+        for values, expected in zip(found["predicted"], predictions, strict=True):
+            np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
+        assert "of features, in one of 2 processes" in found["refused"]
