@@ -71,6 +71,38 @@ def test_published_hardware():
     assert "at 50% of the published peak of 8 x a100" in lines["speed"]
 
 
+def test_several_hosts_exchange_gradients():
+    """Four hosts of eight devices: what one has, a quarter of the time, and the exchange."""
+    one = PlanConfig(
+        tokens=1e12, batch_size=4096, hardware="a100", devices=8, price_per_hour=1.0,
+        share_of_peak=0.5, measure_energy=False,
+    )  # fmt: skip
+    four = dataclasses.replace(one, num_hosts=4, network_gbits=100)
+    count = parameters(four.architecture())
+    # 4 bytes of each gradient, of which a ring sends 2 x 3/4
+    seconds = 1.5 * 4 * count / (100e9 / 8)
+    assert plan_program.exchange_seconds(four, count) == pytest.approx(seconds)
+    assert plan_program.exchange_seconds(one, count) == 0
+    found, alone = lines_of(four), lines_of(one)
+    assert "network" not in alone
+    assert f"{1000 * seconds:.3g} ms at 100 Gbit/s after" in found["network"]
+    assert "of 32 x a100" in found["speed"]
+    updates = 1e12 / (4096 * 128)
+    prices = [float(lines["price"].replace(",", "")) for lines in (alone, found)]
+    hours_of_exchange = updates * seconds / 3600
+    assert prices[1] == pytest.approx(prices[0] + 32 * hours_of_exchange, rel=1e-4)
+    assert "activations of 128 rows" in found["memory"]
+    assumed = lines_of(dataclasses.replace(four, network_gbits=0.0))["network"]
+    assert "25 Gbit/s (an assumption)" in assumed
+
+
+def test_hosts_that_cannot_have_equal_shares_are_refused():
+    with pytest.raises(ValueError, match="--num_hosts is 3, expected a divisor of --batch_size"):
+        PlanConfig(num_hosts=3)
+    with pytest.raises(ValueError, match="--network_gbits is 10, expected --num_hosts above 1"):
+        PlanConfig(network_gbits=10)
+
+
 def test_power_is_that_of_the_metered_time(monkeypatch):
     """Steps are timed from the one after the first metered one: the power is not theirs."""
     begun = [0.0]
