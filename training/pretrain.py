@@ -24,10 +24,9 @@ checkpoints; `log.jsonl`, with a line for each interval; `curves.png`; and at th
 and `preset`, a preset that `from_preset` of every task loads.
 """
 
-import contextlib
 from pathlib import Path
 
-from .engine import output_folder, program
+from .engine import program
 from .pretraining.config import PretrainConfig
 
 
@@ -39,9 +38,7 @@ def main(config: PretrainConfig) -> None:
     from .pretraining.run import pretrain
 
     program.require(("matplotlib",), "pretraining")
-    with hosts.joined(config), contextlib.ExitStack() as stack:
-        if hosts.is_writer():
-            stack.enter_context(output_folder.claimed(config.output_dir))
+    with hosts.joined(config), program.claimed_by_writer(config.output_dir):
         try:
             results = pretrain(config)
         except NotFiniteError as error:

@@ -32,9 +32,15 @@ from ..costs.energy import Energy, Meter
 from ..plots.curves import curves_figure
 from ..plots.style import save
 from ..scores import baselines
-from . import devices, output_folder, precision, run_presets
+from . import devices, hosts, output_folder, precision, run_presets
 from .job import DevScores, Job, Training
-from .options import ENCODER_SIZES, FineTuningConfig, LabeledFilesConfig
+from .options import (
+    ENCODER_SIZES,
+    HOST_OPTIONS,
+    FineTuningConfig,
+    LabeledFilesConfig,
+    recorded_settings,
+)
 from .output_folder import NotFiniteError
 from .progress import Progress, TimeLeft
 from .run_report import Stopwatch
@@ -243,30 +249,31 @@ def run(
     Raises:
         NotFiniteError: If every seed diverged; `results.json` has no runs then.
     """
+    check_hosts(config)
     job = job_class(config, data, run_presets.resolve(config.preset))
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    to_beat = job.baselines()
+    to_beat = job.baselines() if hosts.is_writer() else {}
     baselines.show(to_beat)
     try:
         runs, diverged = train_seeds(job, meter)
     except NotFiniteError as error:
         results = {"config": dataclasses.asdict(job.config), "backend": keras.backend.backend()}
-        atomic.write_json(
-            folder / "results.json", {**results, "runs": [], "diverged": [str(error)]}
-        )
+        results |= {"runs": [], "diverged": [str(error)]}
+        _write_results(results, folder)
         raise
     best = max(runs, key=lambda run: job.selection_score(next(iter(run.best.values()))))
     results = results_record(job.config, runs, best, to_beat) | {"diverged": diverged}
     # The export of an earlier run of the same command, perhaps with other seeds
     if (exported := _exported_model(folder)) is not None:
         results["exported_model"] = exported
-    atomic.write_json(folder / "results.json", results)
+    _write_results(results, folder)
+    hosts.barrier()  # The first process has written the models.
     load = functools.cache(functools.partial(job.load, best.model_path))
     watch = Stopwatch(results["seconds"])
-    with watch.part("answers"):
-        results |= job.report(load, Path(best.model_path).parent, folder)
-    if getattr(config, "export", False) and can_export():
+    with watch.part("answers"), hosts.working_folder(folder) as target:
+        results |= job.report(load, Path(best.model_path).parent, target)
+    if getattr(config, "export", False) and hosts.is_writer() and can_export():
         target = folder / "export" / "1"
         # A server may watch the folder: an export that is up to date is not replaced.
         with watch.part("export"):
@@ -275,8 +282,38 @@ def run(
                 _export(job, load(), target)
             results["exported_model"] = content
     results["cost"] = total_cost(runs, results["seconds"], config)
-    atomic.write_json(folder / "results.json", results)
+    _write_results(results, folder)
     return results
+
+
+def _write_results(results: dict[str, Any], folder: Path) -> None:
+    if hosts.is_writer():
+        atomic.write_json(folder / "results.json", results)
+
+
+def check_hosts(config: FineTuningConfig) -> None:
+    """Checks that all processes have the same command, and can have equal shares of each batch.
+
+    Raises:
+        DisagreementError: In all processes, if the commands differ.
+        ValueError: If a batch cannot be divided.
+    """
+    if hosts.count() == 1:
+        return
+    settings = recorded_settings(config)
+    # A folder may be mounted at another place; its files are compared.
+    for name in (*HOST_OPTIONS, "output_dir", "data_dir", "preset"):
+        settings.pop(name, None)
+    hosts.agree("the command", settings)
+    num_devices = len(keras.distribution.list_devices())
+    rows = config.batch_size // config.accumulation
+    if rows % num_devices:
+        raise ValueError(
+            f"a batch has {rows} rows (--batch_size by --accumulation), expected a multiple of the "
+            f"{num_devices} devices of the {hosts.count()} processes"
+        )
+    with hosts.writer_first():  # It measures, and the others read what it has chosen.
+        precision.resolve(config.precision, config.output_dir)
 
 
 def total_cost(
@@ -381,7 +418,7 @@ def fit(
         epochs=config.epochs, time_left=time_left, first_batch=lambda: seed_run.first_batch
     )
     callbacks.append(progress)
-    if config.tensorboard:
+    if config.tensorboard and hosts.is_writer():
         callbacks.append(keras.callbacks.TensorBoard(os.fspath(seed_run.folder / "tensorboard")))
     return seed_run.fit(model, fit_epoch, config.epochs, callbacks, evaluation)
 
@@ -474,8 +511,9 @@ class DevEvaluation(keras.callbacks.Callback):
         score, patience = self.job.selection_score(first), self.job.config.patience
         if score > self.best_score:
             self.best_score, self.best_epoch = score, epoch + 1
-            self.job.keep(self.seed_run.folder)
-            save_model(self.model, self.seed_run.model_path)
+            if hosts.is_writer():
+                self.job.keep(self.seed_run.folder)
+                save_model(self.model, self.seed_run.model_path)
         elif patience and epoch + 1 - self.best_epoch >= patience:
             logging.info("early stopping: no better dev score since epoch %d", self.best_epoch)
             self.model.stop_training = True
@@ -537,13 +575,14 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
     config = job.config
     fingerprint = run_fingerprint(config, job.data)
     preset = output_folder.content_of_folder(job.preset).hex()
+    hosts.agree("the data", {"fingerprint": fingerprint, "preset": preset})
     several = f"for all {config.num_seeds} seeds" if config.num_seeds > 1 else ""
     time_left = TimeLeft(config.num_seeds * config.epochs, bool(config.patience), several)
     for index, seed in enumerate(range(config.seed, config.seed + config.num_seeds)):
         time_left.skip_to(index * config.epochs)
         folder = Path(config.output_dir) / f"seed_{seed}"
         seed_run = SeedRun(folder, seed, fingerprint, config.checkpoint_seconds, preset)
-        finished = seed_run.finished()
+        finished = hosts.from_writer(seed_run.finished)
         if finished is not None:
             runs.append(Run(**{**finished, "model_path": os.fspath(seed_run.model_path)}))
             continue
@@ -560,6 +599,8 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
         building = max(0.0, own - sum(run.seconds.values()))
         run = dataclasses.replace(run, seconds={"building": building, **run.seconds})
         runs.append(run)
+        if not hosts.is_writer():
+            continue
         path = folder / "curves.png"
         try:
             title = f"{job.title}, seed {seed}"

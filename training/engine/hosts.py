@@ -15,20 +15,24 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import os
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 from absl import logging
 
 from keras_bert.data.loader import Batches
 
+from ..costs import energy
 from .options import ALL_BY_ENVIRONMENT, HostOptions
 
 # What one process makes for the others, such as records, may take days. A process that has ended is
@@ -57,6 +61,7 @@ class _Processes:
     index: int = 0
     count: int = 1
     client: Any = None
+    is_first_of_host: bool = True
 
 
 _processes = _Processes()
@@ -85,9 +90,12 @@ def is_writer() -> bool:
 
 @contextlib.contextmanager
 def joined(options: HostOptions) -> Iterator[None]:
-    """Joins the other processes, which share each batch from then on; does nothing if there is one.
+    """Joins the other processes, which share each batch from then on.
 
-    If the block fails, the others end with its error within seconds.
+    Does nothing if there are no others, or within another such block.
+
+    Within the block, only the process that writes prints. If the block fails, the others end with
+    its error within seconds.
 
     Args:
         options: Where they are.
@@ -97,7 +105,7 @@ def joined(options: HostOptions) -> Iterator[None]:
             the processes.
         LostProcessError: If they do not all join, or one of them fails.
     """
-    if not options.coordinator:
+    if not options.coordinator or count() > 1:
         yield
         return
     global _processes
@@ -109,7 +117,11 @@ def joined(options: HostOptions) -> Iterator[None]:
         logging.set_verbosity(logging.ERROR)  # It would repeat the warnings of the one that writes.
     logging.info("process %d of %d has joined", index(), count())
     try:
-        yield
+        machines = gather(socket.gethostname())
+        is_first = machines[index()] not in machines[: index()]
+        _processes = dataclasses.replace(_processes, is_first_of_host=is_first)
+        with _printing_if(is_writer()):
+            yield
         barrier()
     except BaseException as error:
         # JAX would wait for the others, which may wait for this process, and then abort. Handlers
@@ -123,6 +135,15 @@ def joined(options: HostOptions) -> Iterator[None]:
     finally:
         has_ended.set()
         watch.join()
+
+
+@contextlib.contextmanager
+def _printing_if(prints: bool) -> Iterator[None]:
+    if prints:
+        yield
+        return
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
 
 
 def _join(options: HostOptions) -> _Processes:
@@ -170,6 +191,67 @@ def _join(options: HostOptions) -> _Processes:
         keras.distribution.DataParallel(auto_shard_dataset=False)
     )
     return _Processes(jax.process_index(), jax.process_count(), distributed.global_state.client)
+
+
+# === What one of them does for all ===
+
+
+@contextlib.contextmanager
+def working_folder(folder: Path) -> Iterator[Path]:
+    """Yields the folder to write results to: the given one, or for other processes one to discard.
+
+    So all of them can do what needs the devices of all, such as predictions, and writes files.
+
+    Args:
+        folder: The folder of the run.
+    """
+    if is_writer():
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="keras_bert_") as temporary:
+        yield Path(temporary)
+
+
+@contextlib.contextmanager
+def energy_meter(is_wanted: bool, country: str) -> Iterator[energy.Meter | None]:
+    """Meters the energy of all hosts, each of them once, however many processes it has.
+
+    Args:
+        is_wanted: Whether to meter energy, if codecarbon is installed on every host.
+        country: As for `energy.energy_meter`.
+
+    Yields:
+        A function that returns the energy since its last call, which all processes call at the
+        same places; `None` without energy.
+    """
+    if not all(gather(is_wanted and energy.is_installed())):
+        yield None
+        return
+    with contextlib.ExitStack() as stack:
+        meter = None
+        if _processes.is_first_of_host:
+            meter = stack.enter_context(energy.energy_meter(country))
+
+        def of_all_hosts() -> energy.Energy:
+            found = gather(None if meter is None else list(meter()))
+            return functools.reduce(
+                energy.Energy.plus, [energy.Energy(*one) for one in found if one is not None]
+            )
+
+        yield of_all_hosts
+
+
+def whole(array: Any) -> Any:
+    """Returns an array of which the devices of each process may have a part.
+
+    Args:
+        array: An array of JAX. All processes must call this for the same arrays.
+    """
+    if count() == 1 or array.is_fully_addressable or array.is_fully_replicated:
+        return array
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.process_allgather(array, tiled=True)
 
 
 # === What they tell one another ===

@@ -174,7 +174,7 @@ HOST_OPTIONS = tuple(field.name for field in dataclasses.fields(HostOptions))
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuningConfig(ProgramConfig):
+class FineTuningConfig(HostOptions):
     """Options of fine-tuning an encoder, of every task.
 
     Args:
@@ -209,8 +209,8 @@ class FineTuningConfig(ProgramConfig):
         measure_energy: Whether to meter energy and CO2, if codecarbon is installed (the extra
             energy).
         country: ISO code of the country, three letters, for the CO2 of its electricity.
-        price_per_hour: The price of the machine in any currency, for the cost of the run; 0 if it
-            is unknown.
+        price_per_hour: The price of the machine, or of all hosts, in any currency, for the cost of
+            the run; 0 if it is unknown.
     """
 
     data_dir: str = ""
@@ -249,6 +249,11 @@ class FineTuningConfig(ProgramConfig):
                 f"--devices is {self.devices}, expected a divisor of the {rows} rows of a batch "
                 f"(--batch_size by --accumulation) and of {SCORED_ROWS}, the rows of a batch that "
                 "is scored"
+            )
+        if self.coordinator and self.shard_optimizer:
+            raise ValueError(
+                "--shard_optimizer is set with --coordinator, expected --coordinator alone: each "
+                "host must have what the first one saves"
             )
 
     def path(self, name: str, content: str) -> str:

@@ -25,11 +25,11 @@ from absl import app, flags, logging
 
 from keras_bert import other_names
 
-from ..costs import energy
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
 from . import child_programs, config_flags, output_folder, run_report
 from .job import Job
+from .options import HostOptions
 
 # absl attributes the flags to the program that calls `run`, so that `--help` shows them.
 flags.disclaim_key_flags()
@@ -354,22 +354,45 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
         job_class: The task.
     """
     require(TRAINING_LIBRARIES, "training")
-    start = time.perf_counter()
-    data = job_class.read(config)
-    seconds = {"reading": time.perf_counter() - start}
-    parts = data.parts()
-    counts = {name: data_inspection.count_rows(part) for name, part in parts.items()}
-    print(counts_table(counts), flush=True)
-    rows = {name: data_inspection.text_rows(part) for name, part in parts.items()}
-    for finding in data_inspection.findings(rows):
-        print(f"note: {finding}", flush=True)
-    import_quietly()
-    with output_folder.claimed(config.output_dir):
-        from . import finetuning
+    with joined_hosts(config):
+        start = time.perf_counter()
+        data = job_class.read(config)
+        seconds = {"reading": time.perf_counter() - start}
+        parts = data.parts()
+        counts = {name: data_inspection.count_rows(part) for name, part in parts.items()}
+        print(counts_table(counts), flush=True)
+        rows = {name: data_inspection.text_rows(part) for name, part in parts.items()}
+        for finding in data_inspection.findings(rows):
+            print(f"note: {finding}", flush=True)
+        import_quietly()
+        from . import finetuning, hosts
 
-        with contextlib.ExitStack() as stack:
-            meter = None
-            if config.measure_energy and energy.is_installed():
-                meter = stack.enter_context(energy.energy_meter(config.country))
+        with (
+            claimed_by_writer(config.output_dir),
+            hosts.energy_meter(config.measure_energy, config.country) as meter,
+        ):
             results = finetuning.run(job_class, config, data, meter)
-    print(run_report.report(results, seconds, job_class.example_input, job_class.fields))
+        print(run_report.report(results, seconds, job_class.example_input, job_class.fields))
+
+
+@contextlib.contextmanager
+def joined_hosts(config: HostOptions) -> Iterator[None]:
+    """Joins the other processes of a run, see `hosts.joined`.
+
+    Libraries are imported here only if there are any, so that errors in files need not wait.
+    """
+    if config.coordinator:
+        import_quietly()
+    from . import hosts
+
+    with hosts.joined(config):
+        yield
+
+
+@contextlib.contextmanager
+def claimed_by_writer(output_dir: str) -> Iterator[None]:
+    """Claims the folder of a run in the process that writes to it, see `output_folder.claimed`."""
+    from . import hosts
+
+    with output_folder.claimed(output_dir) if hosts.is_writer() else contextlib.nullcontext():
+        yield

@@ -23,6 +23,7 @@ from safetensors.numpy import load_file, save_file
 from keras_bert.atomic import atomic_path, make_folder
 from keras_bert.checkpoints.earlier_layout import rebuilt, variables_in_version_1
 
+from . import hosts
 from .output_folder import (
     NotFiniteError,
     OtherSettingsError,
@@ -101,6 +102,8 @@ class RunCheckpoints:
     def save(self, model: keras.Model, state: RunState, with_metrics: bool = False) -> None:
         """Writes a checkpoint, and removes old ones.
 
+        On several hosts, all processes call this, and the first one writes.
+
         Args:
             model: The model, with a built optimizer.
             state: The state of the run.
@@ -112,6 +115,8 @@ class RunCheckpoints:
             DiskFullError: If the disk is full; earlier checkpoints are kept.
         """
         tensors = model_tensors(model, with_metrics)
+        if not hosts.is_writer():
+            return
         _check_finite(tensors, state.step)
         make_folder(self.folder)
         target = self.folder / f"{_PREFIX}{state.step:09}"
@@ -278,6 +283,8 @@ def _variables(model: keras.Model, with_metrics: bool, version_1: bool = False) 
 
 
 def _to_numpy(variable: Any) -> np.ndarray[Any, Any]:
+    if hosts.count() > 1:
+        return np.array(hosts.whole(variable.value), order="C")
     # (`convert_to_numpy` fails for scalars that TensorFlow mirrors on several devices.)
     return np.array(variable.numpy(), order="C")
 

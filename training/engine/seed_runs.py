@@ -21,7 +21,8 @@ from absl import logging
 
 from keras_bert import atomic
 
-from .options import recorded_settings
+from . import hosts
+from .options import HOST_OPTIONS, recorded_settings
 from .output_folder import (
     OtherSettingsError,
     check_same_start,
@@ -51,6 +52,7 @@ _NO_INFLUENCE = (
     "measure_energy",
     "country",
     "price_per_hour",
+    *HOST_OPTIONS,
 )
 # Minimum ratio of training time to the time for writing checkpoints
 _LEAST_RATIO = 20.0
@@ -213,6 +215,7 @@ class _Checkpoints(keras.callbacks.Callback):
             self.run.check_preset(found.details.get("preset", ""))
 
         found = self.run.checkpoints.restore(model, check)
+        hosts.agree("the step of the checkpoint", 0 if found is None else found.step)
         if found is None:
             return
         details = found.details
@@ -262,8 +265,12 @@ class _Checkpoints(keras.callbacks.Callback):
             self._save()
 
     def _is_due(self, seconds: float) -> bool:
-        pause = max(seconds, _LEAST_RATIO * self._cost) if seconds else 0.0
-        return time.perf_counter() - self._last >= pause
+        def is_due() -> bool:
+            pause = max(seconds, _LEAST_RATIO * self._cost) if seconds else 0.0
+            return time.perf_counter() - self._last >= pause
+
+        # All processes take part in a checkpoint.
+        return bool(hosts.from_writer(is_due))
 
     def _save(self) -> None:
         start = time.perf_counter()

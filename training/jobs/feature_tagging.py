@@ -54,6 +54,10 @@ class FeatureTaggingConfig(TaggedFilesConfig):
     layer_decay: ClassVar[float] = 1.0
     length_window: ClassVar[int | None] = None
     export: ClassVar[bool] = False
+    coordinator: ClassVar[str] = ""
+    num_processes: ClassVar[int | None] = None
+    process_id: ClassVar[int | None] = None
+    host_timeout: ClassVar[int] = 60
 
     features: str = "concatenated_last_4"
     cache_dir: str = "runs/features"

@@ -17,7 +17,7 @@ from keras_bert.tables import of_records, text_table
 from ..engine import program, run_presets
 from ..engine.job import finite
 from ..engine.options import SCORED_ROWS, FineTuningConfig, Fraction, PositiveInt, check_one_of
-from ..engine.output_folder import NotFiniteError, claimed, content_of_folder
+from ..engine.output_folder import NotFiniteError, content_of_folder
 from ..readers.data_splits import counts_table
 from ..readers.trec_files import (
     Collection,
@@ -93,14 +93,16 @@ def run_program(config: RerankConfig) -> None:
     (`model.keras`).
     """
     program.require(("bm25s", *program.TRAINING_LIBRARIES), "ranking")
-    collection = read_collection(
-        Path(config.data_dir), config.documents, config.queries, config.judgements
-    )
-    program.import_quietly()
-    with claimed(config.output_dir) as folder:
-        scores = rerank(config, collection)
-    print("\n" + text_table(*of_records("held-out queries", scores)))
-    print(f"\nmodel     {folder / 'model.keras'}\nrankings  {folder / '*.run'}")
+    with program.joined_hosts(config):
+        collection = read_collection(
+            Path(config.data_dir), config.documents, config.queries, config.judgements
+        )
+        program.import_quietly()
+        with program.claimed_by_writer(config.output_dir):
+            scores = rerank(config, collection)
+        folder = Path(config.output_dir)
+        print("\n" + text_table(*of_records("held-out queries", scores)))
+        print(f"\nmodel     {folder / 'model.keras'}\nrankings  {folder / '*.run'}")
 
 
 def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, float]]:
@@ -116,9 +118,10 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     """
     from keras_bert.ops.lazy_tensorflow import set_random_seed
 
-    from ..engine import devices, finetuning
+    from ..engine import devices, finetuning, hosts
     from ..engine.seed_runs import SeedRun, run_fingerprint
 
+    finetuning.check_hosts(config)
     set_random_seed(config.seed)
     folder = Path(config.output_dir)
     queries = list(collection.queries)
@@ -131,6 +134,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     triples = training_triples(config, collection, found, training)
     fingerprint = run_fingerprint(config, triples, seed=config.seed)
     preset = content_of_folder(run_presets.resolve(config.preset)).hex()
+    hosts.agree("the data", {"fingerprint": fingerprint, "preset": preset})
     seed_run = SeedRun(folder, config.seed, fingerprint, config.checkpoint_seconds, preset)
     baseline = {query: found[query] for query in test}
     try:
@@ -139,17 +143,19 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
             rankings = {"bm25": baseline, "reranked": reranked(model, collection, baseline)}
     except NotFiniteError as error:
         raise finetuning.diverged(config.seed, error) from error
-    finetuning.save_model(model, seed_run.model_path)
     rankings["combined"] = combined(baseline, rankings["reranked"], config.bm25_share)
     judgements = {query: collection.judgements.get(query, {}) for query in test}
-    write_judgements(folder / JUDGEMENTS_FILE, judgements)
     results = {}
     for name, scored in rankings.items():
-        write_run(folder / f"{name}.run", scored, tag=name)
         run = {query: [document for document, _ in own] for query, own in scored.items()}
         results[name] = ranking_scores(run, judgements)
-    atomic.write_json(folder / "scores.json", results)
-    seed_run.checkpoints.remove()
+    if hosts.is_writer():
+        finetuning.save_model(model, seed_run.model_path)
+        write_judgements(folder / JUDGEMENTS_FILE, judgements)
+        for name, scored in rankings.items():
+            write_run(folder / f"{name}.run", scored, tag=name)
+        atomic.write_json(folder / "scores.json", results)
+        seed_run.checkpoints.remove()
     return results
 
 

@@ -158,7 +158,8 @@ def configured(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningT
         name, task = _of_config(recipe, base)
     else:
         name, reason, columns = _told_by_files(given)
-        print(f"task: {name}, since {reason} (--task names another)", flush=True)
+        if not given.get("process_id"):  # one of several processes
+            print(f"task: {name}, since {reason} (--task names another)", flush=True)
         task, given = TASKS[name], {**columns, **given}
     for option in given:
         if option not in task.options:

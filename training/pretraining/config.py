@@ -360,7 +360,7 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
         deterministic: Whether to make TensorFlow and PyTorch deterministic on GPUs too.
         tensorboard: Whether to write logs for TensorBoard.
         measure_energy: Whether to meter energy and CO2, if codecarbon is installed (the extra
-            energy); not on several hosts.
+            energy), of each host.
         country: ISO code of the country, three letters, for the CO2 of its electricity.
         price_per_hour: The price of the machine, or of all hosts, in any currency, for the cost of
             the run; 0 if it is unknown.

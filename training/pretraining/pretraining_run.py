@@ -401,13 +401,13 @@ class IntervalReport(keras.callbacks.Callback):
         self.state = dataclasses.replace(
             self.state, step=step, seconds=total, log=[*self.state.log, record]
         )
+        self.checkpoints.save(self.model, self.state)
         if hosts.is_writer():
             self._write(record)
 
     def _write(self, record: Log) -> None:
-        """Writes the checkpoint, the log and the plot of an interval."""
+        """Writes the log and the plot of an interval."""
         step = self.state.step
-        self.checkpoints.save(self.model, self.state)
         write_log(self.state.log, self._folder)
         if self.config.tensorboard:
             write_tensorboard(record, self._folder / "tensorboard")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
@@ -101,11 +100,7 @@ def _pretrain(config: PretrainConfig, scope: devices.Scope) -> dict[str, Any]:
     time_left.skip_to(_work(config, model, state.step))
     peak = model_flops.peak_flops(keras.dtype_policies.get(config.precision).compute_dtype)
     peak *= hosts.count()
-    with contextlib.ExitStack() as stack:
-        meter = None
-        # On several hosts it would be that of one of them.
-        if config.measure_energy and energy.is_installed() and hosts.count() == 1:
-            meter = stack.enter_context(energy.energy_meter(config.country))
+    with hosts.energy_meter(config.measure_energy, config.country) as meter:
         baselines: dict[int, pretraining_run.Log] = {}
         for phase, (train, dev) in phases.items():
             if state.step < phase.end:

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tuning on two hosts is that on one: two processes, which exchange messages as hosts do."""
+
+import csv
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from tests.training.host_processes import HostProcesses, free_port
+from tests.training.kill_runs import make_data, make_preset
+from training.engine import finetuning, program
+from training.jobs.classification import ClassificationJob, FinetuneConfig, read_data
+from training.jobs.question_answering import QuestionJob, SquadConfig
+
+ON_JAX = pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts")
+
+OPTIONS = {
+    "epochs": 2,
+    # Two hosts can halve it, but not the rows that remain at the end of an epoch.
+    "batch_size": 6,
+    "learning_rate": 1e-3,
+    "sequence_length": 32,
+    "precision": "float32",
+    "checkpoint_seconds": 0.0,
+    "export": False,
+    "measure_energy": False,
+}
+
+# What both processes do: they start only once.
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from absl import flags
+from training.engine import config_flags, finetuning, hosts, program
+from training.engine.options import HostOptions
+from tests.training.finetune_on_hosts_test import classification, questions
+
+folder = Path(sys.argv.pop(1))
+config_flags.define_flags(HostOptions)
+flags.FLAGS(sys.argv)
+place = config_flags.read_flags(HostOptions)
+answers = {}
+with hosts.joined(place):
+    for name in ("two", "one_then_two"):
+        config, job = classification(folder, name, **vars(place))
+        program.fine_tune(config, job)
+    config, job = questions(folder, "two_questions", **vars(place))
+    program.fine_tune(config, job)
+    try:
+        config, job = classification(folder, "other", batch_size=5, **vars(place))
+        finetuning.run(job, config, job.read(config))
+    except ValueError as error:
+        answers["rows"] = str(error)
+    try:
+        config, job = classification(folder, "other", epochs=1 + hosts.index(), **vars(place))
+        finetuning.run(job, config, job.read(config))
+    except hosts.DisagreementError as error:
+        answers["epochs"] = str(error)
+    with hosts.energy_meter(True, "USA") as meter:
+        answers["kwh"] = meter and meter().kwh
+print(json.dumps(answers))
+"""
+
+
+def classification(folder, name, **changes):
+    files = {"train_file": str(folder / "train.tsv"), "test_file": str(folder / "train.tsv")}
+    return FinetuneConfig(**_options(folder, name) | files | changes), ClassificationJob
+
+
+def questions(folder, name, **changes):
+    files = {"train_file": str(folder / "squad.json"), "dev_file": str(folder / "squad.json")}
+    sizes = {"doc_stride": 8, "max_query_length": 8}
+    return SquadConfig(**_options(folder, name) | files | sizes | changes), QuestionJob
+
+
+def _options(folder, name):
+    return OPTIONS | {"preset": str(folder / "preset"), "output_dir": str(folder / name)}
+
+
+class Interrupted(ClassificationJob):
+    """A run that is interrupted before the scores of its first epoch."""
+
+    def score(self, model):
+        raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder with the runs of one process, of two, and of one and then two."""
+    folder = tmp_path_factory.mktemp("runs")
+    make_data(folder)
+    make_preset(folder / "preset")
+    config, _ = classification(folder, "one_then_two")
+    with pytest.raises(KeyboardInterrupt):
+        finetuning.run(Interrupted, config, read_data(config))
+    two = HostProcesses(("-c", PROGRAM, str(folder)), 2, folder)
+    for config, job in (classification(folder, "one"), questions(folder, "one_questions")):
+        finetuning.run(job, config, job.read(config))
+    assert two.wait() == [0, 0], "\n".join(two.printed())
+    return folder, two.printed()
+
+
+def results(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+@ON_JAX
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("two", "one"), ("one_then_two", "one"), ("two_questions", "one_questions")],
+)
+def test_two_hosts_train_and_score_as_one(runs, name, expected):
+    folder, _ = runs
+    found, one = results(folder / name), results(folder / expected)
+    (run,), (other,) = found["runs"], one["runs"]
+    assert len(run["history"]["loss"]) == OPTIONS["epochs"]
+    for metric, values in other["history"].items():
+        np.testing.assert_allclose(run["history"][metric], values, rtol=1e-6, err_msg=metric)
+    for scores in ("final", "best"):
+        for dev, by_metric in other[scores].items():
+            for metric, value in by_metric.items():
+                assert run[scores][dev][metric] == pytest.approx(value, rel=1e-6)
+    assert not (folder / name / "seed_1" / "checkpoints").exists()
+
+
+@ON_JAX
+def test_two_hosts_answer_as_one(runs):
+    folder, _ = runs
+    answers = {}
+    for name in ("one", "two"):
+        with open(folder / name / "answers.tsv", newline="") as file:
+            answers[name] = list(csv.DictReader(file, delimiter="\t"))
+    assert len(answers["two"]) == len(answers["one"]) == 36
+    for row, other in zip(answers["two"], answers["one"], strict=True):
+        assert row["label"] == other["label"]
+        assert float(row["score"]) == pytest.approx(float(other["score"]), rel=1e-5)
+    predictions = [
+        json.loads((folder / f"{name}_questions" / "predictions.json").read_text())
+        for name in ("one", "two")
+    ]
+    assert predictions[0] == predictions[1]
+
+
+@ON_JAX
+def test_one_of_them_prints_and_all_refuse(runs):
+    first, second = runs[1]
+    assert "Resuming seed 1 from epoch 1" in first
+    assert "epoch 2/2" in first
+    assert "epoch" not in second.splitlines()[0]
+    answers = [json.loads(printed.splitlines()[-1]) for printed in runs[1]]
+    assert answers[0] == answers[1]
+    assert "a batch has 5 rows" in answers[0]["rows"]
+    expected = "the command differs between the processes: {'epochs': 1} in process 0, {'epochs': 2"
+    assert expected in answers[0]["epochs"]
+    assert answers[0]["kwh"] is None or answers[0]["kwh"] > 0
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="it can")
+def test_a_backend_that_cannot_is_refused(tmp_path):
+    place = {"coordinator": f"localhost:{free_port()}", "num_processes": 2, "process_id": 0}
+    config, job = classification(tmp_path, "two", **place)
+    with pytest.raises(ValueError, match="--coordinator needs the JAX backend, and this is"):
+        program.fine_tune(config, job)
