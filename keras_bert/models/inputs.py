@@ -121,6 +121,7 @@ class TokenModel(ThreadSafeModel):
         with (
             self._turn_on_jax(),
             without_tensorflow_import(),
+            _without_distribution(),
             _replaced(filepath, overwrite, zipped is not False) as path,
         ):
             super().save(path, overwrite=overwrite, zipped=zipped, **kwargs)
@@ -150,6 +151,21 @@ class TokenModel(ThreadSafeModel):
             for name, reference in self.input.items()
         }
         return super().compute_output_spec(shaped, training=training, mask=mask)
+
+
+@contextlib.contextmanager
+def _without_distribution() -> Iterator[None]:
+    """Has one of several processes of a `keras.distribution` save a model by itself.
+
+    Keras creates an optimizer to see which attributes all have, and its variables, if they were
+    distributed, would wait for the other processes.
+    """
+    distribution = keras.distribution.distribution()
+    keras.distribution.set_distribution(None)
+    try:
+        yield
+    finally:
+        keras.distribution.set_distribution(distribution)
 
 
 @contextlib.contextmanager

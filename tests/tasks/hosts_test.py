@@ -28,8 +28,9 @@ from tests.tasks.hosts_test import predicted, trained
 
 answers = {"predicted": predicted(), **trained()}
 model = answers.pop("model")
+features = model.preprocessor(["a film"])
 try:
-    model.predict(iter([]))
+    model.predict(features for _ in range(2))
 except ValueError as error:
     answers["refused"] = str(error)
 print(json.dumps(answers))

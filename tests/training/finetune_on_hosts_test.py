@@ -14,6 +14,8 @@ from training.engine import finetuning, program
 from training.jobs.classification import ClassificationJob, FinetuneConfig, read_data
 from training.jobs.question_answering import QuestionJob, SquadConfig
 
+# The preset is a classifier's, and questions need another head.
+pytestmark = pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
 ON_JAX = pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts")
 
 OPTIONS = {
