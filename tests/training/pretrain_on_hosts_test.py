@@ -3,10 +3,12 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from tests.training.host_processes import HostProcesses
 from tests.training.kill_runs import make_data
@@ -61,7 +63,7 @@ with hosts.joined(config_flags.read_flags(HostOptions)):
         if hosts.is_writer():
             keep_first_half(folder, "two", "two_twice")
     pretrain(config(folder, "two_twice"))
-    pretrain(config(folder, "one_then_two"))
+    pretrain(config(folder, "one_then_two", shard_optimizer=True))
     try:
         hosts.agree("the number", hosts.index())
     except hosts.DisagreementError as error:
@@ -143,6 +145,15 @@ def test_a_run_that_goes_on_on_as_many_hosts_has_the_same_bits(runs):
 def test_a_run_that_goes_on_on_more_hosts_has_the_same_curve(runs):
     folder, _ = runs
     assert_same_curve(log(folder / "one_then_two"), log(folder / "one"))
+
+
+def test_a_divided_optimizer_state_is_saved_whole(runs):
+    folder, _ = runs
+    path = Path("checkpoints") / f"step_{NUM_STEPS:09}" / "tensors.safetensors"
+    found, expected = (load_file(folder / name / path) for name in ("one_then_two", "one"))
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        np.testing.assert_allclose(found[name], tensor, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 def test_processes_know_one_another_and_disagree_in_all_of_them(runs):

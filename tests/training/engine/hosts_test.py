@@ -23,7 +23,9 @@ from training.engine.options import HostOptions
 
 def main(options):
     with hosts.joined(options):
-        print("gathered", hosts.gather(hosts.index()), flush=True)
+        print("only one prints", flush=True)
+        # What others print is discarded.
+        print("gathered", hosts.gather(hosts.index()), file=sys.stderr, flush=True)
         if hosts.index() == 1:
             if what == "raise":
                 raise ValueError("the disk of this host is full")
@@ -31,7 +33,7 @@ def main(options):
                 os.kill(os.getpid(), getattr(signal, what))
         elif what != "end":
             hosts.barrier()
-        print("the end", flush=True)
+        print("the end", file=sys.stderr, flush=True)
 
 what = sys.argv.pop(1)
 program.run(main, HostOptions)
@@ -108,6 +110,7 @@ def test_the_variables_of_slurm_tell_the_processes(tmp_path):
     for text in processes.printed():
         assert "gathered [0, 1]" in text
         assert "the end" in text
+    assert ["only one prints" in text for text in processes.printed()] == [True, False]
 
 
 @ON_JAX
