@@ -15,6 +15,9 @@ the machine affects all of them alike. The medians over the rounds are reported.
         --steps=50 --subjects=keras_bert:tensorflow,keras_hub:tensorflow
     python -m training.benchmark --what=serve --subjects=http://localhost:8501/v1/models/sst2 \\
         --texts=dev.txt --batch_size=1 --clients=1,4,16 --rates=20,40,80 --rounds=1
+    taskset -c 0 python -m training.benchmark --what=forward --texts=dev.txt --clock=cpu \\
+        --model=minilm_l6_h384_uncased --batch_size=32 --steps=16 --rounds=3 \\
+        --subjects=keras_bert:tensorflow,keras_bert+unpadded:tensorflow,products:torch
     python -m training.benchmark --what=tokenize --batch_size=1024
 
 Locust (the extra `load`) sends the requests to servers with TensorFlow Serving's REST API, and to
@@ -40,7 +43,7 @@ from .benchmarks.library import Library
 from .benchmarks.report import Row, format_table, make_rows
 from .benchmarks.server import Server
 from .benchmarks.subject import Load, Subject
-from .benchmarks.workload import WORK, Workload
+from .benchmarks.workload import CLOCKS, WORK, Workload
 from .engine import program
 from .engine.options import (
     NonNegativeFloat,
@@ -63,8 +66,9 @@ _FUNCTIONS = {
 # Options of some kinds of work only
 _OPTIONS_OF = {
     "subjects": (*_MODELS, "serve"),
-    "texts": ("serve", "tokenize"),
-    "vocabulary": ("serve", "tokenize"),
+    "texts": ("forward", "classify", "serve", "tokenize"),
+    "vocabulary": ("forward", "classify", "serve", "tokenize"),
+    "clock": _MODELS,
     "clients": ("serve", "tokenize", "mask"),
     "batching": ("serve",),
     "plot": ("serve",),
@@ -81,11 +85,14 @@ class BenchmarkConfig(ProgramConfig):
             pretrain (training steps of a masked LM), serve (requests of text to a server, or to a
             SavedModel of a BERT classifier, which TensorFlow executes in this process), tokenize
             (batches of texts), mask (batches of ids) or answers (the span search of questions).
-        subjects: The subjects, each library:backend[:precision][@model], with a precision and a
-            model if they differ from --precision and --model; libraries are keras_bert, keras_hub
-            and transformers. With --what=serve also serve:tensorflow, the export of keras_bert
-            answered by the batches of `training.serve`, and models on servers, such as
-            http://localhost:8501/v1/models/sst2. Ratios are relative to the first subject.
+        subjects: The subjects, each library[+option]:backend[:precision][@model], with a precision
+            and a model if they differ from --precision and --model; libraries are keras_bert,
+            keras_hub, transformers and products, the matrix products of the tokens alone, without
+            padding and without all else. Options are unpadded (keras_bert), compiled (transformers,
+            by torch.compile) and sorted, for texts in the order of their lengths. With
+            --what=serve also serve:tensorflow, the export of keras_bert answered by the batches of
+            `training.serve`, and models on servers, such as http://localhost:8501/v1/models/sst2.
+            Ratios are relative to the first subject.
         model: A name that BertConfig.from_name knows.
         precision: Float32, bfloat16 or mixed_bfloat16 (autocast, for transformers).
         batch_size: Rows in a batch, or texts in a request.
@@ -94,10 +101,12 @@ class BenchmarkConfig(ProgramConfig):
         steps: Batches, requests or questions in a round.
         rounds: Rounds of each subject.
         clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
-        texts: File of texts to serve or to tokenize, one per line; empty for sentences of
-            docstrings. Servers also take JSON Lines, whose objects are sent unchanged.
-        vocabulary: WordPiece vocabulary to serve or to tokenize with, a vocab.txt; empty for the
-            installed MiniLM's.
+        texts: File of texts, one per line. To serve or to tokenize, it is empty for sentences of
+            docstrings, and servers also take JSON Lines, whose objects are sent unchanged. For
+            forward and classify, batches are of these texts, at equal distances in the file, each
+            padded to its longest (for KerasHub, to --sequence_length); empty for random ids.
+        vocabulary: WordPiece vocabulary of the texts, a vocab.txt; empty for the installed
+            MiniLM's.
         clients: Numbers of requests at a time, of --what=serve; each is a row of the table. To
             tokenize and to mask, the number of threads.
         batching: A batching_params.pbtxt, by which requests of keras_bert and keras_hub that wait
@@ -111,6 +120,7 @@ class BenchmarkConfig(ProgramConfig):
         tolerance: Maximum difference of a number from the expected one.
         timeout: Maximum seconds for an answer of a server.
         device: Cpu, or auto for an accelerator if there is one.
+        clock: Wall, or cpu for the processor seconds of a subject, on a machine with other load.
         json: File for the results as JSON; empty for none.
         plot: PNG file for a plot of the latency of requests; empty for none.
     """
@@ -140,12 +150,13 @@ class BenchmarkConfig(ProgramConfig):
     tolerance: NonNegativeFloat = 1e-3
     timeout: PositiveFloat = 30.0
     device: str = "auto"
+    clock: str = "wall"
     json: str = ""
     plot: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_one_of(self, what=WORK, device=("cpu", "auto"))
+        check_one_of(self, what=WORK, device=("cpu", "auto"), clock=CLOCKS)
         given = [
             field.name
             for field in dataclasses.fields(self)
@@ -161,6 +172,8 @@ class BenchmarkConfig(ProgramConfig):
                 raise ValueError(
                     f"--{name} is an option of models on servers, expected a URL in --subjects"
                 )
+        if self.texts and self.padding:
+            raise ValueError("--padding is an option of random ids, received --texts")
         if self.expected and not self.texts:
             raise ValueError("--expected requires --texts, the lines that it has predictions for")
 
@@ -173,7 +186,7 @@ class BenchmarkConfig(ProgramConfig):
 
     def workload(self, load: Load) -> Workload:
         """The fields that the work of a library needs."""
-        fields = {field.name for field in dataclasses.fields(Workload)} - {"clients"}
+        fields = {field.name for field in dataclasses.fields(Workload)} - {"clients", "options"}
         return Workload(**{name: getattr(self, name) for name in fields}, clients=load.clients)
 
     @property
@@ -228,7 +241,7 @@ def run(config: BenchmarkConfig) -> list[Row]:
         ValueError: If a subject, a load or a field of the workload is invalid.
     """
     with contextlib.ExitStack() as stack:
-        if config.what in _OPTIONS_OF["texts"] and not config.texts:
+        if config.what in ("serve", "tokenize") and not config.texts:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             path = Path(folder, "texts.txt")
             path.write_text("\n".join(standard_library_sentences(MAX_TEXTS)), "utf-8")
@@ -257,8 +270,13 @@ def _heading(config: BenchmarkConfig) -> str:
     parts = [config.what]
     if config.what not in _FUNCTIONS and not all(is_server):
         parts += [config.model, config.precision]
-    if config.what in _OPTIONS_OF["texts"]:
+    if config.texts or config.what in ("serve", "tokenize"):
         parts.append(f"batches of {config.batch_size}")
+        if config.what in _MODELS:
+            workload = config.workload(Load())
+            padding = workload.padding_of_texts()
+            by_length = dataclasses.replace(workload, options=("sorted",)).padding_of_texts()
+            parts.append(f"padding {padding:.0%}, sorted {by_length:.0%}")
     elif config.what != "answers":
         tokens = f"{config.batch_size} x {config.sequence_length} tokens"
         parts.append(f"{tokens}, padding {config.padding:.0%}")

@@ -31,7 +31,7 @@ DATA = ROOT / "docs" / "measurements" / "speed.json"
 PAGE = DATA.with_suffix(".md")
 CHART = ROOT / "docs" / "assets" / "speed.svg"
 CHARTED = ("classifier_24", "masked_lm")
-_LIBRARIES = {"keras_hub": "KerasHub", "transformers": "transformers"}
+_LIBRARIES = {"keras_hub": "KerasHub", "products": "matrix products alone"}
 _BACKENDS = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch"}
 _TABLE = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.S)
 # A mid gray, which is legible on light and on dark pages
@@ -47,7 +47,7 @@ def read() -> dict[str, dict[str, Any]]:
 
 
 def label(subject: str, precision: str = "") -> str:
-    """Returns `keras_hub:jax:bfloat16@roberta_base` in words.
+    """Returns `keras_hub+sorted:jax:bfloat16@roberta_base` in words.
 
     Args:
         subject: As in `training.benchmark`.
@@ -55,10 +55,11 @@ def label(subject: str, precision: str = "") -> str:
     """
     rest, _, model = subject.partition("@")
     library, backend, *own = rest.split(":")
+    library, *options = library.split("+")
     precision = own[0] if own else precision
     if library == "transformers" and precision.startswith("mixed_"):
         precision = precision.removeprefix("mixed_") + " autocast"
-    parts = (_LIBRARIES.get(library, library), _BACKENDS[backend], precision, model)
+    parts = (_LIBRARIES.get(library, library), _BACKENDS[backend], precision, model, *options)
     return ", ".join(part for part in parts if part)
 
 

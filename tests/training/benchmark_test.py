@@ -71,6 +71,51 @@ def test_requests_of_text_are_answered_by_libraries_and_the_server_s_batches(tmp
     assert [str(row.load) for row in rows] == ["2 at a time"] * 3
 
 
+def write_texts(folder):
+    """Writes texts of 3, 8, 3 and 5 tokens, and returns the options to measure them."""
+    texts, vocabulary = folder / "texts.txt", folder / "vocab.txt"
+    texts.write_text("cat\na mat is not a cat\nmat\na cat .\n")
+    vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncat\nmat\n")
+    return {"texts": str(texts), "vocabulary": str(vocabulary), "steps": 2}
+
+
+@pytest.mark.backend_independent
+def test_batches_of_texts_have_their_ids_and_lengths(tmp_path):
+    workload = dataclasses.replace(TINY, **write_texts(tmp_path)).workload(Load())
+    first, second = workload.text_batches()
+    np.testing.assert_array_equal(
+        first["token_ids"], [[2, 6, 3, 0, 0, 0, 0, 0], [2, 5, 7, 1, 1, 5, 6, 3]]
+    )
+    np.testing.assert_array_equal(first["padding_mask"], first["token_ids"] != 0)
+    assert second["token_ids"].shape == (2, 5)
+    assert workload.tokens_per_round == 3 + 8 + 3 + 5
+    assert workload.padding_of_texts() == 1 - 19 / 26
+    by_length = dataclasses.replace(workload, options=("sorted",))
+    assert [batch["token_ids"].shape for batch in by_length.text_batches()] == [(2, 3), (2, 8)]
+    assert by_length.tokens_per_round == 19
+    (longest, _) = by_length.text_batches(padded_length=9)
+    assert longest["token_ids"].shape == (2, 9)
+    # One step is of texts at equal distances in the file, the first and the third
+    one = dataclasses.replace(workload, steps=1)
+    assert [batch["token_ids"].shape for batch in one.text_batches()] == [(2, 3)]
+
+
+@pytest.mark.backend_independent
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("what", ["forward", "classify"])
+def test_texts_are_computed_by_all_libraries(tmp_path, what):
+    subjects = ["keras_bert+unpadded:tensorflow", "keras_hub+sorted:tensorflow"]
+    subjects += ["transformers+sorted:torch", "products:torch"]
+    config = dataclasses.replace(
+        TINY, what=what, subjects=tuple(subjects), clock="cpu", **write_texts(tmp_path)
+    )
+    rows = benchmark.run(config)
+    assert [row.unavailable for row in rows] == [""] * 4
+    assert all(row.tokens_per_second > 0 for row in rows)
+    # The products are the least of the work
+    assert rows[3].milliseconds == min(row.milliseconds for row in rows)
+
+
 @pytest.mark.backend_independent
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize(("splits", "sizes"), [(True, None), (False, [1, 2, 4, 6])])
@@ -99,12 +144,18 @@ def test_requests_are_joined_as_an_export_s_file_says(tmp_path, splits, sizes):
         ({"subjects": ("serve:tensorflow",)}, "which is a subject of --what=serve"),
         ({"what": "serve", "subjects": ("keras_bert:jax",)}, "has 'keras_bert:jax', expected"),
         (
-            {"texts": "texts.txt"},
-            "--texts is an option of --what=serve or tokenize, received --what=forward",
+            {"what": "pretrain", "texts": "texts.txt"},
+            "--texts is an option of --what=forward or classify or serve or tokenize, received",
         ),
+        ({"texts": "texts.txt", "padding": 0.5}, "--padding is an option of random ids"),
+        (
+            {"subjects": ("keras_hub+unpadded:jax",)},
+            "'keras_hub\\+unpadded:jax', expected options of keras_hub: sorted",
+        ),
+        ({"subjects": ("serve+sorted:tensorflow",)}, "expected options of serve: none"),
     ],
 )
-def test_what_cannot_be_served_is_refused(fields, message):
+def test_what_cannot_be_measured_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         benchmark.run(dataclasses.replace(TINY, **fields))
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,17 +27,18 @@ def keras_bert_work(workload: Workload) -> Callable[[int], Round]:
         from .served_subjects import keras_bert_requests
 
         return keras_bert_requests(workload)
-    backbone = models.Backbone(workload.architecture)
-    inputs = {
-        "token_ids": workload.token_ids(),
-        "segment_ids": np.zeros_like(workload.token_ids()),
-        "padding_mask": workload.padding_mask() if workload.padding > 0 else None,
-    }
+    backbone = models.Backbone(workload.architecture, unpadded="unpadded" in workload.options)
     tasks = {
         "classify": lambda: TextClassifier(backbone, num_classes=2),
         "pretrain": lambda: MaskedLM(backbone),
     }
-    return _steps(workload, backbone, inputs, tasks, optimizers.AdamW)
+    batches: list[dict[str, Any]]
+    if workload.texts:
+        batches = workload.text_batches()
+    else:
+        mask = workload.padding_mask() if workload.padding > 0 else None
+        batches = [{"token_ids": workload.token_ids(), "padding_mask": mask}]
+    return _steps(workload, backbone, batches, tasks, optimizers.AdamW)
 
 
 def serve_work(workload: Workload) -> Callable[[int], Round]:
@@ -58,32 +58,42 @@ def keras_hub_work(workload: Workload) -> Callable[[int], Round]:
         return keras_hub_requests(workload)
     config = workload.architecture
     backbone = keras_hub_backbone(config)
-    inputs = {"token_ids": workload.token_ids(), "padding_mask": workload.padding_mask()}
-    if "segment_ids" in backbone.input:
-        inputs["segment_ids"] = np.zeros_like(workload.token_ids())
     arguments = {"backbone": backbone, "preprocessor": None}
     tasks = {
         "classify": lambda: keras_hub_class(config, "TextClassifier")(num_classes=2, **arguments),
         "pretrain": lambda: keras_hub_class(config, "MaskedLM")(**arguments),
     }
-    return _steps(workload, backbone, inputs, tasks, keras.optimizers.AdamW)
+    if workload.texts:
+        # Its preprocessor pads every text to `sequence_length`.
+        batches = workload.text_batches(workload.sequence_length)
+    else:
+        batches = [{"token_ids": workload.token_ids(), "padding_mask": workload.padding_mask()}]
+    return _steps(workload, backbone, batches, tasks, keras.optimizers.AdamW)
 
 
 def _steps(
     workload: Workload,
     backbone: keras.Model,
-    inputs: dict[str, Any],
+    batches: list[dict[str, Any]],
     tasks: dict[str, Callable[[], keras.Model]],
     optimizer_class: type[keras.optimizers.Optimizer],
 ) -> Callable[[int], Round]:
+    if "segment_ids" in backbone.input:
+        batches = [{**each, "segment_ids": np.zeros_like(each["token_ids"])} for each in batches]
     if workload.what == "forward":
-        return _forward(backbone, inputs)
-    if workload.what == "pretrain":
-        inputs["mask_positions"] = workload.mask_positions()
+        return _forward(backbone, batches, workload)
     optimizer = optimizer_class(
         LEARNING_RATE, weight_decay=WEIGHT_DECAY, global_clipnorm=workload.clip_norm or None
     )
-    return _fit(tasks[workload.what](), optimizer, inputs, workload)
+    model = tasks[workload.what]()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean")
+    model.compile(optimizer, loss, metrics=[])
+    if workload.texts:
+        return _train_on_batches(model, batches, workload)
+    (inputs,) = batches
+    if workload.what == "pretrain":
+        inputs["mask_positions"] = workload.mask_positions()
+    return _fit(model, inputs, workload)
 
 
 def _set_up(workload: Workload) -> None:
@@ -101,16 +111,19 @@ def _has_gpu() -> bool:
     return any("gpu" in device or "cuda" in device for device in keras.distribution.list_devices())
 
 
-def _forward(backbone: keras.Model, inputs: dict[str, Any]) -> Callable[[int], Round]:
+def _forward(
+    backbone: keras.Model, batches: list[dict[str, Any]], workload: Workload
+) -> Callable[[int], Round]:
     # The mean makes the copy to NumPy small, while every token's output is still computed.
     mean = keras.layers.GlobalAveragePooling1D(dtype="float32")
     model = keras.Model(backbone.input, mean(sequence_output(backbone)))
+    inputs = [{name: batch[name] for name in backbone.input} for batch in batches]
 
     def run(steps: int) -> Round:
-        start = time.perf_counter()
-        for _ in range(steps):
-            model.predict_on_batch(inputs)
-        return Round(time.perf_counter() - start, steps)
+        start = workload.now()
+        for step in range(steps):
+            model.predict_on_batch(inputs[step % len(inputs)])
+        return Round(workload.now() - start, steps)
 
     return run
 
@@ -125,23 +138,35 @@ class _Stopwatch(keras.callbacks.Callback):
     seconds = 0.0
     _start = 0.0
 
+    def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__()
+        self._now = now
+
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         if batch == 0:
-            self._start = time.perf_counter()
+            self._start = self._now()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         # The loss has been computed at this point, so that no asynchronous work is pending.
-        self.seconds = time.perf_counter() - self._start
+        self.seconds = self._now() - self._start
 
 
-def _fit(
-    model: keras.Model,
-    optimizer: keras.optimizers.Optimizer,
-    inputs: dict[str, Any],
-    workload: Workload,
+def _train_on_batches(
+    model: keras.Model, batches: list[dict[str, Any]], workload: Workload
 ) -> Callable[[int], Round]:
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean")
-    model.compile(optimizer, loss, metrics=[])
+    names = tuple(model.input)
+    pairs = [({name: batch[name] for name in names}, batch["labels"]) for batch in batches]
+
+    def run(steps: int) -> Round:
+        start = workload.now()
+        for step in range(steps):
+            model.train_on_batch(*pairs[step % len(pairs)])
+        return Round(workload.now() - start, steps)
+
+    return run
+
+
+def _fit(model: keras.Model, inputs: dict[str, Any], workload: Workload) -> Callable[[int], Round]:
     labels = workload.labels()
 
     def run(steps: int) -> Round:
@@ -149,7 +174,7 @@ def _fit(
             return None if array is None else np.concatenate([array] * steps)
 
         features = {name: repeated(array) for name, array in inputs.items()}
-        stopwatch = _Stopwatch()
+        stopwatch = _Stopwatch(workload.now)
         model.fit(
             features,
             repeated(labels),

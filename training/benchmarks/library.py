@@ -20,19 +20,25 @@ LIBRARIES = {
     "keras_bert": ("keras_subjects", "keras_bert_work"),
     "keras_hub": ("keras_subjects", "keras_hub_work"),
     "transformers": ("torch_subject", "transformers_work"),
+    "products": ("products", "products_work"),
     "serve": ("keras_subjects", "serve_work"),
 }
 BACKENDS = ("tensorflow", "jax", "torch")
+# What a library can do differently
+OPTIONS = {
+    "keras_bert": ("sorted", "unpadded"),
+    "keras_hub": ("sorted",),
+    "transformers": ("sorted", "compiled"),
+}
 SERVED = ("keras_bert:tensorflow", "keras_hub:tensorflow", "serve:tensorflow")
-WARM_UP_STEPS = 2
 
 
 class Library(Subject):
     """One library on one backend.
 
     Args:
-        name: `library:backend[:precision][@model]`, with a precision and a model if they differ
-            from the workload's.
+        name: `library[+option]:backend[:precision][@model]`, with a precision and a model if they
+            differ from the workload's, and with any number of `OPTIONS`.
         workload: The workload to measure.
         device: `cpu`, or `auto` for an accelerator if there is one.
 
@@ -44,10 +50,17 @@ class Library(Subject):
         super().__init__(name, Load(workload.clients) if workload.what == "serve" else None)
         runner, _, model = name.partition("@")
         library, backend, precision = (*runner.split(":"), "", "")[:3]
+        library, *options = library.split("+")
         if library not in LIBRARIES or backend not in BACKENDS:
             raise ValueError(
                 f"--subjects has {name!r}, expected library:backend[:precision][@model] with a "
                 f"library of {', '.join(LIBRARIES)} and a backend of {', '.join(BACKENDS)}"
+            )
+        unknown = set(options).difference(OPTIONS.get(library, ()))
+        if unknown:
+            raise ValueError(
+                f"--subjects has {name!r}, expected options of {library}: "
+                f"{', '.join(OPTIONS.get(library, ())) or 'none'}"
             )
         if workload.what == "serve" and f"{library}:{backend}" not in SERVED:
             raise ValueError(
@@ -57,7 +70,10 @@ class Library(Subject):
         if library == "serve" and workload.what != "serve":
             raise ValueError(f"--subjects has {name!r}, which is a subject of --what=serve")
         self.workload = dataclasses.replace(
-            workload, precision=precision or workload.precision, model=model or workload.model
+            workload,
+            precision=precision or workload.precision,
+            model=model or workload.model,
+            options=tuple(options),
         )
         self._connection, connection = multiprocessing.Pipe()
         self._process = multiprocessing.get_context("spawn").Process(
@@ -119,15 +135,12 @@ def _work(
         module, name = LIBRARIES[library]
         work = getattr(importlib.import_module(f"{__package__}.{module}"), name)
         run: Callable[[int], Round] = work(workload)
-        run(WARM_UP_STEPS)
+        run(workload.warm_up_steps)
+        tokens = workload.tokens_per_round
         connection.send(None)
         while connection.recv():
             result = run(workload.steps)
-            connection.send(
-                dataclasses.replace(
-                    result, tokens=workload.tokens_per_round, peak_bytes=peak_bytes()
-                )
-            )
+            connection.send(dataclasses.replace(result, tokens=tokens, peak_bytes=peak_bytes()))
     except EOFError:
         return  # The parent has ended
     except Exception as error:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from keras_bert import minilm
 from keras_bert.config import BertConfig
+from keras_bert.text import WordPieceTokenizer
 
 from ..engine.options import (
     NonNegativeFloat,
@@ -22,6 +24,8 @@ from ..engine.options import (
     check_one_of,
 )
 
+_CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+CLOCKS = tuple(_CLOCKS)
 WORK = ("forward", "classify", "pretrain", "serve", "tokenize", "mask", "answers")
 # Fields of a batching_params.pbtxt
 _BATCHING_FIELD = re.compile(r"^\s*(\w+)\s*\{\s*value:\s*(\d+)\s*\}", re.M)
@@ -45,11 +49,15 @@ class Workload(ProgramConfig):
             allows it.
         steps: Batches, requests or questions in a round.
         clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
-        texts: A file of the texts to serve or to tokenize, one per line.
-        vocabulary: To serve or to tokenize, a `vocab.txt`. Empty for that of the installed MiniLM.
+        texts: A file of texts, one per line: to serve or to tokenize, or whose ids a model is to
+            compute in place of random ones.
+        vocabulary: A `vocab.txt` for the texts. Empty for that of the installed MiniLM.
         clients: Number of requests, or of batches of texts or ids, at a time.
         batching: To serve, a `batching_params.pbtxt`, by which requests that wait are joined to
             batches. Empty to answer each by itself.
+        clock: `wall`, or `cpu` for the processor seconds of the process.
+        options: What a subject does differently: `sorted` has the texts in the order of their
+            lengths, `unpadded` computes batches without padding, `compiled` is `torch.compile`.
     """
 
     what: str
@@ -64,10 +72,12 @@ class Workload(ProgramConfig):
     vocabulary: str = ""
     clients: PositiveInt = 1
     batching: str = ""
+    clock: str = "wall"
+    options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_one_of(self, what=WORK)
+        check_one_of(self, what=WORK, clock=CLOCKS)
 
     @property
     def architecture(self) -> BertConfig:
@@ -82,7 +92,22 @@ class Workload(ProgramConfig):
         """Number of tokens in a round, padding excluded; 0 for texts, which are not counted."""
         if self.what == "serve":
             return 0
+        if self.texts:
+            batches = self.text_batches()
+            return sum(
+                int(batches[step % len(batches)]["padding_mask"].sum())
+                for step in range(self.steps)
+            )
         return self.steps * int(self.padding_mask().sum())
+
+    @property
+    def warm_up_steps(self) -> int:
+        """Number of steps after which everything is compiled: of texts, all, for their lengths."""
+        return self.steps if self.texts and self.what != "serve" else 2
+
+    def now(self) -> float:
+        """Returns the seconds of the clock."""
+        return _CLOCKS[self.clock]()
 
     @property
     def num_slots(self) -> int:
@@ -131,6 +156,48 @@ class Workload(ProgramConfig):
         if not found:
             raise ValueError(f"--texts has {len(lines)} texts, expected at least {size}")
         return found
+
+    def text_batches(self, padded_length: int | None = None) -> list[dict[str, np.ndarray]]:
+        """Returns the batches of texts, as many as there are steps, or texts for.
+
+        They are texts at equal distances in the file, in its order, or sorted by length if that is
+        an option.
+
+        Args:
+            padded_length: The length of all batches; `None` for that of their longest row.
+
+        Returns:
+            A dict of `token_ids`, int32 `(batch, length)`, `padding_mask`, and `labels`, `(batch,)`
+            for each batch.
+        """
+        lines = [line for batch in self.requests() for line in batch]
+        count = min(self.steps, len(lines) // self.batch_size) * self.batch_size
+        texts = [lines[index * len(lines) // count] for index in range(count)]
+        tokenizer = WordPieceTokenizer(self.words())
+        start, end = tokenizer.cls_token_id, tokenizer.sep_token_id
+        rows = [[start, *ids[: self.sequence_length - 2], end] for ids in tokenizer(texts)]
+        if "sorted" in self.options:
+            rows.sort(key=len)
+        return [
+            self._batch(rows[index : index + self.batch_size], padded_length)
+            for index in range(0, count, self.batch_size)
+        ]
+
+    def padding_of_texts(self) -> float:
+        """Returns the share of padding in the batches of texts."""
+        masks = [batch["padding_mask"] for batch in self.text_batches()]
+        return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.size for mask in masks)
+
+    def _batch(self, rows: list[list[int]], padded_length: int | None) -> dict[str, np.ndarray]:
+        lengths = np.array([len(row) for row in rows])
+        mask = np.arange(padded_length or max(lengths)) < lengths[:, None]
+        token_ids = np.full(mask.shape, self.architecture.pad_token_id, "int32")
+        token_ids[mask] = np.concatenate(rows)
+        return {
+            "token_ids": token_ids,
+            "padding_mask": mask.astype("int32"),
+            "labels": self.labels(),
+        }
 
     def words(self) -> list[str]:
         """Returns the WordPiece vocabulary."""

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The matrix products of an encoder alone, on PyTorch: what no computation is faster than.
+
+They are those of the tokens of texts, without padding: each layer's products with its kernels for
+all tokens at a time, and of queries, keys and values for each row; in a training step, also those
+of the gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from .subject import Round
+from .workload import Workload
+
+
+def products_work(workload: Workload) -> Callable[[int], Round]:
+    """Returns a function that computes the products of a number of steps."""
+    dtype = torch.float32 if workload.precision == "float32" else torch.bfloat16
+    is_training = workload.what == "classify"
+    masks = (
+        [batch["padding_mask"] for batch in workload.text_batches()]
+        if workload.texts
+        else [workload.padding_mask()]
+    )
+    batches = [
+        [
+            (torch.randn(left, dtype=dtype), torch.randn(right, dtype=dtype))
+            for left, right in _shapes(workload, mask.sum(axis=1).tolist())
+        ]
+        for mask in masks
+    ]
+
+    def run(steps: int) -> Round:
+        start = workload.now()
+        for step in range(steps):
+            for _ in range(workload.architecture.num_layers):
+                for left, right in batches[step % len(batches)]:
+                    product = left @ right
+                    if is_training:
+                        product @ right.mT
+                        left.mT @ product
+        return Round(workload.now() - start, steps)
+
+    return run
+
+
+def _shapes(
+    workload: Workload, lengths: list[int]
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Yields the shapes of the factors of each product in a layer, for rows of some lengths."""
+    config = workload.architecture
+    hidden, intermediate = config.hidden_dim, config.intermediate_dim
+    kernels = [(hidden, 3 * hidden), (hidden, hidden), (hidden, intermediate)]
+    for kernel in [*kernels, (intermediate, hidden)]:
+        yield (sum(lengths), kernel[0]), kernel
+    heads, head_dim = config.num_heads, config.head_dim
+    for length in lengths:
+        yield (heads, length, head_dim), (heads, head_dim, length)
+        yield (heads, length, length), (heads, length, head_dim)
