@@ -142,6 +142,23 @@ def test_training_updates_the_weights_alike(family):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="XLA compiles TensorFlow")
+def test_xla_computes_the_same():
+    updated = []
+    for encoder, jit_compile in zip(pair(), (False, True), strict=True):
+        task = TextClassifier(encoder, num_classes=2)
+        random_weights(task)
+        loss = keras.losses.SparseCategoricalCrossentropy(True)
+        task.compile(AdamW(0.01, epsilon=1.0), loss, jit_compile=jit_compile)
+        batches = [batch_of([3, 11, 1, 7]), batch_of([3, 5, 1, 7])]
+        losses = [task.train_on_batch(batch, np.array([0, 1, 1, 0]))[0] for batch in batches]
+        updated.append((losses, task.get_weights()))
+    (expected, weights), (losses, unpadded_weights) = updated
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    for ours, theirs in zip(unpadded_weights, weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("cls", [TextClassifier, QuestionAnswerer, MaskedLM])
 def test_tasks_predict_alike(cls):
     arguments = {"num_classes": 3} if cls is TextClassifier else {}
