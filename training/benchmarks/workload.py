@@ -14,7 +14,6 @@ import numpy as np
 
 from keras_bert import minilm
 from keras_bert.config import BertConfig
-from keras_bert.text import WordPieceTokenizer
 
 from ..engine.options import (
     NonNegativeFloat,
@@ -173,6 +172,9 @@ class Workload(ProgramConfig):
         lines = [line for batch in self.requests() for line in batch]
         count = min(self.steps, len(lines) // self.batch_size) * self.batch_size
         texts = [lines[index * len(lines) // count] for index in range(count)]
+        # Its package imports `sentencepiece`, which the help of the command does without.
+        from keras_bert.text import WordPieceTokenizer
+
         tokenizer = WordPieceTokenizer(self.words())
         start, end = tokenizer.cls_token_id, tokenizer.sep_token_id
         rows = [[start, *ids[: self.sequence_length - 2], end] for ids in tokenizer(texts)]
