@@ -69,7 +69,10 @@ def test_a_step_of_the_search_for_answers_is_a_question():
     ("fields", "message"),
     [
         ({"what": "tokenize", "clients": ("1", "2")}, "--clients is '1,2', expected one number"),
-        ({"what": "answers", "texts": "a.txt"}, "--texts is an option of --what=serve or tokenize"),
+        (
+            {"what": "answers", "texts": "a.txt"},
+            "--texts is an option of --what=forward or classify or serve or tokenize",
+        ),
         ({"what": "mask", "subjects": ("keras_hub:jax",)}, "--subjects is an option of --what="),
     ],
 )
