@@ -368,7 +368,31 @@ class Loader(Batches):
         )
 
 
-class MappedBatches(Batches):
+class BatchesOfBatches(Batches):
+    """Base class of batches each of which is made of one of others.
+
+    Args:
+        batches: The others.
+    """
+
+    def __init__(self, batches: Batches) -> None:
+        super().__init__()
+        self._batches = batches
+        self.rows_in_batch = batches.rows_in_batch
+        self.works_ahead = batches.works_ahead
+        self.has_one_shape = batches.has_one_shape
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of batches of an epoch; `None` if it is unknown."""
+        return self._batches.num_batches
+
+    def example(self) -> Any:
+        """Returns a batch of few rows, for its structure; `None` if there are no rows."""
+        return self._batches.example()
+
+
+class MappedBatches(BatchesOfBatches):
     """Batches to which a function is applied.
 
     Args:
@@ -385,22 +409,13 @@ class MappedBatches(Batches):
         *,
         targets_have_length: bool = False,
     ) -> None:
-        super().__init__()
-        self._batches = batches
+        super().__init__(batches)
         self._function = function
-        self.rows_in_batch = batches.rows_in_batch
-        self.works_ahead = batches.works_ahead
-        self.has_one_shape = batches.has_one_shape
         self.targets_have_length = targets_have_length
-
-    @property
-    def num_batches(self) -> int | None:
-        """The number of batches of an epoch; `None` if it is unknown."""
-        return self._batches.num_batches
 
     def example(self) -> Any:
         """Returns a batch of few rows, for its structure; `None` if there are no rows."""
-        batch = self._batches.example()
+        batch = super().example()
         return None if batch is None else self._function(batch, 0)
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_bert.data.input_forms import dataset_has_labels, is_dataset, split_index
-from keras_bert.data.loader import Batches, rows_of_share
+from keras_bert.data.loader import Batches, MappedBatches, rows_of_share
 
 
 def lacks_labels(x: Any, y: Any) -> bool:
@@ -65,7 +65,13 @@ def filled_up(features: dict[str, np.ndarray], num_replicas: int = 1) -> dict[st
     """
     of_replica = -(-len(features["token_ids"]) // num_replicas)
     num_rows = num_replicas << (of_replica - 1).bit_length()
-    return {name: np.resize(x, (num_rows, *x.shape[1:])) for name, x in features.items()}
+    repeated: dict[str, np.ndarray] = _repeated(features, num_rows)
+    return repeated
+
+
+def _repeated(rows: Any, num_rows: int) -> Any:
+    """Repeats the rows of arrays, in any nesting, up to a number."""
+    return keras.tree.map_structure(lambda x: np.resize(x, (num_rows, *x.shape[1:])), rows)
 
 
 def rows_of_process(rows: Any, shard: tuple[int, int]) -> Any:
@@ -78,8 +84,8 @@ def rows_of_process(rows: Any, shard: tuple[int, int]) -> Any:
     return keras.tree.map_structure(lambda x: x[rows_of_share(shard, len(x))], rows)
 
 
-class SharedPredictions(Batches):
-    """A process's shares of batches whose rows are predicted by the devices of several.
+def shared_predictions(batches: Batches, num_devices: int, shard: tuple[int, int]) -> Batches:
+    """Returns a process's shares of batches whose rows are predicted by the devices of several.
 
     Rows are repeated so that each device has as many.
 
@@ -89,35 +95,15 @@ class SharedPredictions(Batches):
         shard: The index of this process, and the number of processes that share each batch.
     """
 
-    def __init__(self, batches: Batches, num_devices: int, shard: tuple[int, int]) -> None:
-        super().__init__()
-        self._batches = batches
-        self._num_devices = num_devices
-        self._shard = shard
-        self.rows_in_batch = batches.rows_in_batch
-        self.works_ahead = batches.works_ahead
-        self.has_one_shape = batches.has_one_shape
+    def share(batch: Any, _: int) -> tuple[Any, Any]:
+        features, index = batch
+        num_rows = -(-len(index) // num_devices) * num_devices
+        if num_rows > len(index):
+            features, index = _repeated((features, index), num_rows)
+        # The outputs are those of all rows.
+        return rows_of_process(features, shard), index
 
-    @property
-    def num_batches(self) -> int | None:
-        """The number of batches; `None` if it is unknown."""
-        return self._batches.num_batches
-
-    def example(self) -> Any:
-        """Returns a batch of few rows, for its structure; `None` if there are no rows."""
-        return self._batches.example()
-
-    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
-        for features, index in self._batches._epoch(number, first):
-            num_rows = -(-len(index) // self._num_devices) * self._num_devices
-            features, index = keras.tree.map_structure(
-                lambda x, num_rows=num_rows: (
-                    x if len(x) == num_rows else np.resize(x, (num_rows, *x.shape[1:]))
-                ),
-                (features, index),
-            )
-            # The outputs are those of all rows.
-            yield rows_of_process(features, self._shard), index
+    return MappedBatches(batches, share)
 
 
 class ArrayBatches(Batches):
@@ -141,7 +127,7 @@ class ArrayBatches(Batches):
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
         for start in range(first * self._batch_size, self.num_rows, self._batch_size):
-            rows = np.arange(self.num_rows)[start : start + self._batch_size]
+            rows = np.arange(start, min(start + self._batch_size, self.num_rows))
             yield keras.tree.map_structure(lambda x, rows=rows: x[rows], self._x), rows
 
 

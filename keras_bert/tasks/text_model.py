@@ -43,12 +43,12 @@ from keras_bert.tasks.class_labels import (
 )
 from keras_bert.tasks.features import (
     ArrayBatches,
-    SharedPredictions,
     are_arrays,
     filled_up,
     lacks_labels,
     num_batches_of_features,
     rows_of_process,
+    shared_predictions,
     without_first,
 )
 from keras_bert.tasks.feeding import Feed, no_rows
@@ -497,7 +497,7 @@ class TextModel(ObjectiveModel):
     ) -> tuple[np.ndarray[Any, Any], Any]:
         """Returns the indices of the rows of all batches, with filler, and their outputs."""
         if _num_devices() > 1:
-            batches = SharedPredictions(batches, _num_devices(), _shard())
+            batches = shared_predictions(batches, _num_devices(), _shard())
         feed = Feed(batches, with_targets=False)
         with feed.raising_errors():
             outputs = super().predict(feed.for_keras(), verbose=verbose, **kwargs)
@@ -636,10 +636,7 @@ class TextModel(ObjectiveModel):
         """
         if keras.backend.backend() == "tensorflow":
             return int(self.distribute_strategy.num_replicas_in_sync)
-        distribution = keras.distribution.distribution()
-        if distribution is None:
-            return 1
-        return max(1, int(distribution.num_model_replicas) // int(distribution.num_processes))
+        return _num_devices() // _shard()[1]
 
     def _compiles_each_shape(self) -> bool:
         """Returns whether each new batch shape is compiled, which takes seconds."""

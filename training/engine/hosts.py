@@ -30,7 +30,7 @@ from typing import Any
 
 from absl import logging
 
-from keras_bert.data.loader import Batches
+from keras_bert.data.loader import Batches, BatchesOfBatches
 
 from ..costs import energy
 from .options import ALL_BY_ENVIRONMENT, HostOptions
@@ -247,7 +247,7 @@ def whole(array: Any) -> Any:
     Args:
         array: An array of JAX. All processes must call this for the same arrays.
     """
-    if count() == 1 or array.is_fully_addressable or array.is_fully_replicated:
+    if array.is_fully_addressable or array.is_fully_replicated:
         return array
     from jax.experimental import multihost_utils
 
@@ -323,7 +323,7 @@ def agree(what: str, value: Any) -> None:
         )
 
 
-class AgreedBatches(Batches):
+class AgreedBatches(BatchesOfBatches):
     """Shares of batches, each of which is handed over when all processes have theirs.
 
     Otherwise those of other shapes, or of another step, would train something else without an
@@ -334,23 +334,10 @@ class AgreedBatches(Batches):
         first: The number of the first batch.
     """
 
-    works_ahead = False  # Messages are exchanged in the order of the steps.
-
     def __init__(self, batches: Batches, first: int = 0) -> None:
-        super().__init__()
-        self._batches = batches
+        super().__init__(batches)
+        self.works_ahead = False  # Messages are exchanged in the order of the steps.
         self._first = first
-        self.rows_in_batch = batches.rows_in_batch
-        self.has_one_shape = batches.has_one_shape
-
-    @property
-    def num_batches(self) -> int | None:
-        """The number of batches of an epoch; `None` if it is unknown."""
-        return self._batches.num_batches
-
-    def example(self) -> Any:
-        """Returns a batch of few rows, for its structure."""
-        return self._batches.example()
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
         for index, batch in enumerate(self._batches.epoch(number, first), self._first + first):
