@@ -13,6 +13,7 @@ from keras_bert.config import BertConfig
 from keras_bert.layers import ReplacedTokenHead
 from keras_bert.models import Backbone
 from keras_bert.tasks import MaskedLM, Pretrainer
+from training.costs.model_flops import without_values
 
 # Encoder, and pooler where it has one
 ENCODER = {
@@ -106,8 +107,7 @@ PRETRAINING = {
 
 
 def unallocated_backbone(name: str) -> Backbone:
-    with keras.StatelessScope(initialize_variables=False):
-        return Backbone(BertConfig.from_name(name))
+    return without_values(lambda: Backbone(BertConfig.from_name(name)))
 
 
 def count(model: keras.Model) -> int:
@@ -129,10 +129,11 @@ def test_encoder(name, expected):
 @pytest.mark.backend_independent
 @pytest.mark.parametrize(("name", "expected"), PRETRAINING.items())
 def test_encoder_with_pretraining_heads(name, expected):
-    with keras.StatelessScope(initialize_variables=False):
+    def models() -> tuple[keras.Model, keras.Model]:
         backbone = Backbone(BertConfig.from_name(name))
-        masked_lm = Pretrainer(backbone, next_sentence=False)
-        both = Pretrainer(backbone)
+        return Pretrainer(backbone, next_sentence=False), Pretrainer(backbone)
+
+    masked_lm, both = without_values(models)
     assert (count(masked_lm), count(both)) == expected
 
 
@@ -148,8 +149,7 @@ def test_encoder_with_pretraining_heads(name, expected):
     ],
 )
 def test_encoder_with_its_masked_lm_head(name, expected):
-    with keras.StatelessScope(initialize_variables=False):
-        task = MaskedLM(Backbone(BertConfig.from_name(name)))
+    task = without_values(lambda: MaskedLM(Backbone(BertConfig.from_name(name))))
     assert count(task) == expected
 
 
@@ -160,10 +160,13 @@ REPLACED_TOKEN = {"small": 13_549_057, "base": 109_483_009, "large": 335_142_913
 @pytest.mark.backend_independent
 @pytest.mark.parametrize(("size", "expected"), REPLACED_TOKEN.items())
 def test_electra_with_its_head(size, expected):
-    config = BertConfig.from_name(f"electra_{size}_discriminator")
-    with keras.StatelessScope(initialize_variables=False):
+    def layers() -> tuple[Backbone, ReplacedTokenHead]:
+        config = BertConfig.from_name(f"electra_{size}_discriminator")
         backbone, head = Backbone(config), ReplacedTokenHead(config.activation)
         head(backbone.output["sequence_output"])
+        return backbone, head
+
+    backbone, head = without_values(layers)
     assert count(backbone) + count(head) == expected
 
 

@@ -8,6 +8,7 @@ import functools
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import keras
 import numpy as np
@@ -24,6 +25,8 @@ _SIZES_ON_CPU, _SIZES_ON_ACCELERATOR = (512, 1024, 2048), (2048, 4096, 8192)
 _SIZE_COMPARED = 768
 _ROUNDS = 5
 
+Made = TypeVar("Made")
+
 
 def num_parameters(make_model: Callable[[], keras.Model]) -> int:
     """Returns the number of parameters of a model, which gets no values and so needs no memory.
@@ -31,14 +34,19 @@ def num_parameters(make_model: Callable[[], keras.Model]) -> int:
     Args:
         make_model: Creates the model.
     """
+    return int(without_values(make_model).count_params())
 
-    def without_values() -> int:
+
+def without_values(make: Callable[[], Made]) -> Made:
+    """Returns what a function makes, such as models, whose variables never get values."""
+
+    def made() -> Made:
         with keras.StatelessScope(initialize_variables=False):
-            return int(make_model().count_params())
+            return make()
 
     # Keras gives all variables that wait for values theirs at the end of a thread's next scope.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(without_values).result()
+        return thread.submit(made).result()
 
 
 def training_flops(
