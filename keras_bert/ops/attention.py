@@ -47,10 +47,12 @@ def attention(
         [GQA](https://arxiv.org/abs/2305.13245), section 2.2.
     """
     rate = dropout if training else 0.0
-    kernels = dispatch.tensorflow_cpu_kernels(training)
-    if kernels is not None:
-        heads = _by_heads(query_key_value)
-        return _by_tokens(kernels.attention(*heads, mask, dropout=rate, seed=seed))
+    if dispatch.tensorflow_cpu_kernels(training) is not None:
+        from keras_bert.ops import tensorflow_attention
+
+        query, key, value = _by_heads(query_key_value)
+        context = tensorflow_attention.attention(query, key, value, mask, dropout=rate, seed=seed)
+        return _by_tokens(context)
     memory = dispatch.jax_cpu_memory()
     if memory is not None and not rate:
         query, key, value = _by_heads(query_key_value)

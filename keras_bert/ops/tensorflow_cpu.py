@@ -22,7 +22,6 @@ import tensorflow as tf
 
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.hashed_dropout import drop, make_key
-from keras_bert.ops.tensorflow_plain import attention_probabilities, mask_of_each_row
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -144,44 +143,6 @@ def _bias_dropout_residual_layer_norm(epsilon: float, dropout: float) -> Callabl
     return compute
 
 
-def attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *, dropout: float, seed: Tensor
-) -> Tensor:
-    """`keras_bert.ops.attention` in training, of tensors `(batch, heads, length, head_dim)`."""
-    masks = () if mask is None else (mask_of_each_row(mask, query),)
-    compute = _attention(dropout, query.shape[-1])
-    return compute(query, key, value, make_key(dropout, seed), *masks)
-
-
-@functools.cache
-def _attention(dropout: float, head_dim: int) -> Callable[..., Any]:
-    scale = 1 / math.sqrt(head_dim)
-
-    @traced_once
-    @tf.custom_gradient
-    def compute(
-        queries: Tensor, keys: Tensor, values: Tensor, seed: Tensor, *masks: Tensor
-    ) -> tuple[Any, Callable[[Any], Any]]:
-        queries = tf.ensure_shape(queries, (None, None, None, head_dim))
-        probabilities = attention_probabilities(queries, keys, *(masks or (None,)))
-        kept = _dropped(dropout)(probabilities, seed) if dropout else probabilities
-
-        def gradient(upstream: Tensor) -> tuple[Any, ...]:
-            along_kept = tf.matmul(upstream, values, transpose_b=True)
-            along_scores = _softmax_gradient(dropout, scale)(probabilities, along_kept, seed)
-            return (
-                tf.matmul(along_scores, keys),
-                tf.matmul(along_scores, queries, transpose_a=True),
-                tf.matmul(kept, upstream, transpose_a=True),
-                None,
-                *(None for _ in masks),
-            )
-
-        return tf.matmul(kept, values), gradient
-
-    return compute
-
-
 def dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
     """`keras_bert.ops.dropout` in training."""
     y = _dropout(rate)(_as_rows(x), make_key(rate, seed))
@@ -194,9 +155,9 @@ def _dropout(rate: float) -> Callable[..., Any]:
     @tf.custom_gradient
     def compute(x: Tensor, key: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Any, None]:
-            return _dropped(rate)(upstream, key), None
+            return dropped(rate)(upstream, key), None
 
-        return _dropped(rate)(x, key), gradient
+        return dropped(rate)(x, key), gradient
 
     return compute
 
@@ -271,7 +232,7 @@ def _activation(name: str) -> Callable[..., Any]:
 
     @compiled
     def activation(x: Tensor, bias: Tensor) -> Tensor:
-        return tf.cast(function(_wide(x) + _wide(bias)), x.dtype)
+        return tf.cast(function(wide(x) + wide(bias)), x.dtype)
 
     return activation
 
@@ -282,14 +243,14 @@ def _activation_gradient(name: str) -> Callable[..., Any]:
 
     @compiled
     def activation_gradient(x: Tensor, bias: Tensor, upstream: Tensor) -> Tensor:
-        return tf.cast(_wide(upstream) * derivative(_wide(x) + _wide(bias)), x.dtype)
+        return tf.cast(wide(upstream) * derivative(wide(x) + wide(bias)), x.dtype)
 
     return activation_gradient
 
 
 def _sum_rows(x: Tensor) -> Tensor:
     # XLA takes twice as long, and would recompute `x` if it fused the sum with its computation.
-    return tf.raw_ops.BiasAddGrad(out_backprop=_wide(x))
+    return tf.raw_ops.BiasAddGrad(out_backprop=wide(x))
 
 
 @functools.cache
@@ -298,11 +259,11 @@ def _norm(epsilon: float, rate: float) -> Callable[..., Any]:
     def norm(
         x: Tensor, residual: Tensor, bias: Tensor, gamma: Tensor, beta: Tensor, key: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        total = _wide(residual) + drop(_wide(x) + _wide(bias), rate, key)
+        total = wide(residual) + drop(wide(x) + wide(bias), rate, key)
         mean = tf.reduce_mean(total, -1, keepdims=True)
         centred = total - mean
         scale = tf.math.rsqrt(tf.reduce_mean(centred * centred, -1, keepdims=True) + epsilon)
-        return tf.cast(centred * scale * _wide(gamma) + _wide(beta), x.dtype), mean, scale
+        return tf.cast(centred * scale * wide(gamma) + wide(beta), x.dtype), mean, scale
 
     return norm
 
@@ -320,9 +281,9 @@ def _norm_gradient(rate: float) -> Callable[..., Any]:
         upstream: Tensor,
         key: Tensor,
     ) -> tuple[Tensor, ...]:
-        total = _wide(residual) + drop(_wide(x) + _wide(bias), rate, key)
-        normal, upstream = (total - mean) * scale, _wide(upstream)
-        along_normal = upstream * _wide(gamma)
+        total = wide(residual) + drop(wide(x) + wide(bias), rate, key)
+        normal, upstream = (total - mean) * scale, wide(upstream)
+        along_normal = upstream * wide(gamma)
         total_gradient = scale * (
             along_normal
             - tf.reduce_mean(along_normal, -1, keepdims=True)
@@ -340,24 +301,14 @@ def _norm_gradient(rate: float) -> Callable[..., Any]:
 
 
 @functools.cache
-def _dropped(rate: float) -> Callable[..., Any]:
+def dropped(rate: float) -> Callable[..., Any]:
+    """Returns the function that drops elements of a tensor, of any shape, by a key."""
+
     @compiled
     def apply_dropout(x: Tensor, key: Tensor) -> Tensor:
-        return tf.cast(drop(_wide(x), rate, key), x.dtype)
+        return tf.cast(drop(wide(x), rate, key), x.dtype)
 
     return apply_dropout
-
-
-@functools.cache
-def _softmax_gradient(rate: float, scale: float) -> Callable[..., Any]:
-    @compiled
-    def softmax_gradient(probabilities: Tensor, upstream: Tensor, key: Tensor) -> Tensor:
-        wide = _wide(probabilities)
-        product = wide * drop(_wide(upstream), rate, key)
-        total = tf.reduce_sum(product, -1, keepdims=True)
-        return tf.cast((product - wide * total) * scale, probabilities.dtype)
-
-    return softmax_gradient
 
 
 def _as_rows(x: Tensor) -> Tensor:
@@ -365,6 +316,6 @@ def _as_rows(x: Tensor) -> Tensor:
     return tf.reshape(x, (-1, x.shape[-1]))
 
 
-def _wide(x: Tensor) -> Tensor:
+def wide(x: Tensor) -> Tensor:
     """Casts to float32, unless the dtype is float64."""
     return x if x.dtype == tf.float64 else tf.cast(x, tf.float32)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention of long rows on TensorFlow and a CPU, in blocks, compared with its definition."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.ops import attention, attention_with_scores
+
+pytestmark = [
+    pytest.mark.needs_tensorflow,
+    pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's own"),
+]
+
+LENGTH = 2100  # not a multiple of a block
+
+
+def value_and_gradients(function, inputs, upstream, *, with_any_length):
+    """The value of a function in a graph, and its gradients, with a length known or not."""
+    import tensorflow as tf
+
+    length = None if with_any_length else inputs[0].shape[1]
+
+    @tf.function(input_signature=[tf.TensorSpec((1, length, 1, 4))] * 4, autograph=False)
+    def compute(upstream, *inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            value = function(inputs)
+        return value, *tape.gradient(value, inputs, upstream)
+
+    return [part.numpy() for part in compute(upstream, *inputs)]
+
+
+@pytest.mark.parametrize("with_any_length", [False, True])
+@pytest.mark.parametrize(
+    ("length", "masked"), [(6, "pairs"), (LENGTH, None), (LENGTH, "keys"), (LENGTH, "pairs")]
+)
+def test_attention_in_blocks_is_attention(length, masked, with_any_length):
+    random = np.random.default_rng(0)
+    *inputs, upstream = random.normal(size=(4, 1, length, 1, 4)).astype("float32")
+    mask = None
+    if masked is not None:
+        mask = random.random((1, 1, 1 if masked == "keys" else length, length)) < 0.7
+        mask = keras.ops.convert_to_tensor(mask)
+
+    def of(function):
+        return value_and_gradients(function, inputs, upstream, with_any_length=with_any_length)
+
+    found = of(lambda inputs: attention(inputs, mask, training=True))
+    expected = of(lambda inputs: attention_with_scores(inputs, mask)[0])
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-5)
+
+
+def attended_with_dropout(inputs, upstream):
+    seed = keras.random.SeedGenerator(1)
+    return value_and_gradients(
+        lambda inputs: attention(inputs, dropout=0.5, seed=seed, training=True),
+        inputs,
+        upstream,
+        with_any_length=False,
+    )
+
+
+def test_the_backward_pass_drops_the_same():
+    random = np.random.default_rng(0)
+    *inputs, upstream = random.normal(size=(4, 1, LENGTH, 1, 4)).astype("float32")
+    directions = random.normal(size=(3, 1, LENGTH, 1, 4)).astype("float32")
+    _, *gradients = attended_with_dropout(inputs, upstream)
+    after, before = (
+        (attended_with_dropout(inputs + step * directions, upstream)[0] * upstream).sum()
+        for step in (1e-2, -1e-2)
+    )
+    slope = sum((g * d).sum() for g, d in zip(gradients, directions, strict=True))
+    np.testing.assert_allclose(slope, (after - before) / 2e-2, rtol=2e-2)
+
+
+def test_each_block_drops_others():
+    """With equal scores and values, the context is the share of the keys that were not dropped."""
+    zeros, ones = (np.full((1, LENGTH, 1, 4), value, "float32") for value in (0, 1))
+    context = attended_with_dropout([zeros, zeros, ones], ones)[0][0, :, 0, 0]
+    first, second = context[:420], context[420:840]  # five blocks of 420 queries
+    assert abs(context.mean() - 1) < 0.01
+    assert (first != second).mean() > 0.9
