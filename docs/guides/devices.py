@@ -211,8 +211,8 @@ run("tensorflow", "-c", PRECISION.replace("EPOCHS", str(epochs)))
 # | PyTorch | `DistributedDataParallel` and a loop of one's own; `fit` uses one device | two processes |
 #
 # Text works too: `fit`, `evaluate` and `predict` of every task, with a `batch_size` that is a multiple of the number of devices.
-# `gradient_accumulation_steps` is refused by TensorFlow's strategies; with JAX it is as on one device. On TensorFlow, the pairs of a
-# `TextEmbedder` are compared with those of their own replica. The programs take `--devices=2`, on JAX and TensorFlow:
+# With `gradient_accumulation_steps` it is as on one device; TensorFlow's replicas exchange their gradients once for each update, JAX's devices
+# in each step. On TensorFlow, the pairs of a `TextEmbedder` are compared with those of their own replica. The programs take `--devices=2`, on JAX and TensorFlow:
 #
 # ```bash
 # KERAS_BACKEND=jax keras-bert finetune --train_file=reviews.tsv --text=review --label=stars --devices=2

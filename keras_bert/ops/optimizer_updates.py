@@ -7,9 +7,8 @@ PyTorch uses its fused AdamW where possible.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -91,6 +90,13 @@ def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
     return optimizer_updates_tensorflow.sum_over_replicas(gradients)
 
 
+def once_for_all_replicas(function: Callable[[], None]) -> None:
+    """Calls a function once for the replicas of `tf.distribute`, each of which calls this one."""
+    from keras_bert.ops import optimizer_updates_tensorflow
+
+    optimizer_updates_tensorflow.once_for_all_replicas(function)
+
+
 def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
     """Adds each gradient to its accumulator, a Keras variable."""
     kernels = _backend_kernels()
@@ -114,14 +120,18 @@ def update_variables(updates: Sequence[Update]) -> None:
         portable_update_variables(updates)
 
 
-def outside_of_training_steps() -> contextlib.AbstractContextManager[Any]:
-    """Returns a context for changes of weights outside of the training steps of `fit`."""
-    if keras.backend.backend() != "torch":
-        return contextlib.nullcontext()
-    from keras_bert.ops import optimizer_updates_torch
+def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> None:
+    """Calls a function that changes weights, as in a training step of `fit`.
 
-    context: contextlib.AbstractContextManager[Any] = optimizer_updates_torch.without_gradients()
-    return context
+    Args:
+        optimizer: The optimizer of the weights.
+        function: The function. On TensorFlow, each replica calls it.
+    """
+    kernels = _backend_kernels()
+    if kernels:
+        kernels.outside_of_training_steps(optimizer, function)
+    else:
+        function()
 
 
 @functools.cache

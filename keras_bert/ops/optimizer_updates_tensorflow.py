@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -42,8 +42,27 @@ def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
     return summed
 
 
+def once_for_all_replicas(function: Callable[[], None]) -> None:
+    """Calls a function in the context of all replicas, where variables are read as their sums."""
+
+    @tf.autograph.experimental.do_not_convert
+    def call(_: Any) -> None:
+        function()
+
+    tf.distribute.get_replica_context().merge_call(call)
+
+
+def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> None:
+    """Calls a function in each replica of the strategy in which an optimizer was made."""
+    strategy = optimizer._distribution_strategy
+    if strategy.num_replicas_in_sync == 1:
+        function()
+    else:
+        tf.function(lambda: strategy.run(function), autograph=False)()
+
+
 def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-    """Adds in place."""
+    """Adds in place; under `tf.distribute`, to the value of this replica."""
     for accumulator, gradient in zip(accumulators, gradients, strict=True):
         accumulator.value.assign_add(tf.cast(gradient, accumulator.dtype))
 
@@ -58,9 +77,11 @@ def update_variables(updates: Sequence[Update]) -> None:
         )
         for update in updates
     ]
-    tf.__internal__.distribute.interim.maybe_merge_call(
-        _update_every_copy, tf.distribute.get_strategy(), native
-    )
+    strategy = tf.distribute.get_strategy()
+    if tf.distribute.in_cross_replica_context():
+        _update_every_copy(strategy, native)
+    else:
+        tf.__internal__.distribute.interim.maybe_merge_call(_update_every_copy, strategy, native)
 
 
 def _update_every_copy(strategy: Any, updates: Sequence[Update]) -> None:

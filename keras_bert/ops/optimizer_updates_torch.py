@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -25,9 +25,10 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(gradients))))
 
 
-def without_gradients() -> Any:
-    """Returns a context in which PyTorch records no operations for gradients."""
-    return torch.no_grad()
+def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> None:
+    """Calls a function of whose operations PyTorch records no gradients."""
+    with torch.no_grad():
+        function()
 
 
 def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
@@ -163,25 +164,54 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         dtype = "float32" if dtype in ("bfloat16", "float16") else dtype
         if self.shard_state and kwargs.get("layout") is not None:
             kwargs["layout"] = optimizer_updates.sharded_layout(kwargs["layout"], shape)
+        is_accumulator = str(kwargs.get("name")).endswith("gradient_accumulator")
+        if is_accumulator and optimizer_updates.num_replicas() > 1:
+            return self._add_accumulator(shape, initializer, dtype, **kwargs)
         return super().add_variable(shape, initializer, dtype, **kwargs)
+
+    def _add_accumulator(
+        self, shape: Shape, initializer: Any, dtype: Any, name: str, **_: Any
+    ) -> Any:
+        """Adds a variable of which each replica has its own value, and whose value is their sum."""
+        with keras.name_scope(self.name):
+            variable = keras.Variable(
+                keras.initializers.get(initializer),
+                shape,
+                dtype,
+                trainable=False,
+                aggregation="sum",
+                synchronization="on_read",
+                name=name,
+            )
+        self._track_variable(variable)
+        return variable
 
     def apply(
         self, grads: Sequence[Tensor], trainable_variables: Sequence[keras.Variable] | None = None
     ) -> None:
         grads = [None if g is None else optimizer_updates.dense_gradient(g) for g in grads]
         if self.gradient_accumulation_steps:
-            self._refuse_replicas()
             grads = [None if g is None else widened(g) for g in grads]
         super().apply(grads, trainable_variables)
 
-    def _refuse_replicas(self) -> None:
-        replicas = optimizer_updates.num_replicas()
-        if replicas > 1:
-            raise ValueError(
-                "gradient_accumulation_steps requires a single replica: TensorFlow cannot exchange "
-                "gradients in a branch of a condition. Received: gradient_accumulation_steps="
-                f"{self.gradient_accumulation_steps} in a strategy of {replicas} replicas"
-            )
+    def _backend_apply_gradients(
+        self, grads: Sequence[Tensor], trainable_variables: Sequence[keras.Variable]
+    ) -> None:
+        if not self.gradient_accumulation_steps or optimizer_updates.num_replicas() == 1:
+            super()._backend_apply_gradients(grads, trainable_variables)
+            return
+        # Each replica adds to its own accumulators. What Keras does next it does once for all: in a
+        # step with an update it reads the sum of the accumulators over the replicas. (A replica
+        # could not, since TensorFlow exchanges nothing in a branch of a replica's condition.)
+        accumulators = [
+            self._accumulated_gradients[self._get_variable_index(variable)]
+            for variable in trainable_variables
+        ]
+        optimizer_updates.accumulate(accumulators, grads)
+        added = [ops.zeros((), accumulator.dtype) for accumulator in accumulators]
+        optimizer_updates.once_for_all_replicas(
+            functools.partial(super()._backend_apply_gradients, added, trainable_variables)
+        )
 
     def _get_current_learning_rate(self) -> Any:
         # Keras passes the number of micro-batches to schedules; `iterations` counts updates.
@@ -199,7 +229,8 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
     def _backend_increment_gradient_accumulators(
         self, grads: Sequence[Tensor], acc_grads: Sequence[Tensor]
     ) -> None:
-        optimizer_updates.accumulate(acc_grads, grads)
+        if optimizer_updates.num_replicas() == 1:
+            optimizer_updates.accumulate(acc_grads, grads)
 
     def _backend_update_step(
         self,

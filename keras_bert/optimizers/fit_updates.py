@@ -124,15 +124,18 @@ def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> No
     remaining = _count(optimizer) % in_update if in_update else 0
     if not remaining:
         return
-    with optimizer_updates.outside_of_training_steps():
+    # (Gradients of the scales of float8 are their new values.)
+    updated = [v for v in variables if not getattr(v, "overwrite_with_gradient", False)]
+
+    def apply() -> None:
         # As if the missing micro-batches had gradients of 0. The sum is divided by `in_update`.
         for accumulator in optimizer._accumulated_gradients:
             if accumulator is not None:
                 accumulator.assign(accumulator * (in_update / remaining))
         optimizer._iterations.assign_add(in_update - 1 - remaining)
-        # (Gradients of the scales of float8 are their new values.)
-        updated = [v for v in variables if not getattr(v, "overwrite_with_gradient", False)]
         optimizer.apply([ops.zeros(v.shape, v.dtype) for v in updated], updated)
+
+    optimizer_updates.outside_of_training_steps(optimizer, apply)
 
 
 def with_fit_updates(callbacks: Any, model: keras.Model, *others: keras.callbacks.Callback) -> Any:
