@@ -21,7 +21,7 @@ from training.pretraining.config import PretrainConfig
 BACKEND = keras.backend.backend()
 
 PROGRAM = """
-import contextlib, json, pathlib, sys
+import contextlib, json, pathlib, shutil, sys
 import keras
 if keras.backend.backend() == "tensorflow":
     import tensorflow as tf
@@ -35,7 +35,7 @@ from training.jobs.classification import ClassificationJob, FinetuneConfig, read
 from training.pretraining.config import PretrainConfig
 from training.pretraining.run import pretrain
 
-folder = pathlib.Path(sys.argv[1])
+folder, DATA = pathlib.Path(sys.argv[1]), sys.argv[1]
 WORDS = ["good", "bad", "film", "a", "dull", "long"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 config = keras_bert.BertConfig(
@@ -59,7 +59,7 @@ rows = [
 def finetuned(num_devices):
     made = FinetuneConfig(
         preset=str(folder / "preset"), train_file=str(folder / "train.tsv"), dropout=0.0,
-        encoder_dropout=0.0, epochs=2, batch_size=8, accumulation=ACCUMULATION,
+        encoder_dropout=0.0, epochs=2, batch_size=8, accumulation=2,
         learning_rate=1e-2, sequence_length=16,
         precision="float32", export=False, measure_energy=False, devices=num_devices,
         output_dir=str(folder / f"finetune_{num_devices}"),
@@ -68,21 +68,34 @@ def finetuned(num_devices):
     (run,) = results["runs"]
     return {"loss": run["history"]["loss"], "scores": run["final"]}
 
-def pretrained(num_devices):
+def pretrained(num_devices, folder=folder, **options):
     made = PretrainConfig(
-        input_files=("corpus.txt",), dev_files=("corpus.txt",), data_dir=str(folder),
+        input_files=("corpus.txt",), dev_files=("corpus.txt",), data_dir=DATA,
         vocabulary_size=40, model="bert_tiny_uncased", num_layers=1, hidden_dim=16, num_heads=2,
-        dropout=0.0, phases=("16:1",), batch_size=8, accumulation=ACCUMULATION, num_steps=6,
+        dropout=0.0, phases=("16:1",), batch_size=8, accumulation=2, num_steps=6,
         interval=2, warmup_steps=1, learning_rate=1e-2, dev_batches=2, duplicate_factor=1,
         num_workers=1, precision="float32", measure_energy=False, devices=num_devices,
-        output_dir=str(folder / f"pretrain_{num_devices}"),
+        output_dir=str(folder / f"pretrain_{num_devices}"), **options,
     )
     log = pretrain(made)["log"]
     return {name: [record[name] for record in log] for name in ("loss", "val_loss")}
 
-ACCUMULATION = 2 if keras.backend.backend() == "jax" else 1
+# A run on two devices, each with a part of the optimizer, and its end on one or on both
+def resumed():
+    before = folder / "before"
+    logs = [pretrained(2, before, shard_optimizer=True)]
+    shutil.rmtree(before / "pretrain_2" / "checkpoints" / "step_000000006")
+    for num_devices, shard in ((1, False), (2, True)):
+        after = folder / f"after_{num_devices}"
+        shutil.copytree(before / "pretrain_2", after / f"pretrain_{num_devices}")
+        logs.append(pretrained(num_devices, after, shard_optimizer=shard))
+        assert (after / f"pretrain_{num_devices}" / "checkpoints" / "step_000000004").is_dir()
+    return logs
+
 with contextlib.redirect_stdout(sys.stderr):
     answer = {f.__name__: [f(1), f(2)] for f in (finetuned, pretrained)}
+    if keras.backend.backend() == "jax":
+        answer["resumed"] = resumed()
     answer["of_process"] = keras.distribution.distribution() is None
 print(json.dumps(answer))
 """
@@ -116,6 +129,17 @@ def test_pretraining(runs):
     assert one["loss"][-1] < one["loss"][0]
     for name, expected in one.items():
         assert two[name] == pytest.approx(expected, rel=1e-5), name
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="only JAX divides the state of the optimizer")
+def test_a_divided_optimizer_is_resumed_on_another_number_of_devices(runs):
+    whole, on_one, on_both = runs["resumed"]
+    for name, expected in runs["pretrained"][0].items():
+        assert whole[name] == pytest.approx(expected, rel=1e-5), name
+    assert on_both == whole
+    for name, expected in whole.items():
+        assert on_one[name][:2] == expected[:2]
+        assert on_one[name] == pytest.approx(expected, rel=1e-5), name
 
 
 def test_devices_that_are_not_there_are_refused():
