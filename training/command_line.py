@@ -31,6 +31,7 @@ COMMANDS = {
     "Measure": (
         "benchmark",
         "plan",
+        "memory",
         "compare-models",
         "compare-exports",
     ),

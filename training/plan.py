@@ -63,6 +63,8 @@ _BYTES_OF_PARAMETER = 16
 _BYTES_IN_CHECKPOINT = 12
 # Batches of the training files of five GLUE tasks, 32 rows each, have 0.20 to 0.41.
 _CLASSIFICATION_PADDING = 0.25
+# Tokens of a row from which scores are not stored: they are computed again in the backward pass.
+_LONG = 2048
 # Share of the cores that other programs may use without mention
 _BUSY = 0.5
 
@@ -478,9 +480,9 @@ def _memory(config: PlanConfig, architecture: BertConfig) -> str:
     # Korthikanti et al., 2022, https://arxiv.org/abs/2205.05198, equation 1: 34 bytes for each
     # token and hidden unit of a layer in 16 bits, and 5 for each attention score.
     of_layer = 17 * width * tokens * architecture.hidden_dim
-    of_layer += 5 * width // 2 * tokens * config.sequence_length * architecture.num_heads
+    scores = 5 * width // 2 * tokens * architecture.num_heads * _stored_keys(config, architecture)
     logits = 4 * rows * config.slots * architecture.vocabulary_size
-    total = (fixed + architecture.num_layers * of_layer + logits) / 1e9
+    total = (fixed + architecture.num_layers * of_layer + scores + logits) / 1e9
     line = (
         f"memory      about {total:.2g} GB: {fixed / 1e9:.2g} GB of weights and optimizer, the "
         f"rest for activations of {rows} rows"
@@ -489,6 +491,18 @@ def _memory(config: PlanConfig, architecture: BertConfig) -> str:
         available = ACCELERATORS[config.hardware].gigabytes
         line += f"; {config.hardware} has {available:g} GB: use gradient accumulation"
     return line
+
+
+def _stored_keys(config: PlanConfig, architecture: BertConfig) -> int:
+    """Returns the sum over the layers of the keys of a query whose scores are stored."""
+    length, total = config.sequence_length, 0
+    for window in architecture.attention_windows:
+        if window is not None:
+            # A block of local attention has twice the window of queries, and twice as many keys.
+            total += min(length, 4 * window)
+        elif length < _LONG:
+            total += length
+    return total
 
 
 if __name__ == "__main__":
