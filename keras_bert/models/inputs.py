@@ -136,7 +136,11 @@ class TokenModel(ThreadSafeModel):
         Raises:
             FileNotFoundError: If the folder of a file does not exist.
         """
-        with self._turn_on_jax(), _replaced(filepath, overwrite, max_shard_size is None) as path:
+        with (
+            self._turn_on_jax(),
+            _without_distribution(),
+            _replaced(filepath, overwrite, max_shard_size is None) as path,
+        ):
             super().save_weights(path, overwrite=overwrite, max_shard_size=max_shard_size)
 
     def compute_output_spec(

@@ -161,6 +161,8 @@ def _join(options: HostOptions) -> _Processes:
     import jax
     from jax._src import distributed
 
+    from keras_bert.ops.lazy_tensorflow import set_random_seed
+
     seconds_to_join = _TIMES_TO_JOIN * options.host_timeout
     is_auto = options.coordinator == ALL_BY_ENVIRONMENT
     try:
@@ -186,6 +188,9 @@ def _join(options: HostOptions) -> _Processes:
         raise LostProcessError(
             f"not all processes have joined within {seconds_to_join} s: {_first_line(error)}"
         ) from error
+    # As `keras.distribution.initialize` does: the variables that each process creates, such as
+    # those of a model that is loaded, must have the same values.
+    set_random_seed(0)
     keras.distribution.set_distribution(
         # Each process reads its own rows, of any kind of data; Keras would divide `tf.data` only.
         keras.distribution.DataParallel(auto_shard_dataset=False)

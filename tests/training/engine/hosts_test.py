@@ -16,7 +16,7 @@ ON_JAX = pytest.mark.skipif(BACKEND != "jax", reason="several hosts")
 TIMEOUT = 8
 # What each process does, by the last argument
 PROGRAM = """
-import os, signal, sys
+import os, random, signal, sys
 from absl import flags
 from training.engine import config_flags, hosts, program
 from training.engine.options import HostOptions
@@ -25,6 +25,8 @@ def main(options):
     with hosts.joined(options):
         print("only one prints", flush=True)
         # What others print is discarded.
+        drawn = hosts.gather(random.random())
+        print("drawn", "the same" if drawn[0] == drawn[1] else drawn, file=sys.stderr, flush=True)
         print("gathered", hosts.gather(hosts.index()), file=sys.stderr, flush=True)
         if hosts.index() == 1:
             if what == "raise":
@@ -109,6 +111,7 @@ def test_the_variables_of_slurm_tell_the_processes(tmp_path):
     assert processes.wait() == [0, 0], processes.printed()
     for text in processes.printed():
         assert "gathered [0, 1]" in text
+        assert "drawn the same" in text
         assert "the end" in text
     assert ["only one prints" in text for text in processes.printed()] == [True, False]
 
