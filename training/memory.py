@@ -19,7 +19,6 @@ import os
 import sys
 from typing import Any
 
-from keras_bert.checks import POSITIVE_INT
 from keras_bert.config import BertConfig
 from keras_bert.data.pretraining.static_masking import default_max_predictions
 from keras_bert.tables import markdown_table
@@ -56,7 +55,9 @@ class MemoryConfig(ProgramConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        POSITIVE_INT.check(**{f"lengths: {length}": int(length) for length in self.lengths})
+        for length in self.lengths:
+            if not length.isdecimal() or not int(length):
+                raise ValueError(f"--lengths has {length!r}, expected numbers of tokens")
 
 
 def main(config: MemoryConfig) -> None:
@@ -88,8 +89,8 @@ def table(config: MemoryConfig) -> str:
                 continue
             found = step_memory(_step(config, architecture, length, precision=precision, **options))
             cells.append(f"{found.total / 1e9:.1f} ({found.state / 1e9:.1f})")
-            print(*cells, file=sys.stderr, flush=True)
         rows.append(cells)
+        print(*(cell or "-" for cell in cells), file=sys.stderr, flush=True)
     return markdown_table(["model", "rows", "precision", *columns], rows)
 
 
