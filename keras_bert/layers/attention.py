@@ -27,6 +27,7 @@ from keras_bert.ops import (
 )
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.unpadded import Rows, grouped, groups_of, is_unpadded, ungrouped
+from keras_bert.ops.unpadded_attention import attention_of_rows, has_kernel_for_rows
 
 
 class _BiasedProduct(Dense):
@@ -226,7 +227,7 @@ class Attention(keras.layers.Layer):
                 projected, mask, dropout=self.dropout if training else 0.0, seed=self.seed_generator
             )
         elif rows is not None:
-            context = self._context_of_groups(projected, rows, training)
+            context = self._context_of_rows(projected, rows, training)
         else:
             context = self._context(projected, padding_mask, sequence_ids, training)
         outputs = self._joined(self._weighed(context, rows), length_of(inputs), output_positions)
@@ -259,6 +260,24 @@ class Attention(keras.layers.Layer):
             window=self.window,
             causal=self.causal,
             **options,
+        )
+
+    def _context_of_rows(self, projected: Any, rows: Rows, training: bool) -> Tensor:
+        """Computes the context of tokens that are end to end, by a kernel where there is one."""
+        if not has_kernel_for_rows(projected):
+            return self._context_of_groups(projected, rows, training)
+        if self.window is not None:
+            # As a packed row, of which only tokens within the window are computed
+            is_key, row_ids = rows["attended"][None], rows["row_ids"][None]
+            return self._context(projected, is_key, row_ids, training)
+        if self.causal:
+            return self._context_of_groups(projected, rows, training)
+        return attention_of_rows(
+            projected,
+            rows,
+            dropout=self.dropout,
+            seed=self.seed_generator,
+            training=training,
         )
 
     def _context_of_groups(self, projected: Any, rows: Rows, training: bool) -> Tensor:

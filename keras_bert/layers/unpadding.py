@@ -89,7 +89,7 @@ class Unpadding(keras.layers.Layer):
         rows = {
             name: [keras.KerasTensor((None, None), dtype="bool") for _ in part]
             if isinstance(part, list)
-            else keras.KerasTensor((None,), dtype="int32")
+            else keras.KerasTensor((None,), dtype="bool" if name == "attended" else "int32")
             for name, part in no_rows().items()
         }
         return outputs, rows

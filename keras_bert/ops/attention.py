@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scaled dot-product self-attention, fused by the backend unless the scores are returned."""
+"""Scaled dot-product self-attention, by a kernel of the device unless the scores are returned."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 from keras import ops
 
-from keras_bert.ops import dispatch
+from keras_bert.ops import dispatch, hashed_dropout
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.attention_kernels import fused_kernel, kind_of
 from keras_bert.ops.attention_mask import masked_score
 from keras_bert.ops.dropout import portable_dropout
 
@@ -53,22 +54,30 @@ def attention(
         query, key, value = _by_heads(query_key_value)
         context = tensorflow_attention.attention(query, key, value, mask, dropout=rate, seed=seed)
         return _by_tokens(context)
-    memory = dispatch.jax_cpu_memory()
-    if memory is not None and not rate:
-        query, key, value = _by_heads(query_key_value)
-        length = query.shape[2]
-        if isinstance(length, int) and length >= memory.MIN_LENGTH:
-            return _by_tokens(memory.attention_in_blocks(query, key, value, mask))
-    # JAX fuses nothing on a CPU, and its backward pass takes longer
-    if rate or memory is not None:
-        return attention_with_scores(query_key_value, mask, dropout=rate, seed=seed)[0]
     plain = dispatch.tensorflow_plain()
-    if plain is not None:
+    if plain is not None and not rate:
         return _by_tokens(plain.attention(*_by_heads(query_key_value), mask))
-    if not isinstance(query_key_value, tuple):
-        query_key_value = tuple(query_key_value[:, :, part] for part in range(3))
-    query, key, value = query_key_value
-    return ops.dot_product_attention(query, key, value, mask=mask)
+    three = query_key_value_parts(query_key_value)
+    kernel = fused_kernel(*three[:2], kind_of(mask), rate)
+    if kernel == "sdpa":
+        from keras_bert.ops import attention_torch
+
+        query, key, value = _by_heads(query_key_value)
+        context = attention_torch.attention(query, key, value, mask, dropout=rate, seed=seed)
+        return _by_tokens(context)
+    if kernel == "cudnn":
+        from keras_bert.ops import attention_cudnn
+
+        return attention_cudnn.attention(*three, mask)
+    memory = dispatch.jax_memory()
+    if memory is not None and memory.attends_in_blocks(three[0].shape[1]):
+        dropout_key = hashed_dropout.make_key(rate, seed)
+        heads = _by_heads(query_key_value)
+        return _by_tokens(memory.attention_in_blocks(*heads, mask, rate, dropout_key))
+    # JAX fuses nothing on a CPU, and its backward pass takes longer
+    if rate or dispatch.is_jax_on_cpu():
+        return attention_with_scores(query_key_value, mask, dropout=rate, seed=seed)[0]
+    return ops.dot_product_attention(*three, mask=mask)
 
 
 def attention_with_scores(
@@ -105,6 +114,14 @@ def attention_with_scores(
     return _by_tokens(ops.matmul(kept, value)), probabilities
 
 
+def query_key_value_parts(query_key_value: QueryKeyValue) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns queries, keys and values, each of shape `(batch, length, heads, head_dim)`."""
+    if isinstance(query_key_value, tuple):
+        return query_key_value
+    query, key, value = (query_key_value[:, :, part] for part in range(3))
+    return query, key, value
+
+
 def _by_heads(query_key_value: QueryKeyValue) -> list[Tensor]:
     """Returns queries, keys and values, each of shape `(batch, heads, length, head_dim)`."""
     if not isinstance(query_key_value, tuple):
@@ -112,10 +129,11 @@ def _by_heads(query_key_value: QueryKeyValue) -> list[Tensor]:
         three: list[Tensor] = ops.unstack(ops.transpose(query_key_value, (2, 0, 3, 1, 4)), 3)
         return three
     num_heads = query_key_value[0].shape[2]
-    return [ops.transpose(_repeated(tensor, num_heads), (0, 2, 1, 3)) for tensor in query_key_value]
+    parts = (repeated_heads(tensor, num_heads) for tensor in query_key_value)
+    return [ops.transpose(part, (0, 2, 1, 3)) for part in parts]
 
 
-def _repeated(x: Tensor, num_heads: int) -> Tensor:
+def repeated_heads(x: Tensor, num_heads: int) -> Tensor:
     """Repeats each head of `(batch, length, heads, head_dim)` until there are `num_heads`."""
     heads = x.shape[2]
     return x if heads == num_heads else ops.repeat(x, num_heads // heads, axis=2)

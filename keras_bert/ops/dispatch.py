@@ -31,9 +31,9 @@ def tensorflow_plain() -> ModuleType | None:
     return tensorflow_plain
 
 
-def jax_cpu_memory() -> ModuleType | None:
-    """Returns the module that needs less memory with JAX on a CPU, or `None` elsewhere."""
-    if not is_jax_on_cpu():
+def jax_memory() -> ModuleType | None:
+    """Returns the module that needs less memory with JAX on a CPU or GPU, or `None` elsewhere."""
+    if not is_jax_on_cpu() and (keras.backend.backend() != "jax" or cuda_capability() is None):
         return None
     from keras_bert.ops import jax_memory
 

@@ -23,25 +23,29 @@ def make_key(rate: float, seed: Tensor) -> Tensor:
     return ops.cast(seed.next(), "uint32") if rate else ops.zeros((2,), "uint32")
 
 
-def drop(x: Tensor, rate: float, key: Tensor) -> Tensor:
+def drop(x: Tensor, rate: float, key: Tensor, positions: Tensor | None = None) -> Tensor:
     """Sets a fraction `rate` of the elements to 0 and scales the rest by `1 / (1 - rate)`.
 
     Args:
         x: Float tensor of any shape.
         rate: Fraction of elements to drop, in `[0, 1)`; 0 returns `x`.
         key: uint32 `(2,)`; the same key drops the same positions.
+        positions: uint32, of the shape of `x`: the position of each element in the tensor that `x`
+            is a part of. Defaults to those in `x`.
 
     Returns:
         A tensor of the shape and dtype of `x`.
     """
     if not rate:
         return x
-    kept = _hashed_positions(x, key) >= _uint32(round(rate * _UINT32_VALUES))
+    if positions is None:
+        positions = ops.reshape(ops.arange(ops.size(x), dtype="int32"), ops.shape(x))
+    kept = _hashed_positions(positions, key) >= _uint32(round(rate * _UINT32_VALUES))
     scale = ops.convert_to_tensor(1 / (1 - rate), x.dtype)
     return ops.where(kept, x * scale, ops.zeros((), x.dtype))
 
 
-def _hashed_positions(x: Tensor, key: Tensor) -> Tensor:
+def _hashed_positions(positions: Tensor, key: Tensor) -> Tensor:
     """Computes a pseudo-random uint32 for every position.
 
     The two multiplications and three shifts are a published bijective 32-bit hash
@@ -49,7 +53,6 @@ def _hashed_positions(x: Tensor, key: Tensor) -> Tensor:
     other half in the middle, so that different keys do not produce shifted copies of one sequence.
     """
     first, second = _mixed(key[0] + key[1] * _uint32(0x9E3779B9)), _mixed(key[0] ^ ~key[1])
-    positions = ops.reshape(ops.arange(ops.size(x), dtype="int32"), ops.shape(x))
     return _mixed(ops.cast(positions, "uint32") ^ first, second)
 
 

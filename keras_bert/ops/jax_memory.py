@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training with less memory on JAX and a CPU, where XLA undoes what `jax.checkpoint` does.
+"""Training with less memory on JAX: attention in blocks, and rematerialization on a CPU.
 
-XLA's CPU compiler removes the barriers that keep a second computation apart from the first, and
-shares the results of the first after all. It does not look into the branches of a condition, nor
-into the body of a loop.
+XLA's CPU compiler undoes what `jax.checkpoint` does: it removes the barriers that keep a second
+computation apart from the first, and shares the results of the first after all. It does not look
+into the branches of a condition, nor into the body of a loop.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from keras_bert.ops import hashed_dropout
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 
@@ -57,16 +58,31 @@ def rematerialize(function: Callable[[Tensor], Any], x: Tensor) -> Any:
     return compute(x, *constants)
 
 
-def attention_in_blocks(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
-    """`keras_bert.ops.attention` without dropout, whose memory is proportional to the length.
+def attends_in_blocks(length: Any) -> bool:
+    """Returns whether attention to this number of tokens is computed in blocks."""
+    return isinstance(length, int) and length >= MIN_LENGTH
+
+
+def attention_in_blocks(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    dropout: float = 0.0,
+    dropout_key: Any = None,
+) -> Any:
+    """`keras_bert.ops.attention`, whose memory is proportional to the length.
 
     The scores of a block of queries are computed at a time, and again in the backward pass.
+    Dropout drops what it does in all scores at once.
 
     Args:
         query: `(batch, heads, length, head_dim)`, like `key` and `value`.
         key: See `query`.
         value: See `query`.
         mask: Bool, broadcastable to `(batch, heads, length, length)`; `None` for no mask.
+        dropout: Dropout rate on the probabilities, in `[0, 1)`.
+        dropout_key: What `keras_bert.ops.hashed_dropout.make_key` returned.
 
     Returns:
         A tensor of the shape and dtype of `query`.
@@ -85,15 +101,32 @@ def attention_in_blocks(query: Any, key: Any, value: Any, mask: Any = None) -> A
 
     @jax.checkpoint
     def attended(block: tuple[Any, ...]) -> Any:
-        queries, *masks = block
+        first, queries, *masks = block
         scores = jnp.matmul(queries, key.swapaxes(-1, -2))
         scores = scores.astype("float32") * query.shape[-1] ** -0.5
         if mask is not None:
             (block_mask,) = masks or (mask,)
             scores = jnp.where(block_mask, scores, masked_score("float32"))
-        return jnp.matmul(jax.nn.softmax(scores).astype(value.dtype), value)
+        probabilities = jax.nn.softmax(scores).astype(value.dtype)
+        if dropout:
+            positions = _positions(probabilities.shape, first, length)
+            probabilities = hashed_dropout.drop(probabilities, dropout, dropout_key, positions)
+        return jnp.matmul(probabilities, value)
 
-    inputs = (blocks(query), blocks(mask)) if masks_queries else (blocks(query),)
+    firsts = jnp.arange(0, length, BLOCK_SIZE, dtype="uint32")
+    inputs = (firsts, blocks(query), *([blocks(mask)] if masks_queries else []))
     contexts = jax.lax.map(attended, inputs)
     joined = jnp.moveaxis(contexts, 0, 2).reshape(*query.shape[:2], -1, value.shape[-1])
     return joined[:, :, :length]
+
+
+def _positions(shape: tuple[int, ...], first: Any, length: int) -> Any:
+    """Returns the position of each score of a block among all scores, uint32, of this shape.
+
+    Args:
+        shape: `(batch, heads, queries, keys)`.
+        first: The index of the first query, uint32.
+        length: The number of queries of a row.
+    """
+    batch, heads, queries, keys = (jax.lax.broadcasted_iota("uint32", shape, i) for i in range(4))
+    return ((batch * shape[1] + heads) * length + first + queries) * shape[3] + keys

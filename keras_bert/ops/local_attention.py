@@ -16,9 +16,14 @@ import functools
 import keras
 from keras import ops
 
-from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention import attention
+from keras_bert.ops.attention_kernels import (
+    CAUSAL_WINDOW,
+    MASKED_CAUSAL_WINDOW,
+    WINDOW,
+    fused_kernel,
+)
 from keras_bert.ops.attention_mask import is_near
 
 # Measured on CPUs: products of smaller blocks are slower, and so are two or three blocks than one,
@@ -73,15 +78,7 @@ def local_attention(
     if not isinstance(window, int) or window < 1:
         raise ValueError(f"window is {window!r}; it must be an integer above 0.")
     rate = dropout if training else 0.0
-    kernel = fused_kernel(
-        keras.backend.backend(),
-        dispatch.cuda_capability() if getattr(query, "is_cuda", True) else None,
-        keras.backend.standardize_dtype(query.dtype),
-        head_dim=query.shape[-1],
-        causal=causal,
-        masked=padding_mask is not None or sequence_ids is not None,
-        dropout=rate,
-    )
+    kernel = fused_kernel(query, key, _kind_of_window(causal, padding_mask, sequence_ids), rate)
     if kernel == "flex":
         from keras_bert.ops.local_attention_torch import flex_local_attention
 
@@ -89,17 +86,9 @@ def local_attention(
             query, key, value, padding_mask, sequence_ids, window=window, causal=causal
         )
     if kernel == "cudnn":
-        import jax
+        from keras_bert.ops.attention_cudnn import causal_window
 
-        return jax.nn.dot_product_attention(
-            query,
-            key,
-            value,
-            is_causal=True,
-            local_window_size=(window, 0),
-            implementation="cudnn",
-        )
-
+        return causal_window(query, key, value, window)
     length = query.shape[1] if query.shape[1] is not None else ops.shape(query)[1]
     blocks = Blocks.of(length, window, causal)
     context = attention(
@@ -112,40 +101,11 @@ def local_attention(
     return blocks.joined(context)
 
 
-def fused_kernel(
-    backend: str,
-    cuda_capability: tuple[int, ...] | None,
-    dtype: str,
-    *,
-    head_dim: int,
-    causal: bool,
-    masked: bool,
-    dropout: float,
-) -> str | None:
-    """Returns the name of the kernel of a GPU that computes local attention, or `None` for blocks.
-
-    Args:
-        backend: Keras' backend.
-        cuda_capability: The compute capability of the GPU, such as `(8, 0)`; `None` without one.
-        dtype: The dtype of the queries.
-        head_dim: Dimension of a head.
-        causal: Whether tokens attend only to tokens before them.
-        masked: Whether there is padding, or several sequences in a row.
-        dropout: Dropout rate on the probabilities.
-
-    Returns:
-        `"flex"`, PyTorch's `flex_attention`, whose mask is a function: it takes all masks, but no
-        dropout. `"cudnn"`, JAX's `dot_product_attention`, whose window is one to the left, and
-        whose other masks would be of shape `(length, length)`.
-    """
-    if cuda_capability is None or cuda_capability < (8, 0) or dropout:
-        return None
-    is_half = dtype in ("float16", "bfloat16")
-    if backend == "torch" and head_dim >= 16 and (is_half or dtype == "float32"):
-        return "flex"
-    if backend == "jax" and is_half and head_dim <= 128 and not head_dim % 8:
-        return "cudnn" if causal and not masked else None
-    return None
+def _kind_of_window(causal: bool, padding_mask: Tensor, sequence_ids: Tensor) -> str:
+    if not causal:
+        return WINDOW
+    is_masked = padding_mask is not None or sequence_ids is not None
+    return MASKED_CAUSAL_WINDOW if is_masked else CAUSAL_WINDOW
 
 
 @dataclasses.dataclass(frozen=True)

@@ -42,7 +42,7 @@ def rematerialize(
                 stack.enter_context(generator.drawn(seed))
             return function(x)
 
-    memory = dispatch.jax_cpu_memory()
-    if memory is not None:
+    memory = dispatch.jax_memory()
+    if memory is not None and dispatch.is_jax_on_cpu():
         return memory.rematerialize(with_drawn_seeds, x)
     return keras.remat(with_drawn_seeds)(x)

@@ -29,7 +29,10 @@ NUM_GROUPS = 4
 _is_padded_form = contextvars.ContextVar("_is_padded_form", default=False)
 
 # What `unpadded_rows` returns. A dict, since Keras' layers take and return them.
-_NAMES = ("tokens", "row_ids", "position_ids", "starts", "lengths", "places", "origins")
+_NAMES = (
+    *("tokens", "row_ids", "position_ids", "starts", "lengths"),
+    *("attended", "keys", "places", "origins"),
+)
 Rows: TypeAlias = "dict[str, Any]"
 
 
@@ -49,6 +52,8 @@ def unpadded_rows(padding_mask: Tensor) -> Rows:
         `position_ids`: int32 `(tokens,)`, the position of each token in its row;
         `starts`: int32 `(batch,)`, the index of each row's first token among the tokens;
         `lengths`: int32 `(batch,)`, the number of tokens of each row;
+        `attended`: bool `(tokens,)`, whether other tokens of the row attend to each token;
+        `keys`: int32 `(keys,)`, the index among the tokens of those that are attended to;
         `places`: int32 `(places,)`, the token at each place of the groups, one group after the
         other; a token beside it at their padding;
         `origins`: int32 `(tokens,)`, the place of each token;
@@ -90,6 +95,8 @@ def unpadded_rows(padding_mask: Tensor) -> Rows:
         "position_ids": tokens - row_ids * length,
         "starts": starts,
         "lengths": lengths,
+        "attended": attended,
+        "keys": _true_indices(attended),
         "places": ops.concatenate(places),
         "origins": index + ops.take(first_places - starts, row_ids),
         "masks": masks,

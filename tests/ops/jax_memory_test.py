@@ -11,13 +11,14 @@ from keras_bert.ops.attention import attention, attention_with_scores
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="for JAX on a CPU")
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.25])
 @pytest.mark.parametrize("masked", [None, "keys", "pairs"])
-def test_attention_in_blocks_is_attention(masked):
+def test_attention_in_blocks_is_attention(masked, rate):
     jax = pytest.importorskip("jax")
     random = np.random.default_rng(0)
     length = 2100  # not a multiple of a block
-    inputs = [random.normal(size=(1, length, 1, 4)).astype("float32") for _ in range(3)]
-    upstream = random.normal(size=(1, length, 1, 4)).astype("float32")
+    inputs = [random.normal(size=(1, length, 2, 4)).astype("float32") for _ in range(3)]
+    upstream = random.normal(size=(1, length, 2, 4)).astype("float32")
     mask = None
     if masked is not None:
         shape = (1, 1, 1 if masked == "keys" else length, length)
@@ -27,10 +28,30 @@ def test_attention_in_blocks_is_attention(masked):
         outputs, gradients = jax.vjp(function, *inputs)
         return [outputs, *gradients(upstream)]
 
-    found = of(lambda *x: attention(x, mask, training=True))
-    expected = of(lambda *x: attention_with_scores(x, mask)[0])
+    def options():  # the same elements are dropped
+        return {"dropout": rate, "seed": keras.random.SeedGenerator(3)}
+
+    found = of(lambda *x: attention(x, mask, training=True, **options()))
+    expected = of(lambda *x: attention_with_scores(x, mask, **options())[0])
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
+
+
+def test_dropout_stores_no_scores():
+    jax = pytest.importorskip("jax")
+
+    def temporary_bytes(length):
+        x = jax.ShapeDtypeStruct((1, length, 1, 8), "float32")
+
+        def loss(x):
+            seed = keras.random.SeedGenerator(3)
+            return attention((x, x, x), dropout=0.1, seed=seed, training=True).sum()
+
+        compiled = jax.jit(jax.grad(loss)).lower(x).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert temporary_bytes(8192) < 3 * temporary_bytes(4096)
+    assert temporary_bytes(8192) < 4 * 8192**2 / 2
 
 
 def test_rematerialization_needs_less_memory():

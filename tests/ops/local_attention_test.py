@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_bert.ops import attention_with_scores, local_attention
-from keras_bert.ops.local_attention import Blocks, fused_kernel
+from keras_bert.ops.local_attention import Blocks
 from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
 
 BATCH, HEADS, HEAD_DIM, WINDOW = 2, 4, 8, 10
@@ -271,27 +271,3 @@ def test_twice_the_length_is_twice_the_work(gradients):
         return counter.get_total_flops()
 
     assert 1.9 < work(2048) / work(1024) < 2.1
-
-
-@pytest.mark.backend_independent
-@pytest.mark.parametrize(
-    ("kernel", "arguments", "options"),
-    [
-        ("flex", ("torch", (9, 0), "bfloat16"), {}),
-        ("flex", ("torch", (8, 0), "float32"), {"masked": True, "causal": True}),
-        (None, ("torch", (9, 0), "bfloat16"), {"dropout": 0.1}),
-        (None, ("torch", (9, 0), "bfloat16"), {"head_dim": 8}),
-        (None, ("torch", (7, 5), "float16"), {}),
-        (None, ("torch", None, "bfloat16"), {}),
-        ("cudnn", ("jax", (9, 0), "bfloat16"), {"causal": True}),
-        (None, ("jax", (9, 0), "bfloat16"), {"causal": True, "masked": True}),
-        (None, ("jax", (9, 0), "bfloat16"), {"causal": True, "dropout": 0.1}),
-        (None, ("jax", (9, 0), "float32"), {"causal": True}),
-        (None, ("jax", (9, 0), "bfloat16"), {}),
-        (None, ("jax", None, "bfloat16"), {"causal": True}),
-        (None, ("tensorflow", None, "bfloat16"), {}),
-    ],
-)
-def test_a_kernel_is_used_for_what_it_computes(kernel, arguments, options):
-    given = {"head_dim": 64, "causal": False, "masked": False, "dropout": 0.0, **options}
-    assert fused_kernel(*arguments, **given) == kernel

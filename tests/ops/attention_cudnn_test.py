@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What JAX passes to cuDNN: the program for a GPU, and the same arguments computed by XLA."""
+
+import functools
+import re
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.ops import attention_with_scores
+from tests.ops.backend_gradients import as_tensors, value_and_gradients
+
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX's own")
+
+BATCH, LENGTH, HEADS, HEAD_DIM = 3, 12, 4, 8
+RIGHT_PADDED = np.arange(LENGTH) < np.array([[12], [5], [9]])
+WITH_HOLES = np.array([[True] * 12, [False, False] + [True] * 10, [True, False] * 6])
+PAIRS = np.kron(np.eye(3), np.ones((4, 4))).astype(bool)[None, None]
+MASKS = {
+    "whole": None,
+    "right-padded": RIGHT_PADDED[:, None, None],
+    "with holes": WITH_HOLES[:, None, None],
+    "one for all rows": RIGHT_PADDED[1:2, None, None],
+    "pairs": PAIRS,
+    "pairs of each row": PAIRS & RIGHT_PADDED[:, None, None],
+}
+
+
+def arrays(key_value_heads=HEADS):
+    random = np.random.default_rng(0)
+    heads = (HEADS, key_value_heads, key_value_heads, HEADS)
+    return [random.normal(size=(BATCH, LENGTH, count, HEAD_DIM)) for count in heads]
+
+
+@pytest.fixture
+def cudnn_version(monkeypatch):
+    """Lets JAX lower programs for a GPU where no cuDNN is installed, whose version it asks for."""
+    from jax._src.cudnn import fused_attention_stablehlo
+
+    monkeypatch.setattr(fused_attention_stablehlo, "check_cudnn_version", lambda: 91100)
+
+
+def calls_of_cudnn(function, *arrays):
+    """The names and the operands' types of its custom calls in the program for a GPU."""
+    import jax
+
+    lowered = jax.jit(function).trace(*arrays).lower(lowering_platforms=("cuda",))
+    text = lowered.as_text()
+    found = re.findall(
+        r"custom_call @(__cudnn\$\w+)\(.*backend_config = \"(.*?)\".* : \((.*?)\) ->", text
+    )
+    assert len(found) == text.count("custom_call @__cudnn")
+    settings = r"mask_type\\22: \\22(\w+)\\22.*dropout_rate\\22: ([\d.]+).*window_length\\22: (\d+)"
+    return [(name, *re.search(settings, config).groups(), types) for name, config, types in found]
+
+
+def loss_and_gradients(function):
+    import jax
+
+    return jax.grad(lambda *x: function(*x).astype("float32").sum(), argnums=(0, 1, 2))
+
+
+@pytest.mark.parametrize("key_value_heads", [HEADS, 1])
+@pytest.mark.parametrize("case", MASKS)
+def test_a_program_for_a_gpu_calls_cudnn(case, key_value_heads, cudnn_version):
+    from keras_bert.ops.attention_cudnn import attention
+
+    mask = MASKS[case]
+    *three, _ = as_tensors(arrays(key_value_heads), "bfloat16")
+
+    def compute(query, key, value):
+        return attention(query, key, value, None if mask is None else keras.ops.array(mask))
+
+    kind = "Softmax" if mask is None or mask.shape[2] == 1 else "ScaleBiasSoftmax"
+    has_lengths = mask is not None and mask.shape[2] == 1
+    padding = "PADDING" if has_lengths else "NO_MASK"
+    (call,) = calls_of_cudnn(compute, *three)
+    assert call[:4] == (f"__cudnn$fmha{kind}", padding, "0.0", "0")
+    assert call[4].count(f"tensor<{BATCH}xi32>") == 2 * has_lengths
+    forward, backward = calls_of_cudnn(loss_and_gradients(compute), *three)
+    assert forward[:2] == call[:2]
+    assert backward[:4] == (f"__cudnn$fmha{kind}Backward", padding, "0.0", "0")
+    assert backward[4].count(f"tensor<{BATCH}xi32>") == 2 * has_lengths
+    # No scores of each head
+    scores = f"{BATCH}x{HEADS}x{LENGTH}x{LENGTH}x"
+    assert not any(scores in types for *_, types in (call, forward, backward))
+
+
+def test_a_window_to_the_left_is_cudnns(cudnn_version):
+    from keras_bert.ops.attention_cudnn import causal_window
+
+    *three, _ = as_tensors(arrays(), "bfloat16")
+    compute = functools.partial(causal_window, window=3)
+    (call,) = calls_of_cudnn(compute, *three)
+    # The token itself counts.
+    assert call[:4] == ("__cudnn$fmhaSoftmax", "CAUSAL", "0.0", "4")
+    assert [name for name, *_ in calls_of_cudnn(loss_and_gradients(compute), *three)] == [
+        "__cudnn$fmhaSoftmax",
+        "__cudnn$fmhaSoftmaxBackward",
+    ]
+
+
+@pytest.mark.parametrize("key_value_heads", [HEADS, 2])
+@pytest.mark.parametrize("case", MASKS)
+def test_arguments_agree_with_the_definition(case, key_value_heads, monkeypatch):
+    import jax
+
+    from keras_bert.ops import attention_cudnn
+
+    by_xla = functools.partial(jax.nn.dot_product_attention, implementation="xla")
+    monkeypatch.setattr(attention_cudnn, "_fused", by_xla)
+    mask = None if MASKS[case] is None else keras.ops.array(MASKS[case])
+    *three, upstream = as_tensors(arrays(key_value_heads), "float32")
+    value, gradients = value_and_gradients(
+        lambda *x: attention_cudnn.attention(*x, mask), three, upstream
+    )
+    expected, expected_gradients = value_and_gradients(
+        lambda *x: attention_with_scores(x, mask)[0], three, upstream
+    )
+    np.testing.assert_allclose(value, expected, atol=1e-5)
+    for gradient, other in zip(gradients, expected_gradients, strict=True):
+        np.testing.assert_allclose(gradient, other, atol=1e-5)
+
+
+def test_a_row_without_a_single_key_stays_finite(monkeypatch):
+    import jax
+
+    from keras_bert.ops import attention_cudnn
+
+    by_xla = functools.partial(jax.nn.dot_product_attention, implementation="xla")
+    monkeypatch.setattr(attention_cudnn, "_fused", by_xla)
+    *three, upstream = as_tensors(arrays(), "float32")
+    mask = keras.ops.zeros((BATCH, 1, 1, LENGTH), "bool")
+    value, gradients = value_and_gradients(
+        lambda *x: attention_cudnn.attention(*x, mask), three, upstream
+    )
+    assert all(np.isfinite(array).all() for array in (value, *gradients))
+
+
+def test_the_order_of_keys_is_undone_without_a_sum():
+    """A sum of gradients by atomic operations would not be the same in each run."""
+    import jax
+
+    from keras_bert.ops.attention_cudnn import _in_order
+
+    x = keras.ops.ones((2, 5, 1, 1))
+    order = keras.ops.array([[1, 0, 2, 4, 3]] * 2)
+    gradient = jax.grad(lambda x: (_in_order(x, order) ** 2).sum())
+    assert "unique_indices = true" in jax.jit(gradient).lower(x).as_text()

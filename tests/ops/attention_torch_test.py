@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is passed to PyTorch's attention, whose own definition runs on a CPU."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.ops import attention_with_scores
+from tests.ops.backend_gradients import as_tensors, value_and_gradients
+
+pytestmark = [
+    pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch's own"),
+    # Only its definition for CPUs makes tensors of the kind that this is about.
+    pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning"),
+]
+
+HEADS, HEAD_DIM = 3, 8
+BATCH, LENGTH = 4, 12
+MASK = np.arange(LENGTH) < np.array([[3], [12], [0], [7]])
+MASK[1, 4] = MASK[3, :2] = False
+RATE = 0.25
+
+
+def padded(three, *, rate=0.0, seed=None, mask=None):
+    from keras_bert.ops.attention_torch import attention
+
+    heads = (x.transpose(1, 2) for x in three)
+    return attention(*heads, mask, dropout=rate, seed=seed).transpose(1, 2)
+
+
+def of_rows(three, *, rate=0.0, seed=None):
+    from keras_bert.ops.unpadded_attention import attention_of_rows
+
+    return attention_of_rows(tuple(three), rows(), dropout=rate, seed=seed, training=True)
+
+
+def rows():
+    from keras_bert.ops.unpadded import unpadded_rows
+
+    return unpadded_rows(keras.ops.convert_to_tensor(MASK))
+
+
+def arrays(shape, key_value_heads=HEADS):
+    random = np.random.default_rng(0)
+    heads = (HEADS, key_value_heads, key_value_heads, HEADS)
+    return [random.normal(size=(*shape, count, HEAD_DIM)) for count in heads]
+
+
+def check_agreement(function, mask, three, upstream):
+    value, gradients = value_and_gradients(lambda *x: function(x), three, upstream)
+    expected, expected_gradients = value_and_gradients(
+        lambda *x: attention_with_scores(x, mask)[0], three, upstream
+    )
+    np.testing.assert_allclose(value, expected, atol=1e-5)
+    for gradient, other in zip(gradients, expected_gradients, strict=True):
+        np.testing.assert_allclose(gradient, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("masked", [None, "keys", "pairs"])
+def test_padded_rows_agree_with_the_definition(masked):
+    import torch
+
+    *three, upstream = as_tensors(arrays((BATCH, LENGTH)), "float32")
+    masks = {
+        None: None,
+        "keys": MASK[:, None, None],
+        "pairs": MASK[:, None, None] & MASK[:, None, :, None],
+    }
+    mask = masks[masked]
+    if mask is not None:
+        # What a token without keys gets has no meaning, nor has its gradient.
+        upstream = upstream * torch.tensor(mask.any(-1)[:, 0, :, None, None])
+        mask = torch.tensor(mask)
+    check_agreement(lambda x: padded(x, mask=mask), mask, three, upstream)
+
+
+@pytest.mark.parametrize("key_value_heads", [HEADS, 1])
+def test_rows_end_to_end_agree_with_the_definition(key_value_heads):
+    found = rows()
+    ids = found["row_ids"]
+    mask = (ids[:, None] == ids) & found["attended"]
+    *three, upstream = as_tensors(arrays((1, len(ids)), key_value_heads), "float32")
+    check_agreement(of_rows, mask[None, None], three, upstream)
+
+
+CASES = {"padded": (padded, (2, 16)), "rows": (of_rows, None)}
+
+
+def case(name):
+    """A function, and queries, keys and values whose probabilities show in what it returns."""
+    function, shape = CASES[name]
+    shape = shape or (1, len(rows()["row_ids"]))
+    three = as_tensors(arrays(shape)[:3], "float32")
+    return function, three
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_dropout_is_unbiased(name):
+    function, three = case(name)
+    expected = function(three).numpy()
+    seed = keras.random.SeedGenerator(1)
+    draws = np.stack([function(three, rate=RATE, seed=seed).numpy() for _ in range(400)])
+    error = draws.std(axis=0) / np.sqrt(len(draws))
+    distance = np.abs(draws.mean(axis=0) - expected)
+    assert (distance < 5 * error + 1e-6).all()
+    # The variance of a sum of dropped terms
+    assert draws.std(axis=0).max() > 0.1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_seed_draws_the_same_and_leaves_the_generator_alone(name):
+    import torch
+
+    function, three = case(name)
+
+    def draw(seed):
+        return function(three, rate=RATE, seed=keras.random.SeedGenerator(seed)).numpy()
+
+    state = torch.get_rng_state()
+    first, second, other = draw(3), draw(3), draw(4)
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, other)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_generator_without_a_seed_draws_from_pytorchs(name):
+    import torch
+
+    function, three = case(name)
+    seed = keras.random.SeedGenerator()
+
+    def draw():
+        torch.manual_seed(0)
+        return [function(three, rate=RATE, seed=seed).numpy() for _ in range(2)]
+
+    first, second = draw(), draw()
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(*first)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_gradient_sees_the_dropout(name):
+    import torch
+
+    function, three = case(name)
+    (direction,) = as_tensors([np.random.default_rng(2).normal(size=three[0].shape)], "float64")
+    three = [x.double().requires_grad_() for x in three]
+
+    def loss(three):
+        seed = keras.random.SeedGenerator(5)
+        return (function(three, rate=RATE, seed=seed) ** 2).sum()
+
+    for index, gradient in enumerate(torch.autograd.grad(loss(three), three)):
+        moved = [list(three), list(three)]
+        for sign, inputs in zip((1, -1), moved, strict=True):
+            inputs[index] = inputs[index] + sign * 1e-5 * direction
+        slope = (loss(moved[0]) - loss(moved[1])) / 2e-5
+        torch.testing.assert_close((gradient * direction).sum(), slope, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_row_without_a_single_key_stays_finite(dtype):
+    import torch
+
+    *three, _ = as_tensors(arrays((BATCH, LENGTH)), dtype)
+    mask = torch.zeros((BATCH, 1, 1, LENGTH), dtype=torch.bool)
+    assert torch.isfinite(padded(three, mask=mask)).all()
