@@ -14,6 +14,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning"),
 ]
 
+
+@pytest.fixture(autouse=True)
+def on_a_cpu():
+    with keras.device("cpu"):
+        yield
+
+
 HEADS, HEAD_DIM = 3, 8
 BATCH, LENGTH = 4, 12
 MASK = np.arange(LENGTH) < np.array([[3], [12], [0], [7]])

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels of a GPU against the definition of attention, in float32 on the same GPU.
+
+CONTRIBUTING.md says how to run this file alone, on a machine that has one.
+"""
+
+import contextlib
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import Backbone
+from keras_bert.ops import attention, attention_with_scores, dispatch, local_attention
+from keras_bert.ops.attention_kernels import NONE, WINDOW, fused_kernel, kind_of
+from tests.models.small_backbone import WITHOUT_DROPOUT, random_weights
+from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
+
+BACKEND = keras.backend.backend()
+pytestmark = pytest.mark.skipif(
+    (dispatch.cuda_capability() or (0, 0)) < (8, 0), reason="needs an NVIDIA GPU of Ampere or later"
+)
+on_torch = pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's own")
+on_jax = pytest.mark.skipif(BACKEND != "jax", reason="JAX's own")
+
+BATCH, LENGTH, HEADS, HEAD_DIM = 3, 256, 4, 64
+RIGHT_PADDED = np.arange(LENGTH) < np.array([[256], [100], [33]])
+WITH_HOLES = RIGHT_PADDED & (np.random.default_rng(1).random((BATCH, LENGTH)) < 0.7)
+SEQUENCES = np.repeat(np.arange(1, 9), 32)[None].repeat(BATCH, axis=0)
+MASKS = {
+    "whole": None,
+    "right-padded": RIGHT_PADDED[:, None, None],
+    "with holes": WITH_HOLES[:, None, None],
+    "pairs": SEQUENCES[:, None, :, None] == SEQUENCES[:, None, None, :],
+}
+# Relative to the largest: the definition computes what was rounded to this dtype.
+TOLERANCE = {"bfloat16": 0.02, "float16": 0.003, "float32": 0.002}
+
+
+def arrays(key_value_heads=HEADS, length=LENGTH, batch=BATCH):
+    random = np.random.default_rng(0)
+    heads = (HEADS, key_value_heads, key_value_heads, HEADS)
+    return [random.normal(size=(batch, length, count, HEAD_DIM)) for count in heads]
+
+
+def as_mask(mask):
+    return None if mask is None else keras.ops.convert_to_tensor(mask)
+
+
+@contextlib.contextmanager
+def without_scores():
+    """Has PyTorch raise an error rather than use its definition, which stores scores."""
+    if BACKEND != "torch":
+        yield
+        return
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    kernels = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
+    with sdpa_kernel([getattr(SDPBackend, name) for name in kernels]):
+        yield
+
+
+def check_agreement(function, definition, tensors, upstream):
+    dtype = keras.backend.standardize_dtype(upstream.dtype)
+    with without_scores():
+        value, gradients = value_and_gradients(function, tensors, upstream)
+    wide = [keras.ops.cast(x, "float32") for x in (*tensors, upstream)]
+    expected, expected_gradients = value_and_gradients(definition, wide[:-1], wide[-1])
+    for ours, theirs in zip((value, *gradients), (expected, *expected_gradients), strict=True):
+        assert np.isfinite(ours).all()
+        assert abs(ours - theirs).max() < TOLERANCE[dtype] * abs(theirs).max()
+
+
+@pytest.mark.parametrize("key_value_heads", [HEADS, 2])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("case", MASKS)
+def test_attention_agrees_with_the_definition(case, dtype, key_value_heads):
+    mask = as_mask(MASKS[case])
+    *three, upstream = as_tensors(arrays(key_value_heads), dtype)
+    assert fused_kernel(three[0], three[1], kind_of(mask), 0.0) in ("sdpa", "cudnn")
+    check_agreement(
+        lambda *x: attention(x, mask, training=True),
+        lambda *x: attention_with_scores(x, mask)[0],
+        three,
+        upstream,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_row_without_a_single_key_stays_finite(dtype):
+    *three, upstream = as_tensors(arrays(), dtype)
+    mask = keras.ops.zeros((BATCH, 1, 1, LENGTH), "bool")
+    value, gradients = value_and_gradients(lambda *x: attention(x, mask), three, upstream)
+    assert all(np.isfinite(array).all() for array in (value, *gradients))
+
+
+@pytest.mark.parametrize("case", ["whole", "padded", "packed", "causal"])
+def test_local_attention_agrees_with_the_definition(case):
+    window, length = 40, 700
+    padding = np.arange(length) < np.array([[700], [500], [41]])
+    ids = np.repeat(np.arange(1, 8), 100)[None].repeat(BATCH, axis=0)
+    options = {
+        "whole": {},
+        "padded": {"padding_mask": padding},
+        "packed": {"sequence_ids": ids},
+        "causal": {"causal": True},
+    }[case]
+    distance = np.arange(length)[:, None] - np.arange(length)
+    mask = (distance <= window) & (distance >= (0 if case == "causal" else -window))
+    mask = np.broadcast_to(mask, (BATCH, 1, length, length))
+    if case == "padded":
+        mask = mask & padding[:, None, None]
+    if case == "packed":
+        mask = mask & (ids[:, None, :, None] == ids[:, None, None, :])
+    *three, upstream = as_tensors(arrays(2, length), "bfloat16")
+    has_keys = keras.ops.convert_to_tensor(mask.any(-1)[:, 0, :, None, None])
+    upstream = keras.ops.where(has_keys, upstream, keras.ops.zeros_like(upstream))
+    mask = as_mask(mask)
+    options = {
+        name: as_mask(value) if isinstance(value, np.ndarray) else value
+        for name, value in options.items()
+    }
+
+    def of_queries_with_keys(context):
+        return keras.ops.where(has_keys, context, keras.ops.zeros_like(context))
+
+    check_agreement(
+        lambda *x: of_queries_with_keys(
+            local_attention(*x, window=window, training=True, **options)
+        ),
+        lambda *x: of_queries_with_keys(attention_with_scores(x, mask)[0]),
+        three,
+        upstream,
+    )
+
+
+@on_torch
+def test_windows_are_flex_attention():
+    query, *_ = as_tensors(arrays(), "bfloat16")
+    assert fused_kernel(query, query, WINDOW, 0.0) == "flex"
+
+
+@on_jax
+@pytest.mark.parametrize("case", MASKS)
+def test_the_step_calls_cudnn(case):
+    import jax
+
+    mask = as_mask(MASKS[case])
+    *three, _ = as_tensors(arrays(), "bfloat16")
+    gradient = jax.grad(lambda *x: attention(x, mask, training=True).astype("float32").sum())
+    compiled = jax.jit(gradient).lower(*three).compile()
+    text = compiled.as_text()
+    assert "__cudnn$fmha" in text
+    assert "Backward" in text
+
+
+@on_jax
+def test_lengths_of_several_devices_are_those_of_their_rows():
+    """JAX passes each device its share of queries; the lengths must be of the same rows."""
+    import jax
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    count = len(jax.devices())
+    if count < 2:
+        pytest.skip("needs two GPUs")
+    lengths = np.random.default_rng(2).integers(1, LENGTH, (2 * count, 1))
+    shared = NamedSharding(Mesh(np.array(jax.devices()), ("batch",)), PartitionSpec("batch"))
+    mask = jax.device_put((np.arange(LENGTH) < lengths)[:, None, None], shared)
+    *three, _ = as_tensors(arrays(batch=2 * count), "bfloat16")
+    found = jax.jit(lambda *x: attention(x, mask))(*(jax.device_put(x, shared) for x in three))
+    wide = tuple(keras.ops.cast(x, "float32") for x in three)
+    expected = attention_with_scores(wide, keras.ops.convert_to_tensor(np.asarray(mask)))[0]
+    np.testing.assert_allclose(to_numpy(found), to_numpy(expected), atol=0.05)
+
+
+def test_dropout_is_unbiased_and_off_at_inference():
+    rate, draws = 0.25, 400
+    *three, _ = as_tensors(arrays(length=64), "bfloat16")
+    mask = as_mask(RIGHT_PADDED[:, None, None, :64])
+    seed = keras.random.SeedGenerator(1)
+
+    def draw():
+        context = attention(tuple(three), mask, dropout=rate, seed=seed, training=True)
+        return to_numpy(context)
+
+    with without_scores():
+        expected = to_numpy(attention(tuple(three), mask))
+        same = to_numpy(attention(tuple(three), mask, dropout=rate, seed=seed, training=False))
+        drawn = np.stack([draw() for _ in range(draws)])
+    np.testing.assert_array_equal(same, expected)
+    error = drawn.std(axis=0) / np.sqrt(draws)
+    # What is left is the rounding of bfloat16.
+    assert (abs(drawn.mean(axis=0) - expected) < 5 * error + 0.02).all()
+    assert drawn.std(axis=0).max() > 0.1
+
+
+def test_a_seed_drops_the_same_in_both_passes():
+    length = 64
+    # Attention is linear in the values: unit vectors as values show the probabilities.
+    units = np.eye(length)[None, :, None]
+    tensors = as_tensors((0 * units, 0 * units, units, units), "bfloat16")
+
+    def draw(seed):
+        value, gradients = value_and_gradients(
+            lambda *x: attention(
+                x, dropout=0.25, seed=keras.random.SeedGenerator(seed), training=True
+            ),
+            tensors[:3],
+            tensors[3],
+        )
+        return value[0, :, 0], gradients[2][0, :, 0].T
+
+    with without_scores():
+        (first, backward), (again, _), (other, _) = draw(7), draw(7), draw(8)
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_allclose(first, backward, atol=1e-3)
+    assert 0.5 < ((first > 0) == (other > 0)).mean() < 0.75
+    kept = first > 0
+    np.testing.assert_allclose(first[kept], 1 / length / 0.75, rtol=0.01)
+    assert abs(kept.mean() - 0.75) < 4 * np.sqrt(0.25 * 0.75 / kept.size)
+
+
+@on_torch
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_scores_are_not_stored(rate):
+    import torch
+
+    length = 4096
+    *three, _ = as_tensors(arrays(length=length, batch=1), "bfloat16")
+    three = [x.requires_grad_() for x in three]
+    mask = as_mask((np.arange(length) < length - 5)[None, None, None])
+    seed = keras.random.SeedGenerator()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    attention(tuple(three), mask, dropout=rate, seed=seed, training=True).sum().backward()
+    assert torch.cuda.max_memory_allocated() - before < HEADS * length**2
+
+
+@on_jax
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_compiled_steps_store_no_scores(rate):
+    import jax
+
+    length = 4096
+    *three, _ = as_tensors(arrays(length=length, batch=1), "bfloat16")
+    mask = as_mask((np.arange(length) < length - 5)[None, None, None])
+
+    def loss(*x):
+        seed = keras.random.SeedGenerator(1)
+        context = attention(x, mask, dropout=rate, seed=seed, training=True)
+        return context.astype("float32").sum()
+
+    compiled = jax.jit(jax.grad(loss, argnums=(0, 1, 2))).lower(*three).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 4 * HEADS * length**2
+
+
+@on_torch
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "fields", [{}, {"attention_window": 8, "global_attention_every": 2}], ids=["bert", "windows"]
+)
+def test_unpadded_batches_are_those_with_padding(fields, dtype):
+    config = WITHOUT_DROPOUT.replace(num_heads=2, hidden_dim=32, max_sequence_length=300, **fields)
+    encoders = [Backbone(config, unpadded=value, dtype=dtype) for value in (False, True)]
+    for encoder in encoders:
+        random_weights(encoder, stddev=0.1)
+    lengths = np.array([[3], [290], [40], [270], [7]])
+    mask = np.arange(290) < lengths
+    mask[1, 20:30] = False  # Such tokens are queries, but no keys.
+    ids = np.where(mask, np.random.default_rng(0).integers(1, 50, mask.shape), 0)
+    inputs = {
+        "token_ids": ids.astype("int32"),
+        "segment_ids": np.zeros_like(ids, "int32"),
+        "padding_mask": mask,
+    }
+    query, *_ = as_tensors(arrays(), "float32")
+    assert fused_kernel(query, query, NONE, 0.0) == "sdpa"
+    found = []
+    for encoder in encoders:
+        vectors = encoder(inputs, training=True)["sequence_output"].float()
+        weights = [variable.value for variable in encoder.trainable_variables]
+        loss = (vectors * keras.ops.convert_to_tensor(mask[..., None])).square().mean()
+        loss.backward()
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        found.append([to_numpy(vectors)[mask], *map(to_numpy, gradients)])
+        encoder.zero_grad()
+    tolerance = 0.002 if dtype == "float32" else 0.05
+    assert len(found[0]) == len(found[1]) > 5
+    for padded, unpadded in zip(*found, strict=True):
+        assert abs(padded - unpadded).max() <= tolerance * abs(padded).max()
