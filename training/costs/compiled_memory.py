@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from concurrent.futures import ThreadPoolExecutor
+import functools
 from typing import Any
 
 import keras
@@ -13,6 +13,8 @@ import keras
 from keras_bert import Backbone, BertConfig, Pretrainer
 from keras_bert.checks import POSITIVE_INT
 from keras_bert.optimizers import AdamW
+
+from .model_flops import without_values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,24 +89,20 @@ def step_memory(step: Step) -> StepMemory:
             f"{step.devices} devices are expected, JAX has {len(devices)}; for virtual ones on a "
             f"CPU, set JAX_NUM_CPU_DEVICES={step.devices}"
         )
-    # Keras would give values to all variables that wait for them at the end of a thread's next
-    # scope.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_analyzed, step, devices[: step.devices]).result()
-
-
-def _analyzed(step: Step, devices: list[str]) -> StepMemory:
-    import jax
-
     # Its counter has a value.
     optimizer = AdamW(
         1e-4,
         gradient_accumulation_steps=step.accumulation if step.accumulation > 1 else None,
         shard_state=step.shard_optimizer,
     )
+    return without_values(functools.partial(_analyzed, step, optimizer, devices[: step.devices]))
+
+
+def _analyzed(step: Step, optimizer: AdamW, devices: list[str]) -> StepMemory:
+    import jax
+
     distribution = keras.distribution.DataParallel(devices=devices) if len(devices) > 1 else None
-    scope = contextlib.nullcontext() if distribution is None else distribution.scope()
-    with scope, keras.StatelessScope(initialize_variables=False):
+    with contextlib.nullcontext() if distribution is None else distribution.scope():
         backbone = Backbone(step.config, dtype=step.precision, rematerialize=step.rematerialize)
         model = Pretrainer(backbone, next_sentence=False)
         model.compile(optimizer)
