@@ -132,12 +132,12 @@ def make_tokenizer(
 
     if kind == text.BytePairTokenizer.kind:
         options = options or {}
-        made = text.train_byte_pair_vocabulary(
-            paths,
-            vocabulary_size,
-            special_tokens=options.get("special_tokens"),
-            compose=options.get("compose", False),
-        )
+        of_words = {
+            name: options[name]
+            for name in ("special_tokens", "compose", "word_pattern")
+            if name in options
+        }
+        made = text.train_byte_pair_vocabulary(paths, vocabulary_size, **of_words)
         return text.BytePairTokenizer(*made, **options)
     keep_accents = False
     if lowercase is None:

@@ -744,6 +744,22 @@ EUROBERT = Family(
         **_CLASSIFYING,
     },
     encoder_scope="model",
+    tokenizer={
+        # The released one pads with the token at the end of a text. A token of its own shows what
+        # padding is.
+        "special_tokens": {
+            "pad": "<|pad|>",
+            "unk": "<|end_of_text|>",
+            "cls": "<|begin_of_text|>",
+            "sep": "<|end_of_text|>",
+            "mask": "<|mask|>",
+        },
+        "pair_separators": 1,
+        "mask_takes_space": False,
+        "word_pattern": "llama3",
+        "ignore_merges": True,
+        "space_before_first_word": False,
+    },
 )
 
 # RoBERTa's architecture and weight names, with SentencePiece

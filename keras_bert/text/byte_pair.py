@@ -461,28 +461,21 @@ class BytePairTokenizer(Tokenizer):
         return ids
 
 
-def split_byte_words(text: str) -> list[str]:
-    """Splits a text into words as GPT-2, RoBERTa and ModernBERT do.
-
-    They are runs of letters, of numbers, of whitespace, or of other characters. A single space
-    before a word is its first character. Other whitespace is a word too, except for the last space,
-    which belongs to the next word. Contractions such as `'s` are words.
-
-    Args:
-        text: A text, which is the concatenation of the words.
-
-    Reference:
-        [Radford et al., 2019](https://github.com/openai/gpt-2), the released code.
-    """
-    return byte_word_splitter("gpt2")(text)
-
-
 @functools.cache
 def byte_word_splitter(word_pattern: str) -> Callable[[str], list[str]]:
-    """Returns a function that splits a text into words.
+    """Returns a function that splits a text into words, whose concatenation is the text.
+
+    Args:
+        word_pattern: `"gpt2"`: runs of letters, of numbers, of whitespace, or of other characters.
+            A single space before a word is its first character. Other whitespace is a word too,
+            except for the last space, which belongs to the next word. Contractions such as `'s` are
+            words. `"llama3"`: see `BytePairTokenizer`.
 
     Raises:
         ValueError: If `word_pattern` is not one of `WORD_PATTERNS`.
+
+    Reference:
+        [Radford et al., 2019](https://github.com/openai/gpt-2), the released code.
     """
     return re.compile(word_expression(word_pattern)).findall
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from keras_bert import checks
-from keras_bert.text.byte_pair import split_byte_words
+from keras_bert.text.byte_pair import byte_word_splitter
 from keras_bert.text.composition import composed
 from keras_bert.text.normalization import MAX_WORD_LENGTH, split_words
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
@@ -142,6 +142,7 @@ def train_byte_pair_vocabulary(
     progress: bool = True,
     special_tokens: Mapping[str, str] | None = None,
     compose: bool = False,
+    word_pattern: str = "gpt2",
 ) -> BytePairVocabulary:
     """Trains a byte-level BPE vocabulary on a corpus, which may be larger than the memory.
 
@@ -161,13 +162,16 @@ def train_byte_pair_vocabulary(
         special_tokens: The special tokens by their roles; pass the same to the tokenizer. Defaults
             to RoBERTa's: `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`.
         compose: Whether to compose characters (NFC) first; pass the same to the tokenizer.
+        word_pattern: How text is split into words, `"gpt2"` or `"llama3"`; pass the same to the
+            tokenizer.
 
     Returns:
         A named tuple of the `vocabulary` and the `merges`, the arguments of `BytePairTokenizer`.
 
     Raises:
         ImportError: If `tokenizers` is not installed.
-        ValueError: If the corpus has no words, or `vocabulary_size` is below 261.
+        ValueError: If the corpus has no words, `vocabulary_size` is below 261, or `word_pattern` is
+            neither of the above.
 
     Example:
 
@@ -187,8 +191,10 @@ def train_byte_pair_vocabulary(
         )
     texts = (text.rstrip(b"\r\n") for text in read_corpus(corpus, progress))
 
+    words_of = byte_word_splitter(word_pattern)
+
     def split(text: str) -> list[str]:
-        return split_byte_words(composed(text) if compose else text)
+        return words_of(composed(text) if compose else text)
 
     counts = count_words(texts, split, max_distinct_words, progress)
     if not counts:

@@ -63,6 +63,30 @@ def test_a_tokenizer_for_a_model_has_the_special_tokens_of_its_family(model, cor
     assert theirs.mask_token == "[MASK]"
 
 
+def test_a_tokenizer_for_eurobert_splits_as_the_released_one(corpus, tmp_path):
+    (tmp_path / "numbers.txt").write_text(
+        "in 12345678 or 12345678, x(years)\n" * 99, encoding="utf-8"
+    )
+    files = (str(corpus), str(tmp_path / "numbers.txt"))
+    config = TokenizerConfig(
+        files, str(tmp_path / "made"), vocabulary_size=700, model="eurobert_210m"
+    )
+    train_tokenizer(config)
+    tokenizer = tokenizer_from_config(read_tokenizer(tmp_path / "made"))
+    pad, end, begin, mask = tokenizer.vocabulary[:4]
+    assert (pad, begin, end) == ("<|pad|>", "<|begin_of_text|>", "<|end_of_text|>")
+    # A punctuation mark begins the word after it, and numbers have at most three digits.
+    for token in ("(years", "123", "456"):
+        assert token in tokenizer.vocabulary
+    assert not any("1234" in token for token in tokenizer.vocabulary)
+    row = tokenizer.encode("the (years", "1234")
+    assert tokenizer.id_to_token(row[0]) == begin
+    assert row.count(tokenizer.sep_token_id) == 2
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "made")
+    assert theirs("the (years", "1234")["input_ids"] == row
+    assert theirs.mask_token == mask
+
+
 KOREAN = [
     "서울은 대한민국의 수도이자 최대 도시이다.",
     "한국어는 한국의 공용어이다.",
