@@ -5,6 +5,7 @@
 makes TensorFlow appear not to be installed.
 """
 
+import collections
 import contextlib
 import importlib
 import importlib.util
@@ -40,7 +41,13 @@ def _is_selected(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves out what does not run on this backend; slow files first, then those of many tests.
+
+    Two processes share the files in this order, and neither should begin a slow one at the end.
+    """
     items[:] = filter(_is_selected, items)
+    sizes = collections.Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.get_closest_marker("slow") is None, -sizes[item.path]))
 
 
 @pytest.hookimpl(wrapper=True)

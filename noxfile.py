@@ -132,10 +132,10 @@ INSTALLED = {
 def run_pytest(
     session: nox.Session, *options: str, paths: Sequence[str] = (), **environment: str
 ) -> None:
-    """Runs pytest in two processes, which share the files."""
+    """Runs pytest in two processes, which share the files in the order of conftest.py."""
     session.run(
-        *("python", "-m", "pytest", "-q", "-n2", "--dist=loadfile", "--durations=15", *options),
-        *(session.posargs or paths),
+        *("python", "-m", "pytest", "-q", "-n2", "--dist=loadfile", "--no-loadscope-reorder"),
+        *("--durations=15", *options, *(session.posargs or paths)),
         # OpenMP's threads wait by spinning: more than there are processors slow all of them down.
         env={"KERAS_BACKEND": "tensorflow", "OMP_NUM_THREADS": "1", **environment},
     )
@@ -173,17 +173,19 @@ def docs(session: nox.Session) -> None:
     """The site, strictly: a link to nothing is an error; the guides in small, and the migration."""
     site = ("python", "-m", "mkdocs", "build", "--quiet", "--strict")
     session.run(*site, env={"NO_MKDOCS_2_WARNING": "1"})
-    run_pytest(session, paths=["tests/docs"])
+    # Nearly all of the time is that of one file, the guides.
+    run_pytest(session, "--dist=worksteal", paths=["tests/docs"])
 
 
 @nox.session
 def jax(session: nox.Session) -> None:
     """What depends on the backend, on JAX, in processes that cannot import TensorFlow."""
     environment = {"KERAS_BACKEND": "jax", **WITHOUT_TENSORFLOW}
-    compiled = ("tests/ops", "tests/compiled_steps_test.py::test_compiled_steps[TextClassifier]")
-    run_pytest(session, paths=compiled, **environment)
+    step = "tests/compiled_steps_test.py::test_compiled_steps[TextClassifier]"
+    run_pytest(session, paths=("tests/ops", step), **environment)
     if not session.posargs:
-        run_pytest(session, "--ignore=tests/ops", **environment, **UNOPTIMIZED)
+        others = ("--ignore=tests/ops", f"--deselect={step}")
+        run_pytest(session, *others, **environment, **UNOPTIMIZED)
 
 
 @nox.session

@@ -237,9 +237,10 @@ print(json.dumps([bool((first == second).all()) for first, second in found]))
 
 BACKEND = keras.backend.backend()
 
-pytestmark = pytest.mark.skipif(
-    BACKEND not in DEVICES, reason="Keras distributes on JAX and TensorFlow"
-)
+pytestmark = [
+    pytest.mark.skipif(BACKEND not in DEVICES, reason="Keras distributes on JAX and TensorFlow"),
+    pytest.mark.slow,
+]
 
 
 @pytest.fixture(scope="module")

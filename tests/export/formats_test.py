@@ -14,7 +14,7 @@ from tests.export.small_classifier import make_answerer, make_classifier
 
 tf = pytest.importorskip("tensorflow")
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

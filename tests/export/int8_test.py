@@ -14,7 +14,7 @@ tf = pytest.importorskip("tensorflow")
 import keras_bert  # noqa: E402
 from keras_bert.export import ExportError  # noqa: E402
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent, pytest.mark.slow]
 
 TEXTS = ["the cat", "able mat, a cat?", "0 1 2 3 4", "中 the", "many words of the cat " * 6]
 PAIRS = [*zip(TEXTS, reversed(TEXTS), strict=True)]

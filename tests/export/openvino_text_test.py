@@ -31,7 +31,7 @@ from keras_bert.text import (  # noqa: E402
 from tests.export.small_classifier import make_classifier  # noqa: E402
 from tests.text import families, real_text, small_tokenizers  # noqa: E402
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent, pytest.mark.slow]
 
 CHARACTERS = (
     "abAB09éÉßİıΑΣσςΩ'.-_$`~¿—…«」「、。ﬁ½①²\u00ad\u200b\u200d\ufeff\u2028\x85\x1c\t\n\r  \xa0"

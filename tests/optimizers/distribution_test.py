@@ -13,6 +13,7 @@ from keras_bert.optimizers import LAMB, AdamW, StableAdamW
 from tests.optimizers.small_model import fit, small_model, weights_of
 from tests.source_imports import ROOT
 
+pytestmark = pytest.mark.slow
 BACKEND = keras.backend.backend()
 
 # The devices must be configured before anything runs, so these are separate processes. Clipping

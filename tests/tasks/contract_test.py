@@ -33,6 +33,7 @@ from tests.task_cases import (
     trained,
 )
 
+pytestmark = pytest.mark.slow
 BACKENDS = ["tensorflow", "jax", "torch"]
 BACKEND = keras.backend.backend()
 

@@ -13,7 +13,10 @@ from tests.small_tasks import CONFIG
 from tests.text.small_tokenizers import of_tokens
 from tests.training.host_processes import HostProcesses
 
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts")
+pytestmark = [
+    pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts"),
+    pytest.mark.slow,
+]
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", "long", "dull")
 

@@ -18,6 +18,7 @@ from training.engine import devices
 from training.engine.options import FineTuningConfig
 from training.pretraining.config import PretrainConfig
 
+pytestmark = pytest.mark.slow
 BACKEND = keras.backend.backend()
 
 PROGRAM = """

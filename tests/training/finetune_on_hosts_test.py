@@ -15,7 +15,10 @@ from training.jobs.classification import ClassificationJob, FinetuneConfig, read
 from training.jobs.question_answering import QuestionJob, SquadConfig
 
 # The preset is a classifier's, and questions need another head.
-pytestmark = pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning"),
+    pytest.mark.slow,
+]
 ON_JAX = pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts")
 
 OPTIONS = {

@@ -11,7 +11,10 @@ from tests.training.host_processes import SECONDS
 from tests.training.kill_hosts import kill_and_compare, largest_difference, start
 from tests.training.kill_runs import make_data
 
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts")
+pytestmark = [
+    pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts"),
+    pytest.mark.slow,
+]
 
 
 def test_a_killed_run_goes_on_on_another_number_of_hosts(tmp_path):

@@ -15,7 +15,10 @@ from tests.training.kill_runs import make_data
 from training.pretraining.config import PretrainConfig
 from training.pretraining.run import pretrain
 
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts")
+pytestmark = [
+    pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts"),
+    pytest.mark.slow,
+]
 
 NUM_STEPS = 100
 MIDDLE = 80

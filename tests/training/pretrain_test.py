@@ -49,7 +49,7 @@ from training.pretraining.run import pretrain
 from training.pretraining.tokenizer_source import open_tokenizer
 from training.pretraining.unigrams import unigram_model
 
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = [pytest.mark.on_tensorflow, pytest.mark.slow]
 
 WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "mat", "and")
 OPTIONS = {

@@ -14,7 +14,10 @@ import pytest
 
 from tests.source_imports import ROOT
 
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="compiled by JAX")
+pytestmark = [
+    pytest.mark.skipif(keras.backend.backend() != "jax", reason="compiled by JAX"),
+    pytest.mark.slow,
+]
 
 PROGRAM = """
 import json
