@@ -12,9 +12,11 @@ from training.benchmarks.report import format_table
 from training.benchmarks.subject import Load
 from training.benchmarks.workload import Workload, batching_options
 
+pytestmark = pytest.mark.slow
+
 TINY = benchmark.BenchmarkConfig(
     # Each runs in its own process, independent of this one's backend; one fails.
-    subjects=("keras_bert:jax", "keras_hub:tensorflow", "keras_bert:jax:float7"),
+    subjects=("keras_bert:torch", "products:torch", "products:torch@bert_none"),
     model="bert_tiny_uncased",
     batch_size=2,
     sequence_length=8,
@@ -26,14 +28,14 @@ TINY = benchmark.BenchmarkConfig(
 
 @pytest.mark.backend_independent
 @pytest.mark.needs_tensorflow
-def test_both_libraries_train_in_one_run_and_one_that_fails_leaves_them_their_numbers(tmp_path):
+def test_subjects_are_measured_in_one_run_and_one_that_fails_leaves_them_their_numbers(tmp_path):
     config = dataclasses.replace(TINY, what="pretrain", padding=0.5, precision="mixed_bfloat16")
     rows = benchmark.run(config)
     assert [row.subject for row in rows] == list(config.subjects)
     assert all(row.tokens_per_second > 0 and row.peak_mib > 100 for row in rows[:2]), rows
     assert rows[0].ratio == 1
     assert str(round(rows[1].tokens_per_second)) in format_table(rows)
-    assert "float7" in rows[2].unavailable
+    assert "bert_none" in rows[2].unavailable
     assert "unavailable: " in format_table(rows).splitlines()[-1]
 
     path = tmp_path / "results.json"
@@ -43,10 +45,31 @@ def test_both_libraries_train_in_one_run_and_one_that_fails_leaves_them_their_nu
     assert [row["milliseconds"] for row in written["rows"]] == [row.milliseconds for row in rows]
 
 
+def measure(work, workload, **changes):
+    """A round of a library in this process, which is measured like one of its own."""
+    run = work(dataclasses.replace(workload, **changes))
+    run(workload.warm_up_steps)
+    return run(workload.steps)
+
+
 @pytest.mark.backend_independent
 @pytest.mark.needs_tensorflow
-def test_requests_of_text_are_answered_by_libraries_and_the_server_s_batches(tmp_path):
+@pytest.mark.filterwarnings(r"ignore:Gradients do not exist for variables \['pooled_dense/kernel'")
+def test_keras_hub_trains():
+    from training.benchmarks import keras_subjects
+
+    config = dataclasses.replace(TINY, what="pretrain", padding=0.5, precision="mixed_bfloat16")
+    found = measure(keras_subjects.keras_hub_work, config.workload(Load()))
+    assert found.steps == 1
+    assert found.seconds > 0
+
+
+@pytest.mark.backend_independent
+@pytest.mark.needs_tensorflow
+@pytest.mark.parametrize("name", ["keras_bert_work", "serve_work", "keras_hub_work"])
+def test_requests_of_text_are_answered_by_libraries_and_the_server_s_batches(tmp_path, name):
     from keras_bert.export.server_files import write_batching_parameters
+    from training.benchmarks import keras_subjects
 
     texts, vocabulary = tmp_path / "texts.txt", tmp_path / "vocab.txt"
     texts.write_text("a cat\n\na mat is not a cat\nmat\n")
@@ -54,21 +77,19 @@ def test_requests_of_text_are_answered_by_libraries_and_the_server_s_batches(tmp
     config = dataclasses.replace(
         TINY,
         what="serve",
-        subjects=("keras_bert:tensorflow", "serve:tensorflow", "keras_hub:tensorflow"),
+        steps=2,
         texts=str(texts),
         vocabulary=str(vocabulary),
         batching=str(tmp_path / "batching_params.pbtxt"),
-        clients=("2",),
     )
     write_batching_parameters(tmp_path, 4, splits=False)
+    workload = config.workload(Load(clients=2))
     # The third text is one too few for a request of two.
-    assert config.workload(Load()).requests() == [["a cat", "a mat is not a cat"]]
-    rows = benchmark.run(config)
-    assert [row.unavailable for row in rows] == ["", "", ""]
-    assert all(row.milliseconds > 0 for row in rows)
-    assert [row.tokens_per_second for row in rows] == [0, 0, 0]
-    assert all(row.requests == 2 and 0 < row.p50 <= row.p99 for row in rows)
-    assert [str(row.load) for row in rows] == ["2 at a time"] * 3
+    assert workload.requests() == [["a cat", "a mat is not a cat"]]
+    assert workload.tokens_per_round == 0
+    found = measure(getattr(keras_subjects, name), workload)
+    assert found.requests == found.steps == len(found.milliseconds) == 2
+    assert min(found.milliseconds) > 0
 
 
 def write_texts(folder):
@@ -104,16 +125,20 @@ def test_batches_of_texts_have_their_ids_and_lengths(tmp_path):
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("what", ["forward", "classify"])
 def test_texts_are_computed_by_all_libraries(tmp_path, what):
-    subjects = ["keras_bert+unpadded:tensorflow", "keras_hub+sorted:tensorflow"]
-    subjects += ["transformers+sorted:torch", "products:torch"]
-    config = dataclasses.replace(
-        TINY, what=what, subjects=tuple(subjects), clock="cpu", **write_texts(tmp_path)
-    )
-    rows = benchmark.run(config)
-    assert [row.unavailable for row in rows] == [""] * 4
-    assert all(row.tokens_per_second > 0 for row in rows)
+    from training.benchmarks import keras_subjects, products, torch_subject
+
+    config = dataclasses.replace(TINY, what=what, clock="cpu", **write_texts(tmp_path))
+    if what == "classify":
+        config = dataclasses.replace(config, steps=1)  # tracing takes the time
+    workload = config.workload(Load())
+    libraries = [
+        measure(keras_subjects.keras_bert_work, workload, options=("unpadded",)),
+        measure(keras_subjects.keras_hub_work, workload, options=("sorted",)),
+        measure(torch_subject.transformers_work, workload, options=("sorted",)),
+    ]
     # The products are the least of the work
-    assert rows[3].milliseconds == min(row.milliseconds for row in rows)
+    least = measure(products.products_work, workload).seconds
+    assert 0 < least < min(found.seconds for found in libraries)
 
 
 @pytest.mark.backend_independent
@@ -171,17 +196,29 @@ def test_fewer_texts_than_a_request_has_are_refused(tmp_path):
 
 @pytest.mark.backend_independent
 @pytest.mark.parametrize(
-    ("name", "precision", "model"),
+    ("name", "precision", "model", "options"),
     [
-        ("keras_bert:jax", "float32", "bert_tiny_uncased"),
-        ("keras_bert:jax:bfloat16", "bfloat16", "bert_tiny_uncased"),
-        ("keras_bert:jax@albert_base_v2", "float32", "albert_base_v2"),
-        ("keras_hub:jax:bfloat16@roberta_base", "bfloat16", "roberta_base"),
+        ("keras_bert:jax", "float32", "bert_tiny_uncased", ()),
+        ("keras_bert:jax:bfloat16", "bfloat16", "bert_tiny_uncased", ()),
+        ("keras_bert:jax@albert_base_v2", "float32", "albert_base_v2", ()),
+        (
+            "keras_bert+sorted+unpadded:jax:bfloat16@roberta_base",
+            *("bfloat16", "roberta_base", ("sorted", "unpadded")),
+        ),
     ],
 )
-def test_a_subject_may_have_its_own_precision_and_model(name, precision, model):
+def test_a_subject_may_have_its_own_precision_model_and_options(name, precision, model, options):
     with Library(name, TINY.workload(Load())) as subject:
-        assert (subject.workload.precision, subject.workload.model) == (precision, model)
+        found = subject.workload
+        assert (found.precision, found.model, found.options) == (precision, model, options)
+        assert subject.load is None
+
+
+@pytest.mark.backend_independent
+def test_requests_of_a_library_have_their_number_at_a_time():
+    serving = dataclasses.replace(TINY, what="serve").workload(Load(clients=2))
+    with Library("serve:tensorflow", serving) as subject:
+        assert str(subject.load) == "2 at a time"
 
 
 @pytest.mark.backend_independent
