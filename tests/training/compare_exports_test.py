@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow, pytest.mark.slow]
 
 pytest.importorskip("tensorflow_text")
 
@@ -38,7 +38,7 @@ def test_exports_are_scored_and_timed(files, capsys):
     config = CompareExportsConfig(
         model=(str(files / "model.keras"),),
         data_file=str(files / "dev.csv"),
-        exports=("tf_saved_model:float32", "onnx:float32", "onnx:int8"),
+        exports=("tf_saved_model:float32", "onnx:int8"),
         batches=("1", "3", "2x6"),
         rounds=1,
         seconds=0.0,
@@ -50,15 +50,14 @@ def test_exports_are_scored_and_timed(files, capsys):
         assert set(row.milliseconds) == {"1", "3", "2x6"}
         assert min(row.milliseconds.values()) > 0
         assert row.megabytes > 0
-    saved_model, onnx, int8 = rows
+    saved_model, int8 = rows
     assert saved_model.speed == {"1": 1.0, "3": 1.0, "2x6": 1.0}
     assert saved_model.scores["accuracy"] == [pytest.approx(100 * 7 / 8)]
-    for exact in (saved_model, onnx):
-        assert exact.changed == [0]
-        assert exact.change == {"accuracy": [0], "macro_f1": [0]}
-        assert exact.largest_move < 1e-5
+    assert saved_model.changed == [0]
+    assert saved_model.change == {"accuracy": [0], "macro_f1": [0]}
+    assert saved_model.largest_move < 1e-5
     assert 1e-5 < int8.largest_move < 0.2
-    assert onnx.speed["1"] == saved_model.milliseconds["1"] / onnx.milliseconds["1"]
+    assert int8.speed["1"] == saved_model.milliseconds["1"] / int8.milliseconds["1"]
     table = capsys.readouterr().out
     assert "| times as fast: 1 row / 3 rows / 2 x 6 tokens | accuracy | change |" in table
     written = json.loads((files / "out" / "compare_exports.json").read_text())
@@ -187,9 +186,8 @@ def test_questions(tmp_path):
         CompareExportsConfig(
             model=(str(tmp_path / "model.keras"),),
             data_file=str(tmp_path / "dev.json"),
-            exports=(
-                *("tf_saved_model:float32", "onnx:float32", "openvino:float32", "litert:float32"),
-                "onnx:int8",
+            exports=tuple(
+                f"{name}:float32" for name in ("tf_saved_model", "onnx", "openvino", "litert")
             ),
             batches=("1", "2x6"),
             rounds=1,
@@ -197,13 +195,12 @@ def test_questions(tmp_path):
             output_dir=str(tmp_path),
         )
     )
-    *exact, int8 = rows
-    for row in exact:
+    assert len(rows) == 4
+    for row in rows:
         assert row.scores["exact_match"] == [pytest.approx(200 / 3)]
         assert row.changed == [0]
         assert row.largest_move < 1e-5
         assert min(row.milliseconds.values()) > 0
-    assert 1e-5 < int8.largest_move < 0.5
 
 
 def make_preprocessor(files):

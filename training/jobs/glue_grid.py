@@ -165,10 +165,14 @@ def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
     return present
 
 
+def cells(config: FinetuneGlueConfig, task: GlueTask) -> dict[tuple[str, str], Cell]:
+    """Returns the runs of a task by their settings."""
+    return {setting: _cell(config, task, setting) for setting in config.settings()}
+
+
 def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
     """Performs the runs of a task, and selects the best setting and the best run."""
-    cells = {setting: _cell(config, task, setting) for setting in config.settings()}
-    found = run_cells(cells)
+    found = run_cells(cells(config, task))
     if not found:
         raise NotFiniteError(f"{task.name}: every run of the grid diverged, see above")
     seeds = {
