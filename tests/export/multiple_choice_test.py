@@ -9,7 +9,8 @@ from tests.export.small_classifier import make_classifier
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
-pytestmark = pytest.mark.needs_tensorflow
+# How other backends export is tested by tests/export/saved_model_test.py.
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 ROWS = [
     ("the cat sat", ["mat", "on the mat", "中?"]),

@@ -11,6 +11,8 @@ from training.engine.finetuning import DevEvaluation, compile_task
 from training.engine.options import FineTuningConfig
 
 
+# That each backend counts updates so is shown by tests/optimizers/fit_updates_test.py.
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize(
     ("num_rows", "batch_size", "accumulation", "epochs", "updates"),
     [
