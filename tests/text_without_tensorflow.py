@@ -7,9 +7,11 @@ A process of its own, since what it shows is what such a process imports:
 """
 
 import contextlib
+import json
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from absl import app, flags
@@ -17,6 +19,9 @@ from absl import app, flags
 import keras_bert
 from keras_bert.ops.lazy_tensorflow import set_random_seed
 from tests.task_cases import NUM_ROWS, make_task, task_case
+from training.engine.run_checkpoints import RunCheckpoints
+from training.pretraining import run as pretraining_run
+from training.pretraining.config import PretrainConfig
 
 TEXTS = ["a good film", "a bad film", "the film is good", "bad"]
 LABELS = [1, 0, 1, 0]
@@ -67,16 +72,49 @@ def use_programs(folder: Path) -> None:
 
 
 def pretrain(folder: Path) -> None:
-    """Pre-trains, on records that the program makes of text."""
+    """Pre-trains on records of text by the program, and by its function in a run that is resumed.
+
+    Raises:
+        AssertionError: If the resumed run has other losses or weights.
+    """
     corpus = folder / "corpus.txt"
     document = "\n".join(f"{text} . {other} ." for text in TEXTS for other in TEXTS)
     corpus.write_text("\n\n".join([document] * 8))
-    encoder = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "vocabulary_size": 60}
-    steps = {"batch_size": 4, "num_steps": 4, "warmup_steps": 1, "interval": 2, "phases": "16:1"}
-    files = {"input_files": corpus, "dev_files": corpus, "output_dir": folder / "pretrained"}
-    options = {"duplicate_factor": 1, "num_workers": 1, "dev_batches": 1, "measure_energy": False}
-    run("pretrain", model="bert_tiny_uncased", **files, **encoder, **steps, **options)
-    assert (folder / "pretrained" / "preset").is_dir()
+    settings = {
+        **{"model": "bert_tiny_uncased", "num_layers": 1, "hidden_dim": 8, "num_heads": 2},
+        **{"vocabulary_size": 60, "precision": "float32", "batch_size": 4, "num_steps": 4},
+        **{"warmup_steps": 1, "interval": 2, "duplicate_factor": 1, "num_workers": 1},
+        **{"dev_batches": 1, "measure_energy": False},
+    }
+    whole, resumed = folder / "whole", folder / "resumed"
+    files = {"input_files": corpus, "dev_files": corpus}
+    run("pretrain", **files, **settings, phases="16:1", output_dir=whole)
+    config = PretrainConfig(
+        **{name: (str(path),) for name, path in files.items()},
+        **settings,
+        phases=("16:1",),
+        output_dir=str(resumed),
+    )
+    save = RunCheckpoints.save
+
+    def save_and_end(*arguments: Any, **options: Any) -> None:
+        save(*arguments, **options)
+        raise KeyboardInterrupt
+
+    RunCheckpoints.save = save_and_end
+    with contextlib.suppress(KeyboardInterrupt):
+        pretraining_run.pretrain(config)
+    RunCheckpoints.save = save
+    assert [path.name for path in resumed.glob("checkpoints/[!.]*")] == ["step_000000002"]
+    pretraining_run.pretrain(config)
+    one, other = (
+        [json.loads(line)["loss"] for line in (run / "log.jsonl").read_text().splitlines()]
+        for run in (whole, resumed)
+    )
+    assert one == other
+    assert len(one) == 2
+    one, other = ((run / "preset" / "model.safetensors").read_bytes() for run in (whole, resumed))
+    assert one == other
 
 
 def run(program: str, **values: object) -> None:

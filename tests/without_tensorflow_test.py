@@ -11,6 +11,7 @@ import pytest
 from tests import tensorflow_blocker
 from tests.source_imports import ROOT, source_files
 
+pytestmark = pytest.mark.slow
 BACKEND = os.environ["KERAS_BACKEND"]
 # Each program is a process of its own, which finds TensorFlow although this one does not.
 on_other_backends = pytest.mark.skipif(BACKEND == "tensorflow", reason="imports TensorFlow")
@@ -104,47 +105,3 @@ def test_a_backend_that_is_not_installed_is_named_with_its_extra(backend):
         f"(KERAS_BACKEND={backend}): pip install 'keras3-bert[{backend}]'"
     )
     assert printed.splitlines() == [line] * 3
-
-
-PRETRAINING = """
-import os, pathlib, random, tempfile
-from training.engine.run_checkpoints import RunCheckpoints
-from training.pretraining.config import PretrainConfig
-from training.pretraining.run import pretrain
-
-os.chdir(tempfile.mkdtemp())
-words = "the a cat dog bird sat ran flew on under mat and".split()
-draws = random.Random(0)
-sentences = [" ".join(draws.choices(words, k=6)) + "." for _ in range(60)]
-pathlib.Path("text.txt").write_text("\\n\\n".join(map("\\n".join, zip(*[iter(sentences)] * 6))))
-settings = dict(
-    input_files=("text.txt",), vocabulary_size=60, num_layers=1,
-    model="bert_tiny_uncased", hidden_dim=16, num_heads=2, phases=("16:1",), batch_size=4,
-    num_steps=6, warmup_steps=1, interval=2, duplicate_factor=1,
-    precision="float32", num_workers=1, measure_energy=False,
-)
-whole = pretrain(PretrainConfig(output_dir="whole", **settings))
-save = RunCheckpoints.save
-
-def save_and_end(self, model, state):
-    save(self, model, state)
-    raise KeyboardInterrupt
-
-RunCheckpoints.save = save_and_end
-try:
-    pretrain(PretrainConfig(output_dir="ended", **settings))
-except KeyboardInterrupt:
-    print([path.name for path in pathlib.Path("ended/checkpoints").iterdir()])
-RunCheckpoints.save = save
-resumed = pretrain(PretrainConfig(output_dir="ended", **settings))
-print([record["loss"] for record in whole["log"]] == [record["loss"] for record in resumed["log"]])
-print(*(pathlib.Path(run, "preset/model.safetensors").read_bytes() == pathlib.Path(
-    "whole/preset/model.safetensors").read_bytes() for run in ("whole", "ended")))
-"""
-
-
-@on_other_backends
-def test_pretraining_of_text_resumes():
-    printed = run_without_tensorflow(PRETRAINING, BACKEND)
-    lines = [line for line in printed.splitlines() if not line.startswith("step ")]
-    assert lines == ["['step_000000002']", "True", "True True"]
