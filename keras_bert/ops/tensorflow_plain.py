@@ -7,6 +7,7 @@ They are part of exported graphs, and so do not require XLA.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -47,6 +48,12 @@ def mask_of_each_row(mask: Tensor, query: Tensor) -> Tensor:
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
     """`keras_bert.ops.tokens_at`, which gathers vectors; `take_along_axis` gathers elements."""
     return tf.gather(x, positions, batch_dims=1)
+
+
+def split(x: Tensor, sizes: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Splits the first axis into parts of sizes that need not be known to the graph."""
+    parts: Sequence[Tensor] = tf.split(x, sizes)
+    return parts
 
 
 def token_logits(x: Tensor, table: Tensor) -> Tensor:

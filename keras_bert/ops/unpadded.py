@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -120,7 +120,9 @@ def pad(x: Tensor, rows: Rows, shape: Tensor) -> Tensor:
         A tensor of shape `(batch, length, dim)`.
     """
     batch, length = shape
-    flat = ops.scatter(rows["tokens"][:, None], x[0], (batch * length, x.shape[-1]))
+    # (`ops.scatter` adds one token after the other on PyTorch.)
+    zeros = ops.zeros((batch * length, x.shape[-1]), x.dtype)
+    flat = ops.scatter_update(zeros, rows["tokens"][:, None], x[0])
     return ops.reshape(flat, (batch, length, x.shape[-1]))
 
 
@@ -146,13 +148,11 @@ def groups_of(rows: Rows) -> list[Tensor]:
 def grouped(x: Tensor, rows: Rows, training: bool = False) -> list[Tensor]:
     """Gathers tokens `(1, tokens, ...)` to a tensor `(rows, length, ...)` for each group."""
     flat = _gathered(x, rows["places"], rows["origins"], training)
-    groups, start = [], 0
-    for mask in groups_of(rows):
-        count, length = ops.shape(mask)[0], ops.shape(mask)[1]
-        end = start + count * length
-        groups.append(ops.reshape(flat[start:end], (count, length, *x.shape[2:])))
-        start = end
-    return groups
+    shapes = [tuple(ops.shape(mask)) for mask in groups_of(rows)]
+    parts = _split(flat, [count * length for count, length in shapes])
+    return [
+        ops.reshape(part, (*shape, *x.shape[2:])) for part, shape in zip(parts, shapes, strict=True)
+    ]
 
 
 def ungrouped(groups: list[Tensor], rows: Rows, training: bool = False) -> Tensor:
@@ -212,6 +212,13 @@ def _gathered(x: Tensor, indices: Tensor, origins: Tensor | None, training: bool
     if kernels is not None and origins is not None:
         return kernels.gather_once(x, indices, origins)
     return ops.take(x, indices, axis=0)
+
+
+def _split(x: Tensor, sizes: list[Tensor]) -> Sequence[Tensor]:
+    """Splits the first axis. The gradient is joined, while those of slices would be added up."""
+    plain = dispatch.tensorflow_plain()
+    parts: Sequence[Tensor] = x.split(sizes) if plain is None else plain.split(x, sizes)
+    return parts
 
 
 def _true_indices(mask: Tensor) -> Tensor:
