@@ -20,7 +20,7 @@ import keras_bert
 from tests.compatibility.write_changed_models import FINISHED, MODELS, outputs, train
 
 # What each file is read to is the same on all backends.
-pytestmark = pytest.mark.on_tensorflow
+pytestmark = [pytest.mark.on_tensorflow, pytest.mark.slow]
 NAMES = [make.__name__ for make in MODELS]
 
 

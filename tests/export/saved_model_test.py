@@ -13,7 +13,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
-pytestmark = pytest.mark.needs_tensorflow
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.slow]
 
 TEXTS = (
     "",

@@ -17,9 +17,12 @@ from keras_bert import Backbone
 from keras_bert.optimizers import AdamW
 from tests.source_imports import ROOT
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "jax", reason="Keras divides variables on JAX alone"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        keras.backend.backend() != "jax", reason="Keras divides variables on JAX alone"
+    ),
+    pytest.mark.slow,
+]
 
 PROGRAM = """
 import contextlib, json, math, sys

@@ -13,6 +13,8 @@ from training.quickstart import QuickstartConfig, quickstart
 from training.readers.docstrings import collect_docstrings
 from training.readers.pictographs import split_pictographs
 
+pytestmark = pytest.mark.slow
+
 
 def test_it_trains_scores_and_asks_a_new_process(tmp_path, capsys):
     letters = "abcdefghijklmnopqrstuvwxyz"
