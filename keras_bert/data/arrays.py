@@ -167,9 +167,12 @@ class Arrays:
         """Changes the shape of an array."""
         return np.reshape(x, shape)
 
-    def random_bits(self, seed: tuple[Any, Any], size: Any) -> Any:
-        """Returns random integers in `[0, 2^32)`, the same for the same seed, int64 `(size,)`."""
-        return philox.random_bits(seed, size)
+    def random_bits(self, seed: tuple[Any, Any], size: Any, first: Any = 0) -> Any:
+        """Returns random integers in `[0, 2^32)`, the same for the same seed, int64 `(size,)`.
+
+        They are those of the seed's stream from the index `first` on.
+        """
+        return philox.random_bits(seed, size, first)
 
     def while_loop(
         self, condition: Callable[..., Any], step: Callable[..., Any], state: tuple[Any, ...]

@@ -22,25 +22,28 @@ _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _SEED_KEY = (0x3EC8F720, 0x02461E29)
 
 
-def random_bits(seed: tuple[Any, Any], size: int) -> np.ndarray:
+def random_bits(seed: tuple[Any, Any], size: int, first: int = 0) -> np.ndarray:
     """Returns random integers in `[0, 2^32)`.
 
     Args:
         seed: Two integers.
         size: How many numbers to return.
+        first: The index of the first one in the stream of the seed. Those before it are not
+            computed.
 
     Returns:
         int64 `(size,)`.
     """
-    first, second = (int(word) % 2**64 for word in seed)
-    words = (first & _WORD, first >> 32, second & _WORD, second >> 32)
+    one, other = (int(word) % 2**64 for word in seed)
+    words = (one & _WORD, one >> 32, other & _WORD, other >> 32)
     scrambled = _blocks(np.array(words, np.uint64)[:, np.newaxis], _SEED_KEY)[:, 0].tolist()
     key, high = (scrambled[0], scrambled[1]), scrambled[2:]
-    index = np.arange(-(-size // 4), dtype=np.uint64)
+    index = np.arange(first // 4, -(-(first + size) // 4), dtype=np.uint64)
     counter = np.zeros((4, len(index)), np.uint64)
     counter[0], counter[1] = index & np.uint64(_WORD), index >> np.uint64(32)
     counter[2], counter[3] = high
-    return _blocks(counter, key).T.reshape(-1)[:size].astype("int64")
+    start = first % 4
+    return _blocks(counter, key).T.reshape(-1)[start : start + size].astype("int64")
 
 
 def _blocks(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:

@@ -31,6 +31,7 @@ from typing import Any
 from absl import logging
 
 from keras_bert.data.loader import Batches, BatchesOfBatches
+from keras_bert.data.pretraining.masking import BatchShare
 
 from ..costs import energy
 from .options import ALL_BY_ENVIRONMENT, HostOptions
@@ -316,10 +317,15 @@ def agree(what: str, value: Any) -> None:
     Raises:
         DisagreementError: In all processes, if it differs.
     """
-    values = gather(value)
+    _check_same(what, gather(value))
+
+
+def _check_same(what: str, values: list[Any]) -> None:
+    """Raises a DisagreementError if the values of the processes differ."""
     if any(other != values[0] for other in values):
-        if isinstance(value, dict):
-            names = [key for key in value if any(v.get(key) != values[0].get(key) for v in values)]
+        if isinstance(values[0], dict):
+            first = values[0]
+            names = [key for key in first if any(v.get(key) != first.get(key) for v in values)]
             values = [{key: other.get(key) for key in names} for other in values]
         differing = ", ".join(f"{other} in process {number}" for number, other in enumerate(values))
         raise DisagreementError(
@@ -332,7 +338,8 @@ class AgreedBatches(BatchesOfBatches):
     """Shares of batches, each of which is handed over when all processes have theirs.
 
     Otherwise those of other shapes, or of another step, would train something else without an
-    error, or wait for one another forever.
+    error, or wait for one another forever. With the same messages, the processes tell one another
+    how many tokens are selected in the rows of each, by which a `BatchShare` is completed.
 
     Args:
         batches: The shares of this process.
@@ -345,10 +352,14 @@ class AgreedBatches(BatchesOfBatches):
         self._first = first
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
-        for index, batch in enumerate(self._batches.epoch(number, first), self._first + first):
-            shapes = json.dumps(batch, default=lambda array: array.shape, sort_keys=True)
-            agree(f"batch {index}", {"number": index, "shapes": shapes})
-            yield batch
+        for place, batch in enumerate(self._batches.epoch(number, first), self._first + first):
+            is_share = isinstance(batch, BatchShare)
+            arrays, selected = batch[:2] if is_share else (batch, 0)
+            shapes = json.dumps(arrays, default=lambda array: array.shape, sort_keys=True)
+            found = gather([{"number": place, "shapes": shapes}, selected])
+            _check_same(f"batch {place}", [value for value, _ in found])
+            before = sum(count for _, count in found[: index()])
+            yield batch.completed(before) if is_share else batch
 
 
 # === When one of them fails ===

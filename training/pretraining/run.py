@@ -115,7 +115,9 @@ def _pretrain(config: PretrainConfig, scope: devices.Scope) -> dict[str, Any]:
                 workload = _workload(config, model, phase, train, first, baselines[length])
                 run = _Run(config, model, checkpoints, peak, meter, workload, time_left)
                 if dev is not None:
-                    held_out = dev.first_batches(config.dev_batches, hosts.shard())
+                    held_out = dev.first_batches(
+                        config.dev_batches, hosts.shard(), as_shares=hosts.count() > 1
+                    )
                 state = run.train(phase, train, held_out, state)
     if state.seconds > seconds_before:
         waited = model.seconds_waited / (state.seconds - seconds_before)
@@ -337,7 +339,9 @@ class _Run:
             metrics=lambda logs: metrics_line(pretraining_run.named(logs)),
             summary=report.line,
         )
-        batches = train.from_batch(done * config.accumulation, hosts.shard())
+        batches = train.from_batch(
+            done * config.accumulation, hosts.shard(), as_shares=hosts.count() > 1
+        )
         self.model.fit(
             self._examples(batches, state.step * config.accumulation),
             steps_per_epoch=steps * config.accumulation,
@@ -352,8 +356,9 @@ class _Run:
         return report.state
 
     def _examples(self, batches: Any, first: int = 0) -> Any:
-        examples = pretraining_examples(batches, self.config.next_sentence)
-        return hosts.AgreedBatches(examples, first) if hosts.count() > 1 else examples
+        if hosts.count() > 1:
+            batches = hosts.AgreedBatches(batches, first)
+        return pretraining_examples(batches, self.config.next_sentence)
 
 
 def _work(config: PretrainConfig, model: PretrainingModel, step: int) -> float:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_bert.data.arrays import Arrays
 
@@ -11,10 +11,27 @@ _HIGHEST = 2**31 - 1
 # The mantissa of float32, and so the bits of a random number in [0, 1)
 _MANTISSA = 2**23 - 1
 
-Seed = tuple[Any, Any]
+
+class RandomRows(NamedTuple):
+    """A stream of random numbers, of which the rows of a batch have one part after another.
+
+    So those of some rows do not depend on which others are here.
+
+    Args:
+        seed: The seed of the stream, two integers.
+        first: The index in the batch of the first row that is here.
+    """
+
+    seed: tuple[Any, Any]
+    first: int = 0
+
+    def bits(self, xp: Arrays, rows: Any, columns: Any) -> Any:
+        """Returns integers in `[0, 2^32)`, int64 `(rows, columns)`."""
+        bits = xp.random_bits(self.seed, rows * columns, self.first * columns)
+        return xp.reshape(bits, (rows, columns))
 
 
-def choose_tokens(xp: Arrays, selectable: Any, budgets: Any, slots: Any, seed: Seed) -> Any:
+def choose_tokens(xp: Arrays, selectable: Any, budgets: Any, slots: Any, draws: RandomRows) -> Any:
     """Selects tokens uniformly at random, without replacement.
 
     Args:
@@ -23,12 +40,12 @@ def choose_tokens(xp: Arrays, selectable: Any, budgets: Any, slots: Any, seed: S
         budgets: int32 `(batch,)`, the number of tokens to select, at least 1; if a row has fewer,
             all of them are selected.
         slots: The maximum budget.
-        seed: Seed of the random numbers.
+        draws: The random numbers.
 
     Returns:
         A bool array `(batch, length)`, true at selected tokens.
     """
-    scores = _random_high_bits(xp, selectable, width(xp, selectable), seed)
+    scores = _random_high_bits(xp, selectable, width(xp, selectable), draws)
     # Scores are unique in a row: their low bits are the positions.
     scores = xp.where(selectable, scores + _positions(xp, selectable), -1)
     ranked = xp.highest_in_rows(scores, slots)
@@ -36,7 +53,12 @@ def choose_tokens(xp: Arrays, selectable: Any, budgets: Any, slots: Any, seed: S
 
 
 def choose_words(
-    xp: Arrays, starts: Any, selectable: Any, budgets: Any, seed: Seed, run_starts: Any = None
+    xp: Arrays,
+    starts: Any,
+    selectable: Any,
+    budgets: Any,
+    draws: RandomRows,
+    run_starts: Any = None,
 ) -> Any:
     """Visits words in random order, and selects each word that fits into the remaining budget.
 
@@ -46,7 +68,7 @@ def choose_words(
             start, or to a token that may not be selected.
         selectable: Bool `(batch, length)`, which tokens may be selected.
         budgets: int32 `(batch,)`, the maximum number of tokens to select.
-        seed: Seed of the random numbers.
+        draws: The random numbers.
         run_starts: Bool `(batch, length)`, the first token of each n-gram. If given, n-grams are
             visited in random order, and the words of each from left to right.
 
@@ -62,7 +84,7 @@ def choose_words(
     # the tokens of each run stay together and in order.
     run = _number_within_rows(xp, starts if run_starts is None else run_starts)
     # (A row has at most as many runs as tokens, and its first tokens may be before the first run.)
-    run_scores = _random_high_bits(xp, xp.concat([starts, starts[:, :1]], axis=1), length, seed)
+    run_scores = _random_high_bits(xp, xp.concat([starts, starts[:, :1]], axis=1), length, draws)
     last = xp.cast(length - 1, "int32")
     keys = xp.take_along(run_scores, run) + (last - _positions(xp, starts))
     keys = xp.highest_in_rows(keys, length)
@@ -100,7 +122,7 @@ def word_starts(xp: Arrays, continues: Any, selectable: Any, sequence_ids: Any =
 
 
 def run_starts(
-    xp: Arrays, starts: Any, selectable: Any, max_words: int, budgets: Any, seed: Seed
+    xp: Arrays, starts: Any, selectable: Any, max_words: int, budgets: Any, draws: RandomRows
 ) -> Any:
     """Splits rows into n-grams of words, with a probability of length n proportional to 1/n.
 
@@ -113,7 +135,7 @@ def run_starts(
         selectable: Bool `(batch, length)`, which tokens may be selected.
         max_words: Maximum length of an n-gram in words.
         budgets: int32 `(batch,)`, the maximum number of tokens that will be selected in a row.
-        seed: Seed of the random numbers.
+        draws: The random numbers.
 
     Returns:
         A bool array `(batch, length)`, true at the first token of each n-gram.
@@ -125,10 +147,10 @@ def run_starts(
     # n-gram as any other word is.
     skipped = 8 * max_words
     batch, num_words = xp.size(starts), skipped + width(xp, starts)
-    draws = xp.reshape(random_fractions(xp, seed, batch * num_words), (batch, num_words))
+    fractions = as_fractions(xp, draws.bits(xp, batch, num_words))
     weights = [1 / n for n in range(1, max_words + 1)]
     limits = [sum(weights[:n]) / sum(weights) for n in range(max_words)]
-    sizes = sum(xp.cast(draws >= limit, "int32") for limit in limits)
+    sizes = sum(xp.cast(fractions >= limit, "int32") for limit in limits)
     # The number of words up to the end of each n-gram
     ends = xp.cumsum(xp.minimum(sizes, budgets[:, None]), axis=1)
     flat = xp.cast(ends, "int64") + (num_words * xp.arange(batch))[:, None]
@@ -139,9 +161,9 @@ def run_starts(
     return starts & (xp.take_along(is_end, words_before) | ~_of_token_before(xp, selectable))
 
 
-def random_fractions(xp: Arrays, seed: Seed, size: Any) -> Any:
-    """Returns random numbers that are uniform in `[0, 1)`, float32 `(size,)`."""
-    return xp.cast(xp.random_bits(seed, size) & _MANTISSA, "float32") * (1 / (_MANTISSA + 1))
+def as_fractions(xp: Arrays, bits: Any) -> Any:
+    """Converts random integers to float32 that are uniform in `[0, 1)`."""
+    return xp.cast(bits & _MANTISSA, "float32") * (1 / (_MANTISSA + 1))
 
 
 def width(xp: Arrays, x: Any) -> Any:
@@ -204,14 +226,13 @@ def _positions(xp: Arrays, x: Any) -> Any:
     return xp.cast(xp.arange(width(xp, x)), "int32")
 
 
-def _random_high_bits(xp: Arrays, x: Any, length: Any, seed: Seed) -> Any:
+def _random_high_bits(xp: Arrays, x: Any, length: Any, draws: RandomRows) -> Any:
     """Draws nonnegative int32 whose low bits are 0, to be added to positions below `length`.
 
     They have the shape of `x`.
     """
-    batch, columns = xp.size(x), width(xp, x)
-    bits = xp.random_bits(seed, batch * columns) & (_HIGHEST - _low_mask(length))
-    return xp.reshape(xp.cast(bits, "int32"), (batch, columns))
+    bits = draws.bits(xp, xp.size(x), width(xp, x)) & (_HIGHEST - _low_mask(length))
+    return xp.cast(bits, "int32")
 
 
 def _low_mask(length: Any) -> Any:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -21,6 +21,31 @@ from keras_bert.text.tokenizer import Tokenizer, is_tensor
 # Independent streams of random numbers in one step
 _CHOICE, _KIND, _RANDOM_TOKEN, _RUNS = range(4)
 _NUM_STREAMS = 4
+
+
+class BatchShare(NamedTuple):
+    """Consecutive rows of a batch, whose masks are drawn, but for the random tokens.
+
+    Those depend on how many tokens are selected in the rows before, which may be elsewhere.
+
+    Args:
+        features: The features of the rows, those of masks included; `token_ids` are not replaced.
+        num_selected: The number of selected tokens.
+        replaced_ids: Returns the `token_ids` with the selected tokens replaced, for the number of
+            tokens that are selected in the rows before.
+    """
+
+    features: dict[str, Any]
+    num_selected: Any
+    replaced_ids: Callable[[Any], Any]
+
+    def completed(self, selected_before: Any) -> dict[str, Any]:
+        """Returns the features of the rows as those of the whole batch.
+
+        Args:
+            selected_before: The number of tokens that are selected in the rows before.
+        """
+        return {**self.features, "token_ids": self.replaced_ids(selected_before)}
 
 
 class MaskedLMMasker:
@@ -208,10 +233,19 @@ class MaskedLMMasker:
         if len(ids.shape) == 1:
             rows = {name: value[None] for name, value in features.items()}
             return {name: value[0] for name, value in self(rows, step).items()}
-        seeds = self._seeds(xp, ids, step)
-        chosen, slots = self._choose(xp, features, seeds)
-        features.pop("word_starts", None)
-        return {**features, **self._replace(xp, ids, chosen, slots, seeds)}
+        return self._share(xp, features, self._seeds(xp, ids, step), 0).completed(0)
+
+    def share(self, features: Any, step: int, first_row: int) -> BatchShare:
+        """Masks some consecutive rows of a batch, without the others.
+
+        Args:
+            features: The features of the rows, as for a call.
+            step: The index of the batch in training.
+            first_row: The index in the batch of the first of the rows.
+        """
+        xp, features = dense_features(features)
+        seeds = self._seeds(xp, features["token_ids"], step)
+        return self._share(xp, features, seeds, first_row)
 
     def masked(self, dataset: Any, first_step: int = 0) -> Any:
         """Masks the batches of a `tf.data.Dataset`, each batch with different masks.
@@ -245,7 +279,7 @@ class MaskedLMMasker:
         slots = xp.maximum(xp.cast(-(-share // 1), "int64"), 1)
         return slots if self.max_predictions is None else xp.minimum(slots, self.max_predictions)
 
-    def _seeds(self, xp: Arrays, ids: Any, step: Any) -> list[mask_selection.Seed]:
+    def _seeds(self, xp: Arrays, ids: Any, step: Any) -> list[tuple[Any, Any]]:
         """Returns a seed for each stream of random numbers."""
         if step is None:
             # A checksum, for which integer overflow is intended
@@ -256,11 +290,44 @@ class MaskedLMMasker:
             first = xp.asarray(step, "int64") * _NUM_STREAMS
         return [(self.seed, first + stream) for stream in range(_NUM_STREAMS)]
 
+    def _share(
+        self, xp: Arrays, features: dict[str, Any], seeds: list[tuple[Any, Any]], first_row: int
+    ) -> BatchShare:
+        ids = features["token_ids"]
+        chosen, slots = self._choose(xp, features, seeds, first_row)
+        batch, length = xp.size(ids), mask_selection.width(xp, ids)
+        # Positions of the chosen tokens in the flat rows
+        flat, size = xp.reshape(ids, (-1,)), batch * length
+        positions = xp.select(xp.arange(size), xp.reshape(chosen, (-1,)))
+        labels = xp.take(flat, positions)
+        counts = xp.sum(xp.cast(chosen, "int64"), axis=1)
+
+        def in_slots(values: Any) -> Any:
+            return xp.to_dense(Ragged(xp.cast(values, "int32"), counts), slots, 0)
+
+        def replaced_ids(selected_before: Any) -> Any:
+            replacements = self._replacements(xp, labels, seeds, selected_before)
+            replacements = xp.reshape(xp.scatter(positions, replacements, size), (batch, length))
+            return xp.where(chosen, replacements, ids)
+
+        features = {
+            **{name: values for name, values in features.items() if name != "word_starts"},
+            "mask_positions": in_slots(positions % length),
+            "mask_ids": in_slots(labels),
+            "mask_weights": xp.cast(xp.mask(counts, slots), "float32"),
+        }
+        return BatchShare(features, xp.size(labels), replaced_ids)
+
     def _choose(
-        self, xp: Arrays, features: dict[str, Any], seeds: list[mask_selection.Seed]
+        self,
+        xp: Arrays,
+        features: dict[str, Any],
+        seeds: list[tuple[Any, Any]],
+        first_row: int,
     ) -> tuple[Any, Any]:
         """Returns which tokens to predict, bool `(batch, length)`, and the number of slots."""
         ids = features["token_ids"]
+        draws = [mask_selection.RandomRows(seed, first_row) for seed in seeds]
         is_real = real_tokens(xp, features, self.pad_token_id)
         slots = self._slots(xp, ids)
         # In float64 and with halves rounded to even, as by Python's `round`
@@ -271,7 +338,7 @@ class MaskedLMMasker:
         for token_id in self.unselectable_token_ids:
             selectable = selectable & (ids != token_id)
         if self.unit == "token":
-            choice = mask_selection.choose_tokens(xp, selectable, budgets, slots, seeds[_CHOICE])
+            choice = mask_selection.choose_tokens(xp, selectable, budgets, slots, draws[_CHOICE])
             return choice, slots
         starts = mask_selection.word_starts(
             xp, self._continues_word(xp, features), selectable, features.get("sequence_ids")
@@ -279,9 +346,9 @@ class MaskedLMMasker:
         runs = None
         if self.unit == "ngram":
             runs = mask_selection.run_starts(
-                xp, starts, selectable, self.max_ngram, budgets, seeds[_RUNS]
+                xp, starts, selectable, self.max_ngram, budgets, draws[_RUNS]
             )
-        choice = mask_selection.choose_words(xp, starts, selectable, budgets, seeds[_CHOICE], runs)
+        choice = mask_selection.choose_words(xp, starts, selectable, budgets, draws[_CHOICE], runs)
         return choice, slots
 
     def _continues_word(self, xp: Arrays, features: dict[str, Any]) -> Any:
@@ -294,34 +361,22 @@ class MaskedLMMasker:
             )
         return xp.take(xp.asarray(self._continues, "bool"), features["token_ids"])
 
-    def _replace(
-        self, xp: Arrays, ids: Any, chosen: Any, slots: Any, seeds: list[mask_selection.Seed]
-    ) -> dict[str, Any]:
-        batch, length = xp.size(ids), mask_selection.width(xp, ids)
-        # Positions of the chosen tokens in the flat batch
-        flat, size = xp.reshape(ids, (-1,)), batch * length
-        positions = xp.select(xp.arange(size), xp.reshape(chosen, (-1,)))
-        labels = xp.take(flat, positions)
-        replacements = xp.scatter(positions, self._replacements(xp, labels, seeds), size)
-        counts = xp.sum(xp.cast(chosen, "int64"), axis=1)
+    def _replacements(
+        self, xp: Arrays, labels: Any, seeds: list[tuple[Any, Any]], first: Any
+    ) -> Any:
+        """Draws the replacements of selected tokens, int32 `(selected,)`.
 
-        def in_slots(values: Any) -> Any:
-            return xp.to_dense(Ragged(xp.cast(values, "int32"), counts), slots, 0)
-
-        return {
-            "token_ids": xp.where(chosen, xp.reshape(replacements, (batch, length)), ids),
-            "mask_positions": in_slots(positions % length),
-            "mask_ids": in_slots(labels),
-            "mask_weights": xp.cast(xp.mask(counts, slots), "float32"),
-        }
-
-    def _replacements(self, xp: Arrays, labels: Any, seeds: list[mask_selection.Seed]) -> Any:
-        """Draws the replacements of selected tokens, int32 `(selected,)`."""
+        Args:
+            xp: The functions of arrays.
+            labels: The tokens, int32 `(selected,)`.
+            seeds: The seed of each stream.
+            first: The index of the first of them among the selected tokens of the batch.
+        """
         count = xp.size(labels)
-        kind = mask_selection.random_fractions(xp, seeds[_KIND], count)
+        kind = mask_selection.as_fractions(xp, xp.random_bits(seeds[_KIND], count, first))
         ids = self._random_ids
         limit = self.vocabulary_size if ids is None else len(ids)
-        drawn = xp.random_bits(seeds[_RANDOM_TOKEN], count) % limit
+        drawn = xp.random_bits(seeds[_RANDOM_TOKEN], count, first) % limit
         if ids is not None:
             drawn = xp.take(xp.asarray(ids, "int32"), drawn)
         is_changed = kind < self.mask_token_rate + self.random_token_rate

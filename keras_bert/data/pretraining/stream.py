@@ -57,7 +57,8 @@ class PretrainingStream:
         batch_size: Number of rows in a batch.
         sequence_length: Number of tokens in a row.
         masker: The masker of records without masks: a `MaskedLMMasker` or another callable of a
-            batch and a step. Unless it has `masks_rows_alone`, it is called with whole batches.
+            batch and a step. Unless it has `masks_rows_alone` or a method `share`, it is called
+            with whole batches.
         packed: Whether to pack several records into a row instead of padding; for records without
             masks only. Labels of pairs are dropped, since a row can have only one.
         seed: Seed of the order; the masks have the seed of the masker.
@@ -160,13 +161,18 @@ class PretrainingStream:
         epochs, batches = divmod(num_batches - in_first_epoch, self.batches_per_epoch)
         return StreamPosition(epoch + 1 + epochs, batches * self.batch_size, batch + num_batches)
 
-    def from_batch(self, first: int = 0, shard: tuple[int, int] = (0, 1)) -> Batches:
+    def from_batch(
+        self, first: int = 0, shard: tuple[int, int] = (0, 1), *, as_shares: bool = False
+    ) -> Batches:
         """Returns the infinite batches from a given one on.
 
         Args:
             first: The index of the first batch, counted over all epochs.
             shard: The index of this process and the number of processes that share each batch: each
                 has as many of its consecutive rows, with the masks that they have in the batch.
+            as_shares: Whether a process decodes and masks its own rows only, instead of the whole
+                batch. If masks are drawn, batches are `BatchShare`s then, for processes that tell
+                one another how many tokens are selected in the rows of each.
 
         Returns:
             An iterable of dicts as returned by `pretraining_batches` for records with masks; packed
@@ -177,31 +183,36 @@ class PretrainingStream:
             ValueError: If the processes cannot have equal shares.
         """
         return _StreamBatches(
-            self, lambda skipped: self._from_batch(first + skipped, shard), None, shard
+            self, lambda skipped: self._from_batch(first + skipped, shard, as_shares), None, shard
         )
 
-    def first_batches(self, count: int, shard: tuple[int, int] = (0, 1)) -> Batches:
+    def first_batches(
+        self, count: int, shard: tuple[int, int] = (0, 1), *, as_shares: bool = False
+    ) -> Batches:
         """Returns up to `count` batches in the order of the files, with fixed masks.
 
         It is meant for evaluation: each iteration has the same batches.
 
         Args:
             count: The number of batches.
-            shard: See `from_batch`.
+            shard, as_shares: See `from_batch`.
         """
         count = min(count, self.batches_per_epoch)
 
-        def read(skipped: int) -> Iterator[Features]:
+        def read(skipped: int) -> Iterator[Any]:
             rows = self._packed_rows() if self.packed else interleaved(self._paths)
-            return itertools.islice(self._batches(rows, shard=shard), skipped, count)
+            batches = self._batches(rows, shard=shard, as_shares=as_shares)
+            return itertools.islice(batches, skipped, count)
 
         return _StreamBatches(self, read, count, shard)
 
     def example(self) -> Features:
         """Returns a batch of a single row."""
-        return next(self._batches(self._iterate_rows([self._parser.first]), batch_size=1))
+        rows = self._iterate_rows([self._parser.first])
+        batch: Features = next(self._batches(rows, batch_size=1))
+        return batch
 
-    def _from_batch(self, first: int, shard: tuple[int, int]) -> Iterator[Features]:
+    def _from_batch(self, first: int, shard: tuple[int, int], as_shares: bool) -> Iterator[Any]:
         epoch, row, batch = self._position(first)
         while True:
             if self.packed:
@@ -209,7 +220,7 @@ class PretrainingStream:
             else:
                 rows = shuffled_records(self._paths, self.seed, epoch)
             rows = itertools.islice(rows, row, None)
-            yield from self._batches(rows, first_step=batch, shard=shard)
+            yield from self._batches(rows, first_step=batch, shard=shard, as_shares=as_shares)
             batch += (self.num_rows - row) // self.batch_size
             epoch, row = epoch + 1, 0
 
@@ -233,19 +244,25 @@ class PretrainingStream:
         batch_size: int | None = None,
         first_step: int = 0,
         shard: tuple[int, int] = (0, 1),
-    ) -> Iterator[Features]:
+        as_shares: bool = False,
+    ) -> Iterator[Any]:
         """Yields full batches of rows, which are masked, or the shares of a process in them."""
         size = batch_size or self.batch_size
         share = rows_of_share(shard, size)
+        draws_share = as_shares and hasattr(self._masker, "share")
+        is_whole = self._masks_whole_batch and not draws_share
         for step, chunk in enumerate(chunked(rows, size), first_step):
             if len(chunk) < size:
                 return
-            if not self._masks_whole_batch:
+            if not is_whole:
                 chunk = chunk[share]
             batch = self._stacked(chunk) if self.packed else self._parsed(chunk)
+            if draws_share:
+                yield self._masker.share(batch, step, share.start)
+                continue
             if self._masker is not None:
                 batch = self._masker(batch, step)
-            if self._masks_whole_batch:
+            if is_whole:
                 batch = {name: values[share] for name, values in batch.items()}
             yield batch
 
@@ -272,7 +289,7 @@ class _StreamBatches(Batches):
     def __init__(
         self,
         stream: PretrainingStream,
-        read: Callable[[int], Iterator[Features]],
+        read: Callable[[int], Iterator[Any]],
         num_batches: int | None,
         shard: tuple[int, int],
     ) -> None:
@@ -292,7 +309,7 @@ class _StreamBatches(Batches):
         """Returns a batch of a single row."""
         return self._stream.example()
 
-    def _epoch(self, number: int, first: int) -> Generator[Features, None, None]:
+    def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
         yield from self._read(first)
 
 

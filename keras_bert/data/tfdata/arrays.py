@@ -77,11 +77,13 @@ class TensorFlowArrays(Arrays):
     def reshape(self, x: tf.Tensor, shape: Sequence[Any]) -> tf.Tensor:
         return tf.reshape(x, tf.stack([tf.cast(size, tf.int64) for size in shape]))
 
-    def random_bits(self, seed: tuple[Any, Any], size: Any) -> tf.Tensor:
+    def random_bits(self, seed: tuple[Any, Any], size: Any, first: Any = 0) -> tf.Tensor:
         # (Both are the generator Philox 4x32-10, for which TensorFlow derives key and counter.)
         words = tf.stack([tf.cast(word, tf.int64) for word in seed])
-        bits = tf.random.stateless_uniform([size], words, None, None, tf.uint32, alg="philox")
-        return tf.cast(bits, tf.int64)
+        bits = tf.random.stateless_uniform(
+            [first + size], words, None, None, tf.uint32, alg="philox"
+        )
+        return tf.cast(bits[first:], tf.int64)
 
     def while_loop(
         self, condition: Callable[..., Any], step: Callable[..., Any], state: tuple[Any, ...]

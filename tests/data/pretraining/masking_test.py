@@ -14,7 +14,11 @@ tf = pytest.importorskip("tensorflow")
 
 from keras_bert.data import MaskedLMMasker  # noqa: E402
 from keras_bert.data.arrays import NUMPY, Ragged  # noqa: E402
-from keras_bert.data.pretraining.mask_selection import _take_while_they_fit, run_starts  # noqa: E402
+from keras_bert.data.pretraining.mask_selection import (  # noqa: E402
+    RandomRows,
+    _take_while_they_fit,
+    run_starts,
+)
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, UNK, CLS, SEP, MASK = range(5)
@@ -312,7 +316,7 @@ def run_lengths(starts):
 @pytest.mark.parametrize("max_ngram", [1, 2, 3, 5])
 def test_runs_of_n_words_come_with_a_probability_like_one_over_n(max_ngram):
     everywhere, budgets = np.ones((100, 500), bool), np.full(100, 75)
-    starts = run_starts(NUMPY, everywhere, everywhere, max_ngram, budgets, (0, 0))
+    starts = run_starts(NUMPY, everywhere, everywhere, max_ngram, budgets, RandomRows((0, 0)))
     lengths = run_lengths(starts)
     assert len(lengths) > 10_000
     weights = 1 / np.arange(1, max_ngram + 1)
@@ -326,7 +330,7 @@ def test_a_run_has_never_more_words_than_the_row_has_budget():
     everywhere = np.ones((50, 100), bool)
     for budget in (1, 2):
         budgets = np.full(50, budget)
-        starts = run_starts(NUMPY, everywhere, everywhere, 3, budgets, (0, 0))
+        starts = run_starts(NUMPY, everywhere, everywhere, 3, budgets, RandomRows((0, 0)))
         assert run_lengths(starts).max() == budget
     ids = [[CLS, 7, 8, 9, SEP]] * 50
     assert masker(unit="ngram")(ids, 0)["mask_weights"].all()

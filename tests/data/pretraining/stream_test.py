@@ -208,6 +208,35 @@ def test_shares_are_the_rows_of_the_whole_batch(files, tmp_path, form):
             one.from_batch(0, shard)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("unit", ["token", "word", "ngram"])
+def test_rows_that_are_masked_alone_are_those_of_the_whole_batch(files, unit, packed):
+    masker = MaskedLMMasker.from_vocabulary(
+        TOKENS, unit=unit, mask_selection_rate=0.4, mask_token_rate=0.3, random_token_rate=0.6
+    )
+    one = stream(files, masker=masker, packed=packed, batch_size=6)
+    for read in (
+        lambda *shard, **options: take(one.from_batch(2, *shard, **options), 9),
+        lambda *shard, **options: list(one.first_batches(3, *shard, **options)),
+    ):
+        shares = [read((number, 3), as_shares=True) for number in range(3)]
+        whole = []
+        for parts in zip(*shares, strict=True):
+            # Each is completed by the number of selected tokens alone.
+            before = np.cumsum([0, *(part.num_selected for part in parts)])
+            parts = [part.completed(n) for part, n in zip(parts, before[:-1], strict=True)]
+            whole.append({name: np.concatenate([p[name] for p in parts]) for name in parts[0]})
+        assert_same(whole, read())
+
+
+def test_rows_that_no_masker_masks_alone_are_masked_with_the_others(files):
+    masker = MaskedLMMasker.from_vocabulary(TOKENS)
+    one = stream(files, masker=lambda batch, step: masker(batch, step), batch_size=6)
+    (share,) = take(one.from_batch(2, (1, 3), as_shares=True), 1)
+    (whole,) = take(one.from_batch(2), 1)
+    assert_same([share], [{name: values[2:4] for name, values in whole.items()}])
+
+
 def test_records_without_masks_need_one(files):
     with pytest.raises(ValueError, match="has no masks; expected a masker"):
         stream(files, masker=None)
