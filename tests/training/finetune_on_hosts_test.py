@@ -48,8 +48,8 @@ flags.FLAGS(sys.argv)
 place = config_flags.read_flags(HostOptions)
 answers = {}
 with hosts.joined(place):
-    for name in ("two", "one_then_two"):
-        config, job = classification(folder, name, **vars(place))
+    for name, shares in (("two", False), ("one_then_two", False), ("two_shared", True)):
+        config, job = classification(folder, name, shard_optimizer=shares, **vars(place))
         program.fine_tune(config, job)
     config, job = questions(folder, "two_questions", **vars(place))
     program.fine_tune(config, job)
@@ -114,7 +114,12 @@ def results(folder):
 @ON_JAX
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("two", "one"), ("one_then_two", "one"), ("two_questions", "one_questions")],
+    [
+        ("two", "one"),
+        ("one_then_two", "one"),
+        ("two_shared", "one"),
+        ("two_questions", "one_questions"),
+    ],
 )
 def test_two_hosts_train_and_score_as_one(runs, name, expected):
     folder, _ = runs
@@ -128,6 +133,26 @@ def test_two_hosts_train_and_score_as_one(runs, name, expected):
             for metric, value in by_metric.items():
                 assert run[scores][dev][metric] == pytest.approx(value, rel=1e-6)
     assert not (folder / name / "seed_1" / "checkpoints").exists()
+
+
+@ON_JAX
+def test_a_divided_optimizer_state_is_saved_whole(runs):
+    folder, _ = runs
+    found, one = (
+        keras.models.load_model(results(folder / name)["kept"]["model"])
+        for name in ("two_shared", "one")
+    )
+    assert found.optimizer.shard_state
+    assert len(found.optimizer.variables) == len(one.optimizer.variables) > 10
+    assert any(np.any(variable.numpy()) for variable in one.optimizer.variables[2:])
+    for part, other in zip(
+        (*found.weights, *found.optimizer.variables),
+        (*one.weights, *one.optimizer.variables),
+        strict=True,
+    ):
+        np.testing.assert_allclose(
+            part.numpy(), other.numpy(), rtol=1e-4, atol=1e-6, err_msg=other.path
+        )
 
 
 @ON_JAX

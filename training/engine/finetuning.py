@@ -513,7 +513,7 @@ class DevEvaluation(keras.callbacks.Callback):
             self.best_score, self.best_epoch = score, epoch + 1
             if hosts.is_writer():
                 self.job.keep(self.seed_run.folder)
-                save_model(self.model, self.seed_run.model_path)
+            save_model(self.model, self.seed_run.model_path)
         elif patience and epoch + 1 - self.best_epoch >= patience:
             logging.info("early stopping: no better dev score since epoch %d", self.best_epoch)
             self.model.stop_training = True
@@ -528,12 +528,17 @@ class DevEvaluation(keras.callbacks.Callback):
 def save_model(model: keras.Model, path: Path) -> None:
     """Saves a model atomically.
 
+    On several hosts, all processes call this, and the first one writes.
+
     Raises:
         OSError: If the disk is full; an existing file is left unchanged.
     """
+    moments = () if model.optimizer is None else model.optimizer.variables
     try:
-        with atomic.atomic_path(path) as temporary:
-            model.save(temporary)
+        with hosts.with_whole_values(moments):
+            if hosts.is_writer():
+                with atomic.atomic_path(path) as temporary:
+                    model.save(temporary)
     except (OSError, RuntimeError) as error:  # HDF5 raises either for a full disk
         raise OSError(f"{path} could not be written: {error}") from error
 

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +258,25 @@ def whole(array: Any) -> Any:
     from jax.experimental import multihost_utils
 
     return multihost_utils.process_allgather(array, tiled=True)
+
+
+@contextlib.contextmanager
+def with_whole_values(variables: Iterable[Any]) -> Iterator[None]:
+    """Has each process hold the whole variables within the block, such as to save them.
+
+    Args:
+        variables: Keras variables, of which the devices of each process may have a part. All
+            processes must call this for the same variables.
+    """
+    parts = [(variable, variable.value) for variable in variables] if count() > 1 else []
+    try:
+        for variable, part in parts:
+            # (`assign` would divide them again.)
+            variable._value = whole(part)
+        yield
+    finally:
+        for variable, part in parts:
+            variable._value = part
 
 
 # === What they tell one another ===

@@ -250,11 +250,6 @@ class FineTuningConfig(HostOptions):
                 f"(--batch_size by --accumulation) and of {SCORED_ROWS}, the rows of a batch that "
                 "is scored"
             )
-        if self.coordinator and self.shard_optimizer:
-            raise ValueError(
-                "--shard_optimizer is set with --coordinator, expected --coordinator alone: each "
-                "host must have what the first one saves"
-            )
 
     def path(self, name: str, content: str) -> str:
         """Returns the path of a file that the config names.

@@ -149,8 +149,8 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     for name, scored in rankings.items():
         run = {query: [document for document, _ in own] for query, own in scored.items()}
         results[name] = ranking_scores(run, judgements)
+    finetuning.save_model(model, seed_run.model_path)
     if hosts.is_writer():
-        finetuning.save_model(model, seed_run.model_path)
         write_judgements(folder / JUDGEMENTS_FILE, judgements)
         for name, scored in rankings.items():
             write_run(folder / f"{name}.run", scored, tag=name)
