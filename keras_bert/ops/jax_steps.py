@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import keras
+import numpy as np
 
 # The variables that a training step takes and returns, by their names in a trainer
 TRAINING = (
@@ -153,6 +154,13 @@ def training_state(model: Any) -> dict[str, list[Any]]:
 
 def _is_compiled(model: Any) -> bool:
     return bool(model.jit_compile and not model.run_eagerly)
+
+
+def local_parts(array: jax.Array) -> list[np.ndarray[Any, Any]]:
+    """Returns the parts of an array that the devices of this process have: one if it has all."""
+    if array.is_fully_addressable or array.is_fully_replicated:
+        return [np.asarray(array)]
+    return [np.asarray(shard.data) for shard in array.addressable_shards]
 
 
 def _shardings(state: State) -> State | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_bert.checkpoints.layouts import check_finite
 from keras_bert.checkpoints.weights import check_file_size, to_numpy
@@ -67,8 +68,18 @@ def load_model(filepath: str | os.PathLike[str], *, compile: bool = True) -> Any
     optimizer = getattr(model, "optimizer", None)
     for variable in (*model.weights, *(optimizer.variables if optimizer else ())):
         if keras.backend.is_float_dtype(variable.dtype):
-            check_finite(to_numpy(variable), f"{path}: weight {variable.path!r}")
+            for part in _local_parts(variable):
+                check_finite(part, f"{path}: weight {variable.path!r}")
     return model
+
+
+def _local_parts(variable: Any) -> list[np.ndarray[Any, Any]]:
+    """Returns what this process has of a variable, which several processes may share."""
+    if keras.backend.backend() == "jax":
+        from keras_bert.ops.jax_steps import local_parts
+
+        return local_parts(variable.value)
+    return [to_numpy(variable)]
 
 
 def _read_config(path: Path) -> tuple[dict[str, Any], int]:
