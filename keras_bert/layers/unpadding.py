@@ -65,6 +65,9 @@ class Unpadding(keras.layers.Layer):
     ) -> tuple[dict[str, Tensor], Rows]:
         if padding_mask is None or sequence_ids is not None or not computes_unpadded(self.enabled):
             return inputs, no_rows()
+        if getattr(inputs["token_ids"], "is_meta", False):
+            # PyTorch computes shapes alone, and has no number of tokens.
+            return inputs, no_rows()
         shape = inputs["token_ids"].shape
         for name, x in {**inputs, "padding_mask": padding_mask}.items():
             if x is not None:

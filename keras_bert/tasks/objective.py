@@ -129,6 +129,10 @@ class ObjectiveModel(TokenModel):
             **kwargs,
         )
         self._output_losses = _losses_of_outputs(loss, loss_weights, self._loss_means)
+        if self._output_losses is not None:
+            # Nothing is computed by it. To build it, Keras would call the model symbolically at
+            # each `train_on_batch`.
+            self._compile_loss.built = True
 
     def compute_loss(
         self,
@@ -146,8 +150,10 @@ class ObjectiveModel(TokenModel):
         y, y_pred, sample_weight = self._compared(x, y, y_pred, sample_weight, training)
         if training:
             sample_weight = self._weighted_by_class(y, sample_weight)
-        if self._output_losses is None or self.losses:
+        if self._output_losses is not None and self.losses:
             self._output_losses = None
+            self._compile_loss.built = False
+        if self._output_losses is None:
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         total = 0
         for name, (loss, weight) in self._output_losses.items():
