@@ -94,8 +94,31 @@ def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[st
             f"{sequence_length} tokens."
         )
     row = best_fit_rows(lengths, sequence_length)
-    order = np.argsort(row, kind="stable")[np.count_nonzero(row < 0) :]
-    row, lengths = row[order], lengths[order]
+    order = in_order_of_rows(row)
+    ragged = {name: take_rows(NUMPY, x, order) for name, x in ragged.items()}
+    return filled_rows(ragged, row[order], sequence_length)
+
+
+def in_order_of_rows(row: Integers) -> Integers:
+    """Returns the indices of sequences by their rows, without those that have none.
+
+    Args:
+        row: The index of each sequence's row, or -1, int64 `(sequences,)`.
+    """
+    return np.argsort(row, kind="stable")[np.count_nonzero(row < 0) :]
+
+
+def filled_rows(
+    features: Mapping[str, Ragged], row: Integers, sequence_length: int
+) -> dict[str, np.ndarray]:
+    """Puts sequences into the rows that they are assigned to; see `pack_sequences`.
+
+    Args:
+        features: The features of the sequences.
+        row: The index of each sequence's row, int64 `(sequences,)`, ascending.
+        sequence_length: Number of tokens in a row.
+    """
+    lengths = features["token_ids"].lengths
     # Tokens of a row: (sequences,) -> (rows,)
     row_lengths = np.bincount(row, lengths).astype("int64")
 
@@ -103,7 +126,7 @@ def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[st
         filled: np.ndarray = NUMPY.to_dense(Ragged(flat, row_lengths), sequence_length, 0)
         return filled
 
-    packed = {name: fill(take_rows(NUMPY, x, order).values) for name, x in ragged.items()}
+    packed = {name: fill(x.values) for name, x in features.items()}
     packed["position_ids"] = fill(ranges(NUMPY, np.zeros_like(lengths), lengths).astype("int32"))
     number = np.arange(len(row)) - np.searchsorted(row, row) + 1
     packed["sequence_ids"] = fill(np.repeat(number, lengths).astype("int32"))

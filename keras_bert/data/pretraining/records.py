@@ -505,15 +505,12 @@ class RecordParser:
             ValueError: If a record is malformed.
         """
         parsed = tfrecords.parse(records, self._kinds)
-        self._check_lengths(parsed, records)
+        self._check_numbers(parsed, records)
         rows = {"token_ids": parsed["input_ids"], "segment_ids": parsed["segment_ids"]}
         if "word_starts" in parsed:
             rows["word_starts"] = parsed["word_starts"]
         if self._has_mask:
-            mask = parsed["input_mask"]
-            lengths = np.bincount(
-                row_numbers(NUMPY, mask.lengths), mask.values != 0, len(records)
-            ).astype("int64")
+            lengths = _ones(parsed["input_mask"])
             rows = {name: cut_rows(NUMPY, row, lengths) for name, row in rows.items()}
         self._check_values(rows, parsed, records)
         dtypes = {"word_starts": "bool"}
@@ -522,6 +519,24 @@ class RecordParser:
             for name, row in rows.items()
         }
         return rows, self._rest(parsed)
+
+    def lengths(self, records: Sequence[Record]) -> np.ndarray:
+        """Returns the number of tokens of each record, int64 `(records,)`.
+
+        It parses nothing else, and takes a fraction of the time.
+
+        Args:
+            records: The records.
+
+        Raises:
+            ValueError: If a record has no tokens, or too many.
+        """
+        name = "input_mask" if self._has_mask else "input_ids"
+        parsed = tfrecords.parse(records, {name: "int64"})[name]
+        lengths: np.ndarray = _ones(parsed) if self._has_mask else parsed.lengths
+        _check(records, name, "at least 1 value", lengths > 0, lengths)
+        self._check_length(records, lengths)
+        return lengths
 
     def _rest(self, parsed: dict[str, Ragged]) -> Features:
         rest = {}
@@ -534,7 +549,11 @@ class RecordParser:
             rest["next_sentence_labels"] = parsed["next_sentence_labels"].values.astype("int32")
         return rest
 
-    def _check_lengths(self, parsed: dict[str, Ragged], records: Sequence[Record]) -> None:
+    def _check_length(self, records: Sequence[Record], lengths: np.ndarray) -> None:
+        expected = f"at most {self.sequence_length} tokens"
+        _check(records, "input_ids", expected, lengths <= self.sequence_length, lengths)
+
+    def _check_numbers(self, parsed: dict[str, Ragged], records: Sequence[Record]) -> None:
         lengths = parsed["input_ids"].lengths
         _check(records, "input_ids", "at least 1 value", lengths > 0, lengths)
         for name in self._kinds:
@@ -566,8 +585,7 @@ class RecordParser:
             expected = "ones, then zeros at padding"
             _check(records, "input_mask", expected, lengths > 0, lengths)
             _check_each(records, "input_mask", expected, mask, mask.values == is_one)
-        expected = f"at most {self.sequence_length} tokens"
-        _check(records, "input_ids", expected, lengths <= self.sequence_length, lengths)
+        self._check_length(records, lengths)
         num_ids = self._vocabulary_size or 2**31 - 1
         limits = {"segment_ids": 2, "next_sentence_labels": 2}
         for name, limit in {**limits, "input_ids": num_ids, "masked_lm_ids": num_ids}.items():
@@ -584,6 +602,12 @@ class RecordParser:
             is_good = (positions.values >= 0) & (positions.values < ends)
             expected = "positions in the row"
             _check_each(records, "masked_lm_positions", expected, positions, is_good)
+
+
+def _ones(mask: Ragged) -> np.ndarray:
+    """Returns how many values of each row are not 0, int64 `(rows,)`."""
+    rows = row_numbers(NUMPY, mask.lengths)
+    return np.bincount(rows, mask.values != 0, len(mask.lengths)).astype("int64")
 
 
 def _check(

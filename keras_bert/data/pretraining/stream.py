@@ -14,7 +14,7 @@ from keras_bert.data.arrays import NUMPY
 from keras_bert.data.loader import Batches, MappedBatches, check_shard, rows_of_share
 from keras_bert.data.packing import Sequences
 from keras_bert.data.pretraining.masking import MaskedLMMasker
-from keras_bert.data.pretraining.packing import pack_sequences
+from keras_bert.data.pretraining.packing import best_fit_rows, filled_rows, in_order_of_rows
 from keras_bert.data.pretraining.records import (
     Features,
     Files,
@@ -24,7 +24,7 @@ from keras_bert.data.pretraining.records import (
     shuffled,
     shuffled_records,
 )
-from keras_bert.data.pretraining.tfrecords import chunked, count_records
+from keras_bert.data.pretraining.tfrecords import Record, chunked, count_records
 
 # Number of consecutive sequences that are packed together
 PACKING_WINDOW = 1024
@@ -224,19 +224,20 @@ class PretrainingStream:
             batch += (self.num_rows - row) // self.batch_size
             epoch, row = epoch + 1, 0
 
-    def _packed_rows(self) -> Iterator[Features]:
+    def _packed_rows(self) -> Iterator[list[Record]]:
         """Packs records to rows, which are the same in each epoch."""
         return self._iterate_rows(interleaved(self._paths))
 
     def _iterate_rows(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yields the records, or the rows that they are packed into."""
+        """Yields the records, or those of each row that they are packed into."""
         if not self.packed:
             yield from records
             return
         for window in chunked(records, PACKING_WINDOW):
-            packed = pack_sequences(self._parser(window)[0], self.sequence_length)
-            for values in zip(*packed.values(), strict=True):
-                yield dict(zip(packed, values, strict=True))
+            row = best_fit_rows(self._parser.lengths(window), self.sequence_length)
+            order = in_order_of_rows(row)
+            for own in np.split(order, np.flatnonzero(np.diff(row[order])) + 1):
+                yield [window[index] for index in own.tolist()]
 
     def _batches(
         self,
@@ -256,7 +257,7 @@ class PretrainingStream:
                 return
             if not is_whole:
                 chunk = chunk[share]
-            batch = self._stacked(chunk) if self.packed else self._parsed(chunk)
+            batch = self._packed(chunk) if self.packed else self._parsed(chunk)
             if draws_share:
                 yield self._masker.share(batch, step, share.start)
                 continue
@@ -266,8 +267,10 @@ class PretrainingStream:
                 batch = {name: values[share] for name, values in batch.items()}
             yield batch
 
-    def _stacked(self, rows: list[Features]) -> Features:
-        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    def _packed(self, rows: list[list[Record]]) -> Features:
+        features, _ = self._parser(list(itertools.chain.from_iterable(rows)))
+        row = np.repeat(np.arange(len(rows)), [len(records) for records in rows])
+        return filled_rows(features, row, self.sequence_length)
 
     def _parsed(self, records: list[Any]) -> Features:
         rows, rest = self._parser(records)
