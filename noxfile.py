@@ -9,11 +9,12 @@
 
 Keras chooses its backend when it is imported, so each backend has a session. Sessions run in the
 environment that nox is started in, which `pip install -r requirements-test.txt -e .` fills; only
-`beam`, `installed`, `newcomer` and `readme` make environments, empty ones.
+`beam`, `installed`, `newcomer` and `readme` make environments, empty ones but for the first.
 """
 
 import re
 import shutil
+import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
@@ -203,8 +204,16 @@ def with_tensorflow(session: nox.Session, backend: str) -> None:
 
 @nox.session(venv_backend="venv")
 def beam(session: nox.Session) -> None:
-    """Pre-training records by Apache Beam, in an environment of its own."""
-    session.install("-e", ".[beam]", BEAM, "pytest", "pytest-xdist")
+    """Pre-training records by Apache Beam, with its versions of libraries before the current ones.
+
+    All that Beam does not bring is found in the environment that nox is started in, which would
+    take a minute and gigabytes to install again.
+    """
+    program = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = str(session.run("python", "-c", program, silent=True)).strip()
+    rest = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+    Path(packages, "rest.pth").write_text(rest, "utf-8")
+    session.install(BEAM)
     run_pytest(session, paths=["tests/training/pretraining/beam_pipeline_test.py"])
 
 
