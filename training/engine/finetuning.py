@@ -533,7 +533,8 @@ def save_model(model: keras.Model, path: Path) -> None:
     Raises:
         OSError: If the disk is full; an existing file is left unchanged.
     """
-    moments = () if model.optimizer is None else model.optimizer.variables
+    optimizer = getattr(model, "optimizer", None)
+    moments = () if optimizer is None else optimizer.variables
     try:
         with hosts.with_whole_values(moments):
             if hosts.is_writer():
