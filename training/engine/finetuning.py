@@ -535,13 +535,15 @@ def save_model(model: keras.Model, path: Path) -> None:
     """
     optimizer = getattr(model, "optimizer", None)
     moments = () if optimizer is None else optimizer.variables
-    try:
-        with hosts.with_whole_values(moments):
-            if hosts.is_writer():
-                with atomic.atomic_path(path) as temporary:
-                    model.save(temporary)
-    except (OSError, RuntimeError) as error:  # HDF5 raises either for a full disk
-        raise OSError(f"{path} could not be written: {error}") from error
+    # (The loss of another process, which is a RuntimeError too, is no failure to write.)
+    with hosts.with_whole_values(moments):
+        if not hosts.is_writer():
+            return
+        try:
+            with atomic.atomic_path(path) as temporary:
+                model.save(temporary)
+        except (OSError, RuntimeError) as error:  # HDF5 raises either for a full disk
+            raise OSError(f"{path} could not be written: {error}") from error
 
 
 def diverged(seed: int, error: NotFiniteError, folder: Path | None = None) -> NotFiniteError:
