@@ -7,6 +7,7 @@ makes TensorFlow appear not to be installed.
 
 import collections
 import contextlib
+import gc
 import importlib
 import importlib.util
 import os
@@ -30,6 +31,18 @@ with contextlib.suppress(ImportError):
 # Their session, `nox -s beam`, has an environment of its own.
 if importlib.util.find_spec("apache_beam") is None:
     collect_ignore_glob = ["training/pretraining/beam_*.py"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Hides from the garbage collector what is imported, all of which stays: it would look at a
+    million objects again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _is_selected(item: pytest.Item) -> bool:

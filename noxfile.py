@@ -137,8 +137,14 @@ def run_pytest(
     session.run(
         *("python", "-m", "pytest", "-q", "-n2", "--dist=loadfile", "--no-loadscope-reorder"),
         *("--durations=15", *options, *(session.posargs or paths)),
-        # OpenMP's threads wait by spinning: more than there are processors slow all of them down.
-        env={"KERAS_BACKEND": "tensorflow", "OMP_NUM_THREADS": "1", **environment},
+        env={
+            "KERAS_BACKEND": "tensorflow",
+            # OpenMP's threads wait by spinning: more than there are processors slow all of them.
+            "OMP_NUM_THREADS": "1",
+            # Set, as images of containers do, each process of a test compiles all modules anew.
+            "PYTHONDONTWRITEBYTECODE": "",
+            **environment,
+        },
     )
 
 
