@@ -45,6 +45,8 @@ CORE = (
 )
 # Needs an older protobuf than the libraries in requirements-test.txt
 BEAM = "apache-beam==2.77.0"
+# Beam's client of S3, and a server with its protocol, whose framework, Flask, comes with locust
+S3 = ("boto3==1.43.117", "moto[s3]==5.2.5")
 WITHOUT_TENSORFLOW = {"KERAS_BERT_BLOCK_TENSORFLOW": "1"}
 # Most of the time of a test on JAX is spent compiling what it then runs a few times. The first is
 # JAX's own option "if the cost of optimization is greater than that of running a less-optimized
@@ -219,8 +221,9 @@ def beam(session: nox.Session) -> None:
     packages = str(session.run("python", "-c", program, silent=True)).strip()
     rest = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
     Path(packages, "rest.pth").write_text(rest, "utf-8")
-    session.install(BEAM)
-    run_pytest(session, paths=["tests/training/pretraining/beam_pipeline_test.py"])
+    session.install(BEAM, *S3)
+    tests = (f"tests/training/pretraining/beam_{name}_test.py" for name in ("pipeline", "files"))
+    run_pytest(session, paths=[*tests])
 
 
 @nox.session(default=False)

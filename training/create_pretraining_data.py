@@ -160,6 +160,7 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
     if _has_runner(config):
         from .pretraining import beam_files
 
+        beam_files.set_options(config.runner_options)
         inputs = config.inputs(beam_files.find_urls)
         folder = beam_files.record_folder(config.output_dir)
     else:

@@ -66,5 +66,8 @@ def _file_system(url: str) -> tuple[Any, str]:
         from fsspec.core import url_to_fs
     except ImportError as error:
         raise ImportError(f"{url} is read by fsspec: pip install fsspec") from error
-    system, path = url_to_fs(url)
+    try:
+        system, path = url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise type(error)(f"{url} cannot be read: {error}") from error
     return system, path

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import gzip
+import importlib.util
 
 import fsspec
 import pytest
@@ -53,8 +54,11 @@ def test_what_is_found_can_be_opened(folder):
 
 
 def test_a_file_system_that_is_not_installed_is_named():
-    with pytest.raises((ImportError, ValueError), match="Protocol not known: unknown"):
-        find_urls("unknown://bucket/*.txt")
+    with pytest.raises(ValueError, match=r"unknown://b/\*.txt cannot be read: Protocol not known"):
+        find_urls("unknown://b/*.txt")
+    if not importlib.util.find_spec("s3fs"):
+        with pytest.raises(ImportError, match=r"s3://bucket/a.txt cannot be read: Install s3fs"):
+            open_file("s3://bucket/a.txt")
 
 
 def test_a_path_of_this_machine_is_no_url(tmp_path):

@@ -660,6 +660,8 @@ def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
         ({"decay": "cosine"}, "decay is 'cosine', expected one of one_minus_sqrt, linear"),
         ({"batch_size": 6, "accumulation": 4}, "expected a multiple of --accumulation"),
         ({"packing": True}, "packing does not support the labels of pairs"),
+        ({"records": "s3://b/r"}, "--records is s3://b/r, expected a folder of this machine"),
+        ({"output_dir": "gs://b/r"}, "--output_dir is gs://b/r, expected a folder of this mach"),
         ({"keep_checkpoints": 1}, "keep_checkpoints is 1; it must be an integer of at least 2"),
         ({"whole_words": True}, "--whole_words is for --static_masks; .* --masking_unit=word"),
         ({"jit": "maybe"}, "jit is 'maybe', expected one of auto, on, off"),

@@ -44,6 +44,10 @@ _FILE_FLAGS = ("train_file", "train_files", "data_file", "input", "model")
 _NOTHING = "nothing had been written yet"
 # How long to wait after Ctrl-C for Python to raise KeyboardInterrupt, which native code can delay.
 _SECONDS_TO_END = 1.0
+# Libraries whose messages below warnings are of interest to their developers: that JAX has found no
+# TPU, each step of TensorFlow's exports, where a client of S3 has found its credentials. Some of
+# them log by the root logger, or by absl's, which is ours too.
+_LIBRARIES_THAT_LOG = ("aiobotocore", "apache_beam", "botocore", "jax", "tensorflow")
 # Import names of the libraries that the extra `training` installs
 TRAINING_LIBRARIES = ("matplotlib", "scipy", "sklearn")
 
@@ -84,11 +88,10 @@ def run(
         # Redirected output would have an encoding of the system that lacks most characters.
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(encoding="utf-8")
-    # Hides JAX's message that it cannot load the TPU library on machines without a TPU.
-    standard_logging.getLogger("jax").setLevel(standard_logging.WARNING)
-    # TensorFlow tells each step of an export, by its own logger and by absl's, which is ours too
-    standard_logging.getLogger("tensorflow").setLevel(standard_logging.WARNING)
-    standard_logging.getLogger("absl").addFilter(_is_no_detail_of_tensorflow)
+    for name in _LIBRARIES_THAT_LOG:
+        standard_logging.getLogger(name).setLevel(standard_logging.WARNING)
+    for name in (None, "absl"):
+        standard_logging.getLogger(name).addFilter(_is_no_detail_of_a_library)
     logging.get_absl_handler().setFormatter(_PlainFormatter())
     watch = _InterruptWatch()
     try:
@@ -149,9 +152,10 @@ class _PlainFormatter(standard_logging.Formatter):
         return f"{record.levelname.lower()}: {message}"
 
 
-def _is_no_detail_of_tensorflow(record: standard_logging.LogRecord) -> bool:
-    in_tensorflow = "tensorflow" in Path(record.pathname).parts
-    return record.levelno > standard_logging.INFO or not in_tensorflow
+def _is_no_detail_of_a_library(record: standard_logging.LogRecord) -> bool:
+    parts = Path(record.pathname).parts
+    in_library = any(name in parts for name in _LIBRARIES_THAT_LOG)
+    return record.levelno > standard_logging.INFO or not in_library
 
 
 @contextlib.contextmanager

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from keras_bert.data.file_systems import InputFile, is_url
 
@@ -17,23 +18,34 @@ from .record_folder import RecordFolder
 
 # Compressed files are recognized by their first bytes where they are read.
 _AS_IT_IS = CompressionTypes.UNCOMPRESSED
+_GLOB_CHARACTERS = "*?["
+
+
+def set_options(options: Sequence[str]) -> None:
+    """Sets the options of the file systems, such as `--s3_endpoint_url=http://localhost:9000`.
+
+    A pipeline sets them too, but files are looked for before there is one.
+    """
+    FileSystems.set_options(PipelineOptions(list(options)))
 
 
 def find_urls(pattern: str) -> list[InputFile]:
     """Returns the files of a URL, by name: of a file, a glob pattern or a folder."""
+    if any(character in pattern for character in _GLOB_CHARACTERS):
+        return _files(pattern)
     # A folder comes first, since some file systems match it as if it were a file.
-    for glob in (FileSystems.join(pattern, "**"), pattern):
-        (match,) = FileSystems.match([glob])
-        found = {file.path: file.size_in_bytes for file in match.metadata_list}
-        # Object stores have empty objects for folders; `_SUCCESS` of Spark is not text.
-        files = [
-            InputFile(path, size)
-            for path, size in sorted(found.items())
-            if not path.endswith("/") and not path.rpartition("/")[2].startswith((".", "_"))
-        ]
-        if files:
-            return files
-    return []
+    return _files(FileSystems.join(pattern, "**")) or _files(pattern)
+
+
+def _files(glob: str) -> list[InputFile]:
+    (match,) = FileSystems.match([glob])
+    found = {file.path: file.size_in_bytes for file in match.metadata_list}
+    # Object stores have empty objects for folders; `_SUCCESS` of Spark is not text.
+    return [
+        InputFile(path, size)
+        for path, size in sorted(found.items())
+        if not path.endswith("/") and not path.rpartition("/")[2].startswith((".", "_"))
+    ]
 
 
 def open_input(path: str) -> BinaryIO:
@@ -69,10 +81,13 @@ class BeamFolder(RecordFolder):
         try:
             with FileSystems.create(temporary, compression_type=_AS_IT_IS) as file:
                 yield file
+            path = self.path_of(name)
             with contextlib.suppress(FileExistsError, OSError):
-                FileSystems.mkdirs(FileSystems.split(self.path_of(name))[0])
-            self.remove(name)  # Not every file system replaces a file by renaming another.
-            FileSystems.rename([temporary], [self.path_of(name)])
+                FileSystems.mkdirs(FileSystems.split(path)[0])
+            # File systems with folders do not all replace a file by renaming another.
+            if FileSystems.get_filesystem(path).has_dirs() and FileSystems.exists(path):
+                FileSystems.delete([path])
+            FileSystems.rename([temporary], [path])
         except BaseException:
             with contextlib.suppress(OSError):
                 FileSystems.delete([temporary])
@@ -83,8 +98,8 @@ class BeamFolder(RecordFolder):
 
     def remove(self, name: str) -> None:
         path = self.path_of(name)
-        if (
-            FileSystems.exists(path)
-            or FileSystems.match([FileSystems.join(path, "*")])[0].metadata_list
-        ):
+        if FileSystems.exists(path):
             FileSystems.delete([path])
+        elif FileSystems.match([FileSystems.join(path, "*")])[0].metadata_list:
+            # Object stores have no folders, but files with a common beginning of their names.
+            FileSystems.delete([f"{path}/"])

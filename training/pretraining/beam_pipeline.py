@@ -14,7 +14,6 @@ workers, and the order in which the runner delivers documents.
 
 import functools
 import json
-import logging
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +33,7 @@ from keras_bert.data.pretraining.token_store import Documents, Ids, Sentences
 from keras_bert.text import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
 
-from .beam_files import open_input, record_folder
+from .beam_files import open_input, record_folder, set_options
 from .config import PretrainingDataConfig
 from .record_folder import RecordFolder
 from .shards import ShardMaker, ShardStatistics, shard_name, statistics_name
@@ -94,10 +93,9 @@ class BeamEngine:
     ) -> None:
         self.config, self.inputs = config, inputs
         self.folder = record_folder(config.output_dir)
-        # What a runner and its workers say of each step is of interest to their developers.
-        logging.getLogger("apache_beam").setLevel(logging.WARNING)
         self._options = _pipeline_options(config, runner, options)
-        self._tokenizer = _ProcessTokenizer(corpus_tokenizer(config).get_config())
+        tokenizer = _ProcessTokenizer(corpus_tokenizer(config).get_config())
+        self._task = _Task(config, tuple(options), tokenizer)
 
     def tokenize(self) -> CorpusCounts:
         """Tokenizes the files that are not tokenized yet, and counts what all of them have.
@@ -118,7 +116,7 @@ class BeamEngine:
                     pipeline
                     | "files" >> beam.Create(files)
                     | "spread" >> beam.Reshuffle()
-                    | "tokenize" >> beam.ParDo(_TokenizeFile(self.config, self._tokenizer))
+                    | "tokenize" >> beam.ParDo(_TokenizeFile(self._task))
                 )
         counts = self._file_counts()
         errors = [count.error for count in counts if count.error]
@@ -157,11 +155,11 @@ class BeamEngine:
                 | "tokenized files" >> beam.Create(files)
                 | "spread" >> beam.Reshuffle()
                 | "send to shards"
-                >> beam.ParDo(_SendDocuments(self.config, corpus, done)).with_output_types(
+                >> beam.ParDo(_SendDocuments(self._task, corpus, done)).with_output_types(
                     tuple[int, tuple[int, bytes]]
                 )
                 | "of a shard" >> beam.GroupByKey()
-                | "write shards" >> beam.ParDo(_WriteShard(self.config, corpus, self._tokenizer))
+                | "write shards" >> beam.ParDo(_WriteShard(self._task, corpus))
             )
 
     def _file_counts(self) -> list[_FileCounts]:
@@ -218,11 +216,33 @@ def _tokenizer(config: str) -> Tokenizer:
     return tokenizer_from_config(json.loads(config))
 
 
-class _TokenizeFile(beam.DoFn):
-    """Tokenizes an input file into records of documents, and counts them."""
+class _Task(NamedTuple):
+    """What is sent to every worker.
 
-    def __init__(self, config: PretrainingDataConfig, tokenizer: _ProcessTokenizer) -> None:
-        self.config, self.tokenizer = config, tokenizer
+    Attributes:
+        config: The settings of the records.
+        options: The runner's own options, among which are those of the file systems.
+        tokenizer: The tokenizer.
+    """
+
+    config: PretrainingDataConfig
+    options: tuple[str, ...]
+    tokenizer: _ProcessTokenizer
+
+
+class _FileDoFn(beam.DoFn):
+    """Reads and writes files."""
+
+    def __init__(self, task: _Task) -> None:
+        self.config, self.options, self.tokenizer = task
+
+    def setup(self) -> None:
+        # Not every runner sends them to its workers.
+        set_options(self.options)
+
+
+class _TokenizeFile(_FileDoFn):
+    """Tokenizes an input file into records of documents, and counts them."""
 
     def process(self, numbered: tuple[int, str]) -> None:
         number, path = numbered
@@ -250,13 +270,12 @@ class _TokenizeFile(beam.DoFn):
             return _FileCounts(len(store), store.num_sentences, store.num_tokens, unknown)
 
 
-class _SendDocuments(beam.DoFn):
+class _SendDocuments(_FileDoFn):
     """Yields the documents of a tokenized file, with their indices, for each of their shards."""
 
-    def __init__(
-        self, config: PretrainingDataConfig, corpus: _Corpus, done: frozenset[int]
-    ) -> None:
-        self.config, self.corpus, self.done = config, corpus, done
+    def __init__(self, task: _Task, corpus: _Corpus, done: frozenset[int]) -> None:
+        super().__init__(task)
+        self.corpus, self.done = corpus, done
 
     def process(self, numbered: tuple[int, int]) -> Iterator[tuple[int, tuple[int, bytes]]]:
         number, first = numbered
@@ -274,15 +293,15 @@ class _SendDocuments(beam.DoFn):
                     yield shard, (index, record.content)
 
 
-class _WriteShard(beam.DoFn):
+class _WriteShard(_FileDoFn):
     """Writes a shard of its documents."""
 
-    def __init__(
-        self, config: PretrainingDataConfig, corpus: _Corpus, tokenizer: _ProcessTokenizer
-    ) -> None:
-        self.config, self.corpus, self.tokenizer = config, corpus, tokenizer
+    def __init__(self, task: _Task, corpus: _Corpus) -> None:
+        super().__init__(task)
+        self.corpus = corpus
 
     def setup(self) -> None:
+        super().setup()
         tokenizer = self.tokenizer()
         self.make = ShardMaker(self.config, tokenizer)
         self.dtype = _id_type(tokenizer)

@@ -429,6 +429,12 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
         super().__post_init__()
         check_one_of(self, masking_unit=UNITS, optimizer=OPTIMIZERS, jit=JIT)
         check_one_of(self, objective=OBJECTIVES, schedule=SCHEDULES, decay=DECAYS)
+        for name in ("output_dir", "records", "dev_records"):
+            if file_systems.is_url(getattr(self, name)):
+                raise ValueError(
+                    f"--{name} is {getattr(self, name)}, expected a folder of this machine, such "
+                    "as a copy, or one of a file system that is mounted"
+                )
         self._check_agreement()
         self._check_batch_sizes()
 
