@@ -5,8 +5,9 @@
         --kind=byte_pair --vocabulary_size=50265
 
 Files written to `output_dir`: `vocab.txt` (`wordpiece`), `vocab.json` and `merges.txt`
-(`byte_pair`), or `spiece.model` and `tokenizer.json` (`sentence_piece`); and
-`tokenizer_config.json`. `keras_bert.checkpoints` and the transformers library read them.
+(`byte_pair`), or `spiece.model` and `tokenizer.json` (`sentence_piece`; for XLM-RoBERTa
+`sentencepiece.bpe.model`); and `tokenizer_config.json`. `keras_bert.checkpoints` and the
+transformers library read them.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ class TokenizerConfig(ProgramConfig):
         input_files: Text files, folders of text files, or glob patterns; UTF-8, read line by line.
         output_dir: Folder for the files; it is created if it does not exist.
         kind: Kind of tokenizer: `wordpiece` (BERT, DistilBERT, ELECTRA), `byte_pair` (RoBERTa) or
-            `sentence_piece` (ALBERT).
+            `sentence_piece` (ALBERT; with `--model=xlm_roberta_base`, XLM-RoBERTa).
         model: The model that the tokenizer is for, such as modernbert_base, or a JSON file of a
             config: its kind of tokenizer, with the special tokens of its family.
         vocabulary_size: Size of the vocabulary, special tokens included.
         lowercase: Whether to lower-case text and, with `wordpiece`, to strip accents; ignored by
-            `byte_pair`. By default it is chosen by the text: scripts without case, and those whose
-            characters would be decomposed, such as Hangul, are not changed.
+            `byte_pair`, and for XLM-RoBERTa. By default it is chosen by the text: scripts without
+            case, and those whose characters would be decomposed, such as Hangul, are not changed.
         max_sentences: Maximum number of lines that `sentence_piece` samples and holds in memory.
     """
 
@@ -120,18 +121,19 @@ def make_tokenizer(
         kind: `wordpiece`, `byte_pair` or `sentence_piece`.
         paths: The text files.
         vocabulary_size: Size of the vocabulary, special tokens included.
-        lowercase: Whether to lower-case text; ignored by `byte_pair`. `None` chooses by the text,
-            and logs the choice and the reason.
+        lowercase: Whether to lower-case text; ignored by `byte_pair`, and where `options` say it.
+            `None` chooses by the text, and logs the choice and the reason.
         max_sentences: Maximum number of lines that `sentence_piece` samples.
-        options: Other arguments of the class of a `byte_pair` tokenizer; see `family_options`.
+        options: Other arguments of the tokenizer's class that a family has; see `family_options`.
 
     Raises:
         ValueError: If there is no text, or too little.
     """
     from keras_bert import text
+    from keras_bert.vocabularies import fairseq_ids
 
+    options = options or {}
     if kind == text.BytePairTokenizer.kind:
-        options = options or {}
         of_words = {
             name: options[name]
             for name in ("special_tokens", "compose", "word_pattern")
@@ -139,6 +141,16 @@ def make_tokenizer(
         }
         made = text.train_byte_pair_vocabulary(paths, vocabulary_size, **of_words)
         return text.BytePairTokenizer(*made, **options)
+    if options.get("special_tokens") == fairseq_ids.SPECIAL_TOKENS:
+        model = text.train_sentence_piece_model(
+            paths,
+            vocabulary_size,
+            options["lowercase"],
+            options["keep_accents"],
+            max_sentences=max_sentences,
+            with_fairseq_ids=True,
+        )
+        return text.SentencePieceTokenizer(model, **options)
     keep_accents = False
     if lowercase is None:
         lowercase, reason = text.choose_lowercase(paths)

@@ -40,6 +40,7 @@ from keras_bert.checkpoints.weight_names import (
     tf1_encoder,
 )
 from keras_bert.config import BertConfig
+from keras_bert.vocabularies import fairseq_ids
 
 
 @dataclasses.dataclass(frozen=True)
@@ -631,6 +632,15 @@ _GTE_BLOCK = block_layout(
     feed_forward_norm="mlp_ln",
     transposed=True,
 )
+# Text is what it is, and pairs have no segments.
+_XLM_ROBERTA_TOKENIZER = {
+    "special_tokens": fairseq_ids.SPECIAL_TOKENS,
+    "lowercase": False,
+    "keep_accents": True,
+    "albert_rules": False,
+    "pair_separators": 2,
+    "num_segments": 1,
+}
 GTE = dataclasses.replace(
     NOMIC_BERT,
     name="gte",
@@ -669,6 +679,7 @@ GTE = dataclasses.replace(
             **hf_task_heads(),
         },
     ),
+    tokenizer=_XLM_ROBERTA_TOKENIZER,
 )
 
 EUROBERT = Family(
@@ -773,6 +784,7 @@ XLM_ROBERTA, CAMEMBERT = (
             ROBERTA.config, fixed={**ROBERTA.config.fixed, "tokenizer": "sentence_piece"}
         ),
         keras_hub=None,
+        tokenizer=_XLM_ROBERTA_TOKENIZER,
     )
     for name, prefix in (("xlm-roberta", "XLMRoberta"), ("camembert", "Camembert"))
 )

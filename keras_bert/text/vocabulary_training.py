@@ -24,6 +24,7 @@ from keras_bert.text.training_corpus import (
     read_corpus,
     spelled_out,
 )
+from keras_bert.vocabularies import fairseq_ids
 from keras_bert.vocabularies.byte_pair_files import byte_characters
 
 # RoBERTa's special tokens by their roles, in the order of their ids
@@ -229,17 +230,19 @@ def train_sentence_piece_model(
     num_threads: int = 1,
     seed: int = 0,
     progress: bool = True,
+    with_fairseq_ids: bool = False,
 ) -> bytes:
     """Trains a SentencePiece unigram model on a corpus, which may be larger than the memory.
 
     The corpus is read once, and normalized as by the tokenizer; the trainer of the `sentencepiece`
-    library learns from a sample of its lines. The settings are those of ALBERT.
+    library learns from a sample of its lines. The settings are those of ALBERT, or, with
+    `with_fairseq_ids`, those of XLM-RoBERTa.
 
     Args:
         corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
             or of both. Files are UTF-8 and read line by line.
-        vocabulary_size: The number of pieces, beginning with `<pad>`, `<unk>`, `[CLS]`, `[SEP]` and
-            `[MASK]`. A small corpus may result in fewer.
+        vocabulary_size: The number of pieces, special tokens included. A small corpus may result in
+            fewer.
         lowercase: Whether to lowercase text; pass the same to the tokenizer. With `None`,
             `choose_lowercase` decides, for which the corpus must not be an iterator; if it decides
             against it, accents are kept too.
@@ -251,6 +254,11 @@ def train_sentence_piece_model(
         num_threads: Number of threads; training is deterministic only with 1.
         seed: Seed of the sample.
         progress: Whether to report the progress on standard error.
+        with_fairseq_ids: Whether the special tokens are XLM-RoBERTa's, with the ids of the library
+            fairseq: `<s>`, `<pad>`, `</s>` and `<unk>` first, and `<mask>` last. Otherwise they are
+            ALBERT's, all first: `<pad>`, `<unk>`, `[CLS]`, `[SEP]` and `[MASK]`; and brackets,
+            quotes, hyphens and periods are pieces of their own. Pass the same special tokens to the
+            tokenizer.
 
     Returns:
         The serialized model as bytes, the argument of `SentencePieceTokenizer`.
@@ -273,34 +281,42 @@ def train_sentence_piece_model(
         keep_accents = keep_accents or not lowercase
     checks.POSITIVE_FRACTION.check(character_coverage=character_coverage)
     model = io.BytesIO()
-    clean = TextCleaner(lowercase, keep_accents, collapse=True)
+    clean = TextCleaner(lowercase, keep_accents, collapse=not with_fairseq_ids)
+    special: dict[str, Any] = {
+        **{"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1},
+        "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
+        "user_defined_symbols": list(_SYMBOLS),
+    }
+    num_pieces = vocabulary_size
+    if with_fairseq_ids:
+        # As XLM-RoBERTa's own model, which knows neither padding nor the mask
+        special = {"unk_id": 0, "bos_id": 1, "eos_id": 2}
+        num_pieces -= len({"<pad>", "<mask>"})
     sentencepiece.set_random_generator_seed(seed)
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=_sentences(read_corpus(corpus, progress), clean),
             model_writer=model,
             model_type="unigram",
-            vocab_size=vocabulary_size,
+            vocab_size=num_pieces,
             hard_vocab_limit=False,
             character_coverage=character_coverage,
             input_sentence_size=max_sentences,
             shuffle_input_sentence=True,
             max_sentence_length=max_sentence_bytes,
             num_threads=num_threads,
-            pad_id=0,
-            unk_id=1,
-            bos_id=-1,
-            eos_id=-1,
-            control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-            user_defined_symbols=list(_SYMBOLS),
             minloglevel=2,
+            **special,
         )
     except RuntimeError as error:
         raise ValueError(
             f"The sentencepiece library cannot train {vocabulary_size} pieces on the corpus "
             f"{corpus!r}: {error}"
         ) from error
-    return model.getvalue()
+    trained = model.getvalue()
+    if with_fairseq_ids:
+        return fairseq_ids.with_fairseq_ids(trained, fairseq_ids.XLM_ROBERTA)
+    return trained
 
 
 def _counts(

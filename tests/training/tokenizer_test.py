@@ -9,7 +9,7 @@ transformers = pytest.importorskip("transformers")
 
 from keras_bert.checkpoints.tokenizer_files import read_tokenizer  # noqa: E402
 from keras_bert.text import tokenizer_from_config  # noqa: E402
-from tests.text import small_tokenizers  # noqa: E402
+from tests.text import families, small_tokenizers  # noqa: E402
 from training.tokenizer import TokenizerConfig, train_tokenizer  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
@@ -85,6 +85,32 @@ def test_a_tokenizer_for_eurobert_splits_as_the_released_one(corpus, tmp_path):
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "made")
     assert theirs("the (years", "1234")["input_ids"] == row
     assert theirs.mask_token == mask
+
+
+@pytest.mark.parametrize("model", ["xlm_roberta_base", "camembert_base", "gte_multilingual_base"])
+def test_a_tokenizer_for_xlm_roberta_has_the_ids_of_the_released_one(model, corpus, tmp_path):
+    lines = list(families.LANGUAGES.values())
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    made = tmp_path / "made"
+    files = (str(tmp_path / "lines.txt"), str(corpus))
+    config = TokenizerConfig(files, str(made), vocabulary_size=700, model=model)
+    names = [path.name for path in train_tokenizer(config)]
+    assert names == ["sentencepiece.bpe.model", "tokenizer.json", "tokenizer_config.json"]
+    tokenizer = tokenizer_from_config(read_tokenizer(made))
+    assert tokenizer.vocabulary_size == 700
+    assert tokenizer.vocabulary[:4] == ("<s>", "<pad>", "</s>", "<unk>")
+    assert tokenizer.vocabulary[-1] == tokenizer.mask_token == "<mask>"
+    theirs = transformers.AutoTokenizer.from_pretrained(made)
+    assert isinstance(theirs, transformers.XLMRobertaTokenizer)
+    assert theirs.mask_token_id == 699
+    texts = [*lines, " two  spaces", "Café  CAFÉ", ""]
+    assert [tokenizer.encode(text) for text in texts] == theirs(texts)["input_ids"]
+    assert tokenizer.encode(*lines[:2]) == theirs(*lines[:2])["input_ids"]
+    # The SentencePiece model alone is read alike.
+    (made / "tokenizer.json").unlink()
+    assert tokenizer_from_config(read_tokenizer(made))(texts) == tokenizer(texts)
+    alone = transformers.AutoTokenizer.from_pretrained(made)
+    assert alone(texts)["input_ids"] == theirs(texts)["input_ids"]
 
 
 KOREAN = [
