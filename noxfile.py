@@ -72,6 +72,14 @@ INSTALLED = {
     """,
     "jax": "KERAS_BACKEND=jax python tiny.py",
     "torch": "KERAS_BACKEND=torch python tiny.py",
+    "pretraining,distributed": """
+        python texts.py
+        KERAS_BACKEND=jax JAX_NUM_CPU_DEVICES=2 keras-bert pretrain --input_files=corpus.txt \\
+            --format=paragraphs --vocabulary_size=60 --num_layers=1 --hidden_dim=16 --num_heads=2 \\
+            --batch_size=4 --phases=16:1 --num_steps=4 --warmup_steps=1 --dev_batches=1 \\
+            --devices=2 --shard_optimizer --output_dir=divided
+        ls divided/checkpoints/step_*/tensors/manifest.ocdbt
+    """,
     "training": f"""
         python tiny.py
         keras-bert inspect rows.csv --preset=preset --report_dir=inspected

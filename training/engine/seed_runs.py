@@ -181,10 +181,14 @@ class SeedRun:
         keeper = _Checkpoints(self, evaluation)
         keeper.restore(model)
         guard = StopWhereNotFinite(keeper.place)
-        while keeper.epoch < epochs and not keeper.stopped:
-            random.seed(f"{self.seed} {keeper.epoch}")
-            self.first_batch = keeper.batch - keeper.to_redo
-            fit_epoch(keeper.epoch, self.first_batch, [guard, *callbacks, keeper])
+        try:
+            with self.checkpoints:
+                while keeper.epoch < epochs and not keeper.stopped:
+                    random.seed(f"{self.seed} {keeper.epoch}")
+                    self.first_batch = keeper.batch - keeper.to_redo
+                    fit_epoch(keeper.epoch, self.first_batch, [guard, *callbacks, keeper])
+        except DiskFullError as error:
+            logging.warning("%s", error)  # The last checkpoint, which nothing resumes from now
         return keeper.records
 
 

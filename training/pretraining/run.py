@@ -100,7 +100,7 @@ def _pretrain(config: PretrainConfig, scope: devices.Scope) -> dict[str, Any]:
     time_left.skip_to(_work(config, model, state.step))
     peak = model_flops.peak_flops(keras.dtype_policies.get(config.precision).compute_dtype)
     peak *= hosts.count()
-    with hosts.energy_meter(config.measure_energy, config.country) as meter:
+    with checkpoints, hosts.energy_meter(config.measure_energy, config.country) as meter:
         baselines: dict[int, pretraining_run.Log] = {}
         for phase, (train, dev) in phases.items():
             if state.step < phase.end:

@@ -105,6 +105,10 @@ def test_a_library_that_is_not_installed_is_named_with_the_command_that_brings_i
     program.require(("sys", "os"), "training")
     with pytest.raises(ImportError, match=r"^no_such_library is .* pip install -e '\.\[ranking\]'"):
         program.require(("sys", "no_such_library"), "ranking")
+    with pytest.raises(
+        ImportError, match=r"^no_such_library\.part is not installed: .*distributed"
+    ):
+        program.require(("os.path", "no_such_library.part"), "distributed")
 
 
 def test_a_library_that_cannot_be_imported_shows_what_it_wrote(tmp_path, monkeypatch, capfd):

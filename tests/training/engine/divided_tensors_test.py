@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints of a model whose optimizer two devices share.
+
+The number of devices is fixed when a process starts, so they are written in a separate one, and
+read here, on one device. What several processes write is in `pretrain_on_hosts_test.py`.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from tests.source_imports import ROOT
+from training.engine.run_checkpoints import RunCheckpoints, RunState, model_tensors
+
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="only JAX divides state")
+
+PROGRAM = """
+import contextlib, json, pathlib, resource, sys, time
+import keras, numpy as np
+from keras_bert.optimizers import AdamW
+from tests.training.engine.divided_tensors_test import (
+    build, state, parts_of_moment, save_expected, train
+)
+from tests.training.engine.seed_runs_test import Killed, assert_same, train as fine_tune
+from training.engine.run_checkpoints import DiskFullError, NotFiniteError, RunCheckpoints
+
+folder = pathlib.Path(sys.argv[1])
+devices = keras.distribution.list_devices()
+keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
+answer = {"devices": len(devices)}
+model, checkpoints = build(shard=True), RunCheckpoints(folder / "checkpoints", keep=2)
+answer["parts before"] = parts_of_moment(model)
+for step in (1, 2, 3):
+    train(model)
+    checkpoints.save(model, state(step))
+    if step == 2:
+        save_expected(model, folder / "step_2.npz")
+save_expected(model, folder / "step_3.npz")
+train(model)  # while the last one is being written
+checkpoints.wait()
+answer["names"] = sorted(path.name for path in checkpoints.folder.iterdir())
+
+other = build(shard=True, seed=1)
+answer["restored"] = checkpoints.restore(other).step
+answer["parts after"] = parts_of_moment(other)
+
+model.layers[-1].bias.assign(np.full(1024, np.nan))
+try:
+    checkpoints.save(model, state(4))
+except NotFiniteError as error:
+    answer["not finite"] = str(error)
+checkpoints.restore(model)
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+# A limit on file sizes raises the same kind of error as a full disk, in the middle of the writing.
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+checkpoints.save(model, state(4))
+while len(list(checkpoints.folder.iterdir())) > 2:  # until what could not be written is removed
+    time.sleep(0.05)
+# The next one is tried too, and waited for.
+try:
+    checkpoints.save(model, state(5))
+except DiskFullError as error:
+    answer["full"] = str(error)
+answer["names after errors"] = sorted(path.name for path in checkpoints.folder.iterdir())
+other_folder = RunCheckpoints(folder / "full")
+other_folder.save(model, state(4))
+while list(other_folder.folder.iterdir()):
+    time.sleep(0.05)
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+other_folder.save(model, state(5))
+answer["names with space again"] = [path.name for path in other_folder.folder.iterdir()]
+
+try:
+    with other_folder:
+        other_folder.save(model, state(6))
+        raise RuntimeError("another error")
+except RuntimeError:
+    answer["names after another error"] = sorted(
+        path.name for path in other_folder.folder.iterdir()
+    )
+
+# Fine-tuning, whose checkpoints in the middle of an epoch have the state of the metrics too
+def optimizer():
+    return AdamW(0.1, num_train_steps=6, gradient_accumulation_steps=3, shard_state=True)
+
+expected = fine_tune(folder / "fine_tuned", seconds=1e9, optimizer=optimizer())
+answer["fine-tuning"] = []
+with contextlib.redirect_stdout(sys.stderr):
+    for killed_at in (3, 5):
+        with contextlib.suppress(Killed):
+            fine_tune(folder / "killed", killed_at=killed_at, optimizer=optimizer())
+        answer["fine-tuning"] += [
+            path.parent.name for path in sorted(folder.glob("killed/checkpoints/*/tensors"))
+        ]
+    assert_same(fine_tune(folder / "killed", optimizer=optimizer()), expected)
+
+# One that a single process has written is read into the parts.
+whole = RunCheckpoints(folder / "whole")
+keras.distribution.set_distribution(None)
+single = build(seed=2)
+train(single)
+whole.save(single, state(7))
+save_expected(single, folder / "whole.npz")
+keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
+whole.restore(other)
+answer["parts of whole"] = parts_of_moment(other)
+save_expected(other, folder / "whole_read.npz")
+print(json.dumps(answer))
+"""
+
+
+def build(shard=False, seed=0):
+    from keras_bert.ops.lazy_tensorflow import set_random_seed
+    from keras_bert.optimizers import AdamW
+
+    set_random_seed(seed)  # Keras' own imports TensorFlow.
+    layers = [keras.Input((8,)), keras.layers.Dropout(0.5), keras.layers.Dense(1024)]
+    model = keras.Sequential(layers)
+    model.compile(AdamW(0.01, shard_state=shard), "mse")
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def train(model):
+    x = np.arange(8 * 8, dtype="float32").reshape(8, 8) / 64
+    model.fit(x, np.ones((8, 1024)), batch_size=8, verbose=0)
+
+
+def state(step):
+    return RunState(step, "jax", "abc", [], 1.5)
+
+
+def parts_of_moment(model):
+    moment = max(model.optimizer.variables, key=lambda variable: np.prod(variable.shape))
+    return [part.data.shape for part in moment.value.addressable_shards]
+
+
+def save_expected(model, path):
+    np.savez(path, **model_tensors(model))
+
+
+def assert_same(model, path):
+    expected = np.load(path)
+    tensors = model_tensors(model)
+    assert sorted(tensors) == sorted(expected)
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(tensor, expected[name], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("divided")
+    finished = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder)],
+        cwd=ROOT,
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "2"},
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr[-4000:]
+    return folder, json.loads(finished.stdout.splitlines()[-1])
+
+
+def test_the_values_at_the_time_of_the_save_are_read_on_one_device(written):
+    folder, answer = written
+    assert answer["devices"] == 2
+    assert answer["names"] == ["step_000000002", "step_000000003"]
+    model = build(seed=1)
+    assert RunCheckpoints(folder / "checkpoints").restore(model) == state(3)
+    assert_same(model, folder / "step_3.npz")
+
+
+def test_each_device_reads_its_part(written):
+    folder, answer = written
+    assert answer["parts before"] == answer["parts after"] == [[4, 1024], [4, 1024]]
+    assert answer["restored"] == 3
+    # From a file of one process too
+    assert answer["parts of whole"] == [[4, 1024], [4, 1024]]
+    expected, found = (np.load(folder / name) for name in ("whole.npz", "whole_read.npz"))
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def test_what_cannot_be_written_is_no_checkpoint(written):
+    _, answer = written
+    assert re.fullmatch(r"after step 4, model\.\d+\.bias is not finite", answer["not finite"])
+    assert "not enough disk space for the checkpoint of step 5" in answer["full"]
+    assert "step_000000003 is kept" in answer["full"]
+    assert answer["names after errors"] == answer["names"]
+    assert answer["names with space again"] == ["step_000000005"]
+
+
+def test_the_last_one_is_written_where_another_error_ends_the_training(written):
+    _, answer = written
+    assert answer["names after another error"] == ["step_000000005", "step_000000006"]
+
+
+def test_fine_tuning_goes_on_from_parts_as_if_it_had_not_been_killed(written):
+    _, answer = written
+    steps = [f"step_{step:09}" for step in (2, 3, 6, 7)]
+    assert answer["fine-tuning"] == steps
+
+
+def test_a_file_that_is_gone_or_changed_is_noticed(written):
+    folder, _ = written
+    checkpoints = RunCheckpoints(folder / "checkpoints")
+    checkpoint = checkpoints.folder / "step_000000003"
+    files = [path for path in checkpoint.rglob("*") if path.is_file()]
+    assert len(files) > 5
+    model = build(seed=1)
+    for path in files:
+        content = path.read_bytes()
+        path.unlink()
+        assert checkpoints.restore(model) == state(2), path
+        changed = bytearray(content)
+        changed[len(content) // 2] ^= 4
+        path.write_bytes(changed)
+        assert checkpoints.restore(model) == state(2), path
+        path.write_bytes(content)
+    assert_same(model, folder / "step_2.npz")
+    assert checkpoints.restore(model) == state(3)

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tensors of a checkpoint in parts, of which each process writes and reads its own: Orbax.
+
+The values are copied to the memory of the host, and written while the training goes on. Orbax
+writes an array that is divided in its parts, and of one that all devices have, each process writes
+an equal share. Its folder gets its name when all of them have written theirs.
+
+Orbax has no checksums of the values, and reads a changed bit without an error. So each process
+hashes the files that it has written, and checks a share of all files before they are read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from . import hosts
+from .output_folder import file_sha256
+
+_FOLDER = "tensors"
+# The folders of what each process writes; the rest is written by the first one.
+_PART_OF = re.compile(r"ocdbt\.process_(\d+)/")
+# In messages of TensorStore
+_SYSTEM_ERROR = re.compile(r"os_error_code='(\d+)'")
+
+Checksums = dict[str, str]
+
+_writings = itertools.count()
+
+
+class _FailedElsewhereError(OSError):
+    """Raised if another process could not write its part, with its error number and message."""
+
+
+def are_divided(variables: Mapping[str, Any]) -> bool:
+    """Returns whether no process writes all variables by itself.
+
+    That is on several hosts, and where the devices of one share variables. Both need JAX.
+    """
+    if keras.backend.backend() != "jax":
+        return False
+    if hosts.count() > 1:
+        return True
+    return not all(variable.value.is_fully_replicated for variable in variables.values())
+
+
+def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]:
+    """Begins to write the values that variables have now; they may change afterwards.
+
+    All processes call this at the same place.
+
+    Args:
+        folder: The folder of the checkpoint, which all of them see.
+        variables: The variables by name.
+
+    Returns:
+        A function that waits until all parts are written, and returns the checksum of each file in
+        the process that writes files. It raises an OSError if that fails in any process, with the
+        system's error number. Call it in another thread than the main one, in each process.
+    """
+    import jax
+    import orbax.checkpoint as ocp
+
+    seconds = hosts.seconds_to_write()
+
+    def meet(*, key: str, timeout_ms: int) -> None:
+        _results_of_all(None, timeout_ms / 1000)
+
+    place = ocp.options.MultiprocessingOptions(
+        # Names of messages must not occur twice.
+        barrier_sync_key_prefix=f"checkpoint_{next(_writings)}"
+    )
+    checkpointer = ocp.AsyncCheckpointer(
+        # Weights become hardly smaller, for several times the processor's time.
+        ocp.PyTreeCheckpointHandler(
+            use_compression=False,
+            multiprocessing_options=place,
+            # Without Orbax's own description of each process's part: a process may begin to wait
+            # for the folder of these when all of them are written, until it ends.
+            type_handler_registry=ocp.type_handlers.create_type_handler_registry(
+                (jax.Array, ocp.type_handlers.ArrayHandler(array_metadata_store=None))
+            ),
+        ),
+        async_options=ocp.options.AsyncOptions(timeout_secs=seconds, barrier_sync_fn=meet),
+        multiprocessing_options=place,
+    )
+    values = {name: _shared(variable.value) for name, variable in variables.items()}
+    checkpointer.save(folder.absolute() / _FOLDER, args=ocp.args.PyTreeSave(values))
+
+    def finish() -> Checksums:
+        try:
+            checkpointer.close()
+            sums = {file: file_sha256(folder / file) for file in _own_files(folder)}
+        except _FailedElsewhereError:
+            raise
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"not all processes have written their parts of {folder.name} within {seconds} s"
+            ) from error
+        except Exception as error:
+            failure = _system_error(error)
+            # The others wait for this process.
+            hosts.gather_in_background([failure.errno, failure.strerror])
+            raise failure from error
+        all_sums: Checksums = {}
+        for of_process in _results_of_all(sums):
+            all_sums |= of_process
+        if hosts.is_writer():
+            # A process may not see its files yet where another one has renamed their folder.
+            missing = [file for file in _files(folder) if file not in all_sums]
+            all_sums |= {file: file_sha256(folder / file) for file in missing}
+        return all_sums
+
+    return finish
+
+
+def check(folder: Path, checksums: Checksums) -> None:
+    """Checks that a share of the files, which depends on the process, is as it was written.
+
+    Args:
+        folder: The folder of the checkpoint.
+        checksums: Those of all files.
+
+    Raises:
+        OSError: If a file cannot be read.
+        ValueError: If a file differs.
+    """
+    for file in sorted(checksums)[hosts.index() :: hosts.count()]:
+        if file_sha256(folder / file) != checksums[file]:
+            raise ValueError(f"the checksum of {file} differs")
+
+
+def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each tensor."""
+    return {name: tuple(tensor.shape) for name, tensor in _described(folder).items()}
+
+
+def assign(folder: Path, variables: Mapping[str, Any]) -> None:
+    """Reads the values of variables; of those that are divided, the parts of this process.
+
+    All processes call this at the same place.
+
+    Args:
+        folder: The folder of the checkpoint.
+        variables: The variables by name, all or some of those that were written.
+    """
+    import orbax.checkpoint as ocp
+
+    described = _described(folder)
+    values = _checkpointer().restore(
+        folder.absolute() / _FOLDER,
+        args=ocp.args.PyTreeRestore(
+            {name: described[name] for name in variables},
+            restore_args={
+                name: ocp.ArrayRestoreArgs(
+                    sharding=variable.value.sharding, global_shape=tuple(variable.shape)
+                )
+                for name, variable in variables.items()
+            },
+            partial_restore=True,
+        ),
+    )
+    for name, variable in variables.items():
+        variable.assign(values[name])
+
+
+def _checkpointer() -> Any:
+    try:
+        import orbax.checkpoint as ocp
+    except ImportError as error:
+        raise ImportError(
+            "the checkpoint is one of several hosts or devices, which Orbax reads: "
+            "pip install 'keras3-bert[distributed]'"
+        ) from error
+    return ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    """Returns the shape and dtype of each tensor."""
+    described: dict[str, Any] = (
+        _checkpointer().metadata(folder.absolute() / _FOLDER).item_metadata.tree
+    )
+    return described
+
+
+def _shared(array: Any) -> Any:
+    """Returns an array of all processes, from one of which each of them has the same copy."""
+    import jax
+
+    if hosts.count() == 1 or _has_parts(array):
+        return array
+    devices = jax.sharding.Mesh(np.array(jax.devices()), ("device",))
+    layout = jax.sharding.NamedSharding(devices, jax.sharding.PartitionSpec())
+    copy = np.asarray(array)
+    return jax.make_array_from_callback(copy.shape, layout, lambda index: copy[index])
+
+
+def _has_parts(array: Any) -> bool:
+    """Returns whether an array is one of all processes, of which this one can ask for its parts.
+
+    JAX 0.10 refuses that for what `device_put` has replicated to several processes, as Keras does
+    with new variables. A training step replaces them.
+    """
+    if array.is_fully_addressable:
+        return False
+    try:
+        return bool(array.addressable_shards)
+    except ValueError:
+        return not array.is_fully_replicated
+
+
+def _files(folder: Path) -> list[str]:
+    """Returns all files, relative to the folder."""
+    paths = (path for path in (folder / _FOLDER).rglob("*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in paths)
+
+
+def _own_files(folder: Path) -> list[str]:
+    """Returns the files that this process has written, relative to the folder."""
+
+    def writer(file: str) -> int:
+        part = _PART_OF.search(file)
+        return int(part[1]) if part and hosts.count() > 1 else 0
+
+    return [file for file in _files(folder) if writer(file) == hosts.index()]
+
+
+def _results_of_all(result: Checksums | None, seconds: float | None = None) -> list[Any]:
+    """Returns the results of all processes, or raises the error that one of them has instead."""
+    results = hosts.gather_in_background(result, seconds)
+    for of_process in results:
+        if isinstance(of_process, list):
+            raise _FailedElsewhereError(*of_process)
+    return results
+
+
+def _system_error(error: Exception) -> OSError:
+    """Returns the error of the operating system that TensorStore reports in words."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error
+    if found := _SYSTEM_ERROR.search(str(error)):
+        return OSError(int(found[1]), os.strerror(int(found[1])))
+    return OSError(0, f"{type(error).__name__}: {error}")

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tensors of a checkpoint in one file, which one process writes: safetensors."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from .output_folder import file_sha256
+
+_FILE = "tensors.safetensors"
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def write(folder: Path, variables: Mapping[str, Any]) -> str:
+    """Writes the values of variables, and returns the checksum of the file.
+
+    Args:
+        folder: The folder of the checkpoint.
+        variables: The variables by name.
+
+    Raises:
+        OSError: If the file cannot be written, with the system's error number.
+    """
+    path = folder / _FILE
+    try:
+        save_file({name: to_numpy(variable) for name, variable in variables.items()}, path)
+    except SafetensorError as error:
+        # SafetensorError wraps the operating system's error.
+        for code in DISK_ERRORS:
+            if f"os error {code}" in str(error):
+                raise OSError(code, os.strerror(code)) from error
+        raise
+    return file_sha256(path)
+
+
+def check(folder: Path, checksum: str) -> None:
+    """Checks that the file is as it was written.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it differs.
+    """
+    if file_sha256(folder / _FILE) != checksum:
+        raise ValueError(f"the checksum of {_FILE} differs")
+
+
+def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each tensor."""
+    with safe_open(folder / _FILE, "numpy") as file:
+        names = file.keys()
+        return {name: tuple(file.get_slice(name).get_shape()) for name in names}
+
+
+def assign(folder: Path, variables: Mapping[str, Any]) -> None:
+    """Reads the values of variables, one after the other.
+
+    Args:
+        folder: The folder of the checkpoint.
+        variables: The variables by name, all or some of those that were written.
+    """
+    with safe_open(folder / _FILE, "numpy") as file:
+        for name, variable in variables.items():
+            variable.assign(file.get_tensor(name))
+
+
+def to_numpy(variable: Any) -> np.ndarray[Any, Any]:
+    """Returns the value of a variable, whose parts this process has all."""
+    # (`convert_to_numpy` fails for scalars that TensorFlow mirrors on several devices.)
+    return np.array(variable.numpy(), order="C")
