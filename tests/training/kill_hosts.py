@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills processes of pre-training runs on one or two hosts, and compares the curves.
 
-    KERAS_BACKEND=jax python -m tests.training.kill_hosts --kills=20
+    KERAS_BACKEND=jax python -m tests.training.kill_hosts --kills=20 --steps=100 --after_checkpoint
 
 A run on one host that is never interrupted gives the expected curve. Then the same command is
 started on one or two hosts, at random; one of its processes is killed with SIGKILL at a random
 moment, the others must end by themselves, and the command is started again, until so many have been
-killed. Each run that finishes must have the same curve, whatever hosts it was trained on.
+killed. Each run that finishes must have the same curve, whatever hosts it was trained on. There is
+a checkpoint after every second step: with `--after_checkpoint`, processes are killed after they
+have written one, and not while they start.
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ RUN = CASES["pretrain_two_phases"]
 _NOT_COMPARED = ("seconds", "tokens_per_second", "flops_per_second", "share_of_peak")
 
 
-def start(folder: Path, target: Path, count: int) -> HostProcesses:
-    """Starts the run on so many hosts; the folder has its text."""
+def start(folder: Path, target: Path, count: int, *options: str) -> HostProcesses:
+    """Starts the run on so many hosts, with further flags; the folder has its text."""
     arguments = [argument.format(data=folder) for argument in RUN.arguments]
-    command = ["-m", RUN.program, *arguments, f"--output_dir={target}"]
+    command = ["-m", RUN.program, *arguments, f"--output_dir={target}", *options]
     printed = folder / f"{target.name}_printed"
     printed.mkdir(exist_ok=True)
     if count == 1:
@@ -64,13 +66,29 @@ def largest_difference(folder: Path, expected: Path) -> float:
     return max(differences)
 
 
-def kill_and_compare(kills: int, seed: int, folder: Path) -> float:
+def _last_checkpoint(folder: Path) -> str:
+    return max((path.name for path in folder.glob("checkpoints/step_*")), default="no checkpoint")
+
+
+def _wait_for_checkpoint(hosts: HostProcesses, folder: Path) -> None:
+    """Waits until a run has written a checkpoint, or has ended."""
+    before = _last_checkpoint(folder)
+    while hosts.are_running() and _last_checkpoint(folder) == before:
+        time.sleep(0.05)
+
+
+def kill_and_compare(
+    kills: int, seed: int, folder: Path, steps: int = 30, after_checkpoint: bool = False
+) -> float:
     """Runs pre-training to its end without a kill, and with so many.
 
     Args:
         kills: How many processes are killed.
         seed: Decides the moments, the processes and the number of hosts.
         folder: Where everything is written.
+        steps: The number of updates of the run.
+        after_checkpoint: Whether the moments begin when a checkpoint is written, each time that the
+            run is started, and not when its processes are.
 
     Returns:
         The largest relative difference of the curves.
@@ -80,8 +98,10 @@ def kill_and_compare(kills: int, seed: int, folder: Path) -> float:
     """
     make_data(folder)
     whole, target = folder / "whole", folder / "killed"
+    first = start(folder, whole, 1, f"--num_steps={steps}")
+    if after_checkpoint:
+        _wait_for_checkpoint(first, whole)
     begin = time.monotonic()
-    first = start(folder, whole, 1)
     if first.wait() != [0]:
         raise RuntimeError(first.printed()[0])
     longest = 1.5 * (time.monotonic() - begin)
@@ -89,7 +109,10 @@ def kill_and_compare(kills: int, seed: int, folder: Path) -> float:
     killed, difference, is_finished = 0, 0.0, False
     while killed < kills or not is_finished:
         count = generator.choice((1, 2))
-        hosts, begin = start(folder, target, count), time.monotonic()
+        hosts = start(folder, target, count, f"--num_steps={steps}")
+        if after_checkpoint and killed < kills:
+            _wait_for_checkpoint(hosts, target)
+        begin = time.monotonic()
         victim, moment = generator.randrange(count), begin + generator.uniform(0, longest)
         while killed < kills and hosts.are_running():
             if time.monotonic() > moment:
@@ -101,12 +124,12 @@ def kill_and_compare(kills: int, seed: int, folder: Path) -> float:
         if statuses[victim] == -signal.SIGKILL:
             killed += 1
             is_finished = False
-            steps = sorted(path.name for path in target.glob("checkpoints/step_*"))
+            unfinished = len(list(target.glob("checkpoints/.*.partial")))
             others = [status for number, status in enumerate(statuses) if number != victim]
             print(
                 f"{killed}: process {victim} of {count} is killed after {moment - begin:.0f} s, "
                 f"the others end with {others} after {time.monotonic() - moment:.0f} s, "
-                f"{(steps or ['no checkpoint'])[-1]}",
+                f"{_last_checkpoint(target)}, {unfinished} not written to its end",
                 flush=True,
             )
             if 0 in others and not (target / "results.json").exists():
@@ -127,10 +150,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--after_checkpoint", action="store_true")
     options = parser.parse_args()
     print(f"on {os.environ['KERAS_BACKEND']}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        kill_and_compare(options.kills, options.seed, Path(folder))
+        kill_and_compare(
+            options.kills, options.seed, Path(folder), options.steps, options.after_checkpoint
+        )
 
 
 if __name__ == "__main__":
