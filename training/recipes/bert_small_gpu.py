@@ -6,7 +6,7 @@
 The vocabulary is trained on the same text.
 
 Score and time: not run here.
-Hardware: one GPU. TensorFlow must be installed too, since it reads the records.
+Hardware: one GPU.
 """
 
 from ..pretraining.config import PretrainConfig
