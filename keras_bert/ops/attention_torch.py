@@ -17,6 +17,15 @@ from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
 
 
+@torch.compiler.assume_constant_result
+def cuda_capability() -> tuple[int, ...] | None:
+    """Returns the compute capability of the GPU, or `None` without one of NVIDIA."""
+    if torch.version.cuda is None or not torch.cuda.is_available():
+        return None
+    capability: tuple[int, int] = torch.cuda.get_device_capability()
+    return capability
+
+
 def attention(
     query: Tensor,
     key: Tensor,

@@ -15,7 +15,8 @@ def tensorflow_cpu_kernels(training: bool) -> ModuleType | None:
     With a GPU or TPU, XLA compiles the whole training step and fuses operations itself. In
     inference, plain operations are used: TensorFlow Serving rejects graphs that require XLA.
     """
-    if not training or not _tensorflow_without_accelerator():
+    is_tensorflow = keras.backend.backend() == "tensorflow"
+    if not training or not is_tensorflow or not _tensorflow_without_accelerator():
         return None
     from keras_bert.ops import tensorflow_cpu
 
@@ -33,45 +34,47 @@ def tensorflow_plain() -> ModuleType | None:
 
 def jax_memory() -> ModuleType | None:
     """Returns the module that needs less memory with JAX on a CPU or GPU, or `None` elsewhere."""
-    if not is_jax_on_cpu() and (keras.backend.backend() != "jax" or cuda_capability() is None):
+    if keras.backend.backend() != "jax" or (not is_jax_on_cpu() and cuda_capability() is None):
         return None
     from keras_bert.ops import jax_memory
 
     return jax_memory
 
 
-@functools.cache
 def is_jax_on_cpu() -> bool:
     """Returns whether the backend is JAX on a CPU."""
-    if keras.backend.backend() != "jax":
-        return False
-    import jax
+    return keras.backend.backend() == "jax" and _default_jax_backend() == "cpu"
 
-    return bool(jax.default_backend() == "cpu")
+
+def cuda_capability() -> tuple[int, ...] | None:
+    """Returns the compute capability of JAX's or PyTorch's GPU, or `None` without one of NVIDIA."""
+    backend = keras.backend.backend()
+    if backend == "torch":
+        from keras_bert.ops import attention_torch
+
+        capability: tuple[int, ...] | None = attention_torch.cuda_capability()
+        return capability
+    return _jax_cuda_capability() if backend == "jax" else None
 
 
 @functools.cache
-def cuda_capability() -> tuple[int, ...] | None:
-    """Returns the compute capability of JAX's or PyTorch's GPU, or `None` without one of NVIDIA."""
-    backend, capability = keras.backend.backend(), ""
-    if backend == "jax":
-        import jax
+def _jax_cuda_capability() -> tuple[int, ...] | None:
+    import jax
 
-        # GPUs of AMD have names there
-        capability = str(getattr(jax.devices()[0], "compute_capability", ""))
-    elif backend == "torch":
-        import torch
-
-        if torch.version.cuda is not None and torch.cuda.is_available():
-            capability = ".".join(map(str, torch.cuda.get_device_capability()))
-    numbers = capability.split(".")
+    # GPUs of AMD have names there
+    numbers = str(getattr(jax.devices()[0], "compute_capability", "")).split(".")
     return tuple(map(int, numbers)) if all(map(str.isdecimal, numbers)) else None
 
 
 @functools.cache
+def _default_jax_backend() -> str:
+    import jax
+
+    return str(jax.default_backend())
+
+
+@functools.cache
 def _tensorflow_without_accelerator() -> bool:
-    if keras.backend.backend() != "tensorflow":
-        return False
     import tensorflow as tf
 
     return not (tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("TPU"))

@@ -31,7 +31,7 @@ def flex_local_attention(
     context = _compiled()(
         *(x.transpose(1, 2) for x in (query, key, value)),
         block_mask=block_mask(
-            mask_function(padding_mask, sequence_ids, window, causal),
+            mask_function(padding_mask, sequence_ids, _as_tensor(window, query.device), causal),
             length,
             window,
             causal,
@@ -43,9 +43,13 @@ def flex_local_attention(
 
 
 def mask_function(
-    padding_mask: Tensor | None, sequence_ids: Tensor | None, window: int, causal: bool
+    padding_mask: Tensor | None, sequence_ids: Tensor | None, window: Tensor, causal: bool
 ) -> Callable[..., Tensor]:
-    """Returns a function of batch, head, query and key indices, True where a query attends."""
+    """Returns a function of batch, head, query and key indices, True where a query attends.
+
+    The window is a tensor: as a number, a second one is a symbol of the program that PyTorch
+    compiles for both, which `flex_attention` does not take.
+    """
 
     def is_attended(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         distance = query - key
@@ -83,6 +87,11 @@ def _blocks_within(length: int, window: int, causal: bool, device: Any) -> tuple
     # In order of their index; what follows the last one is not read
     indices = (first[:, None] + blocks).clamp(max=count - 1)
     return (last - first + 1).int()[None, None], indices.int()[None, None]
+
+
+@functools.lru_cache(maxsize=64)
+def _as_tensor(window: int, device: Any) -> Tensor:
+    return torch.tensor(window, device=device)
 
 
 @functools.cache

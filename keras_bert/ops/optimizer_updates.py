@@ -23,6 +23,16 @@ from keras_bert.ops.optimizer_rules import (
 )
 
 
+def not_compiled(function: Callable[..., None]) -> Callable[..., None]:
+    """Has `torch.compile` call a function of updates as it is: their kernels are fused already."""
+    if keras.backend.backend() != "torch":
+        return function
+    import torch
+
+    called: Callable[..., None] = torch.compiler.disable(function)
+    return called
+
+
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:
     """Computes the Euclidean norm of all gradients, concatenated to one vector.
 

@@ -186,6 +186,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         self._track_variable(variable)
         return variable
 
+    @optimizer_updates.not_compiled
     def apply(
         self, grads: Sequence[Tensor], trainable_variables: Sequence[keras.Variable] | None = None
     ) -> None:

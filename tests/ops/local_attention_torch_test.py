@@ -22,7 +22,7 @@ def test_the_mask_is_that_of_the_blocks(case, window):
     length = 700
     options = CASES[case](length)
     masks = {"padding_mask": None, "sequence_ids": None, "causal": False, **as_masks(options)}
-    is_attended = mask_function(**masks, window=window)
+    is_attended = mask_function(**masks, window=torch.tensor(window))
     batch, query, key = torch.meshgrid(
         *(torch.arange(size) for size in (2, length, length)), indexing="ij"
     )

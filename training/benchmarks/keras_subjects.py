@@ -87,7 +87,8 @@ def _steps(
     )
     model = tasks[workload.what]()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean")
-    model.compile(optimizer, loss, metrics=[])
+    jit_compile = True if "compiled" in workload.options else "auto"
+    model.compile(optimizer, loss, metrics=[], jit_compile=jit_compile)
     if workload.texts:
         return _train_on_batches(model, batches, workload)
     (inputs,) = batches

@@ -26,8 +26,8 @@ LIBRARIES = {
 BACKENDS = ("tensorflow", "jax", "torch")
 # What a library can do differently
 OPTIONS = {
-    "keras_bert": ("sorted", "unpadded"),
-    "keras_hub": ("sorted",),
+    "keras_bert": ("sorted", "unpadded", "compiled"),
+    "keras_hub": ("sorted", "compiled"),
     "transformers": ("sorted", "compiled"),
 }
 SERVED = ("keras_bert:tensorflow", "keras_hub:tensorflow", "serve:tensorflow")
