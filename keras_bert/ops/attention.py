@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import TypeAlias
 
+import keras
 from keras import ops
 
 from keras_bert.ops import dispatch, hashed_dropout
@@ -59,7 +60,8 @@ def attention(
         return _by_tokens(plain.attention(*_by_heads(query_key_value), mask))
     three = query_key_value_parts(query_key_value)
     kernel = fused_kernel(*three[:2], kind_of(mask), rate)
-    if kernel == "sdpa":
+    # On a CPU, the operations of dropout take no longer than PyTorch's function with it.
+    if kernel == "sdpa" or (keras.backend.backend() == "torch" and not rate):
         from keras_bert.ops import attention_torch
 
         query, key, value = _by_heads(query_key_value)

@@ -5,8 +5,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.ops import attention_with_scores
-from tests.ops.backend_gradients import as_tensors, value_and_gradients
+from keras_bert.ops import attention, attention_with_scores
+from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
 
 pytestmark = [
     pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch's own"),
@@ -79,6 +79,16 @@ def test_padded_rows_agree_with_the_definition(masked):
         upstream = upstream * torch.tensor(mask.any(-1)[:, 0, :, None, None])
         mask = torch.tensor(mask)
     check_agreement(lambda x: padded(x, mask=mask), mask, three, upstream)
+
+
+def test_attention_is_part_of_a_compiled_function():
+    """As in steps with `jit_compile=True`; it is the tracing that can fail, so it runs as it is."""
+    import torch
+
+    three = tuple(as_tensors(arrays((BATCH, LENGTH))[:3], "float32"))
+    compiled = torch.compile(attention, backend="eager", fullgraph=True)
+    expected = to_numpy(attention(three, training=True))
+    np.testing.assert_allclose(to_numpy(compiled(three, training=True)), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("key_value_heads", [HEADS, 1])

@@ -22,15 +22,16 @@ def test_the_mask_is_that_of_the_blocks(case, window):
     length = 700
     options = CASES[case](length)
     masks = {"padding_mask": None, "sequence_ids": None, "causal": False, **as_masks(options)}
-    is_attended = mask_function(**masks, window=torch.tensor(window))
+    device = keras.ops.zeros(()).device
+    is_attended = mask_function(**masks, window=torch.tensor(window, device=device))
     batch, query, key = torch.meshgrid(
-        *(torch.arange(size) for size in (2, length, length)), indexing="ij"
+        *(torch.arange(size, device=device) for size in (2, length, length)), indexing="ij"
     )
     expected = mask_of_pairs(length, window=window, **options)
-    np.testing.assert_array_equal(is_attended(batch, 0, query, key), expected[:, 0])
+    np.testing.assert_array_equal(to_numpy(is_attended(batch, 0, query, key)), expected[:, 0])
 
-    ours = block_mask(is_attended, length, window, masks["causal"], "cpu")
-    theirs = create_block_mask(is_attended, 2, None, length, length, "cpu")
+    ours = block_mask(is_attended, length, window, masks["causal"], device).to("cpu")
+    theirs = create_block_mask(is_attended, 2, None, length, length, device).to("cpu")
     # Blocks that padding alone leaves out may be computed, none that has a score may be missing.
     assert (ours.to_dense() >= theirs.to_dense()).all()
     if case in ("whole", "causal"):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`optimizer.apply` as `fit` runs it: in a graph on TensorFlow, stateless and compiled on JAX."""
+"""`optimizer.apply` as `fit` runs it: in a graph on TensorFlow, stateless and compiled on JAX.
+
+On PyTorch it is called by a function that is compiled, as with `jit_compile=True`.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +20,10 @@ def compiled_apply(
         return tf.function(lambda gradients: optimizer.apply(gradients, variables))
     if keras.backend.backend() == "jax":
         return _stateless_apply(optimizer, variables)
-    return lambda gradients: optimizer.apply(gradients, variables)
+    import torch
+
+    # This backend is what Python runs: it is the tracing that can fail.
+    return torch.compile(lambda gradients: optimizer.apply(gradients, variables), backend="eager")
 
 
 def _stateless_apply(
