@@ -88,11 +88,11 @@ class BenchmarkConfig(ProgramConfig):
         subjects: The subjects, each library[+option]:backend[:precision][@model], with a precision
             and a model if they differ from --precision and --model; libraries are keras_bert,
             keras_hub, transformers and products, the matrix products of the tokens alone, without
-            padding and without all else. Options are unpadded (keras_bert), compiled (transformers,
-            by torch.compile) and sorted, for texts in the order of their lengths. With
-            --what=serve also serve:tensorflow, the export of keras_bert answered by the batches of
-            `training.serve`, and models on servers, such as http://localhost:8501/v1/models/sst2.
-            Ratios are relative to the first subject.
+            padding and without all else. Options are unpadded (keras_bert), compiled (by
+            torch.compile, or XLA on TensorFlow) and sorted, for texts in the order of their
+            lengths. With --what=serve also serve:tensorflow, the export of keras_bert answered by
+            the batches of `training.serve`, and models on servers, such as
+            http://localhost:8501/v1/models/sst2. Ratios are relative to the first subject.
         model: A name that BertConfig.from_name knows.
         precision: Float32, bfloat16 or mixed_bfloat16 (autocast, for transformers).
         batch_size: Rows in a batch, or texts in a request.

@@ -56,7 +56,8 @@ class Workload(ProgramConfig):
             batches. Empty to answer each by itself.
         clock: `wall`, or `cpu` for the processor seconds of the process.
         options: What a subject does differently: `sorted` has the texts in the order of their
-            lengths, `unpadded` computes batches without padding, `compiled` is `torch.compile`.
+            lengths, `unpadded` computes batches without padding, `compiled` is by
+            `torch.compile`, or XLA on TensorFlow.
     """
 
     what: str
