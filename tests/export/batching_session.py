@@ -2,6 +2,7 @@
 """What TensorFlow Serving's batching session does with requests: see `batching_session.cc`."""
 
 import concurrent.futures
+import functools
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -76,35 +77,9 @@ def run_scheduled(
     """
     import tensorflow as tf
 
-    names, outputs, batches = list(requests[0]), [], []
-    ranks = {name: requests[0][name].ndim for name in names}
-
-    def answer(*inputs: Any) -> list[Any]:
-        answers = signature(
-            **{
-                name: tf.ensure_shape(value, [None] * ranks[name])
-                for name, value in zip(names, inputs, strict=True)
-            }
-        )
-        outputs[:] = list(answers)
-        batches.append(tf.shape(inputs[0])[0])
-        return list(answers.values())
-
-    total = sum(len(request[names[0]]) for request in requests)
-    scheduled = tf.nondifferentiable_batch_function(
-        # A batch that is full starts at once.
-        num_batch_threads=1, max_batch_size=total, batch_timeout_micros=60_000_000
-    )(answer)  # fmt: skip
-    specs = [tf.TensorSpec(None, tf.as_dtype(requests[0][name].dtype)) for name in names]
-
-    @tf.function(input_signature=specs, autograph=False)
-    def join(*inputs: Any) -> list[Any]:
-        # Schedulers of the same name are one.
-        with tf.name_scope(f"scheduler_{next(_SCHEDULERS)}"):
-            return scheduled(*inputs)
-
-    join.get_concrete_function()
-    assert len(batches) == 1, "traced once, for all requests"
+    names, total = list(requests[0]), sum(len(next(iter(each.values()))) for each in requests)
+    inputs = tuple((name, value.dtype, value.ndim) for name, value in requests[0].items())
+    join, outputs = _scheduler(signature, inputs, total)
 
     def send(request: Tensors) -> Tensors | Exception:
         try:
@@ -115,6 +90,51 @@ def run_scheduled(
 
     with concurrent.futures.ThreadPoolExecutor(len(requests)) as clients:
         return list(clients.map(send, padded_requests(requests) if pads else requests))
+
+
+@functools.cache
+def _scheduler(
+    signature: Signature, inputs: tuple[tuple[str, np.dtype, int], ...], num_rows: int
+) -> tuple[Any, list[str]]:
+    """Returns a function that joins requests to a signature, and the names of its outputs.
+
+    To trace it takes seconds, so it is kept for other requests.
+
+    Args:
+        signature: Of a SavedModel.
+        inputs: The name of each, its dtype and its number of dimensions.
+        num_rows: Those of a batch, which waits for all of them.
+    """
+    import tensorflow as tf
+
+    outputs, batches = [], []
+
+    def answer(*values: Any) -> list[Any]:
+        answers = signature(
+            **{
+                name: tf.ensure_shape(value, [None] * rank)
+                for (name, _, rank), value in zip(inputs, values, strict=True)
+            }
+        )
+        outputs[:] = list(answers)
+        batches.append(tf.shape(values[0])[0])
+        return list(answers.values())
+
+    scheduled = tf.nondifferentiable_batch_function(
+        # A batch that is full starts at once.
+        num_batch_threads=1, max_batch_size=num_rows, batch_timeout_micros=60_000_000
+    )(answer)  # fmt: skip
+    specs = [tf.TensorSpec(None, tf.as_dtype(dtype)) for _, dtype, _ in inputs]
+
+    @tf.function(input_signature=specs, autograph=False)
+    def join(*values: Any) -> list[Any]:
+        # Schedulers of the same name are one.
+        with tf.name_scope(f"scheduler_{next(_SCHEDULERS)}"):
+            return scheduled(*values)
+
+    join.get_concrete_function()
+    assert len(batches) == 1, "traced once, for all requests"
+    return join, outputs
 
 
 _SCHEDULERS = itertools.count()

@@ -57,7 +57,7 @@ class Served:
     splits: bool
     bare: tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def signatures(self) -> dict[str, Any]:
         """The functions, called by the names of their inputs."""
 
