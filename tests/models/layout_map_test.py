@@ -68,7 +68,7 @@ def trained(task, config, distribution=None, **options):
         model = make(task, config)
         model.compile(AdamW(1e-3, global_clipnorm=0.5, **options))
         x, y = DATA[task]
-        losses = model.fit(x, y, batch_size=8, epochs=10, shuffle=False, verbose=0)
+        losses = model.fit(x, y, batch_size=8, epochs=5, shuffle=False, verbose=0)
         variables = [*model.weights, *model.optimizer.variables]
         shares = {
             v.path: math.prod(v.value.addressable_shards[0].data.shape) / max(1, math.prod(v.shape))
@@ -82,12 +82,11 @@ parallel = keras.distribution.ModelParallel(
 )
 data_parallel = keras.distribution.DataParallel()
 answers = {}
-for name, config in CONFIGS.items():
-    for task in DATA:
-        answers[f"{name} {task}"] = {
-            "one": trained(task, config),
-            "model": trained(task, config, parallel),
-        }
+for name, task in (("bert", "Pretrainer"), ("bert", "TextClassifier"), ("parts", "Pretrainer")):
+    answers[f"{name} {task}"] = {
+        "one": trained(task, CONFIGS[name]),
+        "model": trained(task, CONFIGS[name], parallel),
+    }
 config, task = CONFIGS["bert"], "Pretrainer"
 both = {"shard_state": True, "gradient_accumulation_steps": 2}
 answers["state"] = {
@@ -131,8 +130,10 @@ def answers(tmp_path_factory):
     return json.loads(finished.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("task", ["Pretrainer", "TextClassifier"])
-@pytest.mark.parametrize("config", ["bert", "parts"])
+@pytest.mark.parametrize(
+    ("config", "task"),
+    [("bert", "Pretrainer"), ("bert", "TextClassifier"), ("parts", "Pretrainer")],
+)
 def test_a_divided_model_trains_as_one(answers, config, task):
     one, divided = (answers[f"{config} {task}"][name] for name in ("one", "model"))
     assert divided["loss"][-1] < divided["loss"][0]
