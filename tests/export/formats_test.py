@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from tests.export.small_classifier import make_answerer, make_classifier
+from tests.export.small_classifier import make_classifier
 
 tf = pytest.importorskip("tensorflow")
 
@@ -104,22 +104,15 @@ def test_onnx_names_axes_and_refuses_ids_out_of_the_vocabulary(classifier, dtype
     assert session.run(None, inputs)[0].shape == (2, 3)
 
 
-def test_onnx_names_the_axes_of_choices_and_positions(classifier, tmp_path):
+def test_onnx_names_the_axes_of_choices(classifier, tmp_path):
+    """Those of positions are in `tests/training/compare_exports_test.py`, which exports them."""
     pytest.importorskip("tf2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
-    chooser, answerer = keras_bert.MultipleChoice(classifier.backbone), make_answerer()
-    for task, inputs, outputs in (
-        (chooser, ["batch", "choices", "length"], {"logits": ["batch", "choices"]}),
-        (
-            answerer,
-            ["batch", "length"],
-            {"start_logits": ["batch", "length"], "end_logits": ["batch", "length"]},
-        ),
-    ):
-        task.export(tmp_path / "model.onnx", "onnx", overwrite=True)
-        session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-        assert axes(session.get_inputs()) == dict.fromkeys(features(1, 1), inputs)
-        assert axes(session.get_outputs()) == outputs
+    keras_bert.MultipleChoice(classifier.backbone).export(tmp_path / "model.onnx", "onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    inputs = ["batch", "choices", "length"]
+    assert axes(session.get_inputs()) == dict.fromkeys(features(1, 1), inputs)
+    assert axes(session.get_outputs()) == {"logits": ["batch", "choices"]}
 
 
 def test_no_other_format_is_padded_by_a_server(classifier, tmp_path):

@@ -160,32 +160,39 @@ CLASS_NAMES = ["bad", "", "größer", "中国", "x" * 40]
 
 @pytest.fixture(scope="module")
 def labeled(tmp_path_factory):
-    """A classifier of five classes, the file of its export, and texts of all classes."""
-    folder = tmp_path_factory.mktemp("labeled")
+    """A classifier of pairs in five classes, the file of its export, and pairs of all classes."""
+    path = tmp_path_factory.mktemp("labeled") / "model.xml"
     classifier = make_classifier(class_names=CLASS_NAMES)
     draw = random.Random(0)
-    texts = ["".join(draw.choices("abcdefgh ,?", k=draw.randint(0, 40))) for _ in range(400)]
-    # Every class is the best of some texts
-    logits = classifier.predict(texts)
+    texts = ["".join(draw.choices("abcdefgh ,?", k=draw.randint(0, 40))) for _ in range(800)]
+    pairs = list(zip(texts[::2], texts[1::2], strict=True))
+    # Every class is the best of some pairs
+    logits = classifier.predict(pairs)
     dense = classifier.head.dense
     dense.kernel.assign(dense.kernel / logits.std(axis=0))
     dense.bias.assign((dense.bias - logits.mean(axis=0)) / logits.std(axis=0))
-    classifier.export(folder / "model.xml", "openvino", text=True)
-    return folder / "model.xml", texts, [answer["label"] for answer in classifier.classify(texts)]
+    classifier.export(path, "openvino", text=True, pair=True)
+    return classifier, path, pairs
+
+
+def columns(pairs):
+    return dict(zip(("text", "text_pair"), map(list, zip(*pairs, strict=True)), strict=True))
 
 
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("threads", [{}, {"INFERENCE_NUM_THREADS": 1}])
 def test_labels_in_any_order_of_classes(labeled, threads, is_async):
-    path, texts, labels = labeled
+    classifier, path, pairs = labeled
+    labels = [answer["label"] for answer in classifier.classify(pairs)]
     assert set(labels) == set(CLASS_NAMES)
     options = {"INFERENCE_PRECISION_HINT": "f32", **threads}
     model = openvino.compile_model(path, "CPU", options)
     request = model.create_infer_request()
     draw = random.Random(1)
     for _ in range(60):
-        rows = draw.choices(range(len(texts)), k=draw.choice([1, 2, 3, 7, 30]))
-        inputs = {"text": strings([texts[row] for row in rows])}
+        rows = draw.choices(range(len(pairs)), k=draw.choice([1, 2, 3, 7, 30]))
+        inputs = columns([pairs[row] for row in rows])
+        inputs = {name: strings(texts) for name, texts in inputs.items()}
         if is_async:
             request.start_async(inputs)
             request.wait()
@@ -245,14 +252,11 @@ def answers_of_a_fresh_process(path, inputs):
     return json.loads(finished.stdout)
 
 
-def test_a_classifier_answers_without_tensorflow(tmp_path):
-    classifier = make_classifier(class_names=["bad", "fair", "größer"])
-    path = tmp_path / "model.xml"
-    classifier.export(path, "openvino", text=True, pair=True)
-    assert {file.name for file in tmp_path.iterdir()} == {"model.xml", "model.bin"}
+def test_a_classifier_answers_without_tensorflow(labeled):
+    classifier, path, _ = labeled
+    assert {file.name for file in path.parent.iterdir()} == {"model.xml", "model.bin"}
     pairs = [*zip([*TEXTS[:4], "Café? " * 30], PAIRS, strict=True)]
-    texts, seconds = map(list, zip(*pairs, strict=True))
-    answers = answers_of_a_fresh_process(path, {"text": texts, "text_pair": seconds})
+    answers = answers_of_a_fresh_process(path, columns(pairs))
     expected = classifier.classify(pairs)
     assert answers["label"] == [answer["label"] for answer in expected]
     scores = [answer["score"] for answer in expected]

@@ -157,7 +157,7 @@ def test_several_seeds_in_the_precision_of_training(files, tmp_path, capsys):
 @pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
 def test_questions(tmp_path):
     """The answers of an export are those of `answer`, and its scores the official ones."""
-    pytest.importorskip("onnxruntime")
+    onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
     pytest.importorskip("openvino")
     answerer = make_answerer(max_answer_length=5)
@@ -201,6 +201,10 @@ def test_questions(tmp_path):
         assert row.changed == [0]
         assert row.largest_move < 1e-5
         assert min(row.milliseconds.values()) > 0
+    onnx = onnxruntime.InferenceSession(tmp_path / "model_1" / "onnx_float32" / "1.onnx")
+    for node in (*onnx.get_inputs(), *onnx.get_outputs()):
+        assert node.shape == ["batch", "length"], node.name
+    assert {node.name for node in onnx.get_outputs()} == {"start_logits", "end_logits"}
 
 
 def make_preprocessor(files):
