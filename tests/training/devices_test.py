@@ -33,8 +33,10 @@ from keras_bert.data import TextClassifierPreprocessor
 from tests.text.small_tokenizers import of_tokens
 from training.engine import finetuning
 from training.jobs.classification import ClassificationJob, FinetuneConfig, read_data
+from training.jobs.reranking import RerankConfig, rerank
 from training.pretraining.config import PretrainConfig
 from training.pretraining.run import pretrain
+from training.readers.trec_files import Collection
 
 folder, DATA = pathlib.Path(sys.argv[1]), sys.argv[1]
 WORDS = ["good", "bad", "film", "a", "dull", "long"]
@@ -93,10 +95,26 @@ def resumed():
         assert (after / f"pretrain_{num_devices}" / "checkpoints" / "step_000000004").is_dir()
     return logs
 
+def ranked(num_devices):
+    made = RerankConfig(
+        preset=str(folder / "preset"), loss="pointwise", candidates=4, negatives=1,
+        epochs=3, batch_size=4, learning_rate=1e-2, sequence_length=16, precision="float32",
+        checkpoint_seconds=0.0, measure_energy=False, devices=num_devices,
+        shard_optimizer=num_devices > 1, output_dir=str(folder / f"ranked_{num_devices}"),
+    )
+    documents = {f"d{number}": row.split("\\t")[0] for number, row in enumerate(rows)}
+    queries = {f"q{number}": f"{word} film" for number, word in enumerate(WORDS)}
+    judgements = {query: {f"d{5 * number + 6}": 1} for number, query in enumerate(queries)}
+    rerank(made, Collection(documents, queries, judgements))
+    lines = (folder / f"ranked_{num_devices}" / "reranked.run").read_text().splitlines()
+    ranking = [line.split() for line in lines]
+    return {f"{query} {document}": float(score) for query, _, document, _, score, _ in ranking}
+
 with contextlib.redirect_stdout(sys.stderr):
     answer = {f.__name__: [f(1), f(2)] for f in (finetuned, pretrained)}
     if keras.backend.backend() == "jax":
         answer["resumed"] = resumed()
+        answer["ranked"] = [ranked(1), ranked(2)]
     answer["of_process"] = keras.distribution.distribution() is None
 print(json.dumps(answer))
 """
@@ -141,6 +159,13 @@ def test_a_divided_optimizer_is_resumed_on_another_number_of_devices(runs):
     for name, expected in whole.items():
         assert on_one[name][:2] == expected[:2]
         assert on_one[name] == pytest.approx(expected, rel=1e-5), name
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="only JAX divides the state of the optimizer")
+def test_a_ranking_by_a_divided_optimizer(runs):
+    one, two = runs["ranked"]
+    assert len(set(one.values())) > 1
+    assert two == pytest.approx(one, rel=1e-4)
 
 
 def test_devices_that_are_not_there_are_refused():
