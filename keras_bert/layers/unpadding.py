@@ -28,14 +28,16 @@ class Unpadding(keras.layers.Layer):
 
     Args:
         max_sequence_length: Maximum length of the input in tokens.
-        enabled: Whether it does so; `None` where it was measured to be faster, on TensorFlow
-            without a GPU. JAX, whose shapes are static, always has padded batches.
+        enabled: Whether it does so; `None` where this is faster, see
+            `keras_bert.ops.unpadded.computes_unpadded`. JAX, whose shapes are static, always has
+            padded batches.
 
     Call arguments:
         inputs: A dict of int `(batch, length)`, or `None`, by name.
         padding_mask: Bool or int `(batch, length)`, 0 at padding; a batch without it is returned as
             it is.
         sequence_ids: int `(batch, length)`; packed rows, which have them, are returned as they are.
+        training: Whether the batch is one of training.
 
     Output shape:
         A tuple of the inputs, each `(1, tokens)` and with `position_ids`, and of what
@@ -62,8 +64,11 @@ class Unpadding(keras.layers.Layer):
         inputs: dict[str, Tensor],
         padding_mask: Tensor | None = None,
         sequence_ids: Tensor | None = None,
+        training: bool = False,
     ) -> tuple[dict[str, Tensor], Rows]:
-        if padding_mask is None or sequence_ids is not None or not computes_unpadded(self.enabled):
+        if padding_mask is None or sequence_ids is not None:
+            return inputs, no_rows()
+        if not computes_unpadded(self.enabled, training):
             return inputs, no_rows()
         if getattr(inputs["token_ids"], "is_meta", False):
             # PyTorch computes shapes alone, and has no number of tokens.
@@ -86,6 +91,7 @@ class Unpadding(keras.layers.Layer):
         inputs: dict[str, Tensor],
         padding_mask: Tensor | None = None,
         sequence_ids: Tensor | None = None,
+        training: bool = False,
     ) -> tuple[dict[str, Tensor], Rows]:
         token_ids = inputs["token_ids"]
         outputs = {name: keras.KerasTensor(token_ids.shape, dtype="int32") for name in inputs}

@@ -27,6 +27,7 @@ from keras_bert.models.inputs import TokenModel, first_positions, token_inputs
 from keras_bert.models.layer_states import layer_states, pop_layer_states, restore_layer_states
 from keras_bert.models.layout_map import layout_map
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.unpadded import may_compute_unpadded
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -46,10 +47,11 @@ class Backbone(TokenModel):
             change the outputs.
         unpadded: Whether a batch with a `padding_mask` is computed without its padding, as one row
             with the tokens of all rows end to end: faster, if the rows have different lengths.
-            `None` does so where that was measured, on TensorFlow without a GPU. The
-            outputs are the same, but at padding, where `sequence_output` is 0. Batches are computed
-            as they are on JAX, with `rematerialize`, if they are packed, and if hidden states or
-            attention scores are returned.
+            `None` does so where that was measured, on TensorFlow without a GPU: in `predict` and
+            `evaluate` without XLA, of this model and of tasks. The outputs are the same, but at
+            padding, where `sequence_output` is 0. Batches are computed as they are on JAX, in
+            training with `rematerialize`, if they are packed, and if hidden states or attention
+            scores are returned.
         embeddings_of: Another encoder with the same `vocabulary_size`, `max_sequence_length`,
             `num_segments` and embedding dimension, whose embeddings (without their projection) are
             shared; `None` creates new ones.
@@ -107,7 +109,7 @@ class Backbone(TokenModel):
         output_attention_scores: bool | None = None,
         packed: bool = False,
         rematerialize: bool = False,
-        unpadded: bool | None = False,
+        unpadded: bool | None = None,
         embeddings_of: Backbone | None = None,
         dtype: str | keras.DTypePolicy | None = None,
         name: str = "backbone",
@@ -129,7 +131,8 @@ class Backbone(TokenModel):
             block.rematerialize = rematerialize
         inputs = token_inputs(packed)
         # A seed of the dropout is drawn once in a block that is computed again, not for each group.
-        unpadded = False if rematerialize else unpadded
+        # (`None` is padded in training.)
+        unpadded = False if rematerialize and unpadded else unpadded
         outputs = _outputs(config, layers, inputs, unpadded)
         super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
 
@@ -313,7 +316,7 @@ class Backbone(TokenModel):
             **layer_states(self),
             **({"packed": True} if self.packed else {}),
             **({"rematerialize": True} if self.rematerialize else {}),
-            **({"unpadded": self.unpadded} if self.unpadded is not False else {}),
+            **({} if self.unpadded is None else {"unpadded": self.unpadded}),
         }
 
     @classmethod
@@ -405,7 +408,7 @@ def _outputs(
     masks = {name: inputs.get(name) for name in ("padding_mask", "sequence_ids")}
     output_positions = inputs.get("output_positions")
     rows = None
-    if unpadded is not False and not (
+    if may_compute_unpadded(unpadded) and not (
         config.output_hidden_states or config.output_attention_scores
     ):
         unpadding = Unpadding(config.max_sequence_length, unpadded, name="unpadding")

@@ -19,6 +19,7 @@ from keras_bert.layers.shapes import too_long
 from keras_bert.models.thread_safe import ThreadSafeModel
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.lazy_tensorflow import without_tensorflow_import
+from keras_bert.ops.unpadded import unpadded_form
 from keras_bert.other_names import refuse_other_names
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
@@ -54,6 +55,14 @@ class TokenModel(ThreadSafeModel):
         self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None
     ) -> Tensor:
         return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
+
+    def predict_step(self, *arguments: Any) -> Any:
+        with unpadded_form():
+            return super().predict_step(*arguments)
+
+    def test_step(self, *arguments: Any) -> Any:
+        with unpadded_form():
+            return super().test_step(*arguments)
 
     def quantize(self, *arguments: Any, **options: Any) -> None:
         super().quantize(*arguments, **options)

@@ -14,12 +14,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from tensorflow.python.ops import control_flow_util
 
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.hashed_dropout import drop, make_key
 from keras_bert.ops.tensorflow_cpu import compiled, dropped, traced_once, wide
-from keras_bert.ops.tensorflow_plain import attention_probabilities, mask_of_each_row
+from keras_bert.ops.tensorflow_plain import (
+    attention_probabilities,
+    is_compiled_as_a_whole,
+    mask_of_each_row,
+)
 
 # Queries in a block: their scores with 8,192 keys take 16 MiB for each head.
 BLOCK_SIZE = 512
@@ -36,7 +39,9 @@ def attention(
     masks = () if mask is None else (mask_of_each_row(mask, query),)
     inputs = (key, value, make_key(dropout, seed))
     whole, in_blocks = _attention(dropout, head_dim), _in_blocks(dropout, head_dim, masks_queries)
-    if length is None and not _is_compiled_as_a_whole():
+    # XLA compiles both branches of a `cond`: what one stores for the backward pass would need the
+    # same shape as if it were taken.
+    if length is None and not is_compiled_as_a_whole():
         context = tf.cond(
             tf.shape(query)[2] < MIN_LENGTH,
             lambda: whole(query, *inputs, *masks),
@@ -47,14 +52,6 @@ def attention(
         context = compute(query, *inputs, *masks)
     # The blocks' shape is not known to the graph.
     return tf.ensure_shape(context, query.shape)
-
-
-def _is_compiled_as_a_whole() -> bool:
-    """Returns whether XLA compiles the graph that is being traced, with both branches of a `cond`.
-
-    What a branch stores for the backward pass would need the same shape as if it were taken.
-    """
-    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
 
 
 class Attended(NamedTuple):

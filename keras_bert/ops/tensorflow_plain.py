@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
 
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention_mask import masked_score
@@ -54,6 +55,11 @@ def split(x: Tensor, sizes: Sequence[Tensor]) -> Sequence[Tensor]:
     """Splits the first axis into parts of sizes that need not be known to the graph."""
     parts: Sequence[Tensor] = tf.split(x, sizes)
     return parts
+
+
+def is_compiled_as_a_whole() -> bool:
+    """Returns whether XLA compiles the graph that is being traced."""
+    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
 
 
 def token_logits(x: Tensor, table: Tensor) -> Tensor:

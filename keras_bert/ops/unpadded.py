@@ -26,7 +26,8 @@ from keras_bert.ops.annotations import Tensor
 # Measured on CPUs: with more of them, what is saved is less than what the additional calls cost.
 NUM_GROUPS = 4
 
-_is_padded_form = contextvars.ContextVar("_is_padded_form", default=False)
+# The form that a context asks for: "padded", "unpadded", or neither
+_form = contextvars.ContextVar("_form", default="")
 
 # What `unpadded_rows` returns. A dict, since Keras' layers take and return them.
 _NAMES = (
@@ -163,20 +164,33 @@ def ungrouped(groups: list[Tensor], rows: Rows, training: bool = False) -> Tenso
     return ops.reshape(tokens, (1, -1, *dims))
 
 
-def computes_unpadded(enabled: bool | None) -> bool:
+def may_compute_unpadded(enabled: bool | None) -> bool:
+    """Returns whether this backend and device can have batches that `computes_unpadded`.
+
+    Args:
+        enabled: See `computes_unpadded`.
+    """
+    if enabled is None:
+        return dispatch.tensorflow_cpu_kernels(training=True) is not None
+    return enabled and keras.backend.backend() in ("tensorflow", "torch")
+
+
+def computes_unpadded(enabled: bool | None, training: bool = False) -> bool:
     """Returns whether batches are computed without padding.
 
     Args:
-        enabled: Whether they are where the backend can do so; `None` for where it was measured to
-            be faster: on TensorFlow without a GPU.
+        enabled: Whether they are where the backend can do so; `None` for where it is faster: on
+            TensorFlow without a GPU, in `unpadded_form()`, if XLA does not compile the graph. In
+            training, XLA compiles the kernels between products for each new number of tokens, which
+            takes longer than a step.
+        training: Whether gradients will be computed.
     """
-    if (
-        enabled is False
-        or _is_padded_form.get()
-        or keras.backend.backend() not in ("tensorflow", "torch")
-    ):
+    if not may_compute_unpadded(enabled) or _form.get() == "padded":
         return False
-    return bool(enabled) or dispatch.tensorflow_cpu_kernels(training=True) is not None
+    if enabled is not None:
+        return enabled
+    plain: Any = dispatch.tensorflow_plain()
+    return not training and _form.get() == "unpadded" and not plain.is_compiled_as_a_whole()
 
 
 @contextlib.contextmanager
@@ -185,11 +199,28 @@ def padded_form() -> Iterator[None]:
 
     For graphs that other runtimes execute, and for batches that have next to no padding.
     """
-    token = _is_padded_form.set(True)
+    with _choosing("padded"):
+        yield
+
+
+@contextlib.contextmanager
+def unpadded_form() -> Iterator[None]:
+    """Has encoders compute no padding in inference, where that is faster, if they may choose.
+
+    Not every graph does: those that are exported may be converted for runtimes that lack operations
+    of this form. In `padded_form()` it has no effect.
+    """
+    with _choosing(_form.get() or "unpadded"):
+        yield
+
+
+@contextlib.contextmanager
+def _choosing(form: str) -> Iterator[None]:
+    token = _form.set(form)
     try:
         yield
     finally:
-        _is_padded_form.reset(token)
+        _form.reset(token)
 
 
 def is_unpadded(rows: Rows | None) -> bool:

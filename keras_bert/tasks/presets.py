@@ -38,7 +38,7 @@ def task_of_preset(
     encoder_dropout: float | None = None,
     packed: bool = False,
     rematerialize: bool = False,
-    unpadded: bool | None = False,
+    unpadded: bool | None = None,
     dtype: str | keras.DTypePolicy | None = None,
     **options: Any,
 ) -> tuple[Any, Callable[[], None]]:

@@ -49,6 +49,7 @@ def student_from_teacher(
     backbone = Backbone(
         teacher.config.replace(**{"num_layers": len(layers), "heads_by_layer": kept, **changes}),
         packed=teacher.backbone.packed,
+        unpadded=teacher.backbone.unpadded,
         dtype=teacher.backbone.dtype_policy,
         name=teacher.backbone.name,
     )

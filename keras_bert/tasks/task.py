@@ -176,7 +176,7 @@ class Task(TextModel):
         encoder_dropout: float | None = None,
         packed: bool = False,
         rematerialize: bool = False,
-        unpadded: bool | None = False,
+        unpadded: bool | None = None,
         dtype: str | keras.DTypePolicy | None = None,
         **options: Any,
     ) -> Self:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.ops.unpadded import padded_form
 
 # What each format is read to is the same on all backends, and so is how it is written.
 pytestmark = pytest.mark.on_tensorflow
@@ -66,7 +67,8 @@ def check_alike(received, expected):
 
 def check_outputs(task, answers):
     features = {name: np.array(value) for name, value in answers["inputs"].items()}
-    check_alike(task.predict(features, verbose=0), answers["outputs"])
+    with padded_form():  # The answers have values at padding too.
+        check_alike(task.predict(features, verbose=0), answers["outputs"])
 
 
 @pytest.mark.parametrize("name", TASKS)

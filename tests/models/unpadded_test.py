@@ -217,7 +217,54 @@ def test_rows_longer_than_the_positions_are_refused():
 def test_the_setting_is_saved():
     encoder = Backbone(WITHOUT_DROPOUT, unpadded=True)
     assert Backbone.from_config(encoder.get_config()).unpadded is True
+    encoder = Backbone(WITHOUT_DROPOUT, unpadded=False)
+    assert Backbone.from_config(encoder.get_config()).unpadded is False
+    # As in files that earlier versions saved
     assert "unpadded" not in Backbone(WITHOUT_DROPOUT).get_config()
+
+
+def is_unpadded(outputs):
+    """Whether a batch of the lengths 3 and 6 was computed without its padding."""
+    return not to_numpy(outputs["sequence_output"])[0, 3:].any()
+
+
+def test_by_default_predict_computes_no_padding_on_tensorflow():
+    encoder, expected = Backbone(WITHOUT_DROPOUT), keras.backend.backend() == "tensorflow"
+    batch = batch_of([3, 6])
+    assert is_unpadded(encoder.predict(batch, verbose=0)) == expected
+    assert is_unpadded(encoder.predict_on_batch(batch)) == expected
+    padded = Backbone(WITHOUT_DROPOUT, unpadded=False)
+    assert not is_unpadded(padded.predict(batch, verbose=0))
+    # Blocks are computed again in training alone.
+    rematerialized = Backbone(WITHOUT_DROPOUT, rematerialize=True)
+    assert is_unpadded(rematerialized.predict(batch, verbose=0)) == expected
+
+
+def test_by_default_all_else_is_padded():
+    encoder, batch = Backbone(WITHOUT_DROPOUT), batch_of([3, 6])
+    assert not is_unpadded(encoder(batch))
+    assert not is_unpadded(encoder(batch, training=True))
+    # Such models may be exported to runtimes that lack operations of the unpadded form
+    own = keras.Model(encoder.input, encoder.output)
+    assert not is_unpadded(own.predict(batch, verbose=0))
+    if keras.backend.backend() == "tensorflow":
+        encoder.compile(jit_compile=True)
+        assert not is_unpadded(encoder.predict(batch, verbose=0))
+
+
+def test_by_default_training_is_that_of_the_padded_form():
+    config = WITHOUT_DROPOUT.replace(dropout=0.5, attention_dropout=0.5)
+    found = []
+    for unpadded in (False, None):
+        keras.utils.set_random_seed(0)
+        task = TextClassifier(Backbone(config, unpadded=unpadded), num_classes=2)
+        random_weights(task)
+        task.compile("sgd", keras.losses.SparseCategoricalCrossentropy(True))
+        batch, labels = batch_of(LENGTHS["mixed"]), np.array([0, 1, 1, 0, 1, 0])
+        losses = [task.train_on_batch(batch, labels) for _ in range(2)]
+        found.append((losses, task.test_on_batch(batch, labels)))
+    assert found[0][0] == found[1][0]
+    np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-5)
 
 
 def test_places_of_groups_hold_each_token_once():
