@@ -11,9 +11,11 @@ import gc
 import importlib
 import importlib.util
 import os
+import random
 import sys
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from tests import tensorflow_blocker
@@ -72,6 +74,16 @@ def pytest_runtest_makereport(item):
     return report
 
 
+@pytest.fixture(autouse=True, scope="module")
+def seeded_tensorflow() -> None:
+    """Seeds TensorFlow once for each file, since it then prepares all graphs once more.
+
+    It draws no more than the order of arrays that Keras shuffles; the rest is from `fresh_keras`.
+    """
+    if BACKEND == "tensorflow" and (keras := sys.modules.get("keras")):
+        keras.utils.set_random_seed(0)
+
+
 @pytest.fixture(autouse=True)
 def fresh_keras(request: pytest.FixtureRequest) -> Iterator[None]:
     """Seeds each test alike, and takes back its dtype policy; docstrings' examples have names."""
@@ -79,7 +91,10 @@ def fresh_keras(request: pytest.FixtureRequest) -> Iterator[None]:
         modules = {name: importlib.import_module(name) for name in ("keras", "keras_bert", "numpy")}
         request.getfixturevalue("doctest_namespace").update(modules, np=modules["numpy"])
     with contextlib.ExitStack() as afterwards:
+        random.seed(0)
+        np.random.seed(0)
         if keras := sys.modules.get("keras"):
-            keras.utils.set_random_seed(0)
+            if BACKEND != "tensorflow":
+                keras.utils.set_random_seed(0)
             afterwards.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
         yield
