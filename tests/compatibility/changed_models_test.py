@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.ops.unpadded import padded_form
 from tests.compatibility.write_changed_models import FINISHED, MODELS, outputs, train
 
 # What each file is read to is the same on all backends.
@@ -57,7 +58,8 @@ def moments(model):
 def test_a_model_answers_and_trains_as_it_did(name, files, answers, tmp_path):
     model = keras_bert.load_model(path_of(name, files))
     model.run_eagerly = True  # Tracing takes longer.
-    check_alike(outputs(model), answers[name]["outputs"])
+    with padded_form():  # The answers have values at padding too.
+        check_alike(outputs(model), answers[name]["outputs"])
     # Saved again, it is a file of today, which Keras loads.
     model.save(tmp_path / "again.keras")
     again = keras.models.load_model(tmp_path / "again.keras")
