@@ -39,11 +39,11 @@ BACKEND = keras.backend.backend()
 
 
 def cells():
-    """The tasks and families that this backend runs."""
+    """The tasks and families that this backend runs, a student soon after its teacher."""
     return [
         (name, family)
-        for row, name in enumerate(CASES)
         for column, family in enumerate(FAMILIES)
+        for row, name in enumerate(CASES)
         if os.environ.get("KERAS_BERT_WHOLE_GRID") == "1"
         or (row + column) % len(BACKENDS) == BACKENDS.index(BACKEND)
     ]

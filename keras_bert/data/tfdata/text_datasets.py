@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -219,6 +221,20 @@ def with_checked_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 # === Batches as a dataset ===
 
+# TensorFlow keeps the functions that datasets call until the process ends, and with them all that
+# they refer to, such as a model and its graphs. They find their batches here, by number, as long as
+# the dataset exists.
+_BATCHES: weakref.WeakValueDictionary[int, Sequence[Any]] = weakref.WeakValueDictionary()
+_NUMBERS = itertools.count()
+
+
+def _read(number: np.int64, index: np.int64) -> list[np.ndarray]:
+    return [np.asarray(x) for x in tf.nest.flatten(_BATCHES[int(number)][int(index)])]
+
+
+def _iterate(number: np.int64) -> Iterator[Any]:
+    return iter(_BATCHES[int(number)])
+
 
 def as_dataset(
     batches: Sequence[Any],
@@ -256,17 +272,19 @@ def as_dataset(
     )
     specs = tf.nest.flatten(signature)
 
-    def read(index: np.int64) -> list[np.ndarray]:
-        return [np.asarray(x) for x in tf.nest.flatten(batches[int(index)])]
+    number = np.int64(next(_NUMBERS))
+    _BATCHES[int(number)] = batches
 
     @tf.autograph.experimental.do_not_convert
     def batch(index: tf.Tensor) -> Any:
-        values = tf.numpy_function(read, [index], [spec.dtype for spec in specs])
+        values = tf.numpy_function(_read, [number, index], [spec.dtype for spec in specs])
         values = [tf.ensure_shape(x, spec.shape) for x, spec in zip(values, specs, strict=True)]
         return tf.nest.pack_sequence_as(signature, values)
 
     if num_batches is None:
-        dataset = tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=signature)
+        dataset = tf.data.Dataset.from_generator(
+            _iterate, output_signature=signature, args=(number,)
+        )
     else:
         # Setting up a generator takes five times longer.
         dataset = tf.data.Dataset.range(num_batches).map(batch)
@@ -275,4 +293,6 @@ def as_dataset(
     # 2.21), so that `fit` and `evaluate` would return that much later, in every epoch.
     options = tf.data.Options()
     options.autotune.enabled = False
-    return dataset.with_options(options)
+    dataset = dataset.with_options(options)
+    dataset.batches = batches  # An iterator refers to its dataset.
+    return dataset
