@@ -22,7 +22,8 @@ pytestmark = [
 ]
 
 NUM_STEPS = 100
-MIDDLE = 80
+MIDDLE = 60
+BEFORE_LAST = 80
 OPTIONS = {
     "input_files": ("train.txt",),
     "dev_files": ("dev.txt",),
@@ -35,7 +36,7 @@ OPTIONS = {
     "batch_size": 4,
     "num_steps": NUM_STEPS,
     "learning_rate": 0.003,
-    "interval": 10,
+    "interval": 20,
     # So that one of the middle is left
     "keep_checkpoints": 10,
     "dev_batches": 2,
@@ -132,7 +133,7 @@ def keep_first_half(folder, whole, half):
 
 def leave_broken_checkpoints(folder, whole, half):
     """Copies the last two checkpoints of a run, as if they had not been written to the end."""
-    names = [f"step_{NUM_STEPS - before:09}" for before in (OPTIONS["interval"], 0)]
+    names = [f"step_{step:09}" for step in (BEFORE_LAST, NUM_STEPS)]
     without_state, cut = (folder / half / "checkpoints" / name for name in names)
     for path in (without_state, cut):
         shutil.copytree(folder / whole / "checkpoints" / path.name, path)
@@ -202,11 +203,11 @@ def test_a_checkpoint_that_was_not_written_to_its_end_is_skipped(runs):
     folder, _ = runs
     printed = (folder / "process_0.txt").read_text()
     checkpoints = folder / "two_twice" / "checkpoints"
-    assert f"{checkpoints / f'step_{NUM_STEPS - 10:09}'} is corrupted" in printed
+    assert f"{checkpoints / f'step_{BEFORE_LAST:09}'} is corrupted" in printed
     cut = checkpoints / f"step_{NUM_STEPS:09}"
     assert f"{cut} is corrupted (the checksum of tensors/ocdbt.process_1/d/" in printed
     # And written again
-    assert (checkpoints / f"step_{NUM_STEPS - 10:09}" / "state.json").is_file()
+    assert (checkpoints / f"step_{BEFORE_LAST:09}" / "state.json").is_file()
 
 
 @pytest.mark.parametrize("name", ["one_then_two", "two_then_one"])
