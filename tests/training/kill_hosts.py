@@ -142,7 +142,7 @@ def kill_and_compare(
             # Moments after the end of a run kill nothing.
             longest = min(longest, time.monotonic() - begin)
         difference = max(difference, largest_difference(target, whole))
-        print(f"{killed} kills: finished, largest difference {difference:.1e}", flush=True)
+        print(f"{killed} kills: finished, largest difference {difference:.2e}", flush=True)
         shutil.rmtree(target)
     return difference
 
