@@ -260,7 +260,8 @@ def test_a_checkpoint_is_written_to_its_end_where_one_process_fails(runs):
 
 
 def test_processes_know_one_another_and_disagree_in_all_of_them(runs):
-    answers = runs[1]
+    # Each may have looked at the free space of the disk itself, which changes.
+    answers = [{**answer, "full": None} for answer in runs[1]]
     assert answers[0] == answers[1]
     assert answers[0]["gathered"] == [[0, 2, True], [1, 2, False]]
     assert "the number differs between the processes: 0 in process 0, 1 in" in answers[0]["number"]
