@@ -112,6 +112,7 @@ with hosts.joined(config_flags.read_flags(HostOptions)):
         pretrain(config(folder, "other", batch_size=3))
     except ValueError as error:
         answers["rows"] = str(error)
+print()  # The limit of a file's size may have cut a line of this output.
 print(json.dumps(answers))
 """
 
