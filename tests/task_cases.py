@@ -497,8 +497,8 @@ def repeated(rows: Any, times: int) -> Any:
     return rows * times if isinstance(rows, list) else np.concatenate([rows] * times)
 
 
-# A student's teacher is among the last. All models of a run would stay in memory, with the graphs of
-# their steps, and Python would look for garbage among them.
+# A student's teacher is among the last. All models of a run would stay in memory, with the graphs
+# of their steps, and Python would look for garbage among them.
 @functools.lru_cache(maxsize=4)
 def trained(name: str, family: str = "bert") -> tuple[Any, dict[str, list[float]]]:
     """A task that has learned its case, whose weights no test changes, and its history."""
