@@ -106,7 +106,7 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
         ValueError: If the run has no held-out text.
     """
     from .pretraining.pretraining_run import RESULTS_FILE
-    from .pretraining.pretraining_text import training_records, vocabulary_path
+    from .pretraining.pretraining_text import dev_records, training_records, vocabulary_path
     from .pretraining.run import dev_stream
     from .pretraining.tokenizer_source import open_tokenizer
 
@@ -119,9 +119,10 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
     vocabulary = vocabulary_path(config)
     tokenizer = open_tokenizer(vocabulary, config.lowercase)
     length = config.plan()[-1].sequence_length
-    dev = dev_stream(config, length, vocabulary, tokenizer)
-    if dev is None:
+    records = dev_records(config, length, vocabulary)
+    if records is None:
         raise ValueError(f"{folder} is a run without held-out text (--dev_files)")
+    dev = dev_stream(config, length, records, tokenizer)
     model = NgramModel(tokenizer.vocabulary_size, never_predicted(tokenizer, config.causal))
     for rows in unmasked_rows(training_records(config, length, vocabulary), length):
         model.add(*rows)

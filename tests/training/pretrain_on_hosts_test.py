@@ -48,6 +48,8 @@ OPTIONS = {
 }
 BEFORE_LAST = NUM_STEPS - OPTIONS["interval"]
 ELECTRA = {"objective": "replaced_token", "kind": "full_sentences", "generator_size": 0.5}
+# Each host reads files of its own.
+ELECTRA |= {"num_shards": 3, "file_groups": 2}
 
 # What both processes do, in the order of the tests: they start only once.
 PROGRAM = """

@@ -26,11 +26,11 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from absl import logging
 
-from keras_bert.data.loader import Batches, BatchesOfBatches
+from keras_bert.data.loader import Batches, BatchesOfBatches, rows_of_share
 from keras_bert.data.pretraining.masking import BatchShare
 
 from ..costs import energy
@@ -49,6 +49,8 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 _FAILURE = "failure"
 # In messages of errors of collectives whose other end is gone
 _OF_CONNECTIONS = ("Gloo", "NCCL", "UNAVAILABLE", "Connection", "connection", "DEADLINE")
+
+Item = TypeVar("Item")
 
 
 class LostProcessError(ConnectionError):
@@ -364,6 +366,34 @@ def barrier() -> None:
 def from_writer(make: Callable[[], Any]) -> Any:
     """Returns the JSON value that a function has in the process that writes."""
     return gather(make() if is_writer() else None)[0]
+
+
+def divided_map(function: Callable[[Item], Any], items: Iterable[Item]) -> list[Any]:
+    """Returns the results of a function, of which each process computes its share.
+
+    Args:
+        function: Returns a JSON value.
+        items: Its arguments, the same in all processes.
+    """
+    items = list(items)
+    results = [function(item) for item in items[rows_of_share(shard(), len(items))]]
+    return [result for of_process in gather(results) for result in of_process]
+
+
+def merged(what: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Returns the values of all processes, of which each has some.
+
+    Args:
+        what: Their name, for the message.
+        values: JSON values of this process.
+
+    Raises:
+        DisagreementError: In all processes, if those that have a value under the same key differ.
+    """
+    found = gather(values)
+    result = {key: value for of_process in found for key, value in of_process.items()}
+    _check_same(what, [result | of_process for of_process in found])
+    return result
 
 
 @contextlib.contextmanager

@@ -317,6 +317,10 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
         random_special_tokens: Whether the random token may be a special one, as in BERT but not in
             RoBERTa.
         packing: Whether to pack several sequences into a row.
+        file_groups: Number of groups that the files of records are divided into, of which each
+            fills an equal share of the rows of each batch. With a multiple of the number of hosts,
+            each host reads the files of its own rows only, and with 1 all of them. The batches
+            depend on it, and not on the number of hosts.
         batch_size: Rows in an update.
         initial_batch_size: For a warm-up of the batch size, the rows in the first updates, of which
             batch_size is a multiple; the batch grows by as many rows at a time.
@@ -395,6 +399,7 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
     random_token_rate: Fraction = 0.1
     random_special_tokens: bool = True
     packing: bool = False
+    file_groups: PositiveInt = added(1)
     batch_size: PositiveInt = 256
     initial_batch_size: PositiveInt | None = added(None)
     batch_warmup_steps: NonNegativeInt = added(0)
@@ -486,11 +491,18 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
                     f"an update has {phase.batch_size} rows after {phase.first_step} updates, "
                     f"expected a multiple of --accumulation, which is {self.accumulation}"
                 )
-            if self.micro_batch_size(phase) % self.devices:
-                raise ValueError(
-                    f"a batch has {self.micro_batch_size(phase)} rows after {phase.first_step} "
-                    f"updates, expected a multiple of --devices, which is {self.devices}"
-                )
+            for flag in ("devices", "file_groups"):
+                if self.micro_batch_size(phase) % getattr(self, flag):
+                    raise ValueError(
+                        f"a batch has {self.micro_batch_size(phase)} rows after "
+                        f"{phase.first_step} updates, expected a multiple of --{flag}, which is "
+                        f"{getattr(self, flag)}"
+                    )
+        if 0 < self.num_shards < self.file_groups:
+            raise ValueError(
+                f"--num_shards is {self.num_shards}, expected at least --file_groups, which is "
+                f"{self.file_groups}"
+            )
 
     def _check_objective(self) -> None:
         if self.objective != "masked_lm" and self.next_sentence:

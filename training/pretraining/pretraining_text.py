@@ -160,17 +160,26 @@ def _described(source: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def given_files(config: PretrainConfig) -> dict[str, list[Path]]:
-    """Returns the files that flags name and that are read as they are, by the name of the flag."""
+def given_files(config: PretrainConfig) -> dict[str, list[list[Path]]]:
+    """Returns the files that flags name and that are read as they are, by the name of the flag.
+
+    Returns:
+        The files of each of `file_groups`, of the lengths one after another; those that every
+        process reads are a single group.
+    """
     from keras_bert.data.pretraining.records import record_paths
+    from keras_bert.data.pretraining.stream import grouped
 
     lengths = [phase.sequence_length for phase in config.plan()]
-    files = {"model": [Path(config.model)] if os.path.isfile(config.model) else []}
-    for flag in ("records", "dev_records"):
+    files = {"model": [[Path(config.model)] if os.path.isfile(config.model) else []]}
+    for flag, count in (("records", config.file_groups), ("dev_records", 1)):
+        groups: list[list[Path]] = [[] for _ in range(count)]
         folders = dict.fromkeys(_records_folder(getattr(config, flag), n) for n in lengths)
-        patterns = [os.fspath(folder / _RECORDS) for folder in folders]
-        given = record_paths(patterns) if getattr(config, flag) else []
-        files[flag] = [Path(path) for path in given]
+        for folder in folders if getattr(config, flag) else ():
+            paths = record_paths(os.fspath(folder / _RECORDS))
+            for group, own in zip(groups, grouped(paths, count), strict=True):
+                group += map(Path, own)
+        files[flag] = groups
     return files
 
 
@@ -189,6 +198,7 @@ def training_records(config: PretrainConfig, sequence_length: int, vocabulary: P
 
 def dev_records(config: PretrainConfig, sequence_length: int, vocabulary: Path) -> str | None:
     """Returns the pattern of the held-out text's records, or `None` if there is none."""
+    config = config.of_held_out_text()
     if config.dev_records:
         return _given(config.dev_records, sequence_length)
     if not config.dev_files:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from keras_bert.data import (
     has_masks,
     pretraining_examples,
 )
+from keras_bert.data.pretraining.stream import groups_of_share
 from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.text.tokenizer import Tokenizer
 
@@ -87,8 +88,16 @@ def _pretrain(config: PretrainConfig, scope: devices.Scope) -> dict[str, Any]:
         _be_deterministic()
     with hosts.writer_first():
         vocabulary = vocabulary_path(config)
-        tokenizer = open_tokenizer(vocabulary, config.lowercase)
-        phases = _streams(config, vocabulary, tokenizer)
+        lengths = dict.fromkeys(phase.sequence_length for phase in config.plan())
+        records = {
+            length: (
+                training_records(config, length, vocabulary),
+                dev_records(config, length, vocabulary),
+            )
+            for length in lengths
+        }
+    tokenizer = open_tokenizer(vocabulary, config.lowercase)
+    phases = _streams(config, records, tokenizer)
     # Seeded after the records: whether they are created or exist must not change the random state.
     set_random_seed(config.seed)
     with scope():
@@ -105,15 +114,15 @@ def _pretrain(config: PretrainConfig, scope: devices.Scope) -> dict[str, Any]:
         for phase, (train, dev) in phases.items():
             if state.step < phase.end:
                 length = phase.sequence_length
-                held_out = None if dev is None else dev.first_batches(config.dev_batches)
-                first = list(train.first_batches(_BATCHES_LOOKED_AT))
                 if length not in baselines:
-                    scored = first if held_out is None else held_out
-                    baselines[length] = _unigram_baseline(
-                        config, vocabulary, tokenizer, length, scored
+                    baselines[length] = hosts.from_writer(
+                        functools.partial(
+                            _unigram_baseline, config, records[length][0], tokenizer, train, dev
+                        )
                     )
-                workload = _workload(config, model, phase, train, first, baselines[length])
+                workload = _workload(config, model, phase, train, baselines[length])
                 run = _Run(config, model, checkpoints, peak, meter, workload, time_left)
+                held_out = None
                 if dev is not None:
                     held_out = dev.first_batches(
                         config.dev_batches, hosts.shard(), as_shares=hosts.count() > 1
@@ -142,11 +151,16 @@ def _check_shares(config: PretrainConfig) -> None:
 
 
 def _streams(
-    config: PretrainConfig, vocabulary: Path, tokenizer: Tokenizer
+    config: PretrainConfig, records: dict[int, tuple[str, str | None]], tokenizer: Tokenizer
 ) -> dict[Phase, tuple[PretrainingStream, PretrainingStream | None]]:
     """Returns the training and the held-out batches of each phase.
 
     The batches of a phase that has the length of one before are those that follow.
+
+    Args:
+        config: The settings.
+        records: The patterns of the training and the held-out records of each length.
+        tokenizer: The tokenizer of the records.
     """
     streams: dict[Phase, tuple[PretrainingStream, PretrainingStream | None]] = {}
     latest: dict[int, Phase] = {}
@@ -158,26 +172,24 @@ def _streams(
             num_batches = before.num_steps * config.accumulation
             streams[phase] = train.continued(num_batches, config.micro_batch_size(phase)), dev
         else:
-            records = training_records(config, length, vocabulary)
+            own, of_dev = records[length]
             rows = config.micro_batch_size(phase)
             streams[phase] = (
-                _stream(config, records, length, rows, tokenizer, config.seed),
-                dev_stream(config, length, vocabulary, tokenizer),
+                _stream(
+                    config, own, length, rows, tokenizer, config.seed, groups=config.file_groups
+                ),
+                None if of_dev is None else dev_stream(config, length, of_dev, tokenizer),
             )
         latest[length] = phase
     return streams
 
 
 def dev_stream(
-    config: PretrainConfig, sequence_length: int, vocabulary: Path, tokenizer: Tokenizer
-) -> PretrainingStream | None:
+    config: PretrainConfig, sequence_length: int, records: str, tokenizer: Tokenizer
+) -> PretrainingStream:
     """Returns the held-out batches of one length, with the same masks for every training seed."""
-    config = config.of_held_out_text()
-    records = dev_records(config, sequence_length, vocabulary)
-    if records is None:
-        return None
     rows = config.dev_batch_size(sequence_length)
-    return _stream(config, records, sequence_length, rows, tokenizer, 0)
+    return _stream(config.of_held_out_text(), records, sequence_length, rows, tokenizer, seed=0)
 
 
 def _stream(
@@ -187,6 +199,7 @@ def _stream(
     batch_size: int,
     tokenizer: Tokenizer,
     seed: int,
+    groups: int = 1,
 ) -> PretrainingStream:
     return PretrainingStream(
         records,
@@ -196,6 +209,8 @@ def _stream(
         packed=config.packing,
         seed=seed,
         vocabulary_size=tokenizer.vocabulary_size,
+        file_groups=groups,
+        count=hosts.divided_map,
     )
 
 
@@ -221,10 +236,7 @@ def _begin(
     preset = config.init_preset or config.teacher
     start = output_folder.content_of_folder(preset).hex() if preset else ""
     fingerprint = _fingerprint(config, vocabulary)
-    files = {
-        flag: output_folder.content_of_files(paths).hex()
-        for flag, paths in given_files(config).items()
-    }
+    files = {flag: _content(flag, groups) for flag, groups in given_files(config).items()}
     details = {"start": start, "files": files}
     fresh = RunState(0, keras.backend.backend(), fingerprint, [], 0.0, details)
 
@@ -242,6 +254,14 @@ def _begin(
     if found.step:
         logging.info("resuming after step %d", found.step)
     return found
+
+
+def _content(flag: str, groups: list[list[Path]]) -> str:
+    """Returns a hash of files in groups, of which each process reads those that it trains on."""
+    own = groups_of_share(hosts.shard(), len(groups))
+    contents = {str(group): output_folder.content_of_files(groups[group]).hex() for group in own}
+    contents = hosts.merged(f"the content of --{flag}", contents)
+    return contents["0"] if len(groups) == 1 else output_folder.fingerprint(contents)
 
 
 def _settings(config: PretrainConfig) -> dict[str, Any]:
@@ -377,32 +397,37 @@ def _workload(
     model: PretrainingModel,
     phase: Phase,
     train: PretrainingStream,
-    batches: list[Any],
     baseline: pretraining_run.Log,
 ) -> pretraining_run.Workload:
     """Estimates the cost of an update from the first batches."""
-    name = "sequence_ids" if train.packed else "padding_mask"
-    tokens = float(np.mean([np.count_nonzero(batch[name]) for batch in batches]))
-    flops = pretraining_run.update_flops(
-        model, phase.batch_size, phase.sequence_length, batches[0]["mask_positions"].shape[1]
-    )
+
+    def tokens_and_slots() -> tuple[float, int]:
+        name = "sequence_ids" if train.packed else "padding_mask"
+        batches = list(train.first_batches(_BATCHES_LOOKED_AT))
+        tokens = np.mean([np.count_nonzero(batch[name]) for batch in batches])
+        return float(tokens), batches[0]["mask_positions"].shape[1]
+
+    tokens, slots = hosts.from_writer(tokens_and_slots)
+    flops = pretraining_run.update_flops(model, phase.batch_size, phase.sequence_length, slots)
     return pretraining_run.Workload(tokens * config.accumulation, flops, baseline)
 
 
 def _unigram_baseline(
     config: PretrainConfig,
-    vocabulary: Path,
+    records: str,
     tokenizer: Tokenizer,
-    length: int,
-    scored: Iterable[Any],
+    train: PretrainingStream,
+    dev: PretrainingStream | None,
 ) -> pretraining_run.Log:
     """Scores a unigram model of the training tokens on what the run itself is scored on.
 
     Those are the masked tokens of the held-out text; without it, of the first training batches.
     """
-    records = training_records(config, length, vocabulary)
-    model = unigram_model(records, length, tokenizer, config.causal)
-    scores = model.score(scored)
+    model = unigram_model(records, train.sequence_length, tokenizer, config.causal)
+    if dev is None:
+        scores = model.score(train.first_batches(_BATCHES_LOOKED_AT))
+    else:
+        scores = model.score(dev.first_batches(config.dev_batches))
     return {
         "unigram_accuracy": round(scores["masked_accuracy"], 6),
         "unigram_perplexity": round(scores["perplexity"], 3),

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -35,7 +36,7 @@ class StreamPosition(NamedTuple):
 
     Attributes:
         epoch: The number of epochs before it.
-        row: The number of rows of its epoch before it.
+        row: The number of rows of its epoch before it, of all groups of files.
         batch: The number of batches before it, on which its masks depend.
     """
 
@@ -63,11 +64,19 @@ class PretrainingStream:
             masks only. Labels of pairs are dropped, since a row can have only one.
         seed: Seed of the order; the masks have the seed of the masker.
         vocabulary_size: If given, ids outside `[0, vocabulary_size)` are an error.
+        file_groups: Number of groups that the files are divided into. Each group fills an equal
+            share of the consecutive rows of each batch, so that a process that has these rows reads
+            no other files. An epoch ends with the rows of the smallest group. The batches depend on
+            the number of groups, and not on the number of processes.
+        count: Counts the rows of the groups: takes a function of the index of a group, and the
+            indices, and returns the results in their order, as `map` does. Processes can divide the
+            work among them.
 
     Raises:
         FileNotFoundError: If no file matches, or some that the names of others count are missing.
         ValueError: If a file is truncated, records lack the features of pre-training records, the
-            rows do not fill a batch, or records that have masks are to be packed or masked again.
+            rows do not fill a batch, records that have masks are to be packed or masked again, or
+            there are fewer files than groups, or `batch_size` is no multiple of the groups.
 
     Example:
 
@@ -101,33 +110,48 @@ class PretrainingStream:
         packed: bool = False,
         seed: int = 0,
         vocabulary_size: int | None = None,
+        file_groups: int = 1,
+        count: Callable[[Callable[[int], int], Iterable[int]], Iterable[int]] = map,
     ) -> None:
-        self._paths = record_paths(files)
-        self._parser = RecordParser(self._paths, sequence_length, vocabulary_size)
+        paths = record_paths(files)
+        self._groups = grouped(paths, file_groups)
+        self._parser = RecordParser(paths, sequence_length, vocabulary_size)
         if self._parser.is_masked and (masker is not None or packed):
             raise ValueError(
-                f"{self._paths[0]} has masks already; expected records without masks "
+                f"{paths[0]} has masks already; expected records without masks "
                 f"to {'pack' if packed else 'mask'}."
             )
         if masker is None and not self._parser.is_masked:
-            raise ValueError(f"{self._paths[0]} has no masks; expected a masker.")
+            raise ValueError(f"{paths[0]} has no masks; expected a masker.")
         self.batch_size = batch_size
         self.sequence_length = sequence_length
         self.packed = packed
         self.seed = seed
         self._masker = masker
         self._masks_whole_batch = not (masker is None or getattr(masker, "masks_rows_alone", False))
-        self.num_records = sum(map(count_records, self._paths))
-        self.num_rows = sum(1 for _ in self._packed_rows()) if packed else self.num_records
+        # Those of the other groups that are more are left out.
+        self.num_rows = file_groups * min(count(self._count_rows, range(file_groups)))
         self._start = StreamPosition()
         self._check_rows()
 
     def _check_rows(self) -> None:
-        if self.num_rows < self.batch_size:
+        if self.batch_size % len(self._groups):
             raise ValueError(
-                f"The {len(self._paths)} files from {self._paths[0]} on have {self.num_rows} rows; "
+                f"A batch has {self.batch_size} rows; expected a multiple of the "
+                f"{len(self._groups)} groups of files."
+            )
+        if self.num_rows < self.batch_size:
+            paths = self._parser.paths
+            raise ValueError(
+                f"The {len(paths)} files from {paths[0]} on have {self.num_rows} rows; "
                 f"expected at least a batch of {self.batch_size}."
             )
+
+    def _count_rows(self, group: int) -> int:
+        """Returns the number of rows of a group of files."""
+        if self.packed:
+            return sum(1 for _ in self._packed_rows(group))
+        return sum(map(count_records, self._groups[group]))
 
     @property
     def batches_per_epoch(self) -> int:
@@ -200,35 +224,41 @@ class PretrainingStream:
         count = min(count, self.batches_per_epoch)
 
         def read(skipped: int) -> Iterator[Any]:
-            rows = self._packed_rows() if self.packed else interleaved(self._paths)
-            batches = self._batches(rows, shard=shard, as_shares=as_shares)
+            batches = self._batches(self._in_order, StreamPosition(), shard, as_shares)
             return itertools.islice(batches, skipped, count)
 
         return _StreamBatches(self, read, count, shard)
 
     def example(self) -> Features:
         """Returns a batch of a single row."""
-        rows = self._iterate_rows([self._parser.first])
-        batch: Features = next(self._batches(rows, batch_size=1))
-        return batch
+        batch = self._unmasked(list(self._as_rows([self._parser.first])))
+        masked: Features = batch if self._masker is None else self._masker(batch, 0)
+        return masked
 
     def _from_batch(self, first: int, shard: tuple[int, int], as_shares: bool) -> Iterator[Any]:
-        epoch, row, batch = self._position(first)
+        start = self._position(first)
         while True:
-            if self.packed:
-                rows: Iterator[Any] = shuffled(self._packed_rows(), self.seed, epoch)
-            else:
-                rows = shuffled_records(self._paths, self.seed, epoch)
-            rows = itertools.islice(rows, row, None)
-            yield from self._batches(rows, first_step=batch, shard=shard, as_shares=as_shares)
-            batch += (self.num_rows - row) // self.batch_size
-            epoch, row = epoch + 1, 0
+            rows = functools.partial(self._shuffled, start.epoch)
+            yield from self._batches(rows, start, shard, as_shares)
+            count = (self.num_rows - start.row) // self.batch_size
+            start = StreamPosition(start.epoch + 1, 0, start.batch + count)
 
-    def _packed_rows(self) -> Iterator[list[Record]]:
-        """Packs records to rows, which are the same in each epoch."""
-        return self._iterate_rows(interleaved(self._paths))
+    def _shuffled(self, epoch: int, group: int) -> Iterator[Any]:
+        """Yields the rows of a group of files in the order of an epoch."""
+        seed = (self.seed, epoch) if len(self._groups) == 1 else (self.seed, epoch, group)
+        if self.packed:
+            return shuffled(self._packed_rows(group), *seed)
+        return shuffled_records(self._groups[group], *seed)
 
-    def _iterate_rows(self, records: Iterable[Any]) -> Iterator[Any]:
+    def _in_order(self, group: int) -> Iterator[Any]:
+        """Yields the rows of a group in the order of its files."""
+        return self._packed_rows(group) if self.packed else interleaved(self._groups[group])
+
+    def _packed_rows(self, group: int) -> Iterator[list[Record]]:
+        """Packs the records of a group to rows, which are the same in each epoch."""
+        return self._as_rows(interleaved(self._groups[group]))
+
+    def _as_rows(self, records: Iterable[Any]) -> Iterator[Any]:
         """Yields the records, or those of each row that they are packed into."""
         if not self.packed:
             yield from records
@@ -241,23 +271,33 @@ class PretrainingStream:
 
     def _batches(
         self,
-        rows: Iterable[Any],
-        batch_size: int | None = None,
-        first_step: int = 0,
-        shard: tuple[int, int] = (0, 1),
-        as_shares: bool = False,
+        rows_of_group: Callable[[int], Iterator[Any]],
+        start: StreamPosition,
+        shard: tuple[int, int],
+        as_shares: bool,
     ) -> Iterator[Any]:
-        """Yields full batches of rows, which are masked, or the shares of a process in them."""
-        size = batch_size or self.batch_size
-        share = rows_of_share(shard, size)
+        """Yields the full batches of the rest of an epoch, or a process's shares of them, masked.
+
+        Args:
+            rows_of_group: Yields the rows of a group of files.
+            start: Where the first batch begins.
+            shard, as_shares: See `from_batch`.
+        """
+        share = rows_of_share(shard, self.batch_size)
         draws_share = as_shares and hasattr(self._masker, "share")
         is_whole = self._masks_whole_batch and not draws_share
-        for step, chunk in enumerate(chunked(rows, size), first_step):
-            if len(chunk) < size:
-                return
-            if not is_whole:
-                chunk = chunk[share]
-            batch = self._packed(chunk) if self.packed else self._parsed(chunk)
+        num_groups = len(self._groups)
+        groups = groups_of_share((0, 1) if is_whole else shard, num_groups)
+        in_group = self.batch_size // num_groups
+        read = [
+            chunked(itertools.islice(rows_of_group(group), start.row // num_groups, None), in_group)
+            for group in groups
+        ]
+        own = slice(share.start - groups[0] * in_group, share.stop - groups[0] * in_group)
+        count = (self.num_rows - start.row) // self.batch_size
+        for step in range(start.batch, start.batch + count):
+            rows = [row for chunks in read for row in next(chunks)]
+            batch = self._unmasked(rows if is_whole else rows[own])
             if draws_share:
                 yield self._masker.share(batch, step, share.start)
                 continue
@@ -267,14 +307,43 @@ class PretrainingStream:
                 batch = {name: values[share] for name, values in batch.items()}
             yield batch
 
-    def _packed(self, rows: list[list[Record]]) -> Features:
-        features, _ = self._parser(list(itertools.chain.from_iterable(rows)))
-        row = np.repeat(np.arange(len(rows)), [len(records) for records in rows])
-        return filled_rows(features, row, self.sequence_length)
+    def _unmasked(self, rows: list[Any]) -> Features:
+        """Returns a batch of rows as they are recorded."""
+        if self.packed:
+            features, _ = self._parser(list(itertools.chain.from_iterable(rows)))
+            row = np.repeat(np.arange(len(rows)), [len(records) for records in rows])
+            return filled_rows(features, row, self.sequence_length)
+        features, rest = self._parser(rows)
+        return {**Sequences(features).padded(NUMPY, self.sequence_length, 0), **rest}
 
-    def _parsed(self, records: list[Any]) -> Features:
-        rows, rest = self._parser(records)
-        return {**Sequences(rows).padded(NUMPY, self.sequence_length, 0), **rest}
+
+def grouped(paths: Sequence[str], file_groups: int) -> list[Sequence[str]]:
+    """Divides files into groups of nearly the same number.
+
+    Args:
+        paths: The paths of the files.
+        file_groups: Number of groups.
+
+    Raises:
+        ValueError: If there are fewer files.
+    """
+    if not 1 <= file_groups <= len(paths):
+        raise ValueError(
+            f"There are {len(paths)} files from {paths[0]} on; expected at least one for each of "
+            f"{file_groups} groups."
+        )
+    return [paths[group::file_groups] for group in range(file_groups)]
+
+
+def groups_of_share(shard: tuple[int, int], file_groups: int) -> range:
+    """Returns the indices of the groups of files that have the rows of a process.
+
+    Args:
+        shard: The index of this process, and the number of processes.
+        file_groups: Number of groups.
+    """
+    number, count = shard
+    return range(number * file_groups // count, -(-(number + 1) * file_groups // count))
 
 
 class _StreamBatches(Batches):

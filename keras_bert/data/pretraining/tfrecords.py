@@ -25,8 +25,10 @@ from keras_bert.data.arrays import NUMPY, Ragged, ranges, row_starts
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
-# The bytes of a file, and the records, that are read or written at a time
+# The bytes of a file, and the records, that are read or written at a time; of many files, only the
+# first records are looked at.
 _BLOCK_BYTES = 1 << 20
+_FIRST_BLOCK_BYTES = 1 << 16
 _BLOCK_RECORDS = 1024
 # The bytes of each record whose checksum is computed at a time: the table of a few stays in the
 # cache, and many take fewer steps for a long record.
@@ -86,7 +88,7 @@ def read_records(path: str, file: BinaryIO | None = None) -> Iterator[Record]:
 
 def first_record(path: str) -> Record | None:
     """Returns the first record of a file; `None` if it has none."""
-    for block, starts, lengths in _blocks(path):
+    for block, starts, lengths in _blocks(path, block_bytes=_FIRST_BLOCK_BYTES):
         _check(path, itertools.count(), block, starts[:1], lengths[:1])
         return Record(block[starts[0] : starts[0] + lengths[0]], path, 0)
     return None
@@ -121,13 +123,13 @@ def write_records(file: BinaryIO, records: Iterable[bytes]) -> int:
 
 
 def _blocks(
-    path: str, file: BinaryIO | None = None
+    path: str, file: BinaryIO | None = None, block_bytes: int = _BLOCK_BYTES
 ) -> Iterator[tuple[bytes, np.ndarray, np.ndarray]]:
     """Yields blocks of whole records, with where their contents start and their lengths."""
     number = 0
     with file or _open(path) as file:
         rest = b""
-        while read := file.read(_BLOCK_BYTES):
+        while read := file.read(block_bytes):
             block = rest + read
             starts: list[int] = []
             lengths: list[int] = []

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import itertools
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,14 +70,19 @@ def originals(batch):
     return ids
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_entered_anywhere_it_gives_what_it_would_have_given(files, packed):
-    one = stream(files, packed=packed)
-    assert one.batches_per_epoch == (10 if packed else 13)
+@pytest.mark.parametrize(
+    ("options", "batches_per_epoch"),
+    [({}, 13), ({"packed": True}, 10), ({"file_groups": 2}, 8)],
+    ids=["padded", "packed", "groups"],
+)
+def test_entered_anywhere_it_gives_what_it_would_have_given(files, options, batches_per_epoch):
+    one = stream(files, **options)
+    # The smaller group has the 17 rows of one file of three.
+    assert one.batches_per_epoch == batches_per_epoch
     expected = take(one.from_batch(), 31)
-    # In the first epoch, at the start of one, and in the last one; the other form has the same code
-    for first in (10, 29) if packed else (1, 13, 29):
-        found = take(stream(files, packed=packed).from_batch(first), 31 - first)
+    # In the first epoch, at the start of one, and in the last one
+    for first in (1, batches_per_epoch, 29):
+        found = take(stream(files, **options).from_batch(first), 31 - first)
         assert_same(found, expected[first:])
 
 
@@ -182,9 +189,14 @@ def test_records_with_masks_need_no_masker(tmp_path):
         stream(path, masker=None, packed=True)
 
 
-@pytest.mark.parametrize("form", ["masked", "packed", "with masks", "next tokens"])
+FORMS = ["masked", "packed", "with masks", "next tokens", "groups", "packed groups"]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_shares_are_the_rows_of_the_whole_batch(files, tmp_path, form):
-    options = {"packed": form == "packed", "batch_size": 6}
+    options = {"packed": form.startswith("packed"), "batch_size": 6}
+    if form.endswith("groups"):
+        options["file_groups"] = 2  # The second of three processes has rows of both.
     if form == "next tokens":
         options["masker"] = NextTokenTargets()
     if form == "with masks":
@@ -227,6 +239,43 @@ def test_rows_that_are_masked_alone_are_those_of_the_whole_batch(files, unit, pa
             parts = [part.completed(n) for part, n in zip(parts, before[:-1], strict=True)]
             whole.append({name: np.concatenate([p[name] for p in parts]) for name in parts[0]})
         assert_same(whole, read())
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_groups_of_files_fill_equal_shares_of_each_batch(files, packed):
+    one = stream(files, file_groups=3, batch_size=6, packed=packed)
+    # Each file has 17 or 18 records.
+    assert one.num_rows == 3 * (14 if packed else 17)
+    number_of_file = np.repeat([0, 1, 2], [len(part) for part in np.array_split(range(ROWS), 3)])
+    epochs = []
+    for batch in take(one.from_batch(), 2 * one.batches_per_epoch):
+        numbers = originals(batch)[:, 1] - 5
+        np.testing.assert_array_equal(number_of_file[numbers], [0, 0, 1, 1, 2, 2])
+        epochs += numbers.tolist()
+    first, second = np.split(np.array(epochs), 2)
+    assert len(set(first)) == len(set(second)) == 6 * one.batches_per_epoch
+    assert first.tolist() != second.tolist()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_process_reads_the_files_of_its_own_rows_only(files, tmp_path, packed):
+    for path in Path(files).parent.iterdir():
+        shutil.copy(path, tmp_path)
+    one = stream(str(tmp_path / "*.tfrecord"), file_groups=3, batch_size=6, packed=packed)
+    expected = [batch.completed(0) for batch in take(one.from_batch(0, (1, 3), as_shares=True), 20)]
+    for other in (0, 2):
+        (tmp_path / f"{other}.tfrecord").unlink()
+    found = take(one.from_batch(0, (1, 3), as_shares=True), 20)
+    assert_same([batch.completed(0) for batch in found], expected)
+    with pytest.raises(FileNotFoundError, match=r"0\.tfrecord"):
+        take(one.from_batch(0, (0, 3), as_shares=True), 1)
+
+
+def test_groups_that_cannot_be_equal(files):
+    with pytest.raises(ValueError, match=r"3 files from .*; expected at least one for each of 4"):
+        stream(files, file_groups=4)
+    with pytest.raises(ValueError, match="has 4 rows; expected a multiple of the 3 groups"):
+        stream(files, file_groups=3)
 
 
 def test_rows_that_no_masker_masks_alone_are_masked_with_the_others(files):
