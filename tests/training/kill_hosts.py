@@ -30,7 +30,7 @@ from tests.training.kill_runs import CASES, make_data
 HOST_TIMEOUT = 20
 RUN = CASES["pretrain_two_phases"]
 # Measurements
-_NOT_COMPARED = ("seconds", "tokens_per_second", "flops_per_second", "share_of_peak")
+_NOT_COMPARED = {"seconds", "tokens_per_second", "flops_per_second", "share_of_peak"}
 
 
 def start(folder: Path, target: Path, count: int, *options: str) -> HostProcesses:
@@ -49,21 +49,23 @@ def log(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-def largest_difference(folder: Path, expected: Path) -> float:
-    """Returns the largest relative difference of two runs' losses and metrics.
+def differences(folder: Path, expected: Path) -> dict[str, float]:
+    """Returns the largest relative difference of each loss and metric of two runs.
 
     Raises:
         RuntimeError: If they do not have the same records.
     """
     found, other = log(folder), log(expected)
-    differences = [0.0]
     if [sorted(record) for record in found] != [sorted(record) for record in other]:
         raise RuntimeError(f"{folder} has {found}, expected {other}")
-    for record, of_other in zip(found, other, strict=True):
-        for name in set(record) - set(_NOT_COMPARED):
-            size = max(abs(of_other[name]), 1e-9)
-            differences.append(abs(record[name] - of_other[name]) / size)
-    return max(differences)
+    return {
+        name: max(
+            abs(record[name] - of_other[name]) / max(abs(of_other[name]), 1e-9)
+            for record, of_other in zip(found, other, strict=True)
+            if name in record
+        )
+        for name in sorted({name for record in other for name in record} - _NOT_COMPARED)
+    }
 
 
 def _last_checkpoint(folder: Path) -> str:
@@ -106,7 +108,7 @@ def kill_and_compare(
         raise RuntimeError(first.printed()[0])
     longest = 1.5 * (time.monotonic() - begin)
     generator = random.Random(seed)
-    killed, difference, is_finished = 0, 0.0, False
+    killed, largest, is_finished = 0, 0.0, False
     while killed < kills or not is_finished:
         count = generator.choice((1, 2))
         hosts = start(folder, target, count, f"--num_steps={steps}")
@@ -141,10 +143,13 @@ def kill_and_compare(
         if not after_checkpoint:  # or else it may have had the last few steps to do
             # Moments after the end of a run kill nothing.
             longest = min(longest, time.monotonic() - begin)
-        difference = max(difference, largest_difference(target, whole))
-        print(f"{killed} kills: finished, largest difference {difference:.2e}", flush=True)
+        of_run = differences(target, whole)
+        largest = max(largest, *of_run.values())
+        # (That of a perplexity, which is e to the power of a loss, is the loss's own difference.)
+        by_name = ", ".join(f"{name} {size:.1e}" for name, size in of_run.items() if size)
+        print(f"{killed} kills: finished, largest differences: {by_name or 'none'}", flush=True)
         shutil.rmtree(target)
-    return difference
+    return largest
 
 
 def main() -> None:
