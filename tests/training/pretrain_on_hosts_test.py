@@ -107,6 +107,12 @@ with hosts.joined(config_flags.read_flags(HostOptions)):
         hosts.agree("the number", hosts.index())
     except hosts.DisagreementError as error:
         answers["number"] = str(error)
+    answers["divided"] = hosts.divided_map(lambda item: [item, hosts.index()], "abc")
+    answers["merged"] = hosts.merged("the sizes", {"of all": 3, f"of {hosts.index()}": 1})
+    try:
+        hosts.merged("the sizes", {"of all": hosts.index(), f"of {hosts.index()}": 1})
+    except hosts.DisagreementError as error:
+        answers["sizes"] = str(error)
     answers["gathered"] = hosts.gather([hosts.index(), hosts.count(), hosts.is_writer()])
     try:
         pretrain(config(folder, "other", seed=1 + hosts.index()))
@@ -280,6 +286,10 @@ def test_processes_know_one_another_and_disagree_in_all_of_them(runs):
     ]
     assert answers[0] == answers[1]
     assert answers[0]["gathered"] == [[0, 2, True], [1, 2, False]]
+    assert answers[0]["divided"] == [["a", 0], ["b", 1], ["c", 1]]
+    assert answers[0]["merged"] == {"of all": 3, "of 0": 1, "of 1": 1}
+    expected = "the sizes differs between the processes: {'of all': 0} in process 0, {'of all': 1}"
+    assert expected in answers[0]["sizes"]
     assert "the number differs between the processes: 0 in process 0, 1 in" in answers[0]["number"]
     expected = "the command differs between the processes: {'seed': 1} in process 0, {'seed': 2} in"
     assert expected in answers[0]["seed"]

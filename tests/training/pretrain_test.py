@@ -317,7 +317,7 @@ def test_batches_rates_and_lengths_that_change_are_resumed_exactly(corpus, tmp_p
 @pytest.mark.backend_independent
 def test_a_config_without_the_options_of_modernbert_has_the_fingerprint_of_before():
     names = {"initial_batch_size", "batch_warmup_steps", "decay_steps", "decay"}
-    names |= {"devices", "shard_optimizer", "rematerialize"}
+    names |= {"devices", "shard_optimizer", "rematerialize", "file_groups"}
     assert not names & set(recorded_settings(PretrainConfig()))
     growing = PretrainConfig(initial_batch_size=64, batch_warmup_steps=6)
     assert names & set(recorded_settings(growing)) == {"initial_batch_size", "batch_warmup_steps"}
@@ -329,9 +329,10 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(finished, corpus):
 
 
 @pytest.mark.backend_independent
-def test_a_run_does_not_go_on_with_other_files_of_the_same_names_and_sizes(tmp_path):
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_run_does_not_go_on_with_other_files_of_the_same_names_and_sizes(tmp_path, groups):
     (tmp_path / "train.txt").write_text(text(0))
-    made = config(tmp_path, tmp_path / "run", dev_files=())
+    made = config(tmp_path, tmp_path / "run", dev_files=(), num_shards=groups, file_groups=groups)
     vocabulary = vocabulary_path(made)
     training_records(made, 16, vocabulary)
     given = dataclasses.replace(
@@ -348,7 +349,7 @@ def test_a_run_does_not_go_on_with_other_files_of_the_same_names_and_sizes(tmp_p
     checkpoints = RunCheckpoints(tmp_path / "checkpoints")
     checkpoints.save(model, run._begin(given, model, checkpoints, vocabulary))
     assert run._begin(given, model, checkpoints, vocabulary).step == 0
-    (records,) = tmp_path.glob("run/records_16/*.tfrecord")
+    *_, records = sorted(tmp_path.glob("run/records_16/*.tfrecord"))
     for path, flag in ((records, "records"), (tmp_path / "model.json", "model")):
         content = path.read_bytes()
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -412,7 +413,8 @@ def test_held_out_text_may_be_masked_less_than_training_text(corpus, tmp_path, s
     )
     vocabulary = vocabulary_path(settings)
     tokenizer = open_tokenizer(vocabulary, None)
-    (train, dev), *_ = run._streams(settings, vocabulary, tokenizer).values()
+    records = run._records(settings, vocabulary)
+    (train, dev), *_ = run._streams(settings, records, tokenizer).values()
     for stream, share in ((train, 0.3), (dev, 0.1)):
         batches = list(stream.first_batches(20))
         masked = sum(batch["mask_weights"].sum() for batch in batches)
@@ -659,6 +661,8 @@ def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
         ),
         ({"decay": "cosine"}, "decay is 'cosine', expected one of one_minus_sqrt, linear"),
         ({"batch_size": 6, "accumulation": 4}, "expected a multiple of --accumulation"),
+        ({"batch_size": 6, "file_groups": 4}, "expected a multiple of --file_groups, which is 4"),
+        ({"num_shards": 2, "file_groups": 4}, "--num_shards is 2, expected at least --file_groups"),
         ({"packing": True}, "packing does not support the labels of pairs"),
         ({"records": "s3://b/r"}, "--records is s3://b/r, expected a folder of this machine"),
         ({"output_dir": "gs://b/r"}, "--output_dir is gs://b/r, expected a folder of this mach"),

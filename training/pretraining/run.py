@@ -88,14 +88,7 @@ def _pretrain(config: PretrainConfig, scope: devices.Scope) -> dict[str, Any]:
         _be_deterministic()
     with hosts.writer_first():
         vocabulary = vocabulary_path(config)
-        lengths = dict.fromkeys(phase.sequence_length for phase in config.plan())
-        records = {
-            length: (
-                training_records(config, length, vocabulary),
-                dev_records(config, length, vocabulary),
-            )
-            for length in lengths
-        }
+        records = _records(config, vocabulary)
     tokenizer = open_tokenizer(vocabulary, config.lowercase)
     phases = _streams(config, records, tokenizer)
     # Seeded after the records: whether they are created or exist must not change the random state.
@@ -148,6 +141,20 @@ def _check_shares(config: PretrainConfig) -> None:
                 f"a batch has {rows} rows (--batch_size, divided by --accumulation), expected a "
                 f"multiple of the {devices} devices of the {hosts.count()} processes"
             )
+
+
+def _records(config: PretrainConfig, vocabulary: Path) -> dict[int, tuple[str, str | None]]:
+    """Returns the patterns of the training and the held-out records of each length.
+
+    They are created if there are none.
+    """
+    return {
+        length: (
+            training_records(config, length, vocabulary),
+            dev_records(config, length, vocabulary),
+        )
+        for length in dict.fromkeys(phase.sequence_length for phase in config.plan())
+    }
 
 
 def _streams(
