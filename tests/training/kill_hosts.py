@@ -145,8 +145,8 @@ def kill_and_compare(
             longest = min(longest, time.monotonic() - begin)
         of_run = differences(target, whole)
         largest = max(largest, *of_run.values())
-        # (A perplexity is e to the power of a loss: it differs by as much relatively as that does in
-        # absolute terms.)
+        # (A perplexity is e to the power of a loss, and differs by as much relatively as that does
+        # absolutely.)
         by_name = ", ".join(f"{name} {size:.1e}" for name, size in of_run.items() if size)
         print(f"{killed} kills: finished, largest differences: {by_name or 'none'}", flush=True)
         shutil.rmtree(target)
