@@ -48,7 +48,7 @@ _FEATURES = frozenset(
 # The name of one of several files: what is before its number, its number, their count, the rest
 _SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)(.*)", re.DOTALL)
 # Number of consecutive rows that are shuffled together
-_SHUFFLE_WINDOW = 8192
+SHUFFLE_WINDOW = 8192
 _FILES_AT_ONCE = 16
 # Rows that are serialized together
 _ROWS_AT_ONCE = 1024
@@ -360,20 +360,22 @@ def interleaved(paths: Sequence[str]) -> Iterator[Record]:
                 yield record
 
 
-def shuffled_records(paths: Sequence[str], *seed: int) -> Iterator[Record]:
+def shuffled_records(
+    paths: Sequence[str], *seed: int, window: int = SHUFFLE_WINDOW
+) -> Iterator[Record]:
     """Yields the records of files in an order that depends on a seed alone.
 
     Files are in random order, and records are shuffled within windows.
     """
     order = permutation(len(paths), *seed)
-    return shuffled(interleaved([paths[index] for index in order]), *seed)
+    return shuffled(interleaved([paths[index] for index in order]), *seed, window=window)
 
 
-def shuffled(rows: Iterable[Item], *seed: int) -> Iterator[Item]:
-    """Yields rows in random order, of which 8,192 at a time are in memory."""
-    for number, window in enumerate(chunked(rows, _SHUFFLE_WINDOW)):
-        for index in permutation(len(window), *seed, number).tolist():
-            yield window[index]
+def shuffled(rows: Iterable[Item], *seed: int, window: int = SHUFFLE_WINDOW) -> Iterator[Item]:
+    """Yields rows in random order, of which those of a window are in memory."""
+    for number, chunk in enumerate(chunked(rows, window)):
+        for index in permutation(len(chunk), *seed, number).tolist():
+            yield chunk[index]
 
 
 class _RecordBatches(Batches):

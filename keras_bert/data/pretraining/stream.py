@@ -17,6 +17,7 @@ from keras_bert.data.packing import Sequences
 from keras_bert.data.pretraining.masking import MaskedLMMasker
 from keras_bert.data.pretraining.packing import best_fit_rows, filled_rows, in_order_of_rows
 from keras_bert.data.pretraining.records import (
+    SHUFFLE_WINDOW,
     Features,
     Files,
     RecordParser,
@@ -245,10 +246,13 @@ class PretrainingStream:
 
     def _shuffled(self, epoch: int, group: int) -> Iterator[Any]:
         """Yields the rows of a group of files in the order of an epoch."""
-        seed = (self.seed, epoch) if len(self._groups) == 1 else (self.seed, epoch, group)
+        num_groups = len(self._groups)
+        seed = (self.seed, epoch) if num_groups == 1 else (self.seed, epoch, group)
+        # Together they have as many rows in memory as one.
+        window = -(-SHUFFLE_WINDOW // num_groups)
         if self.packed:
-            return shuffled(self._packed_rows(group), *seed)
-        return shuffled_records(self._groups[group], *seed)
+            return shuffled(self._packed_rows(group), *seed, window=window)
+        return shuffled_records(self._groups[group], *seed, window=window)
 
     def _in_order(self, group: int) -> Iterator[Any]:
         """Yields the rows of a group in the order of its files."""
