@@ -228,11 +228,11 @@ _BATCHES: weakref.WeakValueDictionary[int, Sequence[Any]] = weakref.WeakValueDic
 _NUMBERS = itertools.count()
 
 
-def _read(number: np.int64, index: np.int64) -> list[np.ndarray]:
+def _read(number: np.integer[Any], index: np.integer[Any]) -> list[np.ndarray]:
     return [np.asarray(x) for x in tf.nest.flatten(_BATCHES[int(number)][int(index)])]
 
 
-def _iterate(number: np.int64) -> Iterator[Any]:
+def _iterate(number: np.integer[Any]) -> Iterator[Any]:
     return iter(_BATCHES[int(number)])
 
 
@@ -272,8 +272,8 @@ def as_dataset(
     )
     specs = tf.nest.flatten(signature)
 
-    number = np.int64(next(_NUMBERS))
-    _BATCHES[int(number)] = batches
+    number = next(_NUMBERS)
+    _BATCHES[number] = batches
 
     @tf.autograph.experimental.do_not_convert
     def batch(index: tf.Tensor) -> Any:
