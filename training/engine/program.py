@@ -158,6 +158,10 @@ def _is_no_detail_of_a_library(record: standard_logging.LogRecord) -> bool:
     names = [name for name in _LIBRARIES_THAT_LOG if f"-packages/{name}/" in path]
     if "orbax" in names and record.exc_info:
         return False  # It raises the same error.
+    if "apache_beam" in names and record.levelno == standard_logging.ERROR:
+        return False  # It too, but for what it tries again.
+    if path.endswith("apache_beam/io/gcp/internal/clients/bigquery/__init__.py"):
+        return False  # It has no client of BigQuery, which nothing here uses.
     return record.levelno > standard_logging.INFO or not names
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
@@ -49,8 +50,16 @@ def _files(glob: str) -> list[InputFile]:
 
 
 def open_input(path: str) -> BinaryIO:
-    """Opens a file or a URL for reading."""
-    return FileSystems.open(path, compression_type=_AS_IT_IS) if is_url(path) else open(path, "rb")
+    """Opens a file or a URL for reading, in a worker."""
+    if is_url(path):
+        return FileSystems.open(path, compression_type=_AS_IT_IS)
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{path} does not exist on the worker {socket.gethostname()}, expected --input_files "
+            "that all workers can read"
+        ) from None
 
 
 def record_folder(path: str) -> RecordFolder:

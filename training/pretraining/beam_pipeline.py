@@ -12,8 +12,11 @@ The records are those of one machine with `independent_shards`, whatever the run
 workers, and the order in which the runner delivers documents.
 """
 
+import contextlib
+import dataclasses
 import functools
 import json
+import os
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,12 +25,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import grpc
 import numpy as np
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+from apache_beam.runners.portability.portable_runner import PortableRunner
+from apache_beam.runners.runner import PipelineRunner
 
 from keras_bert.data import TokenStore, TokenStoreWriter
 from keras_bert.data.arrays import Ragged
-from keras_bert.data.file_systems import InputFile
+from keras_bert.data.file_systems import InputFile, is_url
 from keras_bert.data.pretraining import tfrecords
 from keras_bert.data.pretraining.token_store import Documents, Ids, Sentences
 from keras_bert.text import tokenizer_from_config
@@ -49,6 +55,11 @@ from .tokenized_corpus import (
 _DOCUMENTS_AT_ONCE = 1024
 # Small files that are read at a time, since each takes a round trip to an object store
 _READS_AT_ONCE = 32
+# Beam waits for a job server ten times as long, and then does not name it.
+_SECONDS_TO_CONNECT = 30
+# Beam's limit for a call of a job server, 300 seconds, is also that of the whole job with a server
+# that gives it its name before it runs, as Beam's own in Python does.
+_SECONDS_OF_JOB = 2**31 - 1
 # Ids of a vocabulary of this size have two bytes.
 _SMALL_VOCABULARY = 2**16
 _LENGTH = np.dtype("<u4")
@@ -74,6 +85,10 @@ class _FileCounts(NamedTuple):
     error: str = ""
 
 
+class RunnerError(OSError):
+    """A runner has failed, or its job server does not answer."""
+
+
 class BeamEngine:
     """Tokenizes a corpus and writes its shards by a runner of Beam.
 
@@ -91,9 +106,11 @@ class BeamEngine:
         runner: str,
         options: Sequence[str],
     ) -> None:
-        self.config, self.inputs = config, inputs
+        # The working directory of a worker is another one.
+        config = dataclasses.replace(config, output_dir=_absolute(config.output_dir))
+        self.inputs = [InputFile(_absolute(file.path), file.size) for file in inputs]
         self.folder = record_folder(config.output_dir)
-        self._options = _pipeline_options(config, runner, options)
+        self._runner, self._options = runner, _pipeline_options(config, runner, options)
         tokenizer = _ProcessTokenizer(corpus_tokenizer(config).get_config())
         self._task = _Task(config, tuple(options), tokenizer)
 
@@ -101,22 +118,23 @@ class BeamEngine:
         """Tokenizes the files that are not tokenized yet, and counts what all of them have.
 
         Raises:
+            RunnerError: If the runner fails, or its workers do not write to this folder.
             ValueError: If files are malformed; the message names the file and the line.
         """
         self._remove_errors()
-        done = set(self.folder.names("work/counts-*.json"))
-        files = [
-            (number, file.path)
-            for number, file in enumerate(self.inputs)
-            if _counts_name(number) not in done
-        ]
-        if files:
-            with beam.Pipeline(options=self._options) as pipeline:
+        if files := self._not_tokenized():
+            with self._pipeline() as pipeline:
                 _ = (
                     pipeline
                     | "files" >> beam.Create(files)
                     | "spread" >> beam.Reshuffle()
                     | "tokenize" >> beam.ParDo(_TokenizeFile(self._task))
+                )
+            if missing := self._not_tokenized():
+                raise RunnerError(
+                    f"{self._runner} has ended, and {self.folder.path} has nothing of "
+                    f"{missing[0][1]}, expected --output_dir to be a folder that all workers "
+                    "share, or a URL"
                 )
         counts = self._file_counts()
         errors = [count.error for count in counts if count.error]
@@ -129,7 +147,11 @@ class BeamEngine:
         return CorpusCounts(*totals)
 
     def write_shards(self, num_shards: int) -> list[ShardStatistics]:
-        """Writes the shards that do not exist yet, and returns the statistics of all."""
+        """Writes the shards that do not exist yet, and returns the statistics of all.
+
+        Raises:
+            RunnerError: If the runner fails.
+        """
         names = [statistics_name(shard) for shard in range(num_shards)]
         found = set(self.folder.names(f"pretraining-*-of-{num_shards:05}.tfrecord"))
         counted = set(self.folder.names("work/statistics-*.json"))
@@ -149,7 +171,7 @@ class BeamEngine:
         first = np.cumsum([0, *sizes]).tolist()
         corpus = _Corpus(first[-1], num_shards)
         files = [(number, first[number]) for number, size in enumerate(sizes) if size]
-        with beam.Pipeline(options=self._options) as pipeline:
+        with self._pipeline() as pipeline:
             _ = (
                 pipeline
                 | "tokenized files" >> beam.Create(files)
@@ -161,6 +183,46 @@ class BeamEngine:
                 | "of a shard" >> beam.GroupByKey()
                 | "write shards" >> beam.ParDo(_WriteShard(self._task, corpus))
             )
+
+    @contextlib.contextmanager
+    def _pipeline(self) -> Iterator[beam.Pipeline]:
+        """Context manager that yields a pipeline, and runs it at the end."""
+        try:
+            with _quiet_streams(), beam.Pipeline(options=self._options) as pipeline:
+                self._check_job_server(pipeline.runner)
+                yield pipeline
+        except grpc.RpcError as error:
+            address = self._options.view_as(PortableOptions).job_endpoint or "of its own"
+            raise RunnerError(
+                f"the job server {address} of {self._runner} does not answer any more: "
+                f"{error.code().name}, {error.details()}"
+            ) from error
+        except RuntimeError as error:
+            raise RunnerError(f"{self._runner} has failed: {_last_error(str(error))}") from error
+
+    def _check_job_server(self, runner: PipelineRunner) -> None:
+        options = self._options.view_as(PortableOptions)
+        endpoint, seconds = options.job_endpoint, options.job_server_timeout
+        if not isinstance(runner, PortableRunner) or endpoint in (None, "embed"):
+            return
+        if seconds == _SECONDS_OF_JOB:
+            seconds = _SECONDS_TO_CONNECT
+        with grpc.insecure_channel(endpoint) as channel:
+            try:
+                grpc.channel_ready_future(channel).result(seconds)
+            except grpc.FutureTimeoutError:
+                raise RunnerError(
+                    f"no job server has answered at {endpoint} in {seconds} seconds, expected its "
+                    "host and port as --job_endpoint"
+                ) from None
+
+    def _not_tokenized(self) -> list[tuple[int, str]]:
+        done = set(self.folder.names("work/counts-*.json"))
+        return [
+            (number, file.path)
+            for number, file in enumerate(self.inputs)
+            if _counts_name(number) not in done
+        ]
 
     def _file_counts(self) -> list[_FileCounts]:
         names = [_counts_name(number) for number in range(len(self.inputs))]
@@ -178,11 +240,43 @@ class BeamEngine:
 def _pipeline_options(
     config: PretrainingDataConfig, runner: str, options: Sequence[str]
 ) -> PipelineOptions:
-    own = [f"--runner={runner}", "--default_sdk_harness_log_level=WARNING"]
+    own = [
+        *(f"--runner={runner}", f"--job_server_timeout={_SECONDS_OF_JOB}"),
+        "--default_sdk_harness_log_level=WARNING",
+    ]
     if runner == "FnApiRunner" and not any(option.startswith("--direct_") for option in options):
         mode = "multi_processing" if config.workers() > 1 else "in_memory"
         own += [f"--direct_num_workers={config.workers()}", f"--direct_running_mode={mode}"]
     return PipelineOptions([*own, *options])
+
+
+def _absolute(path: str) -> str:
+    return path if is_url(path) else os.path.abspath(path)
+
+
+@contextlib.contextmanager
+def _quiet_streams() -> Iterator[None]:
+    """Hides what ends the thread that reads the messages of a job server, which is raised here."""
+    shown = threading.excepthook
+
+    def hook(raised: threading.ExceptHookArgs) -> None:
+        if not isinstance(raised.exc_value, grpc.RpcError):
+            shown(raised)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        for thread in threading.enumerate():
+            if thread.name == "wait_until_finish_read":
+                thread.join(1)
+        threading.excepthook = shown
+
+
+def _last_error(text: str) -> str:
+    """Returns the error at the end of the tracebacks of all processes up to a worker."""
+    lines = [line for line in text.splitlines() if line and not line[0].isspace()]
+    return lines[-1] if "Traceback" in text else text
 
 
 def _counts_name(number: int) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records that Apache Beam creates, held to those of one machine, file by file."""
 
+import contextlib
 import dataclasses
 import gzip
 import hashlib
@@ -8,6 +9,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -67,6 +69,42 @@ def config(tmp_path):
 def on_beam(config, name, **changes):
     output_dir = str(Path(config.output_dir).parent / name)
     return dataclasses.replace(config, output_dir=output_dir, runner="FnApiRunner", **changes)
+
+
+@contextlib.contextmanager
+def started_job_server(folder):
+    """A job server of Beam in a folder, by whose protocol pipelines reach Flink and Spark too."""
+    port, module = folder / "port", "apache_beam.runners.portability.local_job_service_main"
+    command = (sys.executable, "-m", module, f"--port_file={port}")
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as process:
+        try:
+            end = time.monotonic() + 60
+            while not (port.exists() and port.read_text()):
+                assert time.monotonic() < end
+                assert process.poll() is None
+                time.sleep(0.05)
+            yield process, f"localhost:{port.read_text()}"
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def job_server(tmp_path_factory):
+    with started_job_server(tmp_path_factory.mktemp("server")) as (_, address):
+        yield address
+
+
+# Processes that the job server starts, in its own working directory
+PROCESSES = (
+    "--environment_type=beam:env:harness_subprocess_python:v1",
+    f"--environment_config=exec env PYTHONPATH={ROOT} {sys.executable} "
+    "-m apache_beam.runners.worker.sdk_worker_main",
+)
+
+
+def on_job_server(config, address, *options, **changes):
+    options = (f"--job_endpoint={address}", *options)
+    return dataclasses.replace(config, runner="PortableRunner", runner_options=options, **changes)
 
 
 def digests(config):
@@ -143,6 +181,74 @@ def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
     assert digests(config) == digests(killed)
 
 
+@pytest.mark.parametrize("options", [("--environment_type=LOOPBACK",), PROCESSES])
+def test_the_records_of_a_job_server_are_those_of_one_machine(
+    config, options, job_server, tmp_path, monkeypatch
+):
+    create(config)
+    monkeypatch.chdir(tmp_path)
+    relative = {"input_files": ("corpus",), "vocabulary": "vocab.txt", "output_dir": "portable"}
+    portable = on_job_server(config, job_server, *options, **relative)
+    create(portable)
+    assert digests(portable) == digests(config)
+    assert len(digests(config)) == 5
+
+
+def test_after_the_job_server_is_killed_another_one_goes_on_to_the_same_records(config, tmp_path):
+    config = dataclasses.replace(config, num_shards=30, duplicate_factor=15)
+    output_dir = str(tmp_path / "killed")
+    with started_job_server(tmp_path) as (process, address):
+        killed = on_job_server(config, address, *PROCESSES, output_dir=output_dir)
+
+        def kill_after_a_shard():
+            while process.poll() is None and not digests(killed):
+                time.sleep(0.002)
+            process.kill()
+
+        thread = threading.Thread(target=kill_after_a_shard)
+        thread.start()
+        with pytest.raises(
+            beam_pipeline.RunnerError, match=rf"{address} of PortableRunner does .* UNAVAILABLE"
+        ):
+            create(killed)
+        thread.join()
+    assert 0 < len(digests(killed)) < 30
+    (tmp_path / "port").unlink()
+    with started_job_server(tmp_path) as (_, address):
+        create(on_job_server(config, address, *PROCESSES, output_dir=output_dir))
+    create(config)
+    assert digests(killed) == digests(config)
+
+
+def test_a_job_server_that_does_not_answer_is_named(config):
+    unreachable = on_job_server(config, "localhost:1", "--job_server_timeout=1")
+    with pytest.raises(
+        beam_pipeline.RunnerError, match="no job server has answered at localhost:1 in 1 seconds"
+    ):
+        create(unreachable)
+    with pytest.raises(
+        beam_pipeline.RunnerError, match="PortableRunner has failed: You must specify a --job_endp"
+    ):
+        create(dataclasses.replace(unreachable, runner_options=()))
+
+
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="there is no /proc on this system")
+def test_folders_that_workers_do_not_share_are_named(config, job_server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own = "/proc/self/cwd"  # another folder in each process
+    run = on_job_server(config, job_server, *PROCESSES, input_files=(f"{own}/corpus",))
+    with pytest.raises(
+        beam_pipeline.RunnerError,
+        match=f"Runner has failed: FileNotFoundError: {own}/corpus/a.txt does not exist on the",
+    ):
+        create(run)
+    run = on_job_server(config, job_server, *PROCESSES, output_dir=f"{own}/elsewhere")
+    with pytest.raises(
+        beam_pipeline.RunnerError, match=f"{own}/elsewhere has nothing of .*/corpus/a.txt, expected"
+    ):
+        create(run)
+
+
 def test_malformed_files_are_named_with_the_line_and_not_tried_again(config, tmp_path):
     bad = tmp_path / "corpus" / "f.jsonl"
     bad.write_text('{"text": "w1 ."}\n{"text": 3}\n')
@@ -182,6 +288,7 @@ def test_options_of_the_runner_reach_beam(config):
     assert passed["flink_master"] == "localhost:8081"
     assert (passed["runner"], passed["environment_type"]) == ("FlinkRunner", "LOOPBACK")
     assert passed["direct_num_workers"] == 1
+    assert passed["job_server_timeout"] > 7 * 24 * 60 * 60  # Beam's ends jobs of Python's server.
     several = dataclasses.replace(config, num_workers=3)
     chosen = beam_pipeline._pipeline_options(several, "FnApiRunner", ()).get_all_options()
     assert (chosen["direct_num_workers"], chosen["direct_running_mode"]) == (3, "multi_processing")
