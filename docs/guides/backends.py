@@ -104,5 +104,6 @@ train(backends[0], f"{backends[-1]}.keras")
 # | [several devices](devices.md) | `tf.distribute.MirroredStrategy` | `keras.distribution.DataParallel` | with a loop of one's own |
 # | `export` to a SavedModel | yes | yes, in a child process on TensorFlow | yes, in a child process on TensorFlow |
 #
-# JAX compiles each new shape, so rows are padded to few lengths; the first epoch is slower than the others. On a CPU, float32 is
+# JAX compiles each new shape, so rows are padded to few lengths; the first epoch is slower than the others. From 512 batches an epoch on, there
+# are [more lengths on a CPU](../why/speed.md). On a CPU, float32 is
 # faster on JAX; on the others, it [depends on the processor](devices.md#mixed-precision).

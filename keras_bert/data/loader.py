@@ -43,6 +43,9 @@ class BatchOptions:
         compiles: Whether each new batch shape is compiled, which takes seconds: there are few
             different lengths then, and the last batch of training data is completed with filler
             rows.
+        batches_for_more_lengths: The number of batches in an epoch from which on there are as many
+            lengths as if nothing was compiled, since fewer padded tokens then save more time than
+            it takes to compile for more lengths; `None` for never.
         shuffle_seed: Seed for shuffling the rows and the batches, differently in each epoch; `None`
             does not shuffle. Of rows of unknown number, a row is at most 1,024 batches earlier than
             in the input.
@@ -64,6 +67,7 @@ class BatchOptions:
 
     batch_size: int | None = None
     compiles: bool = False
+    batches_for_more_lengths: int | None = None
     shuffle_seed: int | None = None
     training: bool = False
     length_window: int | None = None
@@ -92,6 +96,11 @@ class BatchOptions:
         """Whether the last batch is completed with repeated rows of weight 0."""
         is_shared = self.num_replicas > 1 or self.shard[1] > 1
         return (self.compiles and self.training) or is_shared
+
+    def has_few_lengths(self, num_batches: int | None) -> bool:
+        """Returns whether the batches of an epoch, of which some have so many, have few lengths."""
+        least = self.batches_for_more_lengths
+        return self.compiles and (num_batches is None or least is None or num_batches < least)
 
     def window(self, num_rows: int | None) -> int | None:
         """Returns the number of batches in a window; `None` if it grows with the rows before."""
@@ -311,7 +320,8 @@ class Loader(Batches):
             self.rows_in_batch = options.rows_in_batch // options.shard[1]
         self._finish = finish or with_columns
         self._pad_token_id = preprocessor.tokenizer.pad_token_id
-        self._buckets = bucket_lengths(preprocessor.sequence_length, coarse=options.compiles)
+        is_coarse = options.has_few_lengths(self.num_batches)
+        self._buckets = bucket_lengths(preprocessor.sequence_length, coarse=is_coarse)
 
     @property
     def num_batches(self) -> int | None:

@@ -151,6 +151,15 @@ def test_the_last_batch_is_completed_with_rows_of_weight_0():
     assert {features["token_ids"].shape[1] for features, *_ in batches} <= {13}
 
 
+def test_many_compiled_batches_have_more_lengths():
+    def lengths(rows, **options):
+        loader = batches_of(rows, batch_size=1, compiles=True, **options)
+        return {features["token_ids"].shape[1] for features, *_ in loader}
+
+    assert lengths(59) == lengths(59, batches_for_more_lengths=60) == {13}
+    assert lengths(60, batches_for_more_lengths=60) == {8, 13}
+
+
 def test_the_shares_of_processes_are_the_batch_of_one():
     whole = list(batches_of(30, None, shuffle_seed=5, num_replicas=2))
     shares = [list(batches_of(30, None, shuffle_seed=5, shard=(n, 2))) for n in range(2)]
