@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -76,11 +77,14 @@ def unmasked_rows(records: str, sequence_length: int) -> Iterator[tuple[Integers
         order is always the same.
     """
     from keras_bert.data import pretraining_batches
+    from keras_bert.data.pretraining.records import record_paths
 
-    batches = pretraining_batches(
-        records, batch_size=_ROWS_AT_ONCE, sequence_length=sequence_length
+    # One after another, since batches count the records of their files first.
+    each = (
+        pretraining_batches(path, batch_size=_ROWS_AT_ONCE, sequence_length=sequence_length)
+        for path in record_paths(records)
     )
-    for batch in batches:
+    for batch in itertools.chain.from_iterable(each):
         token_ids = batch["token_ids"].astype("int64")
         if "mask_ids" in batch:
             rows, slots = np.nonzero(batch["mask_weights"])
