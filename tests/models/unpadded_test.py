@@ -9,7 +9,6 @@ from keras import ops
 from keras_bert.config import BertConfig
 from keras_bert.models import Backbone
 from keras_bert.ops.unpadded import unpadded_rows
-from keras_bert.optimizers import AdamW
 from keras_bert.tasks import MaskedLM, QuestionAnswerer, TextClassifier
 from tests.models.parts_test import VARIANTS
 from tests.models.small_backbone import WITHOUT_DROPOUT, random_weights, to_numpy
@@ -134,7 +133,8 @@ def test_training_updates_the_weights_alike(family):
         keras.utils.set_random_seed(0)
         task = TextClassifier(encoder, num_classes=2)
         random_weights(task)
-        task.compile(AdamW(0.01, epsilon=1.0), keras.losses.SparseCategoricalCrossentropy(True))
+        loss = keras.losses.SparseCategoricalCrossentropy(True)
+        task.compile(keras.optimizers.SGD(0.1), loss)
         losses = [task.train_on_batch(batch_of(LENGTHS["mixed"]), labels) for _ in range(3)]
         updated.append((losses, [to_numpy(weight) for weight in task.weights]))
     (expected, weights), (losses, unpadded_weights) = updated
@@ -146,11 +146,11 @@ def test_training_updates_the_weights_alike(family):
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="XLA compiles TensorFlow")
 def test_xla_computes_the_same():
     updated = []
-    for encoder, jit_compile in zip(pair(), (False, True), strict=True):
+    for encoder, jit_compile in zip(pair(num_layers=1), (False, True), strict=True):
         task = TextClassifier(encoder, num_classes=2)
         random_weights(task)
         loss = keras.losses.SparseCategoricalCrossentropy(True)
-        task.compile(AdamW(0.01, epsilon=1.0), loss, jit_compile=jit_compile)
+        task.compile(keras.optimizers.SGD(0.1), loss, jit_compile=jit_compile)
         batches = [batch_of([3, 11, 1, 7]), batch_of([3, 5, 1, 7])]
         losses = [task.train_on_batch(batch, np.array([0, 1, 1, 0]))[0] for batch in batches]
         updated.append((losses, task.get_weights()))
