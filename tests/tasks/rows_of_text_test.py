@@ -9,10 +9,28 @@ import pytest
 
 pytestmark = pytest.mark.on_tensorflow
 
-from keras_bert import Backbone, TextClassifier, TokenClassifier  # noqa: E402
-from tests.small_tasks import CONFIG, TASKS, make_task, make_text_task  # noqa: E402
+import keras_bert  # noqa: E402
+from keras_bert import TokenClassifier  # noqa: E402
+from tests.small_tasks import CONFIG, LETTERS, TASKS, make_task, make_text_task  # noqa: E402
 
 TEXTS = ["a", "b a", "a a b", "b", "a b"]
+
+
+def constant(task, **options):
+    """A task with unlike losses of rows, which `fit` does not change: it can be called again."""
+    config = CONFIG.replace(
+        max_sequence_length=32, dropout=0.0, attention_dropout=0.0, initializer_range=0.5
+    )
+    preprocessor = {"tokenizer": {"vocabulary": LETTERS}, "sequence_length": 32}
+    backbone = keras_bert.Backbone(config)
+    model = getattr(keras_bert, task)(backbone, preprocessor=preprocessor, **options)
+    model.compile(keras.optimizers.SGD(0.0))
+    return model
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return constant("TextClassifier", class_names=["a", "b"])
 
 
 def test_an_iterator_loses_no_text():
@@ -51,14 +69,9 @@ def test_class_weights_of_text_are_weights_of_its_rows():
 
 @pytest.mark.needs_tensorflow
 @pytest.mark.on_each_backend
-def test_class_weights_weigh_the_loss_and_not_the_metrics():
+def test_class_weights_weigh_the_loss_and_not_the_metrics(classifier):
     tf = pytest.importorskip("tensorflow")
     labels = np.array([0, 1, 1, 0, 1])
-    options = {"dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.5}
-    config = CONFIG.replace(max_sequence_length=32, **options)
-    preprocessor = make_text_task("TextClassifier", 2).preprocessor
-    classifier = TextClassifier(Backbone(config), 2, preprocessor)
-    classifier.compile(keras.optimizers.SGD(0.0))
     plain, accuracy = classifier.evaluate(TEXTS, labels, verbose=0)
     weights = np.where(labels == 1, 9.0, 1.0)
     weighted, _ = classifier.evaluate(TEXTS, labels, sample_weight=weights, verbose=0)
@@ -69,7 +82,7 @@ def test_class_weights_weigh_the_loss_and_not_the_metrics():
         return history["loss"][0], history["accuracy"][0]
 
     dataset = tf.data.Dataset.from_tensor_slices((TEXTS, labels))
-    features = {name: np.asarray(value) for name, value in preprocessor(TEXTS).items()}
+    features = {name: np.asarray(x) for name, x in classifier.preprocessor(TEXTS).items()}
     expected = pytest.approx((weighted, accuracy), rel=1e-5)
     for data in ((TEXTS, labels), (dataset,), (features, labels)):
         assert trained(*data, class_weight={1: 9.0}) == expected
@@ -77,18 +90,13 @@ def test_class_weights_weigh_the_loss_and_not_the_metrics():
     assert trained(TEXTS, labels) == pytest.approx((plain, accuracy), rel=1e-5)
 
 
-def test_class_weights_may_have_names_and_are_checked():
+def test_class_weights_may_have_names_and_are_checked(classifier):
     losses = []
-    for class_weight in ({1: 3.0}, {"b": 3.0}, {np.int64(1): 3, "a": 1}):
-        keras.utils.set_random_seed(0)
-        classifier = make_text_task("TextClassifier", 2)
-        classifier.class_names = ("a", "b")
-        classifier.compile("sgd")
-        history = classifier.fit(
-            TEXTS, ["a", "b", "b", "a", "b"], class_weight=class_weight, verbose=0
-        )
+    for class_weight in (None, {1: 3.0}, {"b": 3.0}, {np.int64(1): 3, "a": 1}):
+        options = {"class_weight": class_weight, "shuffle": False, "verbose": 0}
+        history = classifier.fit(TEXTS, ["a", "b", "b", "a", "b"], **options)
         losses.append(history.history["loss"])
-    assert losses[0] == losses[1] == losses[2]
+    assert losses[0] != losses[1] == losses[2] == losses[3]
     for class_weight, message in (
         ({"c": 1.0}, "a weight of 'c'; expected one of a, b, or an id from 0 to 1"),
         ({2: 1.0}, "a weight of 2; expected one of a, b, or an id from 0 to 1"),
@@ -102,17 +110,17 @@ def test_class_weights_may_have_names_and_are_checked():
 
 
 def test_class_weights_reach_datasets_words_and_choices():
-    for task, rows, sample_weight in (
-        ("TokenClassifier", ([["a", "b"], ["b"]], [[0, 1], [1]]), [[1, 3], [3]]),
-        ("MultipleChoice", ([("a", ["a", "b"]), ("b", ["a", "b"])], [0, 1]), [1, 3]),
+    tagger, chooser = constant("TokenClassifier", num_classes=2), constant("MultipleChoice")
+    for model, rows, sample_weight in (
+        (tagger, ([["a", "b"], ["b"]], [[0, 1], [1]]), [[1, 3], [3]]),
+        (chooser, ([("a", ["a", "b"]), ("b", ["a", "b"])], [0, 1]), [1, 3]),
     ):
-        results = []
-        for weights in ({"class_weight": {1: 3.0}}, {"sample_weight": sample_weight}):
-            keras.utils.set_random_seed(0)
-            model = make_text_task(task, *([2] if task == "TokenClassifier" else []))
-            model.compile("sgd")
-            results.append(model.fit(*rows, verbose=0, **weights).history["loss"])
+        plain, *results = (
+            model.fit(*rows, shuffle=False, verbose=0, **weights).history["loss"]
+            for weights in ({}, {"class_weight": {1: 3.0}}, {"sample_weight": sample_weight})
+        )
         assert results[0] == pytest.approx(results[1], rel=1e-6)
+        assert results[0] != pytest.approx(plain, rel=1e-3)
     with pytest.raises(ValueError, match="are not class ids"):
         make_text_task("TextEmbedder").fit([("a", "b")], class_weight={0: 2.0})
 
