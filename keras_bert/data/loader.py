@@ -98,7 +98,11 @@ class BatchOptions:
         return (self.compiles and self.training) or is_shared
 
     def has_few_lengths(self, num_batches: int | None) -> bool:
-        """Returns whether the batches of an epoch, of which some have so many, have few lengths."""
+        """Returns whether an epoch has few different lengths.
+
+        Args:
+            num_batches: Number of its batches; `None` if it is unknown.
+        """
         least = self.batches_for_more_lengths
         return self.compiles and (num_batches is None or least is None or num_batches < least)
 

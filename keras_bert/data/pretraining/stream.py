@@ -130,7 +130,7 @@ class PretrainingStream:
         self.seed = seed
         self._masker = masker
         self._masks_whole_batch = not (masker is None or getattr(masker, "masks_rows_alone", False))
-        # Those of the other groups that are more are left out.
+        # An epoch ends with the smallest group.
         self.num_rows = file_groups * min(count(self._count_rows, range(file_groups)))
         self._start = StreamPosition()
         self._check_rows()
