@@ -63,7 +63,7 @@ def test_a_low_rank_update_is_merged(tmp_path):
     logits = classifier(features).numpy()
     assert np.abs(logits - before).max() > 0.1
 
-    classifier.export(tmp_path / "1", warm_up=False)
+    classifier.export(tmp_path / "1")
     signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
     answers = signatures["serve_ids"](token_ids=features["token_ids"])
     np.testing.assert_allclose(answers["logits"], logits, atol=1e-4)

@@ -181,7 +181,7 @@ def test_a_pruned_task_is_trained_saved_and_loaded(pruned, tmp_path):
 @pytest.mark.on_tensorflow
 def test_a_pruned_task_is_exported(pruned, tmp_path):
     tf = pytest.importorskip("tensorflow")
-    pruned.export(tmp_path / "1", warm_up=False)
+    pruned.export(tmp_path / "1")
     loaded = tf.saved_model.load(str(tmp_path / "1"))
     served = loaded.signatures["serving_default"](text=tf.constant(TEXTS[:2]))
     for row, answer in enumerate(pruned.classify(TEXTS[:2])):

@@ -146,7 +146,7 @@ def test_training_updates_the_weights_alike(family):
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="XLA compiles TensorFlow")
 def test_xla_computes_the_same():
     updated = []
-    for encoder, jit_compile in zip(pair(num_layers=1), (False, True), strict=True):
+    for encoder, jit_compile in zip(pair(), (False, True), strict=True):
         task = TextClassifier(encoder, num_classes=2)
         random_weights(task)
         loss = keras.losses.SparseCategoricalCrossentropy(True)
