@@ -26,7 +26,7 @@ from keras_bert.data.pretraining.records import (
     shuffled,
     shuffled_records,
 )
-from keras_bert.data.pretraining.tfrecords import Record, chunked, count_records
+from keras_bert.data.pretraining.tfrecords import chunked, count_records
 
 # Number of consecutive sequences that are packed together
 PACKING_WINDOW = 1024
@@ -151,7 +151,7 @@ class PretrainingStream:
     def _count_rows(self, group: int) -> int:
         """Returns the number of rows of a group of files."""
         if self.packed:
-            return sum(1 for _ in self._packed_rows(group))
+            return sum(1 for _ in self._in_order(group))
         return sum(map(count_records, self._groups[group]))
 
     @property
@@ -251,15 +251,11 @@ class PretrainingStream:
         # Together they have as many rows in memory as one.
         window = -(-SHUFFLE_WINDOW // num_groups)
         if self.packed:
-            return shuffled(self._packed_rows(group), *seed, window=window)
+            return shuffled(self._in_order(group), *seed, window=window)
         return shuffled_records(self._groups[group], *seed, window=window)
 
     def _in_order(self, group: int) -> Iterator[Any]:
-        """Yields the rows of a group in the order of its files."""
-        return self._packed_rows(group) if self.packed else interleaved(self._groups[group])
-
-    def _packed_rows(self, group: int) -> Iterator[list[Record]]:
-        """Packs the records of a group to rows, which are the same in each epoch."""
+        """Yields the rows of a group in the order of its files; packed ones stay the same."""
         return self._as_rows(interleaved(self._groups[group]))
 
     def _as_rows(self, records: Iterable[Any]) -> Iterator[Any]:
@@ -300,7 +296,15 @@ class PretrainingStream:
         own = slice(share.start - groups[0] * in_group, share.stop - groups[0] * in_group)
         count = (self.num_rows - start.row) // self.batch_size
         for step in range(start.batch, start.batch + count):
-            rows = [row for chunks in read for row in next(chunks)]
+            rows: list[Any] = []
+            for group, chunks in zip(groups, read, strict=True):
+                chunk = next(chunks, [])
+                if len(chunk) < in_group:
+                    raise ValueError(
+                        f"The files from {self._groups[group][0]} on have fewer rows than when "
+                        "they were counted; expected files that do not change."
+                    )
+                rows += chunk
             batch = self._unmasked(rows if is_whole else rows[own])
             if draws_share:
                 yield self._masker.share(batch, step, share.start)

@@ -310,6 +310,15 @@ def test_a_torn_file_is_named(files, tmp_path):
         take(stream(path).from_batch(), 1)
 
 
+def test_a_file_that_became_shorter_is_told(tmp_path):
+    for number, rows in enumerate((range(9), range(9))):
+        write(tmp_path / f"{number}.tfrecord", rows)
+    one = stream(str(tmp_path / "*.tfrecord"), file_groups=2)
+    write(tmp_path / "1.tfrecord", range(5))
+    with pytest.raises(ValueError, match=r"1\.tfrecord on have fewer rows than when they were"):
+        take(one.from_batch(), 4)
+
+
 def test_examples_for_both_objectives(files):
     batches = stream(files).from_batch()
     x, y, weights = take(pretraining_examples(batches, next_sentence=True), 1)[0]
