@@ -191,11 +191,15 @@ def _parts(batch: Any) -> tuple[Any, ...]:
 class GivenBatches(Batches):
     """Features of batches of text; each is padded to its longest row, or to a bucket that holds it.
 
+    If several processes have batches of their own, all of them are padded to the maximum length,
+    since no process knows the rows of the others.
+
     Args:
         text: The batches of text.
         preprocessor: The preprocessor that packs the texts.
         options: The options of batching: whether there are buckets, since each new length is
-            compiled; and the seed for the order of batches that can be had in any order.
+            compiled; whether processes share batches; and the seed for the order of batches that
+            can be had in any order.
         read_columns: Checks and converts labels and weights; `None` returns the indices of rows.
         steps: The number of batches to read at most.
     """
@@ -245,7 +249,9 @@ class GivenBatches(Batches):
             features = self._preprocessor(*texts)
             return features
         sequences = self._preprocessor.pack(*texts)
-        buckets = bucket_lengths(self._preprocessor.sequence_length, coarse=True)
+        length = self._preprocessor.sequence_length
+        is_shared = self._options.shard[1] > 1
+        buckets = (length,) if is_shared else bucket_lengths(length, coarse=True)
         length = bucket_for(sequences.longest(NUMPY).max(initial=1), buckets)
         features = sequences.padded(NUMPY, length, self._preprocessor.tokenizer.pad_token_id)
         return features

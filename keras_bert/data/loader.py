@@ -32,6 +32,17 @@ WINDOWS_IN_EPOCH = 16
 SHUFFLE_BATCHES = 1024
 # The number of batches that a thread makes in advance
 BATCHES_AHEAD = 8
+# The number of rows that are packed at a time only to know their sizes
+_ROWS_SIZED = 2048
+
+# Returns values of the rows at some indices, `(rows, ...)`
+RowFunction = Callable[[np.ndarray], np.ndarray]
+
+
+class DividedMap(Protocol):
+    """A function of rows, computed by several processes: `keras_bert.ops.jax_steps.divided_map`."""
+
+    def __call__(self, function: RowFunction, num_rows: int, **same: int) -> np.ndarray: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +68,10 @@ class BatchOptions:
             is then completed with filler rows too, so that each device has as many.
         shard: The index of this process and the number of processes that share each batch: each has
             as many of its consecutive rows, and pads them to the same length as the others.
+        divided_map: Computes a function of rows, of which each process has its share, and checks
+            that processes have some numbers in common. With it, a process packs a share of the rows
+            in memory to know all lengths, and then those of its share of each batch; without, it
+            packs all rows.
         allow_unlabeled: Whether a label may be -1 (for regression NaN), which means that the row
             has none.
 
@@ -73,6 +88,7 @@ class BatchOptions:
     length_window: int | None = None
     num_replicas: int = 1
     shard: tuple[int, int] = (0, 1)
+    divided_map: DividedMap | None = None
     allow_unlabeled: bool = False
 
     def __post_init__(self) -> None:
@@ -202,6 +218,9 @@ class RowSource(Protocol):
     num_rows: int | None
     """The number of rows; `None` if it is unknown."""
 
+    def sizes(self, options: BatchOptions) -> np.ndarray | None:
+        """Returns `sizes` of all rows, if processes share them out; otherwise `None`."""
+
     def windows(self, epoch: int, options: BatchOptions, skipped: int) -> Iterator[Window]:
         """Yields the windows of an epoch, without the first `skipped` ones."""
 
@@ -218,6 +237,23 @@ class RowsInMemory:
         self.examples = examples
         self.columns = tuple(columns)
         self.num_rows: int | None = len(examples)
+
+    def sizes(self, options: BatchOptions) -> np.ndarray | None:
+        """Returns `sizes` of all rows, if processes share them out; otherwise `None`."""
+        if options.divided_map is None:
+            return None
+
+        def of_rows(rows: np.ndarray) -> np.ndarray:
+            parts = (rows[at : at + _ROWS_SIZED] for at in range(0, len(rows), _ROWS_SIZED))
+            return np.concatenate([sizes(self.examples.pack(part)) for part in parts])
+
+        return options.divided_map(
+            of_rows,
+            len(self.examples),
+            batch_size=options.rows_in_batch,
+            length_window=options.window(len(self.examples)) or 0,
+            shuffle_seed=-1 if options.shuffle_seed is None else options.shuffle_seed,
+        )
 
     def windows(self, epoch: int, options: BatchOptions, skipped: int = 0) -> Iterator[Window]:
         """Yields the windows of an epoch."""
@@ -326,6 +362,8 @@ class Loader(Batches):
         self._pad_token_id = preprocessor.tokenizer.pad_token_id
         is_coarse = options.has_few_lengths(self.num_batches)
         self._buckets = bucket_lengths(preprocessor.sequence_length, coarse=is_coarse)
+        # (Processes exchange them here, where no thread of theirs works.)
+        self._sizes = source.sizes(options)
 
     @property
     def num_batches(self) -> int | None:
@@ -340,9 +378,9 @@ class Loader(Batches):
         )
         for window in self.source.windows(0, unshuffled, 0):
             window = window._replace(rows=window.rows[:1])
-            sequences = window.examples.pack(window.rows)
-            longest = sequences.longest(NUMPY).max(initial=1)
-            return self._finish(self._padded(sequences, np.zeros(1, "int64"), 1, longest, window))
+            packed = window.examples.pack(window.rows)
+            row = np.zeros(1, "int64")
+            return self._finish(self._padded(packed, row, sizes(packed)[0], row, None, window))
         return None
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
@@ -352,33 +390,94 @@ class Loader(Batches):
         skipped = 0 if in_window is None else first // in_window
         done = skipped * (in_window or 0)
         for count, window in enumerate(self.source.windows(number, options, skipped), skipped):
-            sequences = window.examples.pack(window.rows)
-            lengths = sequences.longest(NUMPY)
+            packed = None
+            if self._sizes is None:
+                packed = window.examples.pack(window.rows)
+                of_rows = sizes(packed)
+            else:
+                of_rows = self._sizes[window.rows]
             order = None if seed is None else (seed, number, count)
-            for rows in rows_of_batches(lengths, size, order):
-                if done >= first:
-                    num_rows, longest = len(rows), lengths[rows].max(initial=1)
-                    if options.fills_last_batch:
-                        rows = np.resize(rows, size)
-                    yield self._finish(self._padded(sequences, rows, num_rows, longest, window))
-                done += 1
+            batches = list(rows_of_batches(of_rows[:, 0], size, order))
+            yield from self._of_window(window, packed, of_rows, batches[max(0, first - done) :])
+            done += len(batches)
+
+    def _of_window(
+        self,
+        window: Window,
+        packed: Sequences | None,
+        of_rows: np.ndarray,
+        batches: Sequence[np.ndarray],
+    ) -> Iterator[Any]:
+        """Yields batches of a window, of which `packed` are all rows; `None` packs those needed."""
+        fills, shard = self.options.fills_last_batch, self.options.shard
+        whole = [np.resize(x, self.options.rows_in_batch) if fills else x for x in batches]
+        shares = [rows[rows_of_share(shard, len(rows))] for rows in whole]
+        place = np.arange(len(window.rows))
+        if packed is None:
+            own = np.concatenate([np.zeros(0, "int64"), *shares])
+            place[own] = np.arange(len(own))
+            packed = window.examples.pack(window.rows[own])
+            _check_sizes(sizes(packed), of_rows[own], window.rows[own])
+        for rows, filled, share in zip(batches, whole, shares, strict=True):
+            is_real = None
+            if fills:
+                is_real = np.arange(len(filled)) < len(rows)
+                is_real = is_real[rows_of_share(shard, len(filled))].astype("float32")
+            size = of_rows[rows].max(axis=0)
+            yield self._finish(self._padded(packed, place[share], size, share, is_real, window))
 
     def _padded(
-        self, sequences: Sequences, rows: np.ndarray, num_rows: int, longest: int, window: Window
+        self,
+        packed: Sequences,
+        place: np.ndarray,
+        size: np.ndarray,
+        rows: np.ndarray,
+        is_real: np.ndarray | None,
+        window: Window,
     ) -> Batch:
-        """Makes a batch of some rows of a window, the first `num_rows` of which are no filler."""
-        length = bucket_for(longest, self._buckets)
-        share = rows_of_share(self.options.shard, len(rows))
-        is_real = None
-        if self.options.fills_last_batch:
-            is_real = (np.arange(len(rows)) < num_rows).astype("float32")[share]
-        rows = rows[share]
+        """Makes a batch of some rows of a window.
+
+        Args:
+            packed: Packed rows, with these among them.
+            place: Where they are among them.
+            size: The largest of `sizes` in the batches of all processes.
+            rows: Their places in the window.
+            is_real: See `Batch`.
+            window: The window.
+        """
+        length, most = bucket_for(max(1, size[0]), self._buckets), size[1]
         index = window.rows[rows]
         return Batch(
-            sequences.take(NUMPY, rows).padded(NUMPY, length, self._pad_token_id),
+            packed.take(NUMPY, place).padded(NUMPY, length, self._pad_token_id, most),
             window.first + index,
             is_real,
             tuple(column[index] for column in window.columns),
+        )
+
+
+def sizes(sequences: Sequences) -> np.ndarray:
+    """Returns what determines the shape of a batch of rows: their sizes.
+
+    Args:
+        sequences: The sequences of the rows.
+
+    Returns:
+        The number of tokens of the longest sequence of each row, and the number of its sequences,
+        int32 `(rows, 2)`.
+    """
+    longest, counts = sequences.longest(NUMPY), sequences.counts
+    counts = np.ones_like(longest) if counts is None else counts
+    return np.stack([longest, counts], axis=1).astype("int32")
+
+
+def _check_sizes(found: np.ndarray, expected: np.ndarray, rows: np.ndarray) -> None:
+    """Checks that another process, which told the sizes of rows, has the same rows."""
+    (differs,) = np.nonzero((found != expected).any(axis=1))
+    if len(differs):
+        at = differs[0]
+        raise ValueError(
+            f"Row {rows[at]} has {found[at][0]} tokens in this process, and {expected[at][0]} in "
+            "another; expected the same rows in each process."
         )
 
 

@@ -53,13 +53,17 @@ class Sequences(NamedTuple):
         features = {name: take_rows(xp, rows, index) for name, rows in self.features.items()}
         return Sequences(features, counts)
 
-    def padded(self, xp: Arrays, length: Any, pad_token_id: int) -> dict[str, Any]:
+    def padded(
+        self, xp: Arrays, length: Any, pad_token_id: int, most: Any = None
+    ) -> dict[str, Any]:
         """Pads the sequences to a length, and adds the `padding_mask`.
 
         Args:
             xp: The functions of arrays.
             length: The number of tokens to pad to, at least the longest sequence.
             pad_token_id: The padding of `token_ids`; other features are padded with 0.
+            most: With `counts`, the number of sequences to complete each row to; by default that of
+                the row with the most.
 
         Returns:
             A dict of features `(rows, length)`, or with `counts` `(rows, sequences, length)`, in
@@ -67,7 +71,7 @@ class Sequences(NamedTuple):
         """
         lengths, shape = self.lengths, None
         if self.counts is not None:
-            most = xp.highest(self.counts, 0)
+            most = xp.highest(self.counts, 0) if most is None else most
             rows = xp.size(self.counts)
             # Sequences without tokens complete the rows.
             number = xp.arange(xp.size(lengths)) - xp.repeat(

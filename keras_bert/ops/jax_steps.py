@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import keras
 import numpy as np
+from jax.experimental.multihost_utils import process_allgather
 
 # The variables that a training step takes and returns, by their names in a trainer
 TRAINING = (
@@ -122,6 +123,39 @@ def shared_among_devices(rows: Any) -> Any:
         return jax.make_array_from_process_local_data(layout, array)
 
     return keras.tree.map_structure(shared, rows)
+
+
+def divided_map(
+    function: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]], num_rows: int, **same: int
+) -> np.ndarray[Any, Any]:
+    """Computes a function of rows, of which each process has its share.
+
+    All processes must call this at the same place among their computations on the devices.
+
+    Args:
+        function: Returns the values of rows, `(rows, ...)`, from their indices, int64 `(rows,)`.
+        num_rows: The number of rows, at least 1.
+        **same: Other numbers below 2^31 that all processes must have in common, by their names.
+
+    Returns:
+        The values of all rows, in their order.
+
+    Raises:
+        ValueError: In all processes, if the number of rows, or another number, differs.
+    """
+    same["num_rows"] = num_rows
+    found = process_allgather(np.array(list(same.values()), "int32"))
+    for name, numbers in zip(same, found.T.tolist(), strict=True):
+        if len(set(numbers)) > 1:
+            raise ValueError(
+                f"{name} is {numbers} in the processes of the distribution, which share batches; "
+                "expected the same in each."
+            )
+    share = -(-num_rows // jax.process_count())
+    first = jax.process_index() * share
+    rows = np.minimum(np.arange(first, first + share), num_rows - 1)
+    values: np.ndarray[Any, Any] = process_allgather(function(rows), tiled=True)
+    return values[:num_rows]
 
 
 def whole_in_each_process(outputs: Any) -> Any:

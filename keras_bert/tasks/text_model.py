@@ -221,7 +221,7 @@ class TextModel(ObjectiveModel):
             training=True,
             length_window=length_window,
             num_replicas=self._num_replicas(),
-            shard=_shard(),
+            **_sharing(),
         )
         held_out = None
         rows = self._read(x, y, sample_weight, options)
@@ -630,7 +630,7 @@ class TextModel(ObjectiveModel):
             compiles=self._compiles_each_shape(),
             batches_for_more_lengths=_batches_for_more_lengths(),
             num_replicas=self._num_replicas() if is_shared else 1,
-            shard=_shard() if is_shared else (0, 1),
+            **(_sharing() if is_shared else {}),
         )
 
     def _num_replicas(self) -> int:
@@ -738,6 +738,16 @@ def _shared_among_devices(features: dict[str, np.ndarray]) -> dict[str, Any]:
 
     shared: dict[str, Any] = shared_among_devices(rows_of_process(features, _shard()))
     return shared
+
+
+def _sharing() -> dict[str, Any]:
+    """Returns the options of batching for batches that several processes share."""
+    shard = _shard()
+    if shard[1] == 1:
+        return {}
+    from keras_bert.ops.jax_steps import divided_map
+
+    return {"shard": shard, "divided_map": divided_map}
 
 
 def _shard() -> tuple[int, int]:

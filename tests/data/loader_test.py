@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from keras_bert.data.arrays import Ragged
+from keras_bert.data.choices import ChoiceExamples, MultipleChoicePreprocessor
 from keras_bert.data.loader import (
     WINDOW_BATCHES,
     BatchOptions,
@@ -21,12 +22,23 @@ from keras_bert.data.loader import (
 )
 from keras_bert.data.packing import Sequences
 from keras_bert.data.texts import InMemory
+from tests.text.small_tokenizers import of_tokens
 
 pytestmark = pytest.mark.backend_independent
 
 PREPROCESSOR = types.SimpleNamespace(
     tokenizer=types.SimpleNamespace(pad_token_id=0), sequence_length=13
 )
+
+
+class Rows(InMemory):
+    """Rows that know which of them were packed."""
+
+    packed = ()
+
+    def pack(self, index):
+        self.packed = [*self.packed, *index.tolist()]
+        return super().pack(index)
 
 
 def batches_of(num_rows, finish=with_index, pairs=False, **options):
@@ -39,7 +51,7 @@ def batches_of(num_rows, finish=with_index, pairs=False, **options):
         values = np.array(list(itertools.chain(*rows)), "int32")
         rows = Ragged(values, np.array(list(map(len, rows)), "int64"))
         counts = np.full(num_rows, 2)
-    examples = InMemory(Sequences({"token_ids": rows}, counts))
+    examples = Rows(Sequences({"token_ids": rows}, counts))
     options = BatchOptions(**{"batch_size": 4, **options})
     return Loader(RowsInMemory(examples, [np.arange(num_rows)]), PREPROCESSOR, options, finish)
 
@@ -160,15 +172,50 @@ def test_many_compiled_batches_have_more_lengths():
     assert lengths(60, batches_for_more_lengths=60) == {8, 13}
 
 
-def test_the_shares_of_processes_are_the_batch_of_one():
-    whole = list(batches_of(30, None, shuffle_seed=5, num_replicas=2))
-    shares = [list(batches_of(30, None, shuffle_seed=5, shard=(n, 2))) for n in range(2)]
+def all_rows(function, num_rows, **same):
+    """What `keras_bert.ops.jax_steps.divided_map` returns."""
+    return function(np.arange(num_rows))
+
+
+@pytest.mark.parametrize("divided_map", [None, all_rows])
+@pytest.mark.parametrize("first", [0, 3])
+def test_the_shares_of_processes_are_the_batch_of_one(divided_map, first):
+    options = {"shuffle_seed": 5, "length_window": 2}
+    whole = list(batches_of(30, None, num_replicas=2, **options).epoch(1, first))
+    loaders = [
+        batches_of(30, None, shard=(n, 2), divided_map=divided_map, **options) for n in range(2)
+    ]
+    for loader in loaders:
+        loader.source.examples.packed = []
+    shares = [list(loader.epoch(1, first)) for loader in loaders]
     for batch, *parts in zip(whole, *shares, strict=True):
         for name, value in batch[0].items():
             np.testing.assert_array_equal(np.concatenate([p[0][name] for p in parts]), value)
         for column in (1, 2):
             found = np.concatenate([part[column] for part in parts])
             np.testing.assert_array_equal(found, batch[column])
+    if divided_map is not None:
+        for loader, share in zip(loaders, shares, strict=True):
+            assert loader.source.examples.packed == [row for batch in share for row in batch[1]]
+
+
+@pytest.mark.parametrize("divided_map", [None, all_rows])
+def test_the_shares_of_a_batch_have_as_many_sequences(divided_map):
+    texts = ["a b", "b", "a b a", "b a b"]
+    choices = [["a"], ["b", "a"], ["b"], ["a", "b", "b"]]
+    tokenizer = of_tokens("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b")
+    preprocessor = MultipleChoicePreprocessor(tokenizer, 9)
+    source = RowsInMemory(ChoiceExamples(texts, choices, preprocessor))
+    for number in range(2):
+        options = BatchOptions(4, shard=(number, 2), divided_map=divided_map)
+        ((features,),) = Loader(source, preprocessor, options, lambda batch: (batch.features,))
+        assert features["token_ids"].shape == (2, 3, 8)
+
+
+def test_rows_that_another_process_does_not_have_are_told():
+    loader = batches_of(9, shard=(1, 2), divided_map=lambda *_, **__: np.ones((9, 2), "int32"))
+    with pytest.raises(ValueError, match=r"Row [2-8] has [3-9] tokens in this process, and 1 in"):
+        list(loader)
 
 
 def test_no_rows_give_no_batches():

@@ -29,13 +29,18 @@ keras.distribution.initialize(address, int(count), int(number))
 keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
 from tests.tasks.hosts_test import predicted, trained
 
-answers = {"predicted": predicted(), **trained()}
+answers = {"predicted": predicted(), **trained(), "refused": []}
 model = answers.pop("model")
 features = model.preprocessor(["a film"])
-try:
-    model.predict(features for _ in range(2))
-except ValueError as error:
-    answers["refused"] = str(error)
+texts = ["a film"] * (4 + 2 * int(number))
+for call in (
+    lambda: model.predict(features for _ in range(2)),
+    lambda: model.fit(texts, [0] * len(texts), batch_size=2),
+):
+    try:
+        call()
+    except ValueError as error:
+        answers["refused"].append(str(error))
 print(json.dumps(answers))
 """
 
@@ -56,14 +61,22 @@ def random_texts(count):
 
 
 def trained():
-    """A classifier that has read texts of many lengths, with dropout, and its losses."""
+    """A classifier that has read texts of many lengths, with dropout, and its losses.
+
+    Besides, the losses of a task whose rows have different numbers of choices.
+    """
     texts = random_texts(90)  # not a multiple of the batch size
     labels = np.array(["good" in text for text in texts], "int32")
     model = make(keras_bert.TextClassifier, data.TextClassifierPreprocessor, 2)
     model.compile(keras.optimizers.SGD(0.1))
     history = model.fit(texts, labels, batch_size=8, epochs=2, verbose=0).history
     scores = model.evaluate(texts, labels, batch_size=8, verbose=0)
-    return {"model": model, "losses": history["loss"], "scores": scores}
+    choice = make(keras_bert.MultipleChoice, data.MultipleChoicePreprocessor)
+    choice.compile(keras.optimizers.SGD(0.1))
+    rows = [(text, ["good", "bad film", "dull"][: 1 + len(text) % 3]) for text in texts[:24]]
+    of_choices = choice.fit(rows, np.zeros(24, "int32"), batch_size=4, verbose=0).history
+    losses = history["loss"] + of_choices["loss"]
+    return {"model": model, "losses": losses, "scores": scores}
 
 
 def predicted():
@@ -114,4 +127,6 @@ def test_two_hosts_train_on_text_evaluate_and_predict_as_one(tmp_path):
         assert len(found["predicted"]) == len(predictions)
         for values, expected in zip(found["predicted"], predictions, strict=True):
             np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
-        assert "of features, in one of 2 processes" in found["refused"]
+        of_features, of_rows = found["refused"]
+        assert "of features, in one of 2 processes" in of_features
+        assert "num_rows is [4, 6] in the processes" in of_rows

@@ -75,6 +75,9 @@ class DatasetRows:
         cardinality = int(dataset.cardinality())
         self.num_rows = num_rows if cardinality < 0 else cardinality
 
+    def sizes(self, options: BatchOptions) -> None:
+        """Returns `None`: each process reads all rows."""
+
     def windows(self, epoch: int, options: BatchOptions, skipped: int = 0) -> Iterator[Window]:
         """Yields the windows of an epoch."""
         batch_size, in_window = options.rows_in_batch, options.window(self.num_rows)
