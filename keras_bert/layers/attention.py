@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -20,12 +20,14 @@ from keras_bert.ops import (
     attention,
     attention_with_scores,
     bias_add,
+    dispatch,
     is_near,
     local_attention,
     rotate,
     tokens_at,
 )
 from keras_bert.ops.annotations import Shape, Tensor
+from keras_bert.ops.local_attention import attention_in_blocks, mask_of_blocks
 from keras_bert.ops.unpadded import Rows, grouped, groups_of, is_unpadded, ungrouped
 from keras_bert.ops.unpadded_attention import attention_of_rows, has_kernel_for_rows
 
@@ -282,17 +284,13 @@ class Attention(keras.layers.Layer):
 
     def _context_of_groups(self, projected: Any, rows: Rows, training: bool) -> Tensor:
         """Computes the context of tokens that are end to end, one group of rows at a time."""
-        masks = groups_of(rows)
-        if isinstance(projected, tuple):
-            parts = (grouped(tensor, rows, training) for tensor in projected)
-            groups = list(zip(*parts, strict=True))
-        else:
-            groups = grouped(projected, rows, training)
-        contexts = [
-            self._context(group, mask, None, training)
-            for group, mask in zip(groups, masks, strict=True)
-        ]
-        return ungrouped(contexts, rows, training)
+        if not training and dispatch.is_tensorflow_graph():
+            return _graphs_of_groups(self.window, self.causal)(projected, rows)
+
+        def context(group: Any, mask: Tensor) -> Tensor:
+            return self._context(group, mask, None, training)
+
+        return _by_groups(context, projected, rows, groups_of(rows), training)
 
     def _joined(self, context: Tensor, length: Tensor, output_positions: Tensor) -> Tensor:
         """Projects the context of all heads `(batch, length, heads, head_dim)` to the outputs."""
@@ -359,17 +357,7 @@ class Attention(keras.layers.Layer):
             A bool tensor that can be broadcast to `(batch, 1, length, length)`; or `None`.
         """
         _check_masks(inputs, padding_mask, sequence_ids)
-        masks = []
-        if self.causal or self.window is not None:
-            positions = ops.arange(length_of(inputs))
-            distances = positions[:, None] - positions
-            masks.append(is_near(distances, self.window, self.causal)[None, None])
-        if padding_mask is not None:
-            # (batch, length) -> (batch, 1, 1, length): only keys are masked
-            masks.append(ops.cast(padding_mask, "bool")[:, None, None, :])
-        if sequence_ids is not None:
-            masks.append(ops.equal(sequence_ids[:, None, :, None], sequence_ids[:, None, None, :]))
-        return functools.reduce(ops.logical_and, masks) if masks else None
+        return _combined(length_of(inputs), padding_mask, sequence_ids, self.window, self.causal)
 
     def compute_output_spec(
         self,
@@ -406,6 +394,71 @@ class Attention(keras.layers.Layer):
             "output_initializer_range": self.output_initializer_range,
             "return_scores": self.return_scores,
         }
+
+
+def _by_groups(
+    function: Callable[[Any, Tensor], Tensor],
+    projected: Any,
+    rows: Rows,
+    masks: Sequence[Tensor],
+    training: bool = False,
+) -> Tensor:
+    """Computes a function of the projections of each group of rows and of its mask."""
+    if isinstance(projected, tuple):
+        parts = (grouped(tensor, rows, training) for tensor in projected)
+        groups = list(zip(*parts, strict=True))
+    else:
+        groups = grouped(projected, rows, training)
+    return ungrouped(list(map(function, groups, masks)), rows, training)
+
+
+@functools.cache
+def _graphs_of_groups(window: int | None, causal: bool) -> Callable[[Any, Rows], Tensor]:
+    """Returns the function of groups in inference, of which all layers have one graph.
+
+    Tracing it in each layer took most of the time in which a deep encoder is traced. The masks have
+    a graph of their own: TensorFlow computes them once for all layers.
+    """
+    from keras_bert.ops.tensorflow_graphs import traced_once
+
+    @traced_once
+    def masks_of(padding_masks: list[Tensor]) -> list[Tensor]:
+        if window is None:
+            return [_combined(ops.shape(x)[1], x, None, None, causal) for x in padding_masks]
+        return [mask_of_blocks(ops.shape(x), x, None, window, causal) for x in padding_masks]
+
+    def context(group: Any, mask: Tensor) -> Tensor:
+        if window is None:
+            return attention(group, mask)
+        group = group if isinstance(group, tuple) else ops.unstack(group, 3, axis=2)
+        return attention_in_blocks(group, mask, window=window, causal=causal)
+
+    @traced_once
+    def contexts(projected: Any, rows: Rows, masks: list[Tensor]) -> Tensor:
+        return _by_groups(context, projected, rows, masks)
+
+    return lambda projected, rows: contexts(projected, rows, masks_of(groups_of(rows)))
+
+
+def _combined(
+    length: Tensor,
+    padding_mask: Tensor | None,
+    sequence_ids: Tensor | None,
+    window: int | None,
+    causal: bool,
+) -> Tensor | None:
+    """Combines masks to an attention mask; see `Attention._mask`."""
+    masks = []
+    if causal or window is not None:
+        positions = ops.arange(length)
+        distances = positions[:, None] - positions
+        masks.append(is_near(distances, window, causal)[None, None])
+    if padding_mask is not None:
+        # (batch, length) -> (batch, 1, 1, length): only keys are masked
+        masks.append(ops.cast(padding_mask, "bool")[:, None, None, :])
+    if sequence_ids is not None:
+        masks.append(ops.equal(sequence_ids[:, None, :, None], sequence_ids[:, None, None, :]))
+    return functools.reduce(ops.logical_and, masks) if masks else None
 
 
 def _check_masks(inputs: Tensor, padding_mask: Tensor, sequence_ids: Tensor) -> None:

@@ -32,6 +32,15 @@ def tensorflow_plain() -> ModuleType | None:
     return tensorflow_plain
 
 
+def is_tensorflow_graph() -> bool:
+    """Returns whether TensorFlow is tracing a graph."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not tf.executing_eagerly()
+
+
 def jax_memory() -> ModuleType | None:
     """Returns the module that needs less memory with JAX on a CPU or GPU, or `None` elsewhere."""
     if keras.backend.backend() != "jax" or (not is_jax_on_cpu() and cuda_capability() is None):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import keras
 from keras import ops
@@ -89,14 +90,64 @@ def local_attention(
         from keras_bert.ops.attention_cudnn import causal_window
 
         return causal_window(query, key, value, window)
+    batch, length = ops.shape(query)[:2]
+    length = query.shape[1] if query.shape[1] is not None else length
+    mask = mask_of_blocks((batch, length), padding_mask, sequence_ids, window, causal)
+    return attention_in_blocks(
+        (query, key, value),
+        mask,
+        window=window,
+        causal=causal,
+        dropout=dropout,
+        seed=seed,
+        training=training,
+    )
+
+
+def mask_of_blocks(
+    shape: tuple[Tensor, Tensor],
+    padding_mask: Tensor | None,
+    sequence_ids: Tensor | None,
+    window: int,
+    causal: bool,
+) -> Tensor | None:
+    """Returns the mask of `attention_in_blocks`, of all blocks; `None` if nothing is masked.
+
+    Args:
+        shape: `(batch, length)`.
+        padding_mask: See `local_attention`.
+        sequence_ids: See `local_attention`.
+        window: See `local_attention`.
+        causal: See `local_attention`.
+    """
+    batch, length = shape
+    return _mask(Blocks.of(length, window, causal), batch, padding_mask, sequence_ids)
+
+
+def attention_in_blocks(
+    query_key_value: tuple[Tensor, Tensor, Tensor],
+    mask: Tensor | None,
+    *,
+    window: int,
+    causal: bool,
+    **dropout: Any,
+) -> Tensor:
+    """Computes `local_attention` by operations, with the mask that `mask_of_blocks` returned.
+
+    Args:
+        query_key_value: See `local_attention`.
+        mask: What `mask_of_blocks` returned.
+        window: See `local_attention`.
+        causal: See `local_attention`.
+        **dropout: The options of dropout of `keras_bert.ops.attention`.
+    """
+    query, key, value = query_key_value
     length = query.shape[1] if query.shape[1] is not None else ops.shape(query)[1]
     blocks = Blocks.of(length, window, causal)
     context = attention(
         (blocks.cut(query), blocks.cut_with_neighbors(key), blocks.cut_with_neighbors(value)),
-        _mask(blocks, ops.shape(query)[0], padding_mask, sequence_ids),
-        dropout=dropout,
-        seed=seed,
-        training=training,
+        mask,
+        **dropout,
     )
     return blocks.joined(context)
 
