@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Encoders that compute batches without padding against those that compute it."""
 
+import collections
+
 import keras
 import numpy as np
 import pytest
@@ -53,8 +55,11 @@ def pair(family="bert", **fields):
 
 
 def assert_same_outputs(padded, unpadded, batch, **tolerance):
+    check_same_outputs(padded(batch), unpadded(batch), batch, **tolerance)
+
+
+def check_same_outputs(expected, outputs, batch, **tolerance):
     tolerance = tolerance or {"rtol": 1e-5, "atol": 1e-5}
-    expected, outputs = padded(batch), unpadded(batch)
     mask = batch["padding_mask"]
     vectors = to_numpy(outputs["sequence_output"])
     assert vectors.shape == expected["sequence_output"].shape
@@ -74,9 +79,31 @@ def assert_same_outputs(padded, unpadded, batch, **tolerance):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_outputs_are_those_of_the_padded_form(family):
-    encoders = pair(family)
+    padded, unpadded = pair(family)
     for lengths in LENGTHS.values():
-        assert_same_outputs(*encoders, batch_of(lengths))
+        batch = batch_of(lengths)
+        expected = padded(batch)
+        check_same_outputs(expected, unpadded(batch), batch)
+        if keras.backend.backend() == "tensorflow":  # Graphs call another one.
+            check_same_outputs(expected, unpadded.predict_on_batch(batch), batch)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="graphs of TensorFlow")
+def test_all_layers_of_a_kind_call_one_graph():
+    import tensorflow as tf
+
+    _, encoder = pair("modernbert")
+    specs = {
+        name: tf.TensorSpec((None, None), values.dtype) for name, values in batch_of([2]).items()
+    }
+    graph = tf.function(encoder).get_concrete_function(specs).graph
+    called = collections.Counter(
+        op.get_attr("f").name
+        for op in graph.get_operations()
+        if op.type in ("PartitionedCall", "StatefulPartitionedCall")
+    )
+    # The masks and the context of two global and of two local layers
+    assert sorted(called.values()) == [2, 2, 2, 2]
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean", "last"])

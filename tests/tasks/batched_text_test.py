@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.data.given_batches import GivenBatches, opened
+from keras_bert.data.loader import BatchOptions
 from tests.small_tasks import make_text_task
 
 TEXTS = ["a", "b a", "a a b", "b", "a b", "b b b b", "a a"]
@@ -114,6 +116,14 @@ def check_threads():
 
 
 FORMS = [Sequence, generator, data_loader, unknown_loader]
+
+
+def test_batches_of_each_of_several_processes_have_the_maximum_length(classifier):
+    preprocessor = classifier.preprocessor
+    options = BatchOptions(2, compiles=True, shard=(0, 2))
+    batches = GivenBatches(opened(generator(TEXTS)), preprocessor, options, None)
+    lengths = {features["token_ids"].shape[1] for features, _ in batches}
+    assert lengths == {preprocessor.sequence_length}
 
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
