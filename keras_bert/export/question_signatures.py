@@ -13,9 +13,9 @@ from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.signatures import (
     IDS_SIGNATURE,
     TEXT_SIGNATURE,
+    ServedOutputs,
     checked_texts,
     features_of_ids,
-    outputs_in_parts,
     signature,
     with_errors,
 )
@@ -51,13 +51,14 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
         task: A question answerer with a preprocessor, on the TensorFlow backend.
         options: The options of the export.
     """
+    outputs = ServedOutputs(task, options)
 
     def serve_questions(question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
         preprocessor = task.preprocessor
         question, context = checked_texts((question, context), "question and context", options)
         windows = preprocessor(question, context)
         features = preprocessor.padded(windows)
-        logits = outputs_in_parts(task, features, options)
+        logits = outputs.in_parts(features)
         start, end, score = best_spans(
             logits, features["padding_mask"], windows, tf.size(question), task
         )
@@ -75,7 +76,7 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
                 tf.pad(tf.where(mask, value, NO_SPAN), missing, constant_values=NO_SPAN),
                 [None, length],
             )
-            for name, value in outputs_in_parts(task, features, options).items()
+            for name, value in outputs.in_parts(features).items()
         }
         return with_errors(logits, error)
 

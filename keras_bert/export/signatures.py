@@ -25,6 +25,7 @@ import tensorflow as tf
 
 from keras_bert.export.description import RowRequest
 from keras_bert.export.options import ExportOptions, Servable
+from keras_bert.ops.tensorflow_graphs import traced_once
 from keras_bert.ops.unpadded import padded_form
 
 TEXT_SIGNATURE = "serving_default"
@@ -79,6 +80,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
         task: A text classifier with a preprocessor, on the TensorFlow backend.
         options: The options of the export.
     """
+    outputs = ServedOutputs(task, options)
     names = ("text", "text_pair") if options.pair else ("text",)
     id_names = ("token_ids", "segment_ids") if options.pair else ("token_ids",)
 
@@ -95,7 +97,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 
     def compute_logits(texts: Sequence[tf.Tensor]) -> tf.Tensor:
         checked = checked_texts(texts, " and ".join(names), options)
-        return output_in_parts(task, task.preprocessor(*checked), options)
+        return outputs.one_in_parts(task.preprocessor(*checked))
 
     def serve_text(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
         return answers(compute_logits(texts))
@@ -117,7 +119,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 
     def serve_ids(*ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids(dict(zip(id_names, ids, strict=True)), task, options)
-        logits = output_in_parts(task, features, options)
+        logits = outputs.one_in_parts(features)
         return with_errors({**answers(logits), "logits": logits}, error)
 
     return {
@@ -137,14 +139,15 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
         task: An embedder with a preprocessor, on the TensorFlow backend.
         options: The options of the export.
     """
+    outputs = ServedOutputs(task, options)
 
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
         (text,) = checked_texts((text,), "text", options)
-        return {"embedding": output_in_parts(task, task.preprocessor(text), options)}
+        return {"embedding": outputs.one_in_parts(task.preprocessor(text))}
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids({"token_ids": token_ids}, task, options)
-        return with_errors({"embedding": output_in_parts(task, features, options)}, error)
+        return with_errors({"embedding": outputs.one_in_parts(features)}, error)
 
     return {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),
@@ -173,6 +176,7 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
         task: A multiple-choice task with a preprocessor, on the TensorFlow backend.
         options: The options of the export.
     """
+    outputs = ServedOutputs(task, options)
 
     def answers(logits: tf.Tensor) -> dict[str, tf.Tensor]:
         probabilities = tf.nn.softmax(logits)
@@ -190,7 +194,7 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
         is_choice = tf.sequence_mask(counts, tf.shape(choices)[1])
         features = task.preprocessor(limited(text, options), limited(choices, options))
         features["padding_mask"] &= is_choice[:, :, tf.newaxis]
-        answer = answers(output_in_parts(task, features, options))
+        answer = answers(outputs.one_in_parts(features))
         texts = tf.gather(choices, answer["ranking"], batch_dims=1)
         return {**answer, "ranked_choices": texts}
 
@@ -221,7 +225,7 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
         features["padding_mask"] &= is_choice
         has_choices = tf.reduce_any(is_choice, axis=[1, 2])
         no_choice = tf.where(has_choices, "", "token_ids: no choice of the row has tokens")
-        logits = output_in_parts(task, features, options)
+        logits = outputs.one_in_parts(features)
         error = tf.where(error == "", no_choice, error)
         return with_errors({**answers(logits), "logits": logits}, error)
 
@@ -362,99 +366,122 @@ def _flat_rows(values: tf.Tensor) -> tf.Tensor:
     return tf.reshape(values, [shape[0], tf.reduce_prod(shape[1:])])
 
 
-def outputs_in_parts(
-    task: Servable, features: dict[str, Any], options: ExportOptions
-) -> dict[str, tf.Tensor]:
-    """Computes the outputs of rows in parts, each of rows of similar lengths.
+class ServedOutputs:
+    """The outputs of a task, which all signatures compute by one graph.
 
-    A CPU takes no less time for a token in a batch of thousands than in one of a few hundred. In
-    parts of that size there is hardly any padding, whatever rows a server puts into one batch, the
-    memory is bounded, and several cores compute a part each.
+    With a graph for each signature, a SavedModel would be as many times larger, and would take as
+    much longer to write and to load.
 
     Args:
         task: The task.
-        features: The features of the rows, `(rows, length)` each, or for multiple choice `(rows,
-            choices, length)`.
-        options: The options of the export. A part has at most `part_tokens` tokens, padding
-            included, or is a single row.
-
-    Returns:
-        The outputs of the task by name, float32 `(rows, …)`.
+        options: The options of the export.
     """
-    features = {name: x for name, x in features.items() if x is not None}
-    mask = features["padding_mask"]
-    length = tf.shape(mask)[-1]
-    # One past the last token, (rows, [choices,] length) -> (rows,)
-    ends = tf.reduce_max(
-        tf.where(mask, tf.range(1, length + 1), 0), axis=list(range(1, len(mask.shape)))
-    )
-    order = tf.argsort(ends, direction="DESCENDING", stable=True)
-    ends = tf.gather(ends, order)
-    features = {name: tf.gather(x, order) for name, x in features.items()}
-    # The choices of multiple choice; where there are no rows, there may be none
-    sequences = tf.maximum(1, tf.reduce_prod(tf.shape(mask)[1:-1]))
 
-    def bounds(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the length of a part, and the first row after it."""
-        # Where there are no rows, the outputs get their shape from a part without rows.
-        longest = tf.reduce_max(tf.concat([[1], ends[start : start + 1]], axis=0))
-        return longest, start + tf.maximum(1, options.part_tokens // (longest * sequences))
+    def __init__(self, task: Servable, options: ExportOptions) -> None:
+        self._task = task
+        self._part_tokens = options.part_tokens
 
-    def has_rows(start: tf.Tensor, *_: Any) -> tf.Tensor:
-        return start < tf.maximum(1, tf.size(ends))
+        def compute(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            with padded_form():  # A part has next to no padding.
+                return self._by_name(task(features, training=False))
 
-    _, num_parts = tf.while_loop(
-        has_rows, lambda start, index: (bounds(start)[1], index + 1), (0, 0)
-    )
-    outputs = _by_name(task, task.output)
-    names = sorted(outputs)
-    # Of one output for each token, as the second axis is not that of choices
-    of_tokens = {name: len(mask.shape) == 2 and outputs[name].shape[1] is None for name in names}
+        self._graph = traced_once(compute, inline=True)
 
-    def part(start: tf.Tensor, index: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
-        longest, following = bounds(start)
-        rows = {name: x[start:following, ..., :longest] for name, x in features.items()}
-        with padded_form():  # A part has next to no padding.
-            values = _by_name(task, task(rows, training=False))
-        for name in names:
-            if of_tokens[name]:
-                value = values[name]
-                missing = length - tf.shape(value)[1]
-                values[name] = tf.pad(
-                    value, [[0, 0], [0, missing], *[[0, 0]] * (len(value.shape) - 2)]
-                )
-        written = (
-            array.write(index, values[name]) for name, array in zip(names, arrays, strict=True)
+    def of_rows(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
+        """Computes the outputs of rows by name, padding included."""
+        given = {name: x for name, x in features.items() if x is not None}
+        # The same features in all signatures
+        return dict(self._graph({"segment_ids": tf.zeros_like(given["token_ids"]), **given}))
+
+    def in_parts(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
+        """Computes the outputs of rows in parts, each of rows of similar lengths.
+
+        A CPU takes no less time for a token in a batch of thousands than in one of a few hundred.
+        In parts of that size there is hardly any padding, whatever rows a server puts into one
+        batch, the memory is bounded, and several cores compute a part each. A part has at most
+        `part_tokens` tokens, padding included, or is a single row.
+
+        Args:
+            features: The features of the rows, `(rows, length)` each, or for multiple choice
+                `(rows, choices, length)`.
+
+        Returns:
+            The outputs of the task by name, float32 `(rows, …)`.
+        """
+        features = {name: x for name, x in features.items() if x is not None}
+        mask = features["padding_mask"]
+        length = tf.shape(mask)[-1]
+        # One past the last token, (rows, [choices,] length) -> (rows,)
+        ends = tf.reduce_max(
+            tf.where(mask, tf.range(1, length + 1), 0), axis=list(range(1, len(mask.shape)))
         )
-        return (following, index + 1, *written)
+        order = tf.argsort(ends, direction="DESCENDING", stable=True)
+        ends = tf.gather(ends, order)
+        features = {name: tf.gather(x, order) for name, x in features.items()}
+        # The choices of multiple choice; where there are no rows, there may be none
+        sequences = tf.maximum(1, tf.reduce_prod(tf.shape(mask)[1:-1]))
 
-    arrays = [
-        tf.TensorArray(
-            tf.float32,
-            num_parts,
-            infer_shape=False,
-            element_shape=[None, *outputs[name].shape[1:]],
+        def bounds(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            """Returns the length of a part, and the first row after it."""
+            # Where there are no rows, the outputs get their shape from a part without rows.
+            longest = tf.reduce_max(tf.concat([[1], ends[start : start + 1]], axis=0))
+            return longest, start + tf.maximum(1, self._part_tokens // (longest * sequences))
+
+        def has_rows(start: tf.Tensor, *_: Any) -> tf.Tensor:
+            return start < tf.maximum(1, tf.size(ends))
+
+        _, num_parts = tf.while_loop(
+            has_rows, lambda start, index: (bounds(start)[1], index + 1), (0, 0)
         )
-        for name in names
-    ]
-    _, _, *arrays = tf.while_loop(
-        has_rows, part, (0, 0, *arrays), parallel_iterations=_PARALLEL_PARTS
-    )
-    # (parts, rows of a part, …) -> (rows, …)
-    position = tf.math.invert_permutation(order)
-    return {
-        name: tf.gather(array.concat(), position) for name, array in zip(names, arrays, strict=True)
-    }
+        outputs = self._by_name(self._task.output)
+        names = sorted(outputs)
+        # Of one output for each token, as the second axis is not that of choices
+        of_tokens = {
+            name: len(mask.shape) == 2 and outputs[name].shape[1] is None for name in names
+        }
 
+        def part(start: tf.Tensor, index: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
+            longest, following = bounds(start)
+            rows = {name: x[start:following, ..., :longest] for name, x in features.items()}
+            values = self.of_rows(rows)
+            for name in names:
+                if of_tokens[name]:
+                    value = values[name]
+                    missing = length - tf.shape(value)[1]
+                    values[name] = tf.pad(
+                        value, [[0, 0], [0, missing], *[[0, 0]] * (len(value.shape) - 2)]
+                    )
+            written = (
+                array.write(index, values[name]) for name, array in zip(names, arrays, strict=True)
+            )
+            return (following, index + 1, *written)
 
-def output_in_parts(task: Servable, features: dict[str, Any], options: ExportOptions) -> tf.Tensor:
-    """Computes the only output of a task in parts; see `outputs_in_parts`."""
-    (output,) = outputs_in_parts(task, features, options).values()
-    return output
+        arrays = [
+            tf.TensorArray(
+                tf.float32,
+                num_parts,
+                infer_shape=False,
+                element_shape=[None, *outputs[name].shape[1:]],
+            )
+            for name in names
+        ]
+        _, _, *arrays = tf.while_loop(
+            has_rows, part, (0, 0, *arrays), parallel_iterations=_PARALLEL_PARTS
+        )
+        # (parts, rows of a part, …) -> (rows, …)
+        position = tf.math.invert_permutation(order)
+        return {
+            name: tf.gather(array.concat(), position)
+            for name, array in zip(names, arrays, strict=True)
+        }
 
+    def one_in_parts(self, features: dict[str, Any]) -> tf.Tensor:
+        """Computes the only output of the task in parts; see `in_parts`."""
+        (output,) = self.in_parts(features).values()
+        return output
 
-def _by_name(task: Servable, outputs: Any) -> dict[str, Any]:
-    return dict(outputs) if isinstance(outputs, dict) else {task.output_name: outputs}
+    def _by_name(self, outputs: Any) -> dict[str, Any]:
+        return dict(outputs) if isinstance(outputs, dict) else {self._task.output_name: outputs}
 
 
 def features_of_ids(

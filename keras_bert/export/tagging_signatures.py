@@ -14,15 +14,14 @@ from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.signatures import (
     IDS_SIGNATURE,
     TEXT_SIGNATURE,
+    ServedOutputs,
     checked_counts,
     checked_texts,
     counts_without_padding,
     features_of_ids,
-    output_in_parts,
     signature,
     with_errors,
 )
-from keras_bert.ops.unpadded import padded_form
 from keras_bert.text.graph.words import words_with_offsets
 
 WORDS_SIGNATURE = "serve_words"
@@ -61,6 +60,19 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
         task: A token classifier with a preprocessor, on the TensorFlow backend.
         options: The options of the export.
     """
+    outputs = ServedOutputs(task, options)
+
+    def tagged(
+        words: tf.RaggedTensor, class_names: Sequence[str] | None = options.class_names
+    ) -> dict[str, tf.RaggedTensor]:
+        """Returns the label and the score of each word, ragged `(batch, None)`."""
+        preprocessor = task.preprocessor
+        windows = preprocessor.windows(words)
+        logits = outputs.one_in_parts(preprocessor.padded(windows))
+        # (windows, length, classes) -> (words, classes)
+        first_pieces = tf.stack([windows.word_window, windows.word_position], axis=1)
+        answers = _answers(tf.gather_nd(logits, first_pieces), class_names)
+        return {name: words.with_values(values) for name, values in answers.items()}
 
     def split(text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         (text,) = checked_texts((text,), "text", options)
@@ -69,7 +81,7 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
 
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
         words, starts, ends = split(text)
-        found = {"words": words, "starts": starts, "ends": ends, **_tags(task, words, options)}
+        found = {"words": words, "starts": starts, "ends": ends, **tagged(words)}
         return {
             **{name: values.to_tensor() for name, values in found.items()},
             "num_words": tf.cast(words.row_lengths(), tf.int32),
@@ -77,9 +89,7 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
 
     def serve_tags(text: tf.Tensor) -> dict[str, tf.Tensor]:
         words, starts, ends = split(text)
-        found = _tags(
-            task, words, options, [json.dumps(name) for name in options.class_names or ()]
-        )
+        found = tagged(words, [json.dumps(name) for name in options.class_names or ()])
         scores = tf.strings.as_string(found["scores"].flat_values, precision=6)
         start, end = (tf.strings.as_string(values.flat_values) for values in (starts, ends))
         fields = ['{"label": ', found["labels"].flat_values, ', "score": ', scores]
@@ -91,7 +101,7 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
 
     def tag_words(words: tf.Tensor, counts: tf.Tensor) -> dict[str, tf.Tensor]:
         lengths = tf.cast(counts, tf.int64)
-        tags = _tags(task, tf.RaggedTensor.from_tensor(words, lengths=lengths), options)
+        tags = tagged(tf.RaggedTensor.from_tensor(words, lengths=lengths))
         shape = tf.shape(words, tf.int64)
         return {name: values.to_tensor(shape=shape) for name, values in tags.items()}
 
@@ -107,13 +117,10 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids({"token_ids": token_ids}, task, options)
         # Not in parts, so that padding too has outputs
-        with padded_form():
-            logits = task(features, training=False)
-        outputs = {**_answers(logits, options.class_names), "logits": logits}
+        (logits,) = outputs.of_rows(features).values()
+        found = {**_answers(logits, options.class_names), "logits": logits}
         missing = tf.shape(token_ids)[1] - tf.shape(logits)[1]
-        return with_errors(
-            {name: _padded(value, missing) for name, value in outputs.items()}, error
-        )
+        return with_errors({name: _padded(value, missing) for name, value in found.items()}, error)
 
     signatures = {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),
@@ -133,26 +140,6 @@ def _padded(values: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
     shape = tf.shape(values)
     missing = tf.concat([shape[:1], [columns], shape[2:]], axis=0)
     return tf.concat([values, tf.fill(missing, tf.zeros([], values.dtype))], axis=1)
-
-
-def _tags(
-    task: Servable,
-    words: tf.RaggedTensor,
-    options: ExportOptions,
-    class_names: Sequence[str] | None = None,
-) -> dict[str, tf.RaggedTensor]:
-    """Returns the label and the score of each word, ragged `(batch, None)`.
-
-    Args:
-        class_names: The names of the labels. Defaults to those of the options.
-    """
-    preprocessor = task.preprocessor
-    windows = preprocessor.windows(words)
-    logits = output_in_parts(task, preprocessor.padded(windows), options)
-    # (windows, length, classes) -> (words, classes)
-    first_pieces = tf.stack([windows.word_window, windows.word_position], axis=1)
-    answers = _answers(tf.gather_nd(logits, first_pieces), class_names or options.class_names)
-    return {name: words.with_values(values) for name, values in answers.items()}
 
 
 def _answers(logits: tf.Tensor, class_names: Sequence[str] | None) -> dict[str, tf.Tensor]:

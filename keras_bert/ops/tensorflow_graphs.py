@@ -42,17 +42,17 @@ def traced_for_any_size(
     return call
 
 
-def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
+def traced_once(function: Callable[..., Any], *, inline: bool = False) -> Callable[..., Any]:
     """Makes one graph of a function, which all graphs call that are traced with it.
-
-    Theirs hold calls instead of its operations: they are traced, and optimized when they are called
-    for the first time, in a fraction of the time.
 
     Args:
         function: A function of tensors in any nesting. It is traced once for each structure, for
             the dtypes, and for the dimensions after the first two, which have any size.
+        inline: Whether TensorFlow replaces the calls by the operations before it optimizes a graph.
+            Without, a graph with many calls is optimized in a fraction of the time.
     """
-    graph = tf.function(function, autograph=False, experimental_attributes={"_noinline": True})
+    attributes = None if inline else {"_noinline": True}
+    graph = tf.function(function, autograph=False, experimental_attributes=attributes)
 
     def spec(tensor: Any) -> tf.TensorSpec:
         rank = tensor.shape.rank
