@@ -380,7 +380,8 @@ class Loader(Batches):
             window = window._replace(rows=window.rows[:1])
             packed = window.examples.pack(window.rows)
             row = np.zeros(1, "int64")
-            return self._finish(self._padded(packed, row, sizes(packed)[0], row, None, window))
+            is_real = np.ones(1, "float32") if self.options.fills_last_batch else None
+            return self._finish(self._padded(packed, row, sizes(packed)[0], row, is_real, window))
         return None
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:

@@ -52,7 +52,8 @@ def traced_once(function: Callable[..., Any], *, inline: bool = False) -> Callab
             Without, a graph with many calls is optimized in a fraction of the time.
     """
     attributes = None if inline else {"_noinline": True}
-    graph = tf.function(function, autograph=False, experimental_attributes=attributes)
+    # One for all would not know the dimensions in which calls differ.
+    graphs: dict[str, Any] = {}
 
     def spec(tensor: Any) -> tf.TensorSpec:
         rank = tensor.shape.rank
@@ -60,6 +61,8 @@ def traced_once(function: Callable[..., Any], *, inline: bool = False) -> Callab
 
     def call(*arguments: Any) -> Any:
         specs = tf.nest.map_structure(spec, arguments)
+        new = tf.function(function, autograph=False, experimental_attributes=attributes)
+        graph = graphs.setdefault(repr(specs), new)
         return graph.get_concrete_function(*specs)(*arguments)
 
     return call
