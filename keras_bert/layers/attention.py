@@ -409,7 +409,8 @@ def _by_groups(
         groups = list(zip(*parts, strict=True))
     else:
         groups = grouped(projected, rows, training)
-    return ungrouped(list(map(function, groups, masks)), rows, training)
+    contexts = [function(group, mask) for group, mask in zip(groups, masks, strict=True)]
+    return ungrouped(contexts, rows, training)
 
 
 @functools.cache
@@ -437,7 +438,12 @@ def _graphs_of_groups(window: int | None, causal: bool) -> Callable[[Any, Rows],
     def contexts(projected: Any, rows: Rows, masks: list[Tensor]) -> Tensor:
         return _by_groups(context, projected, rows, masks)
 
-    return lambda projected, rows: contexts(projected, rows, masks_of(groups_of(rows)))
+    def call(projected: Any, rows: Rows) -> Tensor:
+        # (The graph does not know which groups have no rows.)
+        masks = groups_of(rows)
+        return contexts(projected, {**rows, "masks": masks}, masks_of(masks))
+
+    return call
 
 
 def _combined(

@@ -47,7 +47,7 @@ def traced_once(function: Callable[..., Any], *, inline: bool = False) -> Callab
 
     Args:
         function: A function of tensors in any nesting. It is traced once for each structure, for
-            the dtypes, and for the dimensions after the first two, which have any size.
+            the dtypes, and for the shapes as far as the graph of the caller knows them.
         inline: Whether TensorFlow replaces the calls by the operations before it optimizes a graph.
             Without, a graph with many calls is optimized in a fraction of the time.
     """
@@ -55,12 +55,8 @@ def traced_once(function: Callable[..., Any], *, inline: bool = False) -> Callab
     # One for all would not know the dimensions in which calls differ.
     graphs: dict[str, Any] = {}
 
-    def spec(tensor: Any) -> tf.TensorSpec:
-        rank = tensor.shape.rank
-        return tf.TensorSpec([None] * min(2, rank) + list(tensor.shape[2:]), tensor.dtype)
-
     def call(*arguments: Any) -> Any:
-        specs = tf.nest.map_structure(spec, arguments)
+        specs = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), arguments)
         new = tf.function(function, autograph=False, experimental_attributes=attributes)
         graph = graphs.setdefault(repr(specs), new)
         return graph.get_concrete_function(*specs)(*arguments)
