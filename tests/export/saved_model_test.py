@@ -12,6 +12,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
+saved_model_pb2 = pytest.importorskip("tensorflow.core.protobuf.saved_model_pb2")
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.slow]
 
@@ -166,6 +167,16 @@ def test_weights_are_stored_once_and_exactly(exported):
 
     data = exported.folder / "variables" / "variables.data-00000-of-00001"
     assert data.stat().st_size < sum(weight.nbytes for weight in weights) + 4000
+
+
+def test_the_encoder_is_stored_once_for_all_signatures(exported, loaded):
+    saved_model = saved_model_pb2.SavedModel()
+    saved_model.ParseFromString((exported.folder / "saved_model.pb").read_bytes())
+    (meta_graph,) = saved_model.meta_graphs
+    functions = meta_graph.graph_def.library.function
+    activations = [node for function in functions for node in function.node_def if node.op == "Erf"]
+    assert len(loaded.signatures) == 3
+    assert len(activations) == exported.classifier.config.num_layers
 
 
 def test_no_file_names_a_path_of_this_machine(exported):
