@@ -389,9 +389,7 @@ class ServedOutputs:
 
     def of_rows(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Computes the outputs of rows by name, padding included."""
-        given = {name: x for name, x in features.items() if x is not None}
-        # The same features in all signatures
-        return dict(self._graph({"segment_ids": tf.zeros_like(given["token_ids"]), **given}))
+        return dict(self._graph(_with_segments(features)))
 
     def in_parts(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Computes the outputs of rows in parts, each of rows of similar lengths.
@@ -408,7 +406,7 @@ class ServedOutputs:
         Returns:
             The outputs of the task by name, float32 `(rows, …)`.
         """
-        features = {name: x for name, x in features.items() if x is not None}
+        features = _with_segments(features)
         mask = features["padding_mask"]
         length = tf.shape(mask)[-1]
         # One past the last token, (rows, [choices,] length) -> (rows,)
@@ -443,7 +441,7 @@ class ServedOutputs:
         def part(start: tf.Tensor, index: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
             longest, following = bounds(start)
             rows = {name: x[start:following, ..., :longest] for name, x in features.items()}
-            values = self.of_rows(rows)
+            values = dict(self._graph(rows))
             for name in names:
                 if of_tokens[name]:
                     value = values[name]
@@ -482,6 +480,12 @@ class ServedOutputs:
 
     def _by_name(self, outputs: Any) -> dict[str, Any]:
         return dict(outputs) if isinstance(outputs, dict) else {self._task.output_name: outputs}
+
+
+def _with_segments(features: dict[str, Any]) -> dict[str, tf.Tensor]:
+    """Returns features without those that are `None`, the same ones in all signatures."""
+    given = {name: x for name, x in features.items() if x is not None}
+    return {"segment_ids": tf.zeros_like(given["token_ids"]), **given}
 
 
 def features_of_ids(
