@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -263,7 +264,7 @@ class BertConfig:
         """The dimension of an attention head."""
         return self.hidden_dim // self.num_heads
 
-    @property
+    @functools.cached_property
     def effective_heads_by_layer(self) -> tuple[int, ...]:
         """The number of heads of each layer: `heads_by_layer`, or `num_heads` for all."""
         return self.heads_by_layer or (self.num_heads,) * self.num_layers
@@ -273,7 +274,7 @@ class BertConfig:
         """The number of heads of the keys and values: `num_key_value_heads`, or `num_heads`."""
         return self.num_key_value_heads or self.num_heads
 
-    @property
+    @functools.cached_property
     def attention_windows(self) -> tuple[int | None, ...]:
         """The attention window of each layer; `None` for one whose attention is global."""
         every = self.global_attention_every
@@ -282,7 +283,7 @@ class BertConfig:
             for index in range(self.num_layers)
         )
 
-    @property
+    @functools.cached_property
     def rotary_bases(self) -> tuple[float, ...]:
         """The base of the rotary positions of each layer; empty without them."""
         if self.positions != "rotary":
@@ -291,7 +292,7 @@ class BertConfig:
         windows = self.attention_windows
         return tuple(self.rotary_base if window is None else local for window in windows)
 
-    @property
+    @functools.cached_property
     def attention_norms(self) -> tuple[bool, ...]:
         """Whether the attention of each layer has a norm."""
         first = self.norm_placement == "post" or self.first_attention_norm
@@ -302,12 +303,12 @@ class BertConfig:
         """The dimension of the embeddings: `embedding_dim`, or `hidden_dim` if it is `None`."""
         return self.hidden_dim if self.embedding_dim is None else self.embedding_dim
 
-    @property
+    @functools.cached_property
     def attention_owners(self) -> tuple[int, ...]:
         """The index of the block whose attention weights each block uses, which may be its own."""
         return self._owners("attention")
 
-    @property
+    @functools.cached_property
     def feed_forward_owners(self) -> tuple[int, ...]:
         """The index of the block whose feed-forward weights each block uses."""
         return self._owners("feed_forward")

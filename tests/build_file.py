@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.source_imports import ROOT, SOURCE_FOLDERS, imports_of, module_name, source_files
+from tests.source_imports import ROOT, SOURCE_FOLDERS, imports_of, module_name
 
 BUILD = ROOT / "BUILD"
 
@@ -124,18 +124,21 @@ def libraries(targets: list[Target]) -> list[Target]:
     return [target for target in targets if target.rule == "py_library"]
 
 
-def expected_deps(target: Target, targets: list[Target]) -> tuple[str, ...]:
-    """The labels that a library's imports ask for, local ones first."""
+def expected_deps(targets: list[Target]) -> dict[str, tuple[str, ...]]:
+    """The labels that the imports of each target ask for, local ones first."""
     owners = {
         module_name(Path(source)): f":{library.name}"
         for library in libraries(targets)
         for source in library.srcs
     }
-    modules = source_files()
+    return {target.name: _expected_deps(target, owners) for target in targets}
+
+
+def _expected_deps(target: Target, owners: dict[str, str]) -> tuple[str, ...]:
     wanted = set()
     for source in target.srcs:
         module = module_name(Path(source))
-        for imported in imports_of(modules[module].read_text(), module, modules):
+        for imported in imports_of((ROOT / source).read_text(), module):
             package = imported.module.partition(".")[0]
             if imported.module in owners:
                 wanted.add(owners[imported.module])
@@ -148,8 +151,9 @@ def expected_deps(target: Target, targets: list[Target]) -> tuple[str, ...]:
 def corrected(text: str) -> str:
     """BUILD with the `deps` of every library as they should be."""
     targets = read_targets(text)
+    expected = expected_deps(targets)
     for target in libraries(targets):
-        deps = expected_deps(target, targets)
+        deps = expected[target.name]
         if deps != target.deps:
             text = text.replace(target.source, _with_deps(target.source, deps))
     return text

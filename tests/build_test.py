@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares BUILD with the source tree: every file is in a target, and `deps` match the imports."""
 
+import functools
 from collections import Counter
 
 import pytest
@@ -41,7 +42,7 @@ def test_every_file_is_in_one_library_or_a_test(targets):
 
 
 def test_deps_of_libraries_are_the_imports(targets):
-    wanted = {target.name: build_file.expected_deps(target, targets) for target in targets}
+    wanted = build_file.expected_deps(targets)
     assert {target.name: target.deps for target in libraries(targets)} == {
         target.name: wanted[target.name] for target in libraries(targets)
     }, "`python -m tests.build_file` writes them."
@@ -49,13 +50,15 @@ def test_deps_of_libraries_are_the_imports(targets):
 
 def test_tests_and_programs_have_what_they_import(targets):
     deps_of = {f":{target.name}": set(target.deps) for target in targets}
+    wanted = build_file.expected_deps(targets)
 
+    @functools.cache
     def reached(label):
         return {label}.union(*(reached(dep) for dep in deps_of.get(label, ())))
 
     for target in targets:
         if target.rule != "py_library":
-            lacking = set(build_file.expected_deps(target, targets)) - reached(f":{target.name}")
+            lacking = set(wanted[target.name]) - reached(f":{target.name}")
             assert not lacking, f"{target.name} lacks {sorted(lacking)}"
 
 

@@ -2,6 +2,7 @@
 """Reads which modules a source file imports, without importing it."""
 
 import ast
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ class Import:
     deferred: bool
 
 
+@functools.cache
 def source_files() -> dict[str, Path]:
     """Every Python file of the project, by its dotted module name."""
     paths = [ROOT / "conftest.py", ROOT / "noxfile.py"]
@@ -45,15 +47,16 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(source: str, module: str, modules: dict[str, Path]) -> list[Import]:
+@functools.cache
+def imports_of(source: str, module: str) -> list[Import]:
     """The imports of one file, those inside functions too.
 
     Args:
         source: The file's text.
         module: The file's own dotted name, for relative imports.
-        modules: The project's modules; tells `from package import module` from
-            `from module import name`.
     """
+    # They tell `from package import module` from `from module import name`.
+    modules = source_files()
     is_package = module in modules and modules[module].name == "__init__.py"
     package = module if is_package else module.rpartition(".")[0]
     tree = ast.parse(source)

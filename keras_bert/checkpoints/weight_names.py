@@ -36,7 +36,8 @@ class WeightNames:
     def backbone_layout(self, config: BertConfig) -> dict[str, Stored]:
         """Returns the layout of all weights of an encoder."""
         layout = {}
-        groups = sorted({*config.attention_owners, *config.feed_forward_owners})
+        owners = sorted({*config.attention_owners, *config.feed_forward_owners})
+        groups = {owner: group for group, owner in enumerate(owners)}
         for ours in backbone_weight_names(config):
             if not ours.startswith("blocks."):
                 if ours in self.encoder:
@@ -44,7 +45,7 @@ class WeightNames:
                 continue
             _, block, rest = ours.split(".", 2)
             index = int(block)
-            scope = self.block_scope.format(layer=index, group=groups.index(index))
+            scope = self.block_scope.format(layer=index, group=groups[index])
             stored = self.block[rest]
             names = tuple(scope + name for name in stored.names)
             layout[ours] = dataclasses.replace(stored, names=names)
