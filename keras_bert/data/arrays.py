@@ -82,6 +82,16 @@ class Arrays:
         """Returns each row of `x` as often as `counts` says."""
         return np.repeat(x, counts)
 
+    def ranges(self, starts: Any, lengths: Any) -> Any:
+        """Returns the consecutive integers from each of `starts`, `lengths` of them, in a row.
+
+        >>> from keras_bert.data.arrays import NUMPY
+        >>> NUMPY.ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+        [5, 6, 0, 1, 2]
+        """
+        offsets = starts - (np.cumsum(lengths) - lengths)
+        return self.arange(np.sum(lengths)) + np.repeat(offsets, lengths)
+
     def cumsum(self, x: Any, axis: int = 0) -> Any:
         """Returns the sum of each number and those before it along an axis, in the same shape."""
         return np.cumsum(x, axis)
@@ -203,28 +213,18 @@ def row_numbers(xp: Arrays, lengths: Any) -> Any:
     return xp.repeat(xp.arange(xp.size(lengths)), lengths)
 
 
-def ranges(xp: Arrays, starts: Any, lengths: Any) -> Any:
-    """Returns the consecutive integers from each of `starts`, `lengths` of them, one after another.
-
-    >>> from keras_bert.data.arrays import NUMPY, ranges
-    >>> ranges(NUMPY, np.array([5, 0]), np.array([2, 3])).tolist()
-    [5, 6, 0, 1, 2]
-    """
-    return xp.arange(xp.sum(lengths)) + xp.repeat(starts - row_starts(xp, lengths), lengths)
-
-
 def take_rows(xp: Arrays, rows: Ragged, index: Any) -> Ragged:
     """Returns the rows at some indices."""
     lengths = xp.take(rows.lengths, index)
     starts = xp.take(row_starts(xp, rows.lengths), index)
-    return Ragged(xp.take(rows.values, ranges(xp, starts, lengths)), lengths)
+    return Ragged(xp.take(rows.values, xp.ranges(starts, lengths)), lengths)
 
 
 def cut_rows(xp: Arrays, rows: Ragged, limits: Any) -> Ragged:
     """Truncates each row to its first `limits` values, a number for all rows or for each."""
     lengths = xp.minimum(rows.lengths, limits)
-    positions = ranges(xp, xp.full(xp.size(lengths), 0, "int64"), rows.lengths)
-    return Ragged(xp.select(rows.values, positions < xp.repeat(lengths, rows.lengths)), lengths)
+    index = xp.ranges(row_starts(xp, rows.lengths), lengths)
+    return Ragged(xp.take(rows.values, index), lengths)
 
 
 def join_rows(xp: Arrays, parts: Sequence[Ragged]) -> Ragged:
@@ -233,7 +233,7 @@ def join_rows(xp: Arrays, parts: Sequence[Ragged]) -> Ragged:
     starts = row_starts(xp, lengths)
     index = []
     for part in parts:
-        index.append(ranges(xp, starts, part.lengths))
+        index.append(xp.ranges(starts, part.lengths))
         starts = starts + part.lengths
     values = xp.concat([part.values for part in parts])
     return Ragged(xp.scatter(xp.concat(index), values, xp.size(values)), lengths)

@@ -15,7 +15,6 @@ from keras_bert.data.arrays import (
     Arrays,
     Ragged,
     cut_rows,
-    ranges,
     row_numbers,
     row_starts,
     take_rows,
@@ -168,7 +167,7 @@ class QuestionAnswererPreprocessor:
         row, first, length = self._spans(xp, tokens)
         # The indices of each window's tokens among the tokens of all passages
         begin = xp.take(row_starts(xp, tokens.passage_ids.lengths), row) + first
-        positions = Ragged(ranges(xp, begin, length), length)
+        positions = Ragged(xp.ranges(begin, length), length)
         question = take_rows(xp, tokens.question_ids, row)
 
         def passage(rows: Ragged) -> Ragged:
@@ -198,7 +197,7 @@ class QuestionAnswererPreprocessor:
         # Rounded up: the last window has the rest. A passage without tokens has one window too.
         num_windows = 1 + (xp.maximum(passage_length - space, 0) + stride - 1) // stride
         row = row_numbers(xp, num_windows)
-        number = ranges(xp, xp.full(xp.size(num_windows), 0, "int64"), num_windows)
+        number = xp.ranges(xp.full(xp.size(num_windows), 0, "int64"), num_windows)
         first = number * xp.take(stride, row)
         length = xp.minimum(xp.take(space, row), xp.take(passage_length, row) - first)
         return row, first, length
@@ -241,7 +240,7 @@ def _is_max_context(xp: Arrays, positions: Ragged, num_tokens: Any) -> Any:
     """
     position, length = positions
     window = row_numbers(xp, length)
-    left = ranges(xp, xp.full(xp.size(length), 0, "int64"), length)
+    left = xp.ranges(xp.full(xp.size(length), 0, "int64"), length)
     right = xp.take(length, window) - 1 - left
     # In float64, so that ties are the same as in the released code
     score = xp.cast(xp.minimum(left, right), "float64") + 0.01 * xp.cast(

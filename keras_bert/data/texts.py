@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.arrays import NUMPY, Ragged, cut_rows, ranges
+from keras_bert.data.arrays import NUMPY, Ragged, cut_rows
 from keras_bert.data.packing import (
     Sequences,
     first_row,
@@ -158,7 +158,7 @@ class TokenizedTexts:
         if len(missing):
             self._keep(missing)
         lengths = self._lengths[index].astype("int64")
-        positions = ranges(NUMPY, self._starts[index], lengths)
+        positions = NUMPY.ranges(self._starts[index], lengths)
         return Ragged(self._flat[positions].astype("int32"), lengths)
 
     def _tokenized(self, index: np.ndarray) -> Ragged:
@@ -215,7 +215,7 @@ class TextPairExamples(TextExamples):
         starts = np.cumsum(lengths) - lengths
         values = np.empty(lengths.sum(), "int32")
         for part, rows in enumerate((first, second)):
-            values[ranges(NUMPY, starts[part::2], rows.lengths)] = rows.values
+            values[NUMPY.ranges(starts[part::2], rows.lengths)] = rows.values
         features, _ = self._preprocessor.pack_tokens(Ragged(values, lengths))
         return Sequences(features, np.full(len(index), 2))
 

@@ -14,7 +14,6 @@ from keras_bert.data.arrays import (
     Ragged,
     cut_rows,
     join_rows,
-    ranges,
     row_numbers,
     row_starts,
     same_in_rows,
@@ -162,7 +161,7 @@ class TokenClassifierPreprocessor:
         counts = xp.minimum(counts, lengths)
         # === Spans of windows ===
         sentence = row_numbers(xp, counts)
-        number = ranges(xp, 0 * counts, counts)
+        number = xp.ranges(0 * counts, counts)
         start = xp.take(begin, sentence) + number * step
         stop = xp.minimum(start + max_tokens, xp.take(end, sentence))
         start, stop = _between_words(xp, start, stop, splits)
@@ -179,7 +178,7 @@ class TokenClassifierPreprocessor:
         nearest = _nearest_window(xp, word_begin - within, word_end - within, max_tokens, step)
         nearest = _clipped(xp, nearest, 0, xp.take(counts, of_sentence) - 1)
         window = xp.take(row_starts(xp, counts), of_sentence) + nearest
-        positions = ranges(xp, start, stop - start)
+        positions = xp.ranges(start, stop - start)
         inner = Ragged(xp.take(pieces.values, positions), stop - start)
         return WordWindows(
             pack_texts(xp, self.tokenizer, inner)["token_ids"],

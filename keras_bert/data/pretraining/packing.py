@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.data.arrays import NUMPY, Ragged, ranges, take_rows
+from keras_bert.data.arrays import NUMPY, Ragged, take_rows
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -127,7 +127,7 @@ def filled_rows(
         return filled
 
     packed = {name: fill(x.values) for name, x in features.items()}
-    packed["position_ids"] = fill(ranges(NUMPY, np.zeros_like(lengths), lengths).astype("int32"))
+    packed["position_ids"] = fill(NUMPY.ranges(np.zeros_like(lengths), lengths).astype("int32"))
     number = np.arange(len(row)) - np.searchsorted(row, row) + 1
     packed["sequence_ids"] = fill(np.repeat(number, lengths).astype("int32"))
     return packed

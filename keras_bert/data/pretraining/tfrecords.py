@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
-from keras_bert.data.arrays import NUMPY, Ragged, ranges, row_starts
+from keras_bert.data.arrays import NUMPY, Ragged, row_starts
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
@@ -219,10 +219,10 @@ def _checksums(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.
     of_bytes, of_initial = _tables()
     small, large = _PIECES
     first = lengths % small
-    left = np.repeat(first + starts, first) - ranges(NUMPY, starts, first) - 1
+    left = np.repeat(first + starts, first) - NUMPY.ranges(starts, first) - 1
     crc: np.ndarray = of_initial[first]
     if len(left):
-        values = of_bytes.reshape(-1)[left * 256 + data[ranges(NUMPY, starts, first)]]
+        values = of_bytes.reshape(-1)[left * 256 + data[NUMPY.ranges(starts, first)]]
         some = first > 0
         crc[some] ^= np.bitwise_xor.reduceat(values, row_starts(NUMPY, first)[some])
     starts = starts + first
