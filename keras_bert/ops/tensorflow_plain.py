@@ -51,6 +51,11 @@ def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
     return tf.gather(x, positions, batch_dims=1)
 
 
+def take(x: Tensor, indices: Tensor) -> Tensor:
+    """Returns the rows of `x`; Keras' operation first looks for indices below 0, in four more."""
+    return tf.gather(x, indices)
+
+
 def split(x: Tensor, sizes: Sequence[Tensor]) -> Sequence[Tensor]:
     """Splits the first axis into parts of sizes that need not be known to the graph."""
     parts: Sequence[Tensor] = tf.split(x, sizes)

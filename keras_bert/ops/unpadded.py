@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -70,25 +71,32 @@ def unpadded_rows(padding_mask: Tensor) -> Rows:
     mask = ops.logical_or(mask, ops.logical_and(ends[:, None] == 0, positions == 0))
     tokens = _true_indices(ops.reshape(positions < lengths[:, None], (-1,)))
     starts = ops.cumsum(lengths) - lengths
-    attended = ops.take(ops.reshape(mask, (-1,)), tokens)
+    attended = _take(ops.reshape(mask, (-1,)), tokens)
 
+    # In ascending order of length, the rows of a group stand together, and its last is its longest.
     order = ops.cast(ops.argsort(lengths), "int32")
-    places, masks, first_places, num_places = [], [], [], 0
-    for group in range(NUM_GROUPS):
-        rows = order[batch * group // NUM_GROUPS : batch * (group + 1) // NUM_GROUPS]
-        row_lengths = ops.take(lengths, rows)[:, None]
-        longest = _maximum(row_lengths)
-        columns = ops.arange(longest, dtype="int32")
-        of_group = ops.take(starts, rows)[:, None] + ops.minimum(columns, row_lengths - 1)
-        is_token = columns < row_lengths
-        masks.append(ops.logical_and(is_token, ops.take(attended, of_group)))
-        places.append(ops.reshape(of_group, (-1,)))
-        size = ops.shape(rows)[0]
-        first_places.append(num_places + longest * ops.arange(size, dtype="int32"))
-        num_places = num_places + longest * size
-    # From the order of the groups to that of the rows, then from rows to tokens
-    first_places = ops.take(ops.concatenate(first_places), ops.argsort(order))
-    index = ops.arange(ops.shape(tokens)[0], dtype="int32")
+    ascending = _take(lengths, order)
+    bounds = [batch * group // NUM_GROUPS for group in range(NUM_GROUPS + 1)]
+    highest = ops.concatenate([ops.zeros((1,), "int32"), ascending])
+    shapes = [(end - begin, _as_size(highest[end])) for begin, end in itertools.pairwise(bounds)]
+    widths = ops.concatenate([ops.full((size,), longest, "int32") for size, longest in shapes])
+    ends = ops.cumsum(widths)
+    sizes = [size * longest for size, longest in shapes]
+    index = ops.arange(sum(sizes), dtype="int32")
+    # The row of each place, counted in that order. Behind its last token, a row repeats it.
+    row = ops.cast(ops.searchsorted(ends, index, side="right"), "int32")
+    first_places = ends - widths
+    first_tokens = _take(starts, order)
+    unlimited = index + _take(first_tokens - first_places, row)
+    last = _take(first_tokens + ascending - 1, row)
+    places = ops.minimum(unlimited, last)
+    are_attended = ops.logical_and(unlimited <= last, _take(attended, places))
+    masks = [
+        ops.reshape(part, shape)
+        for part, shape in zip(_split(are_attended, sizes), shapes, strict=True)
+    ]
+    # From that order to that of the rows, then from rows to tokens
+    first_places = _take(first_places, ops.argsort(order))
     row_ids = tokens // length
     return {
         "tokens": tokens,
@@ -98,15 +106,16 @@ def unpadded_rows(padding_mask: Tensor) -> Rows:
         "lengths": lengths,
         "attended": attended,
         "keys": _true_indices(attended),
-        "places": ops.concatenate(places),
-        "origins": index + ops.take(first_places - starts, row_ids),
+        "places": places,
+        "origins": ops.arange(ops.shape(tokens)[0], dtype="int32")
+        + _take(first_places - starts, row_ids),
         "masks": masks,
     }
 
 
 def unpad(x: Tensor, rows: Rows) -> Tensor:
     """Returns the tokens of a batch, `(batch, length, ...)`, as one row, `(1, tokens, ...)`."""
-    return ops.take(ops.reshape(x, (-1, *x.shape[2:])), rows["tokens"], axis=0)[None]
+    return _take(ops.reshape(x, (-1, *x.shape[2:])), rows["tokens"])[None]
 
 
 def pad(x: Tensor, rows: Rows, shape: Tensor) -> Tensor:
@@ -242,7 +251,14 @@ def _gathered(x: Tensor, indices: Tensor, origins: Tensor | None, training: bool
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None and origins is not None:
         return kernels.gather_once(x, indices, origins)
-    return ops.take(x, indices, axis=0)
+    return _take(x, indices)
+
+
+def _take(x: Tensor, indices: Tensor) -> Tensor:
+    """Returns the rows of `x` at indices from 0 on."""
+    plain = dispatch.tensorflow_plain()
+    taken: Tensor = ops.take(x, indices, axis=0) if plain is None else plain.take(x, indices)
+    return taken
 
 
 def _split(x: Tensor, sizes: list[Tensor]) -> Sequence[Tensor]:
@@ -257,7 +273,6 @@ def _true_indices(mask: Tensor) -> Tensor:
     return ops.cast(ops.nonzero(mask)[0], "int32")
 
 
-def _maximum(lengths: Tensor) -> Tensor:
-    """Returns the maximum of int32 values as a size, which is 0 if there are none."""
-    longest = ops.max(lengths, initial=0)
-    return int(longest) if keras.backend.backend() == "torch" else longest
+def _as_size(length: Tensor) -> Tensor:
+    """Returns a scalar as a size of a shape."""
+    return int(length) if keras.backend.backend() == "torch" else length
