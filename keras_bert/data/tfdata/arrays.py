@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_bert.data.arrays import Arrays, Ragged
+from keras_bert.text.graph.rows import ranges, repeat, select
 
 
 class TensorFlowArrays(Arrays):
@@ -22,6 +23,9 @@ class TensorFlowArrays(Arrays):
     maximum = staticmethod(tf.maximum)
     where = staticmethod(tf.where)
     take = staticmethod(tf.gather)
+    select = staticmethod(select)
+    repeat = staticmethod(repeat)
+    ranges = staticmethod(ranges)
     segment_max = staticmethod(tf.math.unsorted_segment_max)
     segment_min = staticmethod(tf.math.unsorted_segment_min)
     cast = staticmethod(tf.cast)
@@ -40,22 +44,6 @@ class TensorFlowArrays(Arrays):
 
     def concat(self, parts: Sequence[tf.Tensor], axis: int = 0) -> tf.Tensor:
         return tf.concat(parts, axis)
-
-    def select(self, x: tf.Tensor, condition: tf.Tensor) -> tf.Tensor:
-        # `tf.boolean_mask` has ten times the operations.
-        return tf.gather_nd(x, tf.where(condition))
-
-    def repeat(self, x: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-        # `tf.repeat` has three times the operations, and makes a row as long as the highest count
-        # for each of `x`. The row of a place is the number of rows that end before it.
-        ends, places = tf.cumsum(counts)[tf.newaxis], self.arange(self.sum(counts, 0))[tf.newaxis]
-        rows = tf.raw_ops.UpperBound(sorted_inputs=ends, values=places, out_type=tf.int64)
-        return tf.gather(x, rows[0])
-
-    def ranges(self, starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        one = tf.constant(1, starts.dtype)
-        made = tf.raw_ops.RaggedRange(starts=starts, limits=starts + lengths, deltas=one)
-        return made.rt_dense_values
 
     def highest(self, x: tf.Tensor, initial: int) -> tf.Tensor:
         return tf.reduce_max(tf.concat([x, tf.constant([initial], x.dtype)], axis=0))

@@ -20,6 +20,7 @@ from keras_bert.text.graph.composition import (
 from keras_bert.text.graph.functions import traced_once
 from keras_bert.text.graph.normalization import drop_invalid
 from keras_bert.text.graph.offsets import Pieces
+from keras_bert.text.graph.rows import repeat, row_ids, select
 from keras_bert.text.graph.special_tokens import SplitTexts
 from keras_bert.text.graph.tokenizer import GraphTokenizer, first_in_rows, on_any_shape
 from keras_bert.text.merges import count_blanks, single_ranks
@@ -153,7 +154,7 @@ class BytePairGraph(GraphTokenizer):
         added = tf.strings.length(prefixed, unit="UTF8_CHAR")
         added -= tf.strings.length(texts, unit="UTF8_CHAR")
         begin = tf.cast(split.character_splits[:-1], tf.int32) + added
-        begin = tf.gather(begin, ids.value_rowids())
+        begin = tf.gather(begin, row_ids(ids))
         return Pieces(
             ids,
             ids.with_flat_values(tf.maximum(starts - begin, 0)),
@@ -165,7 +166,7 @@ class BytePairGraph(GraphTokenizer):
         byte_ends = tf.cumsum(tf.gather(self._widths, ids.flat_values))
         byte_starts = tf.concat([[0], byte_ends[:-1]], axis=0)[: tf.size(byte_ends)]
         num_characters = tf.size(split.character_bytes)
-        character = tf.repeat(tf.range(num_characters), split.character_bytes)
+        character = repeat(tf.range(num_characters), split.character_bytes)
         ends = tf.gather(character, byte_ends - 1) + 1
         starts = tf.gather(character, byte_starts) + tf.gather(self._leading, ids.flat_values)
         starts = tf.minimum(starts, ends)
@@ -281,7 +282,7 @@ def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) 
     after = tf.where(ends, -1, _ahead(kinds, 1, -1))
     is_first = kinds != before
     run = tf.cumsum(tf.cast(is_first, tf.int32)) - 1
-    run_begin = tf.gather(tf.boolean_mask(index, is_first), tf.maximum(run, 0))
+    run_begin = tf.gather(select(index, is_first), tf.maximum(run, 0))
     # A single space before other characters is the first one of their word.
     after_blank = _behind(points == _BLANK, False) & ~begins
     # === Letters: whitespace, or a single other character, is the first one of their word ===
@@ -466,7 +467,7 @@ class PieceMerger:
         rest = tf.where(ids < 0)[:, 0]
         merged = self._merge(tf.gather(distinct, rest))
         # The tokens of all distinct words: those looked up first, then those of merged bytes
-        whole = tf.RaggedTensor.from_tensor(tf.boolean_mask(ids, ids >= 0)[:, tf.newaxis])
+        whole = tf.RaggedTensor.from_tensor(select(ids, ids >= 0)[:, tf.newaxis])
         rows = tf.concat([whole, merged], axis=0)
         is_rest = tf.cast(ids < 0, tf.int64)
         row = tf.where(
@@ -498,7 +499,7 @@ class PieceMerger:
             merged = tf.gather(self._merged, tf.where(chosen, rank, 0))
             ids = tf.concat([tf.where(chosen, merged, ids[:-1]), ids[-1:]], axis=0)
             kept = tf.concat([tf.ones_like(ids[:1], tf.bool), ~chosen], axis=0)
-            return tf.boolean_mask(ids, kept), tf.boolean_mask(word, kept), tf.reduce_any(chosen)
+            return select(ids, kept), select(word, kept), tf.reduce_any(chosen)
 
         unknown_length = tf.TensorShape([None])
         ids, word, _ = tf.while_loop(
@@ -518,10 +519,10 @@ class PieceMerger:
             of_letters = tf.range(tf.size(words))
         else:
             split = tf.strings.unicode_split(words, "UTF-8")
-            letters, of_letters = split.flat_values, tf.cast(split.value_rowids(), tf.int32)
+            letters, of_letters = split.flat_values, tf.cast(row_ids(split), tf.int32)
             known = self._characters.lookup(letters)
         widths = tf.strings.length(letters)
-        letter = tf.repeat(tf.range(tf.size(letters)), widths)
+        letter = repeat(tf.range(tf.size(letters)), widths)
         all_bytes = tf.io.decode_raw(tf.strings.reduce_join(letters), tf.uint8)
         ids = tf.gather(self._byte_ids, tf.cast(all_bytes, tf.int32))
         word = tf.gather(of_letters, letter)
@@ -532,7 +533,7 @@ class PieceMerger:
         is_first = letter != tf.concat([[-1], letter[:-1]], axis=0)[: tf.size(letter)]
         is_symbol = (of_byte < 0) | is_first
         ids = tf.where(of_byte < 0, ids, of_byte)
-        return tf.boolean_mask(ids, is_symbol), tf.boolean_mask(word, is_symbol)
+        return select(ids, is_symbol), select(word, is_symbol)
 
 
 def _is_text(piece: bytes | None) -> bool:
@@ -547,7 +548,7 @@ def _every_other(chosen: tf.Tensor) -> tf.Tensor:
     """Selects the first, third, … of each run of overlapping pairs: `aaa` is merged to `aa a`."""
     first = chosen & ~tf.concat([[False], chosen[:-1]], axis=0)
     index = tf.range(tf.size(chosen))
-    begins = tf.boolean_mask(index, first)
+    begins = select(index, first)
     run = tf.maximum(tf.cumsum(tf.cast(first, tf.int32)) - 1, 0)
     begin = tf.gather(tf.concat([begins, [0]], axis=0), run)
     return chosen & ((index - begin) % 2 == 0)

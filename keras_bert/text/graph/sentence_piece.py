@@ -12,6 +12,7 @@ import tensorflow_text as tf_text
 from keras_bert.text.graph.functions import traced_once
 from keras_bert.text.graph.normalization import drop_invalid
 from keras_bert.text.graph.offsets import Characters, Pieces, over_dropped_marks
+from keras_bert.text.graph.rows import row_ids
 from keras_bert.text.graph.sentence_piece_cleaning import SentenceCleaner
 from keras_bert.text.graph.special_tokens import SplitTexts
 from keras_bert.text.graph.tokenizer import GraphTokenizer
@@ -85,7 +86,7 @@ class SentencePieceGraph(GraphTokenizer):
         pieces = Pieces(*self._search(cleaned))
         text_starts = tf.cumsum(tf.cast(tf.strings.length(cleaned), tf.int64), exclusive=True)
         # From here on, offsets are those in the concatenation of all texts
-        begin = tf.gather(text_starts, pieces.ids.value_rowids())
+        begin = tf.gather(text_starts, row_ids(pieces.ids))
         pieces = _with_offsets(pieces, lambda offsets: offsets + begin)
         pieces = (
             _without_spaces(pieces, cleaned)
@@ -234,7 +235,7 @@ def _to_characters(
         `Pieces` with offsets in characters of their texts, int32. Dropped marks are in the span of
         the character that they belong to.
     """
-    rows = pieces.ids.value_rowids()
+    rows = row_ids(pieces.ids)
     points = characters.points
     begin, end = tf.gather(points.row_starts(), rows), tf.gather(points.row_limits(), rows)
     byte_ends = tf.cumsum(tf.cast(widths, tf.int64))

@@ -16,6 +16,7 @@ import tensorflow_text as tf_text
 from keras_bert.text.characters import WHITE_SPACE, combining_marks
 from keras_bert.text.graph.normalization import lower
 from keras_bert.text.graph.offsets import Characters
+from keras_bert.text.graph.rows import row_ids, select
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 
 # The whitespace that Python's `str.split` splits at
@@ -99,7 +100,7 @@ def _idle_spaces(points: tf.RaggedTensor, begins: tf.Tensor, is_space: tf.Tensor
     """Finds whitespace that is dropped: at both ends, and after whitespace; `(characters,)`."""
     before = begins | tf.concat([[True], is_space[:-1]], axis=0)
     seen = tf.concat([[0], tf.cumsum(tf.cast(~is_space, tf.int32))], axis=0)
-    text_end = tf.gather(points.row_limits(), points.value_rowids())
+    text_end = tf.gather(points.row_limits(), row_ids(points))
     nothing_follows = tf.gather(seen, text_end) == seen[1:]
     return is_space & (before | nothing_follows)
 
@@ -112,6 +113,6 @@ def _second_quotes(points: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
         is_quote = points == ord(quote)
         first = is_quote & (begins | ~tf.concat([[False], is_quote[:-1]], axis=0))
         run = tf.maximum(tf.cumsum(tf.cast(first, tf.int32)) - 1, 0)
-        run_begin = tf.gather(tf.concat([tf.boolean_mask(index, first), [0]], axis=0), run)
+        run_begin = tf.gather(tf.concat([select(index, first), [0]], axis=0), run)
         seconds |= is_quote & ((index - run_begin) % 2 == 1)
     return seconds

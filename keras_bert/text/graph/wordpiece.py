@@ -10,6 +10,7 @@ import tensorflow_text as tf_text
 
 from keras_bert.text.graph.normalization import drop_invalid, normalize
 from keras_bert.text.graph.offsets import Pieces, to_source_characters
+from keras_bert.text.graph.rows import row_ids, select
 from keras_bert.text.graph.special_tokens import mark_tokens, to_unmarked_characters
 from keras_bert.text.graph.tokenizer import GraphTokenizer
 from keras_bert.text.normalization import MAX_WORD_LENGTH
@@ -124,12 +125,13 @@ class PieceFinder:
         lengths = _lengths_in_characters(normalized, pieces)
         is_long = tf.gather(tf.math.segment_sum(lengths, word) > MAX_WORD_LENGTH, word)
         word_ends = tf.gather(tf.math.unsorted_segment_max(ends, word, num_words), word)
-        kept = pieces.ids.with_flat_values(~(is_long & continues))
+        is_kept = ~(is_long & continues)
+        num_kept = tf.concat([[0], tf.cumsum(tf.cast(is_kept, tf.int64))], axis=0)
         return (
-            tf.ragged.boolean_mask(pieces.ids, kept).row_splits,
-            tf.boolean_mask(tf.where(is_long, self._unknown_id, ids), kept.flat_values),
-            tf.boolean_mask(starts, kept.flat_values),
-            tf.boolean_mask(tf.where(is_long, word_ends, ends), kept.flat_values),
+            tf.gather(num_kept, pieces.ids.row_splits),
+            select(tf.where(is_long, self._unknown_id, ids), is_kept),
+            select(starts, is_kept),
+            select(tf.where(is_long, word_ends, ends), is_kept),
         )
 
 
@@ -140,6 +142,6 @@ def _lengths_in_characters(normalized: tf.Tensor, pieces: Pieces) -> tf.Tensor:
     # UTF-8: every character has exactly one byte that is not 10xxxxxx.
     begins = tf.bitwise.bitwise_and(all_bytes, tf.constant(0xC0, tf.uint8)) != 0x80
     before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int32))], axis=0)
-    offset = tf.gather(text_starts, pieces.ids.value_rowids())
+    offset = tf.gather(text_starts, row_ids(pieces.ids))
     starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
     return tf.gather(before, offset + ends) - tf.gather(before, offset + starts)

@@ -7,6 +7,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from keras_bert.text.graph.normalization import drop_invalid
+from keras_bert.text.graph.rows import row_ids
 from keras_bert.text.words import word_patterns
 
 _WORD, _BETWEEN = word_patterns(lambda category: rf"\p{{{category}}}")
@@ -42,7 +43,7 @@ def words_with_offsets(
         )
         in_characters = _character_counts(text)
         text_starts = tf.cumsum(tf.strings.length(text), exclusive=True)
-        offsets = tf.gather(text_starts, words.value_rowids())
+        offsets = tf.gather(text_starts, row_ids(words))
         begin = tf.gather(in_characters, offsets)
 
         def characters(byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
