@@ -386,6 +386,7 @@ class ServedOutputs:
                 return self._by_name(task(features, training=False))
 
         self._graph = traced_once(compute, inline=True)
+        self._graph_in_parts = traced_once(self._computed_in_parts, inline=True)
 
     def of_rows(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Computes the outputs of rows by name, padding included."""
@@ -406,7 +407,9 @@ class ServedOutputs:
         Returns:
             The outputs of the task by name, float32 `(rows, …)`.
         """
-        features = _with_segments(features)
+        return dict(self._graph_in_parts(_with_segments(features)))
+
+    def _computed_in_parts(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         mask = features["padding_mask"]
         length = tf.shape(mask)[-1]
         # One past the last token, (rows, [choices,] length) -> (rows,)
