@@ -77,15 +77,15 @@ def unpadded_rows(padding_mask: Tensor) -> Rows:
     order = ops.cast(ops.argsort(lengths), "int32")
     ascending = _take(lengths, order)
     bounds = [batch * group // NUM_GROUPS for group in range(NUM_GROUPS + 1)]
-    highest = ops.concatenate([ops.zeros((1,), "int32"), ascending])
-    shapes = [(end - begin, _as_size(highest[end])) for begin, end in itertools.pairwise(bounds)]
-    widths = ops.concatenate([ops.full((size,), longest, "int32") for size, longest in shapes])
-    ends = ops.cumsum(widths)
-    sizes = [size * longest for size, longest in shapes]
+    longest = ops.concatenate([ops.zeros((1,), "int32"), ascending])  # of the first rows
+    shapes = [(end - begin, _as_size(longest[end])) for begin, end in itertools.pairwise(bounds)]
+    widths = ops.concatenate([ops.full((size,), width, "int32") for size, width in shapes])
+    place_ends = ops.cumsum(widths)
+    sizes = [size * width for size, width in shapes]
     index = ops.arange(sum(sizes), dtype="int32")
     # The row of each place, counted in that order. Behind its last token, a row repeats it.
-    row = ops.cast(ops.searchsorted(ends, index, side="right"), "int32")
-    first_places = ends - widths
+    row = ops.cast(ops.searchsorted(place_ends, index, side="right"), "int32")
+    first_places = place_ends - widths
     first_tokens = _take(starts, order)
     unlimited = index + _take(first_tokens - first_places, row)
     last = _take(first_tokens + ascending - 1, row)

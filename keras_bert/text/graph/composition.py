@@ -8,6 +8,7 @@ import tensorflow_text as tf_text
 
 from keras_bert.text.composition import combining_characters
 from keras_bert.text.graph.offsets import Characters, Pieces
+from keras_bert.text.graph.rows import row_ids
 
 
 def compose(texts: tf.Tensor) -> tf.Tensor:
@@ -58,17 +59,18 @@ def _sources(texts: tf.Tensor, pieces: Pieces) -> tuple[tf.Tensor, tf.Tensor]:
     after = compose(before)
     is_changed = after != before
     # A unit is a cluster that changes, or a character of any other.
-    changes = tf.gather(is_changed, clusters.value_rowids())
+    cluster = row_ids(clusters)
+    changes = tf.gather(is_changed, cluster)
     begins_cluster = tf.scatter_nd(begins[:, tf.newaxis], tf.ones_like(begins), [size]) > 0
     unit_starts = tf.where(begins_cluster | ~changes)[:, 0]
     of_cluster = tf.cast(tf.strings.length(after, unit="UTF8_CHAR"), tf.int64)
-    lengths = tf.where(changes, tf.gather(of_cluster, clusters.value_rowids()), 1)
+    lengths = tf.where(changes, tf.gather(of_cluster, cluster), 1)
     unit_ends_after = tf.cumsum(tf.gather(lengths, unit_starts))
     borders = tf.concat([unit_starts, [size]], axis=0)
     # The offset of each text among the characters of all composed texts
     after_all = tf.concat([[0], unit_ends_after], axis=0)
     text_starts = tf.gather(after_all, tf.searchsorted(unit_starts, rows))
-    text = pieces.ids.value_rowids()
+    text = row_ids(pieces.ids)
     text_start = tf.gather(text_starts, text)
     first = tf.cast(pieces.starts.flat_values, tf.int64)
     last = tf.cast(pieces.ends.flat_values, tf.int64)

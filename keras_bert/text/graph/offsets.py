@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 import tensorflow as tf
 
 from keras_bert.text.graph.normalization import normalize_slow_path
+from keras_bert.text.graph.rows import row_ids
 
 # Canonical decomposition reorders combining marks, across characters. These are all the marks, and
 # characters that contain one, that it may move and that remain after category Mn is dropped.
@@ -75,7 +76,7 @@ def to_source_characters(source: tf.Tensor, lowercase: bool, pieces: Pieces) -> 
     points, letters, which = characters = Characters.of(source)
     widths = tf.gather(tf.strings.length(normalize_slow_path(letters, lowercase)), which)
     byte_ends = tf.cumsum(tf.cast(widths, tf.int64))
-    text = pieces.ids.value_rowids()
+    text = row_ids(pieces.ids)
     text_starts = tf.gather(tf.concat([[0], byte_ends], axis=0), points.row_starts())
     offset = tf.gather(text_starts, text)
     first = _character_at(byte_ends, offset + pieces.starts.flat_values)
@@ -84,7 +85,7 @@ def to_source_characters(source: tf.Tensor, lowercase: bool, pieces: Pieces) -> 
         movable = tf.gather(tf.strings.regex_full_match(letters, _MOVABLE), which)
         first, last = tf.cond(
             tf.reduce_any(movable),
-            lambda: _over_moved_marks(first, last, points.value_rowids(), widths > 0, movable),
+            lambda: _over_moved_marks(first, last, row_ids(points), widths > 0, movable),
             lambda: (first, last),
         )
     first, last = over_dropped_marks(characters, widths > 0, first, last)
@@ -116,7 +117,7 @@ def over_dropped_marks(
     is_dropped = tf.gather(tf.strings.regex_full_match(letters, _EXTENDING), which) & ~kept
 
     def widened() -> tuple[tf.Tensor, tf.Tensor]:
-        text = tf.cast(points.value_rowids(), tf.int32)
+        text = tf.cast(row_ids(points), tf.int32)
         begins = tf.concat([[True], text[1:] != text[:-1]], axis=0)
         # A cluster is a character and the dropped marks after it.
         cluster = tf.cumsum(tf.cast(begins | ~is_dropped, tf.int32)) - 1

@@ -12,7 +12,7 @@ import tensorflow_text as tf_text
 from keras_bert.text.graph.functions import traced_once
 from keras_bert.text.graph.normalization import drop_invalid
 from keras_bert.text.graph.offsets import Characters, Pieces, over_dropped_marks
-from keras_bert.text.graph.rows import row_ids
+from keras_bert.text.graph.rows import repeat, row_ids
 from keras_bert.text.graph.sentence_piece_cleaning import SentenceCleaner
 from keras_bert.text.graph.special_tokens import SplitTexts
 from keras_bert.text.graph.tokenizer import GraphTokenizer
@@ -144,14 +144,13 @@ class _NumberCommas:
         """Splits pieces with offsets, which are int64 in bytes."""
         parts = tf.gather(self._ids, pieces.ids.flat_values)
         widths = tf.gather(self._widths, pieces.ids.flat_values)
-        first = tf.gather(pieces.starts.flat_values, parts.value_rowids())
-        last = tf.gather(pieces.ends.flat_values, parts.value_rowids())
+        piece = row_ids(parts)
+        first = tf.gather(pieces.starts.flat_values, piece)
+        last = tf.gather(pieces.ends.flat_values, piece)
         before = tf.cumsum(widths.flat_values, exclusive=True)
-        before -= tf.gather(before, tf.gather(parts.row_starts(), parts.value_rowids()))
+        before -= tf.gather(before, tf.gather(parts.row_starts(), piece))
         starts = tf.minimum(first + before, last)
-        is_last = tf.range(tf.size(last, tf.int64)) + 1 == tf.gather(
-            parts.row_limits(), parts.value_rowids()
-        )
+        is_last = tf.range(tf.size(last, tf.int64)) + 1 == tf.gather(parts.row_limits(), piece)
         ends = tf.where(is_last, last, tf.minimum(starts + widths.flat_values, last))
         row_splits = tf.gather(parts.row_splits, pieces.ids.row_splits)
         return Pieces(
@@ -201,7 +200,7 @@ def _without_blanks(pieces: Pieces, texts: tf.Tensor, blank_characters: str) -> 
     """
     _, letters, which = Characters.of(texts)
     is_blank = tf.strings.regex_full_match(letters, f"[{blank_characters}]")
-    is_other = tf.repeat(~tf.gather(is_blank, which), tf.gather(tf.strings.length(letters), which))
+    is_other = repeat(~tf.gather(is_blank, which), tf.gather(tf.strings.length(letters), which))
     size = tf.size(is_other, tf.int64)
     others_before = tf.concat([[0], tf.cumsum(tf.cast(is_other, tf.int32))], axis=0)
     others = tf.concat([[-1], tf.where(is_other)[:, 0], [size]], axis=0)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_bert.text.characters import WHITE_SPACE
 from keras_bert.text.graph.offsets import Pieces
+from keras_bert.text.graph.rows import row_ids, select
 from keras_bert.text.special_tokens import FIRST_MARK, TokenMarks, TokenSplitter
 
 
@@ -45,7 +46,7 @@ def to_unmarked_characters(marked: tf.Tensor, pieces: Pieces, marks: TokenMarks)
     is_mark = (index >= 0) & (index < len(marks.widths))
     widths = tf.where(is_mark, tf.gather(lengths, tf.where(is_mark, index, 0)), 1)
     before = tf.concat([[0], tf.cumsum(widths)], axis=0)
-    text = tf.cast(tf.gather(points.row_starts(), pieces.ids.value_rowids()), tf.int32)
+    text = tf.cast(tf.gather(points.row_starts(), row_ids(pieces.ids)), tf.int32)
 
     def moved(offsets: tf.RaggedTensor) -> tf.RaggedTensor:
         unmarked = tf.gather(before, text + offsets.flat_values) - tf.gather(before, text)
@@ -98,20 +99,20 @@ class SplitTexts:
         pieces = tokenize(tf.where(is_token, "", flat))
 
         def with_tokens(ragged: tf.RaggedTensor, of_tokens: tf.Tensor) -> tf.RaggedTensor:
-            alone = tf.boolean_mask(of_tokens, is_token)
+            alone = select(of_tokens, is_token)
             tokens = tf.RaggedTensor.from_row_lengths(
                 alone, tf.cast(is_token, tf.int64), validate=False
             )
             return tf.concat([ragged, tokens], axis=1)
 
         before = tf.concat([[0], tf.cumsum(lengths)], axis=0)
-        of_text = tf.gather(before, tf.gather(segments.row_starts(), segments.value_rowids()))
+        of_text = tf.gather(before, tf.gather(segments.row_starts(), row_ids(segments)))
         begin = before[:-1] - of_text
         ids = with_tokens(pieces.ids, token_ids)
         spaces = lengths - tf.strings.length(without_space, unit="UTF8_CHAR")
         starts = with_tokens(pieces.starts, tf.where(takes_space, spaces, 0))
         ends = with_tokens(pieces.ends, lengths)
-        moved = tf.gather(begin, ids.value_rowids())
+        moved = tf.gather(begin, row_ids(ids))
         return Pieces(
             *(
                 segments.with_values(part).merge_dims(1, 2)
