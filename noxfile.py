@@ -23,9 +23,7 @@ from pathlib import Path
 import nox
 
 nox.options.default_venv_backend = "none"
-nox.options.sessions = [
-    *("lint", "tensorflow", "programs", "docs", "jax", "torch", "with_tensorflow", "beam")
-]
+nox.options.sessions = [*("lint", "tensorflow", "docs", "jax", "torch", "with_tensorflow", "beam")]
 
 # What most changes break first
 CORE = (
@@ -173,16 +171,9 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def tensorflow(session: nox.Session) -> None:
-    """The library on the TensorFlow backend, and the examples in docstrings."""
-    elsewhere = ("--ignore=tests/docs", "--ignore=tests/training")
-    paths = ("keras_bert", "training", "tests", *elsewhere)
+    """Library and programs on the TensorFlow backend, and the examples in docstrings."""
+    paths = ("keras_bert", "training", "tests", "--ignore=tests/docs")
     run_pytest(session, "--doctest-modules", paths=paths)
-
-
-@nox.session
-def programs(session: nox.Session) -> None:
-    """The programs of `training` on the TensorFlow backend."""
-    run_pytest(session, paths=["tests/training"])
 
 
 @nox.session
