@@ -83,13 +83,13 @@ class Arrays:
         return np.repeat(x, counts)
 
     def ranges(self, starts: Any, lengths: Any) -> Any:
-        """Returns the consecutive integers from each of `starts`, `lengths` of them, in a row.
+        """Returns the integers from each of `starts` on, `lengths` of them, one after another.
 
         >>> from keras_bert.data.arrays import NUMPY
         >>> NUMPY.ranges(np.array([5, 0]), np.array([2, 3])).tolist()
         [5, 6, 0, 1, 2]
         """
-        offsets = starts - (np.cumsum(lengths) - lengths)
+        offsets = starts - row_starts(self, lengths)
         return self.arange(np.sum(lengths)) + np.repeat(offsets, lengths)
 
     def cumsum(self, x: Any, axis: int = 0) -> Any:

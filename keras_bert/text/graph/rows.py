@@ -28,7 +28,7 @@ def row_ids(ragged: tf.RaggedTensor) -> tf.Tensor:
 
 
 def ranges(starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Returns the consecutive integers from each of `starts`, `lengths` of them, in a row."""
+    """Returns the integers from each of `starts` on, `lengths` of them, one after another."""
     one = tf.constant(1, starts.dtype)
     made = tf.raw_ops.RaggedRange(starts=starts, limits=starts + lengths, deltas=one)
     return made.rt_dense_values
