@@ -81,8 +81,7 @@ def unpadded_rows(padding_mask: Tensor) -> Rows:
     shapes = [(end - begin, _as_size(longest[end])) for begin, end in itertools.pairwise(bounds)]
     widths = ops.concatenate([ops.full((size,), width, "int32") for size, width in shapes])
     place_ends = ops.cumsum(widths)
-    sizes = [size * width for size, width in shapes]
-    index = ops.arange(sum(sizes), dtype="int32")
+    index = ops.arange(sum(size * width for size, width in shapes), dtype="int32")
     # The row of each place, counted in that order. Behind its last token, a row repeats it.
     row = ops.cast(ops.searchsorted(place_ends, index, side="right"), "int32")
     first_places = place_ends - widths
@@ -91,10 +90,6 @@ def unpadded_rows(padding_mask: Tensor) -> Rows:
     last = _take(first_tokens + ascending - 1, row)
     places = ops.minimum(unlimited, last)
     are_attended = ops.logical_and(unlimited <= last, _take(attended, places))
-    masks = [
-        ops.reshape(part, shape)
-        for part, shape in zip(_split(are_attended, sizes), shapes, strict=True)
-    ]
     # From that order to that of the rows, then from rows to tokens
     first_places = _take(first_places, ops.argsort(order))
     row_ids = tokens // length
@@ -109,7 +104,7 @@ def unpadded_rows(padding_mask: Tensor) -> Rows:
         "places": places,
         "origins": ops.arange(ops.shape(tokens)[0], dtype="int32")
         + _take(first_places - starts, row_ids),
-        "masks": masks,
+        "masks": _in_groups(are_attended, shapes),
     }
 
 
@@ -159,10 +154,7 @@ def grouped(x: Tensor, rows: Rows, training: bool = False) -> list[Tensor]:
     """Gathers tokens `(1, tokens, ...)` to a tensor `(rows, length, ...)` for each group."""
     flat = _gathered(x, rows["places"], rows["origins"], training)
     shapes = [tuple(ops.shape(mask)) for mask in groups_of(rows)]
-    parts = _split(flat, [count * length for count, length in shapes])
-    return [
-        ops.reshape(part, (*shape, *x.shape[2:])) for part, shape in zip(parts, shapes, strict=True)
-    ]
+    return _in_groups(flat, shapes, x.shape[2:])
 
 
 def ungrouped(groups: list[Tensor], rows: Rows, training: bool = False) -> Tensor:
@@ -261,11 +253,13 @@ def _take(x: Tensor, indices: Tensor) -> Tensor:
     return taken
 
 
-def _split(x: Tensor, sizes: list[Tensor]) -> Sequence[Tensor]:
-    """Splits the first axis. The gradient is joined, while those of slices would be added up."""
+def _in_groups(flat: Tensor, shapes: list[Any], dims: Sequence[int] = ()) -> list[Tensor]:
+    """Divides places, one group after the other, into `(rows, length, *dims)` for each group."""
     plain = dispatch.tensorflow_plain()
-    parts: Sequence[Tensor] = x.split(sizes) if plain is None else plain.split(x, sizes)
-    return parts
+    sizes = [size * length for size, length in shapes]
+    # The gradient is joined, while those of slices would be added up.
+    parts: Sequence[Tensor] = flat.split(sizes) if plain is None else plain.split(flat, sizes)
+    return [ops.reshape(part, (*shape, *dims)) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _true_indices(mask: Tensor) -> Tensor:
