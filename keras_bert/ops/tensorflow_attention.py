@@ -30,6 +30,24 @@ BLOCK_SIZE = 512
 MIN_LENGTH = 2048
 
 
+class _Inputs(NamedTuple):
+    """What attention is computed of.
+
+    Attributes:
+        queries: `(batch, heads, queries, head_dim)`.
+        keys: `(batch, heads, keys, head_dim)`.
+        values: Of the shape of the keys.
+        seed: The key of the dropout, uint32 `(2,)`.
+        mask: bool `(batch, 1, queries or 1, keys)`, or `None`.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    seed: Tensor
+    mask: Tensor | None = None
+
+
 def attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *, dropout: float, seed: Tensor
 ) -> Tensor:
@@ -37,144 +55,139 @@ def attention(
     head_dim, length = query.shape[-1], query.shape[2]
     masks_queries = mask is not None and mask.shape[2] != 1
     masks = () if mask is None else (mask_of_each_row(mask, query),)
-    inputs = (key, value, make_key(dropout, seed))
-    whole, in_blocks = _attention(dropout, head_dim), _in_blocks(dropout, head_dim, masks_queries)
+    is_long = None if length is None else length >= MIN_LENGTH
     # XLA compiles both branches of a `cond`: what one stores for the backward pass would need the
     # same shape as if it were taken.
-    if length is None and not is_compiled_as_a_whole():
-        context = tf.cond(
-            tf.shape(query)[2] < MIN_LENGTH,
-            lambda: whole(query, *inputs, *masks),
-            lambda: in_blocks(query, *inputs, *masks),
-        )
-    else:
-        compute = whole if length is None or length < MIN_LENGTH else in_blocks
-        context = compute(query, *inputs, *masks)
+    if is_compiled_as_a_whole():
+        is_long = bool(is_long)
+    compute = _attention(dropout, head_dim, masks_queries, is_long)
+    context = compute(query, key, value, make_key(dropout, seed), *masks)
     # The blocks' shape is not known to the graph.
     return tf.ensure_shape(context, query.shape)
 
 
-class Attended(NamedTuple):
-    """The result of attention, and the function that computes its gradients.
+@functools.cache
+def _attention(
+    dropout: float, head_dim: int, masks_queries: bool, is_long: bool | None
+) -> Callable[..., Any]:
+    """Returns the function of the inputs, which is traced once for all layers of all models.
 
-    Attributes:
-        context: `(batch, heads, queries, head_dim)`.
-        gradients: A function of the gradient of the context that returns those of the queries, the
-            keys and the values.
-    """
-
-    context: Tensor
-    gradients: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
-
-
-def _attended(
-    dropout: float, queries: Tensor, keys: Tensor, values: Tensor, seed: Tensor, *masks: Tensor
-) -> Attended:
-    """Computes attention of tensors `(batch, heads, length, head_dim)`.
+    The choice between the two ways to compute it is a part of the function and of its gradient: in
+    each layer it would take half of the time before the first step of training.
 
     Args:
         dropout: Dropout rate on the probabilities.
-        queries: The queries.
-        keys: The keys, which may have another length.
-        values: The values, of the shape of the keys.
-        seed: The key of the dropout, uint32 `(2,)`.
-        *masks: At most one mask, bool `(batch, 1, length or 1, length of the keys)`.
+        head_dim: Dimension of a head.
+        masks_queries: Whether a mask has a row for each query, and not one for all of them.
+        is_long: Whether to compute blocks of queries; `None` if only a batch tells their number.
     """
-    probabilities = attention_probabilities(queries, keys, *(masks or (None,)))
-    kept = dropped(dropout)(probabilities, seed) if dropout else probabilities
 
-    def gradients(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        along_kept = tf.matmul(upstream, values, transpose_b=True)
-        scale = 1 / math.sqrt(queries.shape[-1])
-        along_scores = _softmax_gradient(dropout, scale)(probabilities, along_kept, seed)
-        return (
-            tf.matmul(along_scores, keys),
-            tf.matmul(along_scores, queries, transpose_a=True),
-            tf.matmul(kept, upstream, transpose_a=True),
-        )
-
-    return Attended(tf.matmul(kept, values), gradients)
-
-
-@functools.cache
-def _attention(dropout: float, head_dim: int) -> Callable[..., Any]:
-    @traced_once
+    @functools.partial(traced_once, inline=False)
     @tf.custom_gradient
-    def compute(
-        queries: Tensor, keys: Tensor, values: Tensor, seed: Tensor, *masks: Tensor
-    ) -> tuple[Any, Callable[[Any], Any]]:
-        queries = tf.ensure_shape(queries, (None, None, None, head_dim))
-        context, gradients = _attended(dropout, queries, keys, values, seed, *masks)
+    def compute(queries: Tensor, *others: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+        inputs = _Inputs(tf.ensure_shape(queries, (None, None, None, head_dim)), *others)
+
+        def choose(in_blocks: Callable[[], Any], at_once: Callable[[], Any]) -> Any:
+            if is_long is None:
+                return tf.cond(tf.shape(queries)[2] >= MIN_LENGTH, in_blocks, at_once)
+            return in_blocks() if is_long else at_once()
+
+        def in_blocks() -> tuple[Tensor, Tensor, Tensor]:
+            nothing = tf.zeros((0, 0, 0, 0), queries.dtype)
+            return _attend_in_blocks(dropout, inputs, masks_queries), nothing, nothing
+
+        context, *stored = choose(in_blocks, lambda: _attend(dropout, inputs))
 
         def gradient(upstream: Tensor) -> tuple[Any, ...]:
-            return (*gradients(upstream), None, *(None for _ in masks))
+            gradients = choose(
+                lambda: _gradients_in_blocks(dropout, inputs, masks_queries, upstream),
+                lambda: _gradients(dropout, inputs, upstream, *stored),
+            )
+            return (*gradients, *(None for _ in others[2:]))
 
         return context, gradient
 
     return compute
 
 
-@functools.cache
-def _in_blocks(dropout: float, head_dim: int, masks_queries: bool) -> Callable[..., Any]:
-    """Returns a function like that of `_attention`.
+def _attend(dropout: float, inputs: _Inputs) -> tuple[Tensor, Tensor, Tensor]:
+    """Computes the context, of the shape of the queries, and what `_gradients` needs besides.
 
-    Args:
-        dropout: Dropout rate on the probabilities.
-        head_dim: Dimension of a head.
-        masks_queries: Whether a mask has a row for each query, and not one for all of them.
-
-    Reference:
-        [Self-attention does not need O(n²) memory](https://arxiv.org/abs/2112.05682), section 3.
+    These are the probabilities, `(batch, heads, queries, keys)`, before and after their dropout.
     """
+    probabilities = attention_probabilities(inputs.queries, inputs.keys, inputs.mask)
+    kept = dropped(dropout)(probabilities, inputs.seed) if dropout else probabilities
+    return tf.matmul(kept, inputs.values), probabilities, kept
 
-    @traced_once
-    @tf.custom_gradient
-    def compute(
-        queries: Tensor, keys: Tensor, values: Tensor, seed: Tensor, *masks: Tensor
-    ) -> tuple[Any, Callable[[Any], Any]]:
-        queries = tf.ensure_shape(queries, (None, None, None, head_dim))
-        length = tf.shape(queries)[2]
-        number = (length + BLOCK_SIZE - 1) // BLOCK_SIZE
-        query_blocks = _cut(queries, number)
-        mask_blocks = tuple(_cut(mask, number) for mask in masks) if masks_queries else ()
 
-        def attended(index: Tensor) -> Attended:
-            of_block = seed + tf.stack([tf.constant(0, "uint32"), tf.cast(index, "uint32")])
-            block_masks = tuple(mask[index] for mask in mask_blocks) or masks
-            return _attended(dropout, query_blocks[index], keys, values, of_block, *block_masks)
+def _gradients(
+    dropout: float, inputs: _Inputs, upstream: Tensor, probabilities: Tensor, kept: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Computes the gradients of queries, keys and values from that of the context."""
+    along_kept = tf.matmul(upstream, inputs.values, transpose_b=True)
+    scale = 1 / math.sqrt(inputs.queries.shape[-1])
+    along_scores = _softmax_gradient(dropout, scale)(probabilities, along_kept, inputs.seed)
+    return (
+        tf.matmul(along_scores, inputs.keys),
+        tf.matmul(along_scores, inputs.queries, transpose_a=True),
+        tf.matmul(kept, upstream, transpose_a=True),
+    )
 
-        def attend(index: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
-            return index + 1, _with_block(contexts, index, attended(index).context)
 
-        def gradient(upstream: Tensor) -> tuple[Any, ...]:
-            upstream_blocks = _cut(upstream, number)
+# === Blocks of queries ===
+# [Self-attention does not need O(n²) memory](https://arxiv.org/abs/2112.05682), section 3
 
-            def add_gradients(
-                index: Tensor, of_queries: Tensor, of_keys: Tensor, of_values: Tensor
-            ) -> tuple[Tensor, ...]:
-                of_block, *others = attended(index).gradients(upstream_blocks[index])
-                of_keys, of_values = (
-                    total + tf.cast(part, total.dtype)
-                    for total, part in zip((of_keys, of_values), others, strict=True)
-                )
-                return index + 1, _with_block(of_queries, index, of_block), of_keys, of_values
 
-            # Sums of many blocks, in float32 or wider
-            zeros = (tf.zeros_like(wide(tensor)) for tensor in (keys, values))
-            of_queries, *others = _for_each(
-                number, add_gradients, tf.zeros_like(query_blocks), *zeros
-            )
-            return (
-                _joined(of_queries, length),
-                *(tf.cast(total, keys.dtype) for total in others),
-                None,
-                *(None for _ in masks),
-            )
+def _attend_in_blocks(dropout: float, inputs: _Inputs, masks_queries: bool) -> Tensor:
+    """Computes the context alone: of the blocks nothing is stored for the gradients."""
+    number, block = _blocks(inputs, masks_queries)
 
-        (contexts,) = _for_each(number, attend, tf.zeros_like(query_blocks))
-        return _joined(contexts, length), gradient
+    def attend(index: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
+        context, *_ = _attend(dropout, block(index))
+        return index + 1, _with_block(contexts, index, context)
 
-    return compute
+    (contexts,) = _for_each(number, attend, tf.zeros_like(_cut(inputs.queries, number)))
+    return _joined(contexts, tf.shape(inputs.queries)[2])
+
+
+def _gradients_in_blocks(
+    dropout: float, inputs: _Inputs, masks_queries: bool, upstream: Tensor
+) -> tuple[Tensor, ...]:
+    """Computes what `_gradients` does, and what is stored for it, again for each block."""
+    number, block = _blocks(inputs, masks_queries)
+    upstream_blocks = _cut(upstream, number)
+
+    def add_gradients(
+        index: Tensor, of_queries: Tensor, of_keys: Tensor, of_values: Tensor
+    ) -> tuple[Tensor, ...]:
+        _, *stored = _attend(dropout, block(index))
+        of_block, *others = _gradients(dropout, block(index), upstream_blocks[index], *stored)
+        of_keys, of_values = (
+            total + tf.cast(part, total.dtype)
+            for total, part in zip((of_keys, of_values), others, strict=True)
+        )
+        return index + 1, _with_block(of_queries, index, of_block), of_keys, of_values
+
+    # Sums of many blocks, in float32 or wider
+    zeros = (tf.zeros_like(wide(tensor)) for tensor in (inputs.keys, inputs.values))
+    of_queries, *totals = _for_each(number, add_gradients, tf.zeros_like(upstream_blocks), *zeros)
+    others = (tf.cast(total, inputs.keys.dtype) for total in totals)
+    return _joined(of_queries, tf.shape(inputs.queries)[2]), *others
+
+
+def _blocks(inputs: _Inputs, masks_queries: bool) -> tuple[Tensor, Callable[[Tensor], _Inputs]]:
+    """Returns the number of blocks, and the function of an index that returns a block's inputs."""
+    queries, keys, values, seed, mask = inputs
+    number = (tf.shape(queries)[2] + BLOCK_SIZE - 1) // BLOCK_SIZE
+    query_blocks = _cut(queries, number)
+    mask_blocks = _cut(mask, number) if masks_queries else None
+
+    def block(index: Tensor) -> _Inputs:
+        of_block = seed + tf.stack([tf.constant(0, "uint32"), tf.cast(index, "uint32")])
+        block_mask = mask if mask_blocks is None else mask_blocks[index]
+        return _Inputs(query_blocks[index], keys, values, of_block, block_mask)
+
+    return number, block
 
 
 def _for_each(number: Tensor, body: Callable[..., Any], *state: Tensor) -> tuple[Tensor, ...]:

@@ -32,16 +32,30 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return traced_once(function, jit_compile=True)
 
 
-def traced_once(function: Callable[..., Any], jit_compile: bool = False) -> Callable[..., Any]:
+def traced_once(
+    function: Callable[..., Any], *, jit_compile: bool = False, inline: bool = True
+) -> Callable[..., Any]:
     """Makes a graph of a function of tensors for each combination of dtypes and widths.
 
     The number of rows is dynamic, so batches of all lengths share a trace.
+
+    Args:
+        function: The function.
+        jit_compile: Whether XLA compiles it.
+        inline: Whether TensorFlow replaces its calls by the operations before it optimizes a graph.
+            Without, a graph with many calls of a large function is optimized in a fraction of the
+            time.
     """
+    attributes = None if inline else {"_noinline": True}
 
     @functools.cache
     def traced(*specs: Any) -> Any:
         return tf.function(
-            function, input_signature=specs, jit_compile=jit_compile, autograph=False
+            function,
+            input_signature=specs,
+            jit_compile=jit_compile,
+            autograph=False,
+            experimental_attributes=attributes,
         )
 
     def call(*tensors: Tensor) -> Tensor:
