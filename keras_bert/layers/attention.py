@@ -7,7 +7,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -253,6 +253,11 @@ class Attention(keras.layers.Layer):
             projected = ops.unstack(projected, 3, axis=2)
         query, key, value = projected
         _check_masks(query, padding_mask, sequence_ids)
+        is_masked = padding_mask is not None or sequence_ids is not None
+        if is_masked and not (training and self.dropout) and dispatch.is_tensorflow_graph():
+            graphs = _graphs(self.window, self.causal, training)
+            (mask,) = graphs.masks([(padding_mask, sequence_ids)])
+            return graphs.context((query, key, value), mask)
         return local_attention(
             query,
             key,
@@ -285,7 +290,10 @@ class Attention(keras.layers.Layer):
     def _context_of_groups(self, projected: Any, rows: Rows, training: bool) -> Tensor:
         """Computes the context of tokens that are end to end, one group of rows at a time."""
         if not training and dispatch.is_tensorflow_graph():
-            return _graphs_of_groups(self.window, self.causal)(projected, rows)
+            graphs, masks = _graphs(self.window, self.causal, training), groups_of(rows)
+            # (The graph does not know which groups have no rows.)
+            all_rows = {**rows, "masks": masks}
+            return graphs.groups(projected, all_rows, graphs.masks([(x, None) for x in masks]))
 
         def context(group: Any, mask: Tensor) -> Tensor:
             return self._context(group, mask, None, training)
@@ -347,7 +355,7 @@ class Attention(keras.layers.Layer):
             for part in ops.split(projected, ends, axis=-1)
         )
         if rotation is not None:
-            query, key = rotate(query, rotation), rotate(key, rotation)
+            query, key = (rotate(part, rotation, training) for part in (query, key))
         return query, key, value
 
     def _mask(self, inputs: Tensor, padding_mask: Tensor, sequence_ids: Tensor) -> Tensor:
@@ -413,37 +421,48 @@ def _by_groups(
     return ungrouped(contexts, rows, training)
 
 
-@functools.cache
-def _graphs_of_groups(window: int | None, causal: bool) -> Callable[[Any, Rows], Tensor]:
-    """Returns the function of groups in inference, of which all layers have one graph.
+class _Graphs(NamedTuple):
+    """Functions of attention without dropout, of which all layers have one graph on TensorFlow.
 
-    Tracing it in each layer took most of the time in which a deep encoder is traced. The masks have
-    a graph of their own: TensorFlow computes them once for all layers.
+    Tracing them in each layer took most of the time in which a deep encoder is traced. The masks
+    have a graph of their own: TensorFlow computes them once for all layers.
+
+    Attributes:
+        masks: Computes attention masks from pairs of a padding mask and sequence ids.
+        context: Computes the context from the projections and one of the masks.
+        groups: Computes the context of groups of rows from the projections of tokens that are end
+            to end, from the rows, and from the masks of the groups.
     """
+
+    masks: Callable[[list[tuple[Tensor, Tensor]]], list[Tensor]]
+    context: Callable[[Any, Tensor], Tensor]
+    groups: Callable[[Any, Rows, list[Tensor]], Tensor]
+
+
+@functools.cache
+def _graphs(window: int | None, causal: bool, training: bool) -> _Graphs:
     from keras_bert.ops.tensorflow_graphs import traced_once
 
-    @traced_once
-    def masks_of(padding_masks: list[Tensor]) -> list[Tensor]:
+    def mask(padding_mask: Tensor, sequence_ids: Tensor) -> Tensor:
+        shape = ops.shape(padding_mask if sequence_ids is None else sequence_ids)
         if window is None:
-            return [_combined(ops.shape(x)[1], x, None, None, causal) for x in padding_masks]
-        return [mask_of_blocks(ops.shape(x), x, None, window, causal) for x in padding_masks]
+            return _combined(shape[1], padding_mask, sequence_ids, None, causal)
+        return mask_of_blocks(shape, padding_mask, sequence_ids, window, causal)
 
     def context(group: Any, mask: Tensor) -> Tensor:
         if window is None:
-            return attention(group, mask)
+            return attention(group, mask, training=training)
         group = group if isinstance(group, tuple) else ops.unstack(group, 3, axis=2)
-        return attention_in_blocks(group, mask, window=window, causal=causal)
+        return attention_in_blocks(group, mask, window=window, causal=causal, training=training)
 
-    @traced_once
-    def contexts(projected: Any, rows: Rows, masks: list[Tensor]) -> Tensor:
+    def groups(projected: Any, rows: Rows, masks: list[Tensor]) -> Tensor:
         return _by_groups(context, projected, rows, masks)
 
-    def call(projected: Any, rows: Rows) -> Tensor:
-        # (The graph does not know which groups have no rows.)
-        masks = groups_of(rows)
-        return contexts(projected, {**rows, "masks": masks}, masks_of(masks))
-
-    return call
+    return _Graphs(
+        masks=traced_once(lambda inputs: [mask(*pair) for pair in inputs]),
+        context=traced_once(context),
+        groups=traced_once(groups),
+    )
 
 
 def _combined(

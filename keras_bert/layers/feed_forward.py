@@ -147,4 +147,4 @@ class GatedFeedForward(FeedForward):
     def _activated(self, x: Tensor, training: bool) -> Tensor:
         if self.use_intermediate_bias:
             x = bias_add(x, self.intermediate_bias, training=training)
-        return gated_activation(x, self.activation)
+        return gated_activation(x, self.activation, training=training)

@@ -71,8 +71,9 @@ class Norm(keras.layers.Layer):
         dim = input_shape[-1]
         self.gamma, self.beta = add_norm_weights(self, dim, self.kind, self.use_bias)
 
-    def call(self, inputs: Tensor) -> Tensor:
-        return norm(inputs, self.gamma, self.beta, kind=self.kind, epsilon=self.epsilon)
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+        options: dict[str, Any] = {"kind": self.kind, "epsilon": self.epsilon}
+        return norm(inputs, self.gamma, self.beta, **options, training=training)
 
     def compute_output_shape(self, input_shape: Shape) -> Any:
         return input_shape

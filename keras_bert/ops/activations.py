@@ -61,12 +61,13 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str, training: bool = F
     return portable_bias_activation(x, bias, activation)
 
 
-def gated_activation(x: Tensor, activation: str) -> Tensor:
+def gated_activation(x: Tensor, activation: str, training: bool = False) -> Tensor:
     """Computes `activation(a) * b`, where `a` and `b` are the halves of `x`.
 
     Args:
         x: Float tensor of shape `(..., 2 * dim)`.
         activation: A name that `BertConfig.activation` allows.
+        training: Whether gradients will be computed; see `bias_activation`.
 
     Returns:
         A tensor of shape `(..., dim)` in the dtype of `x`.
@@ -74,6 +75,9 @@ def gated_activation(x: Tensor, activation: str) -> Tensor:
     Reference:
         [GLU Variants Improve Transformer](https://arxiv.org/abs/2002.05202), equation 6.
     """
+    kernels = dispatch.tensorflow_cpu_kernels(training)
+    if kernels is not None and kernels.knows_activation(activation):
+        return kernels.gated_activation(x, activation)
     activated, gate = ops.split(x, 2, axis=-1)
     return ops.multiply(_ACTIVATIONS[activation](activated), gate)
 

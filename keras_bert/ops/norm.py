@@ -54,8 +54,31 @@ def rms_norm(x: Tensor, gamma: Tensor, epsilon: float) -> Tensor:
     return ops.cast(wide * scale * ops.cast(gamma, wide.dtype), x.dtype)
 
 
-def norm(x: Tensor, gamma: Tensor, beta: Tensor | None, *, kind: str, epsilon: float) -> Tensor:
-    """Computes `layer_norm` or `rms_norm`, which has no `beta`, by the name in `kind`."""
+def norm(
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor | None,
+    *,
+    kind: str,
+    epsilon: float,
+    training: bool = False,
+) -> Tensor:
+    """Computes `layer_norm` or `rms_norm`, which has no `beta`, by the name in `kind`.
+
+    Args:
+        x: Float tensor of shape `(..., dim)`.
+        gamma: Scale, of shape `(dim,)`.
+        beta: Offset, of shape `(dim,)`; `None` for none.
+        kind: `"layer_norm"` or `"rms_norm"`.
+        epsilon: Added to the variance or to the mean square.
+        training: Whether gradients will be computed; see `bias_activation`.
+
+    Returns:
+        A tensor of shape `(..., dim)` in the dtype of `x`.
+    """
+    kernels = dispatch.tensorflow_cpu_kernels(training)
+    if kernels is not None:
+        return kernels.norm(x, gamma, beta, kind=kind, epsilon=epsilon)
     if kind == "rms_norm":
         return rms_norm(x, gamma, epsilon)
     return layer_norm(x, gamma, beta, epsilon)
@@ -121,13 +144,11 @@ def bias_dropout_residual_norm(
     """
     rate = dropout if training else 0.0
     kernels = dispatch.tensorflow_cpu_kernels(training)
-    if kernels is not None and kind == "layer_norm" and bias is not None and beta is not None:
-        return kernels.bias_dropout_residual_layer_norm(
-            x, residual, bias, gamma, beta, epsilon=epsilon, dropout=rate, seed=seed
-        )
-    return portable_bias_dropout_residual_norm(
-        x, residual, bias, gamma, beta, epsilon=epsilon, kind=kind, dropout=rate, seed=seed
-    )
+    end = portable_bias_dropout_residual_norm
+    if kernels is not None:
+        end = kernels.bias_dropout_residual_norm
+    weights = (bias, gamma, beta)
+    return end(x, residual, *weights, kind=kind, epsilon=epsilon, dropout=rate, seed=seed)
 
 
 def portable_bias_dropout_residual_norm(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import keras
 from keras import ops
 
+from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 
 
@@ -30,16 +31,20 @@ def rotation_of(positions: Tensor, dim: int, base: float, scale: float = 1.0) ->
     return ops.stack([ops.cos(angles), ops.sin(angles)], axis=2)
 
 
-def rotate(x: Tensor, rotation: Tensor) -> Tensor:
+def rotate(x: Tensor, rotation: Tensor, training: bool = False) -> Tensor:
     """Rotates each pair of elements `(i, i + dim / 2)` by its angle.
 
     Args:
         x: Queries or keys, float `(batch, length, heads, dim)`.
         rotation: What `rotation_of` returned, for `batch` rows or for one.
+        training: Whether gradients, of `x` alone, will be computed; see `bias_activation`.
 
     Returns:
         A tensor of the shape and dtype of `x`, computed in float32 or wider.
     """
+    kernels = dispatch.tensorflow_cpu_kernels(training)
+    if kernels is not None:
+        return kernels.rotate(x, rotation)
     dtype = keras.backend.standardize_dtype(x.dtype)
     wide = ops.cast(x, dtype if dtype == "float64" else "float32")
     rotation = ops.cast(rotation, wide.dtype)

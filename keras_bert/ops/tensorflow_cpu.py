@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -115,42 +115,103 @@ def knows_activation(name: str) -> bool:
     return name in _ACTIVATIONS
 
 
-def bias_dropout_residual_layer_norm(
+def gated_activation(x: Tensor, activation: str) -> Tensor:
+    """`keras_bert.ops.gated_activation` in training, if `knows_activation(activation)`."""
+    y = _gated_activation(activation)(_as_rows(x))
+    return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [x.shape[-1] // 2]], 0))
+
+
+@functools.cache
+def _gated_activation(activation: str) -> Callable[..., Any]:
+    @traced_once
+    @tf.custom_gradient
+    def compute(x: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+        return _gated(activation)(x), lambda upstream: _gated_gradient(activation)(x, upstream)
+
+    return compute
+
+
+def rotate(x: Tensor, rotation: Tensor) -> Tensor:
+    """`keras_bert.ops.rotate` in training; the rotation has no gradient."""
+    return tf.ensure_shape(_rotate()(x, rotation), x.shape)
+
+
+@functools.cache
+def _rotate() -> Callable[..., Any]:
+    @traced_once
+    @tf.custom_gradient
+    def compute(x: Tensor, rotation: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+        def gradient(upstream: Tensor) -> tuple[Any, None]:
+            return _rotated(-1.0)(upstream, rotation), None
+
+        return _rotated(1.0)(x, rotation), gradient
+
+    return compute
+
+
+def norm(x: Tensor, gamma: Tensor, beta: Tensor | None, *, kind: str, epsilon: float) -> Tensor:
+    """`keras_bert.ops.norm` in training."""
+    tensors = {"x": x, "gamma": gamma, "beta": beta}
+    return _normalized(tensors, _Normalization(kind, epsilon))
+
+
+def bias_dropout_residual_norm(
     x: Tensor,
     residual: Tensor,
-    bias: Tensor,
+    bias: Tensor | None,
     gamma: Tensor,
-    beta: Tensor,
+    beta: Tensor | None,
     *,
+    kind: str,
     epsilon: float,
     dropout: float,
     seed: Tensor,
 ) -> Tensor:
-    """`keras_bert.ops.bias_dropout_residual_layer_norm` in training."""
+    """`keras_bert.ops.bias_dropout_residual_norm` in training."""
+    key = make_key(dropout, seed) if dropout else None
+    tensors = {"x": x, "residual": residual, "bias": bias, "gamma": gamma, "beta": beta, "key": key}
+    return _normalized(tensors, _Normalization(kind, epsilon, dropout))
 
-    weights = (tf.convert_to_tensor(weight) for weight in (bias, gamma, beta))
-    compute = _bias_dropout_residual_layer_norm(epsilon, dropout)
-    y = compute(_as_rows(x), _as_rows(residual), *weights, make_key(dropout, seed))
-    return tf.reshape(y, tf.shape(x))
+
+class _Normalization(NamedTuple):
+    """A norm, and the dropout before it.
+
+    Attributes:
+        kind: `"layer_norm"` or `"rms_norm"`.
+        epsilon: Added to the variance or to the mean square.
+        dropout: The rate.
+    """
+
+    kind: str
+    epsilon: float
+    dropout: float = 0.0
+
+
+def _normalized(tensors: dict[str, Tensor | None], options: _Normalization) -> Tensor:
+    """Computes the norm of the tensors that there are, by name, after what comes before it."""
+    shape = tf.shape(tensors["x"])
+    present = {
+        name: _as_rows(x) if name in ("x", "residual") else tf.convert_to_tensor(x)
+        for name, x in tensors.items()
+        if x is not None
+    }
+    return tf.reshape(_normalization(options, tuple(present))(*present.values()), shape)
 
 
 @functools.cache
-def _bias_dropout_residual_layer_norm(epsilon: float, dropout: float) -> Callable[..., Any]:
+def _normalization(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]:
     @traced_once
     @tf.custom_gradient
-    def compute(
-        x: Tensor, residual: Tensor, bias: Tensor, gamma: Tensor, beta: Tensor, key: Tensor
-    ) -> tuple[Any, Callable[[Any], Any]]:
-        y, mean, scale = _norm(epsilon, dropout)(x, residual, bias, gamma, beta, key)
+    def compute(*tensors: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+        y, *statistics = _norm(options, names)(*tensors)
 
-        def gradient(upstream: Tensor) -> tuple[Tensor, ...]:
-            arguments = (x, residual, bias, gamma, mean, scale, upstream, key)
-            x_gradient, residual_gradient, *rows = _norm_gradient(dropout)(*arguments)
-            weight_gradients = (
-                tf.cast(row, weight.dtype)
-                for row, weight in zip(rows, (bias, gamma, beta), strict=True)
-            )
-            return x_gradient, residual_gradient, *weight_gradients, None
+        def gradient(upstream: Tensor) -> list[Any]:
+            # Names of what has no gradient are not among its results.
+            gradients = iter(_norm_gradient(options, names)(upstream, *statistics, *tensors))
+            return [
+                None if name == "key" else tf.cast(next(gradients), tensor.dtype)
+                for name, tensor in zip(names, tensors, strict=True)
+            ]
 
         return y, gradient
 
@@ -231,9 +292,19 @@ def _gelu_tanh_inner(u: Tensor) -> Tensor:
     return tf.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u * u * u))
 
 
+def _silu(u: Tensor) -> Tensor:
+    return u * tf.sigmoid(u)
+
+
+def _silu_derivative(u: Tensor) -> Tensor:
+    sigmoid = tf.sigmoid(u)
+    return sigmoid * (1 + u * (1 - sigmoid))
+
+
 _ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "gelu_erf": (_gelu_erf, _gelu_erf_derivative),
     "gelu_tanh": (_gelu_tanh, _gelu_tanh_derivative),
+    "silu": (_silu, _silu_derivative),
 }
 
 
@@ -268,48 +339,99 @@ def _sum_rows(x: Tensor) -> Tensor:
 
 
 @functools.cache
-def _norm(epsilon: float, rate: float) -> Callable[..., Any]:
+def _gated(activation: str) -> Callable[..., Any]:
+    function, _ = _ACTIVATIONS[activation]
+
     @compiled
-    def norm(
-        x: Tensor, residual: Tensor, bias: Tensor, gamma: Tensor, beta: Tensor, key: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        total = wide(residual) + drop(wide(x) + wide(bias), rate, key)
-        mean = tf.reduce_mean(total, -1, keepdims=True)
-        centred = total - mean
-        scale = tf.math.rsqrt(tf.reduce_mean(centred * centred, -1, keepdims=True) + epsilon)
-        return tf.cast(centred * scale * wide(gamma) + wide(beta), x.dtype), mean, scale
+    def gated(x: Tensor) -> Tensor:
+        activated, gate = tf.split(wide(x), 2, axis=-1)
+        return tf.cast(function(activated) * gate, x.dtype)
+
+    return gated
+
+
+@functools.cache
+def _gated_gradient(activation: str) -> Callable[..., Any]:
+    function, derivative = _ACTIVATIONS[activation]
+
+    @compiled
+    def gated_gradient(x: Tensor, upstream: Tensor) -> Tensor:
+        activated, gate = tf.split(wide(x), 2, axis=-1)
+        upstream = wide(upstream)
+        parts = (upstream * gate * derivative(activated), upstream * function(activated))
+        return tf.cast(tf.concat(parts, axis=-1), x.dtype)
+
+    return gated_gradient
+
+
+@functools.cache
+def _rotated(direction: float) -> Callable[..., Any]:
+    @compiled
+    def rotated(x: Tensor, rotation: Tensor) -> Tensor:
+        first, second = tf.split(wide(x), 2, axis=-1)
+        rotation = tf.cast(rotation, first.dtype)[:, :, tf.newaxis]
+        cosines, sines = rotation[..., 0, :], direction * rotation[..., 1, :]
+        parts = (first * cosines - second * sines, second * cosines + first * sines)
+        return tf.cast(tf.concat(parts, axis=-1), x.dtype)
+
+    return rotated
+
+
+@functools.cache
+def _norm(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]:
+    """Returns the function of the tensors that computes the norm, and statistics of its rows."""
+
+    @compiled
+    def norm(*tensors: Tensor) -> tuple[Tensor, ...]:
+        of = dict(zip(names, tensors, strict=True))
+        total = _total(options, of)
+        mean = tf.reduce_mean(total, -1, keepdims=True) if options.kind == "layer_norm" else None
+        centred = total if mean is None else total - mean
+        scale = tf.math.rsqrt(
+            tf.reduce_mean(centred * centred, -1, keepdims=True) + options.epsilon
+        )
+        y = centred * scale * wide(of["gamma"])
+        if "beta" in of:
+            y += wide(of["beta"])
+        statistics = (scale,) if mean is None else (scale, mean)
+        return tf.cast(y, of["x"].dtype), *statistics
 
     return norm
 
 
+def _total(options: _Normalization, of: dict[str, Tensor]) -> Tensor:
+    """Computes what is normalized, in float32."""
+    x = wide(of["x"]) + wide(of["bias"]) if "bias" in of else wide(of["x"])
+    if options.dropout:
+        x = drop(x, options.dropout, of["key"])
+    return wide(of["residual"]) + x if "residual" in of else x
+
+
 @functools.cache
-def _norm_gradient(rate: float) -> Callable[..., Any]:
+def _norm_gradient(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]:
+    """Returns the function that computes the gradients of all tensors but the key, in float32."""
+
     @compiled
-    def norm_gradient(
-        x: Tensor,
-        residual: Tensor,
-        bias: Tensor,
-        gamma: Tensor,
-        mean: Tensor,
-        scale: Tensor,
-        upstream: Tensor,
-        key: Tensor,
-    ) -> tuple[Tensor, ...]:
-        total = wide(residual) + drop(wide(x) + wide(bias), rate, key)
-        normal, upstream = (total - mean) * scale, wide(upstream)
-        along_normal = upstream * wide(gamma)
-        total_gradient = scale * (
-            along_normal
-            - tf.reduce_mean(along_normal, -1, keepdims=True)
-            - normal * tf.reduce_mean(along_normal * normal, -1, keepdims=True)
-        )
-        x_gradient = drop(total_gradient, rate, key)
-        weight_gradients = (x_gradient, upstream * normal, upstream)
-        return (
-            tf.cast(x_gradient, x.dtype),
-            tf.cast(total_gradient, residual.dtype),
-            *(tf.reduce_sum(rows, 0) for rows in weight_gradients),
-        )
+    def norm_gradient(upstream: Tensor, scale: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        mean = others[0] if options.kind == "layer_norm" else None
+        of = dict(zip(names, others[len(others) - len(names) :], strict=True))
+        total, upstream = _total(options, of), wide(upstream)
+        normal = (total if mean is None else total - mean) * scale
+        along_normal = upstream * wide(of["gamma"])
+        along_total = along_normal
+        if mean is not None:
+            along_total -= tf.reduce_mean(along_normal, -1, keepdims=True)
+        along_total -= normal * tf.reduce_mean(along_normal * normal, -1, keepdims=True)
+        along_total = scale * along_total
+        along_x = drop(along_total, options.dropout, of["key"]) if options.dropout else along_total
+        gradients = {
+            "x": tf.cast(along_x, of["x"].dtype),
+            "residual": along_total,
+            "bias": tf.reduce_sum(along_x, 0),
+            "gamma": tf.reduce_sum(upstream * normal, 0),
+            "beta": tf.reduce_sum(upstream, 0),
+        }
+        return tuple(gradients[name] for name in names if name != "key")
 
     return norm_gradient
 

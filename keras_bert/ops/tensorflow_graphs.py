@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.ops.tensorflow_plain import is_compiled_as_a_whole
+
 
 def traced_for_any_size(
     function: Any, inputs: Mapping[str, Any], check_shape: Callable[[str, Any], None]
@@ -46,8 +48,9 @@ def traced_once(function: Callable[..., Any], *, inline: bool = False) -> Callab
     """Makes one graph of a function, which all graphs call that are traced with it.
 
     Args:
-        function: A function of tensors in any nesting. It is traced once for each structure, for
-            the dtypes, and for the shapes as far as the graph of the caller knows them.
+        function: A function of tensors, or `None`, in any nesting. It is traced once for each
+            structure, for the dtypes, for the shapes as far as the graph of the caller knows them,
+            and for graphs that XLA compiles as a whole.
         inline: Whether TensorFlow replaces the calls by the operations before it optimizes a graph.
             Without, a graph with many calls is optimized in a fraction of the time.
     """
@@ -55,10 +58,13 @@ def traced_once(function: Callable[..., Any], *, inline: bool = False) -> Callab
     # One for all would not know the dimensions in which calls differ.
     graphs: dict[str, Any] = {}
 
+    def spec(x: Any) -> Any:
+        return None if x is None else tf.TensorSpec(x.shape, x.dtype)
+
     def call(*arguments: Any) -> Any:
-        specs = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), arguments)
+        specs = tf.nest.map_structure(spec, arguments)
         new = tf.function(function, autograph=False, experimental_attributes=attributes)
-        graph = graphs.setdefault(repr(specs), new)
+        graph = graphs.setdefault(f"{specs} {is_compiled_as_a_whole()}", new)
         return graph.get_concrete_function(*specs)(*arguments)
 
     return call

@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 
 from keras_bert.config import ACTIVATIONS
-from keras_bert.ops import bias_activation, bias_add
+from keras_bert.ops import bias_activation, bias_add, gated_activation
 from keras_bert.ops.activations import portable_bias_activation
 from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
 
@@ -46,12 +46,31 @@ def test_training_agrees_with_the_definition(name, dtype, tolerance):
     expected, expected_gradients = value_and_gradients(
         lambda x, bias: portable_bias_activation(x, bias, name), wide[:2], wide[2]
     )
-    np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance)
-    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
-        np.testing.assert_allclose(gradient, expected_gradient, rtol=tolerance, atol=tolerance)
+    for one, other in zip((value, *gradients), (expected, *expected_gradients), strict=True):
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", ["gelu_erf", "gelu_tanh"])
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.06)])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_a_gate_agrees_with_the_definition(name, dtype, tolerance, training):
+    x, upstream = as_tensors((np.concatenate([X, X[::-1] + 1], -1), UPSTREAM), dtype)
+    value, (gradient,) = value_and_gradients(
+        lambda x: gated_activation(x, name, training=training), [x], upstream
+    )
+    wide = to_numpy(x).astype("float64")
+    activated, gate = np.split(wide, 2, axis=-1)
+    np.testing.assert_allclose(
+        value, REFERENCES[name](activated) * gate, rtol=tolerance, atol=tolerance
+    )
+    step = 1e-6
+    slope = (REFERENCES[name](activated + step) - REFERENCES[name](activated - step)) / (2 * step)
+    expected = np.concatenate([gate * slope, REFERENCES[name](activated)], -1)
+    expected *= np.tile(to_numpy(upstream), 2)
+    np.testing.assert_allclose(gradient, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["gelu_erf", "gelu_tanh", "silu"])
 def test_training_stays_finite_far_out(name):
     x, upstream = as_tensors(([[-300.0, -60.0, 60.0, 300.0]], np.ones((1, 4))), "float32")
     (bias,) = as_tensors((np.zeros(4),), "float32")

@@ -80,23 +80,57 @@ def test_values_agree_with_numpy(training):
     np.testing.assert_allclose(to_numpy(y), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.05)])
-def test_training_agrees_with_the_definition(dtype, tolerance):
-    tensors = tensors_of(dtype)
-    (upstream,) = as_tensors((UPSTREAM,), dtype)
-    value, gradients = value_and_gradients(
-        lambda *tensors: bias_dropout_residual_norm(*tensors, epsilon=EPSILON, training=True),
-        tensors,
-        upstream,
-    )
-    wide = [keras.ops.cast(tensor, "float32") for tensor in (*tensors, upstream)]
-    expected, expected_gradients = value_and_gradients(
-        lambda *tensors: portable_bias_dropout_residual_norm(
-            *tensors, epsilon=EPSILON, dropout=0.0, seed=None
+NORMS = [("layer_norm", True), ("layer_norm", False), ("rms_norm", False)]
+DTYPES = [("float32", 1e-5), ("bfloat16", 0.05)]
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize(("kind", "with_beta"), NORMS)
+@pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
+def test_training_agrees_with_the_definition(dtype, tolerance, kind, with_beta, with_bias):
+    options = {"kind": kind, "epsilon": EPSILON}
+
+    def of(end):
+        def compute(x, residual, gamma, *biases):
+            biases = list(biases)
+            bias = biases.pop() if with_bias else None
+            return end(x, residual, bias, gamma, *(biases or [None]))
+
+        return compute
+
+    x, residual, bias, gamma, beta = tensors_of(dtype)
+    tensors = [x, residual, gamma, *[beta] * with_beta, *[bias] * with_bias]
+    check_training(
+        of(lambda *tensors: bias_dropout_residual_norm(*tensors, **options, training=True)),
+        of(
+            lambda *tensors: portable_bias_dropout_residual_norm(
+                *tensors, **options, dropout=0.0, seed=None
+            )
         ),
-        wide[:-1],
-        wide[-1],
+        tensors,
+        tolerance,
     )
+
+
+@pytest.mark.parametrize(("kind", "with_beta"), NORMS)
+@pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
+def test_training_of_a_norm_agrees_with_the_definition(dtype, tolerance, kind, with_beta):
+    def of(training):
+        def compute(x, gamma, beta=None):
+            return norm(x, gamma, beta, kind=kind, epsilon=EPSILON, training=training)
+
+        return compute
+
+    x, _, _, gamma, beta = tensors_of(dtype)
+    check_training(of(True), of(False), [x, gamma, *[beta] * with_beta], tolerance)
+
+
+def check_training(function, definition, tensors, tolerance):
+    """Checks values and gradients, compared with those of the definition in float32."""
+    (upstream,) = as_tensors((UPSTREAM,), tensors[0].dtype)
+    value, gradients = value_and_gradients(function, tensors, upstream)
+    wide = [keras.ops.cast(tensor, "float32") for tensor in (*tensors, upstream)]
+    expected, expected_gradients = value_and_gradients(definition, wide[:-1], wide[-1])
     np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance)
     for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
         np.testing.assert_allclose(gradient, expected_gradient, rtol=tolerance, atol=tolerance)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_bert.ops import rotate, rotation_of
-from tests.ops.backend_gradients import as_tensors, to_numpy
+from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
 
 X = np.random.default_rng(0).normal(size=(2, 5, 3, 8))
 POSITIONS = np.array([[0, 1, 2, 3, 4], [7, 0, 900, 2, 2]])
@@ -19,18 +19,32 @@ def turned(x, positions, base=100.0):
     return np.concatenate([pairs.real, pairs.imag], -1)
 
 
+@pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("bfloat16", 5e-2)])
-def test_agrees_with_complex_numbers(dtype, tolerance):
+def test_agrees_with_complex_numbers(dtype, tolerance, training):
     (x,) = as_tensors((X,), dtype)
-    y = rotate(x, rotation_of(keras.ops.convert_to_tensor(POSITIONS), 8, 100.0))
+    rotation = rotation_of(keras.ops.convert_to_tensor(POSITIONS), 8, 100.0)
+    y = rotate(x, rotation, training=training)
     assert keras.backend.standardize_dtype(y.dtype) == dtype
     np.testing.assert_allclose(to_numpy(y), turned(to_numpy(x), POSITIONS), atol=tolerance)
 
 
-def test_one_row_of_positions_is_for_all_rows():
+@pytest.mark.parametrize("training", [False, True])
+def test_one_row_of_positions_is_for_all_rows(training):
     (x,) = as_tensors((X,), "float32")
-    y = rotate(x, rotation_of(keras.ops.arange(5)[None], 8, 100.0))
+    y = rotate(x, rotation_of(keras.ops.arange(5)[None], 8, 100.0), training=training)
     np.testing.assert_allclose(to_numpy(y), turned(X, np.arange(5)[None]), atol=1e-5)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("bfloat16", 5e-2)])
+def test_gradients_are_turned_back(dtype, tolerance, training):
+    x, upstream = as_tensors((X, X[::-1]), dtype)
+    rotation = rotation_of(keras.ops.convert_to_tensor(POSITIONS), 8, 100.0)
+    _, (gradient,) = value_and_gradients(
+        lambda x: rotate(x, rotation, training=training), [x], upstream
+    )
+    np.testing.assert_allclose(gradient, turned(to_numpy(upstream), -POSITIONS), atol=tolerance)
 
 
 def test_products_depend_on_the_distance():

@@ -5,8 +5,9 @@ import keras
 import numpy as np
 import pytest
 
+from keras_bert.config import BertConfig
 from keras_bert.models import Backbone
-from tests.models.small_backbone import SMALL, features
+from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features
 
 pytestmark = [
     pytest.mark.needs_tensorflow,
@@ -37,6 +38,29 @@ def test_training_compiles_what_lies_between_the_products():
         assert any(part in name for name in names), names
 
 
+@pytest.mark.parametrize("name", ["bert_base_uncased", "modernbert_base"])
+def test_layers_share_what_is_traced_for_training(name):
+    import tensorflow as tf
+
+    def functions(num_layers):
+        config = BertConfig.from_name(name).replace(
+            **dict.fromkeys(("vocabulary_size", "hidden_dim", "intermediate_dim"), 8),
+            **{"num_layers": num_layers, "num_heads": 2, "pad_token_id": 0},
+        )
+        backbone = Backbone(config)
+
+        @tf.function(input_signature=[tf.TensorSpec((None, None), "int32")])
+        def step(token_ids):
+            inputs = dict.fromkeys(backbone.input, token_ids)
+            with tf.GradientTape() as tape:
+                hidden = backbone(inputs, training=True)["sequence_output"]
+            return tape.gradient(hidden, backbone.trainable_variables)
+
+        return step.get_concrete_function().graph.as_graph_def().library.function
+
+    assert len(functions(4)) == len(functions(7))
+
+
 def test_inference_asks_for_no_xla():
     function = traced(training=False)
     assert not compiled_functions(function)
@@ -60,14 +84,25 @@ def test_every_length_shares_one_trace():
     assert trace_lengths == [None]
 
 
+@pytest.mark.parametrize("config", [SMALL, WITHOUT_DROPOUT.replace(attention_window=2)])
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_a_compiled_step_computes_the_same(dtype):
+def test_a_compiled_step_computes_the_same(dtype, config):
+    import tensorflow as tf
+
+    batch = (features(), np.ones((3, 16), "float32"))
+    specs = tf.nest.map_structure(
+        lambda array: tf.TensorSpec((None,) * array.ndim, array.dtype), batch
+    )
+    # Lengths are not known to the graph, and functions are shared by all models: they differ where
+    # XLA compiles the whole step.
+    batches = tf.data.Dataset.from_generator(lambda: iter([batch]), output_signature=specs)
+
     def one_step(jit_compile):
         keras.utils.set_random_seed(1)
-        backbone = Backbone(SMALL, dtype=dtype)
+        backbone = Backbone(config, dtype=dtype)
         model = keras.Model(backbone.input, backbone.output["pooled_output"])
         model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=jit_compile)
-        model.fit(features(), np.ones((3, 16)), batch_size=3, epochs=2, verbose=0)
+        model.fit(batches.repeat(), steps_per_epoch=2, shuffle=False, verbose=0)
         return model.get_weights()
 
     tolerance = 1e-5 if dtype == "float32" else 5e-3
