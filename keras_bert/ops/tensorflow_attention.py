@@ -17,7 +17,8 @@ import tensorflow as tf
 
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.hashed_dropout import drop, make_key
-from keras_bert.ops.tensorflow_cpu import compiled, dropped, traced_once, wide
+from keras_bert.ops.tensorflow_cpu import compiled, dropped, open_spec, wide
+from keras_bert.ops.tensorflow_graphs import traced_once
 from keras_bert.ops.tensorflow_plain import (
     attention_probabilities,
     is_compiled_as_a_whole,
@@ -82,7 +83,7 @@ def _attention(
         is_long: Whether to compute blocks of queries; `None` if only a batch tells their number.
     """
 
-    @functools.partial(traced_once, inline=False)
+    @functools.partial(traced_once, spec=open_spec)
     @tf.custom_gradient
     def compute(queries: Tensor, *others: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         inputs = _Inputs(tf.ensure_shape(queries, (None, None, None, head_dim)), *others)

@@ -22,49 +22,21 @@ import tensorflow as tf
 
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.hashed_dropout import drop, make_key
+from keras_bert.ops.tensorflow_graphs import traced_once
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiles a function of tensors with XLA, which does so at the first call with each shape.
-
-    See `traced_once` for its traces.
-    """
-    return traced_once(function, jit_compile=True)
+    """Compiles a function of tensors with XLA, which does so at the first call with each shape."""
+    return traced_once(function, spec=open_spec, jit_compile=True)
 
 
-def traced_once(
-    function: Callable[..., Any], *, jit_compile: bool = False, inline: bool = True
-) -> Callable[..., Any]:
-    """Makes a graph of a function of tensors for each combination of dtypes and widths.
-
-    The number of rows is dynamic, so batches of all lengths share a trace.
-
-    Args:
-        function: The function.
-        jit_compile: Whether XLA compiles it.
-        inline: Whether TensorFlow replaces its calls by the operations before it optimizes a graph.
-            Without, a graph with many calls of a large function is optimized in a fraction of the
-            time.
-    """
-    attributes = None if inline else {"_noinline": True}
-
-    @functools.cache
-    def traced(*specs: Any) -> Any:
-        return tf.function(
-            function,
-            input_signature=specs,
-            jit_compile=jit_compile,
-            autograph=False,
-            experimental_attributes=attributes,
-        )
-
-    def call(*tensors: Tensor) -> Tensor:
-        return traced(*map(_open_spec, tensors))(*tensors)
-
-    return call
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a graph of a function of tensors, which is a part of the graphs that call it."""
+    return traced_once(function, spec=open_spec, inline=True)
 
 
-def _open_spec(tensor: Tensor) -> Tensor:
+def open_spec(tensor: Tensor) -> Any:
+    """Returns the dtype and the width of a tensor: batches of all lengths share a trace."""
     rank = tensor.shape.rank
     # The last of attention's four dimensions may be a length too
     width = tensor.shape[-1:] if rank <= 2 else [None]
@@ -79,7 +51,7 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str) -> Tensor:
 
 @functools.cache
 def _bias_activation(activation: str) -> Callable[..., Any]:
-    @traced_once
+    @inlined
     @tf.custom_gradient
     def compute(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,7 +71,7 @@ def bias_add(x: Tensor, bias: Tensor) -> Tensor:
 
 @functools.cache
 def _bias_add() -> Callable[..., Any]:
-    @traced_once
+    @inlined
     @tf.custom_gradient
     def compute(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,7 +95,7 @@ def gated_activation(x: Tensor, activation: str) -> Tensor:
 
 @functools.cache
 def _gated_activation(activation: str) -> Callable[..., Any]:
-    @traced_once
+    @inlined
     @tf.custom_gradient
     def compute(x: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         return _gated(activation)(x), lambda upstream: _gated_gradient(activation)(x, upstream)
@@ -138,7 +110,7 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
 
 @functools.cache
 def _rotate() -> Callable[..., Any]:
-    @traced_once
+    @inlined
     @tf.custom_gradient
     def compute(x: Tensor, rotation: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Any, None]:
@@ -188,7 +160,7 @@ class _Normalization(NamedTuple):
 
 
 def _normalized(tensors: dict[str, Tensor | None], options: _Normalization) -> Tensor:
-    """Computes the norm of the tensors that there are, by name, after what comes before it."""
+    """Computes the norm of the tensors that there are, the key last, after what is before it."""
     shape = tf.shape(tensors["x"])
     present = {
         name: _as_rows(x) if name in ("x", "residual") else tf.convert_to_tensor(x)
@@ -200,18 +172,14 @@ def _normalized(tensors: dict[str, Tensor | None], options: _Normalization) -> T
 
 @functools.cache
 def _normalization(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]:
-    @traced_once
+    @inlined
     @tf.custom_gradient
     def compute(*tensors: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         y, *statistics = _norm(options, names)(*tensors)
 
         def gradient(upstream: Tensor) -> list[Any]:
-            # Names of what has no gradient are not among its results.
-            gradients = iter(_norm_gradient(options, names)(upstream, *statistics, *tensors))
-            return [
-                None if name == "key" else tf.cast(next(gradients), tensor.dtype)
-                for name, tensor in zip(names, tensors, strict=True)
-            ]
+            gradients = _norm_gradient(options, names)(upstream, *statistics, *tensors)
+            return [*gradients, *[None] * ("key" in names)]
 
         return y, gradient
 
@@ -226,7 +194,7 @@ def dropout(x: Tensor, rate: float, *, seed: Tensor) -> Tensor:
 
 @functools.cache
 def _dropout(rate: float) -> Callable[..., Any]:
-    @traced_once
+    @inlined
     @tf.custom_gradient
     def compute(x: Tensor, key: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Any, None]:
@@ -252,7 +220,7 @@ def gather_once(x: Tensor, indices: Tensor, origins: Tensor) -> Tensor:
 
 @functools.cache
 def _gather_once() -> Callable[..., Any]:
-    @traced_once
+    @inlined
     @tf.custom_gradient
     def compute(x: Tensor, indices: Tensor, origins: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Any, None, None]:
@@ -409,7 +377,7 @@ def _total(options: _Normalization, of: dict[str, Tensor]) -> Tensor:
 
 @functools.cache
 def _norm_gradient(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]:
-    """Returns the function that computes the gradients of all tensors but the key, in float32."""
+    """Returns the function that computes the gradients of all tensors but the key."""
 
     @compiled
     def norm_gradient(upstream: Tensor, scale: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
@@ -425,13 +393,13 @@ def _norm_gradient(options: _Normalization, names: tuple[str, ...]) -> Callable[
         along_total = scale * along_total
         along_x = drop(along_total, options.dropout, of["key"]) if options.dropout else along_total
         gradients = {
-            "x": tf.cast(along_x, of["x"].dtype),
+            "x": along_x,
             "residual": along_total,
             "bias": tf.reduce_sum(along_x, 0),
             "gamma": tf.reduce_sum(upstream * normal, 0),
             "beta": tf.reduce_sum(upstream, 0),
         }
-        return tuple(gradients[name] for name in names if name != "key")
+        return tuple(tf.cast(gradients[name], of[name].dtype) for name in names if name != "key")
 
     return norm_gradient
 

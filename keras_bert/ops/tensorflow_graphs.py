@@ -44,26 +44,40 @@ def traced_for_any_size(
     return call
 
 
-def traced_once(function: Callable[..., Any], *, inline: bool = False) -> Callable[..., Any]:
+def _known_spec(x: Any) -> Any:
+    """Returns the dtype of a tensor and its shape, as far as the graph that is traced knows it."""
+    return None if x is None else tf.TensorSpec(x.shape, x.dtype)
+
+
+def traced_once(
+    function: Callable[..., Any],
+    *,
+    spec: Callable[[Any], Any] = _known_spec,
+    jit_compile: bool = False,
+    inline: bool = False,
+) -> Callable[..., Any]:
     """Makes one graph of a function, which all graphs call that are traced with it.
 
     Args:
         function: A function of tensors, or `None`, in any nesting. It is traced once for each
-            structure, for the dtypes, for the shapes as far as the graph of the caller knows them,
-            and for graphs that XLA compiles as a whole.
+            structure, for the specs of its arguments, and for graphs that XLA compiles as a whole.
+        spec: Returns the `tf.TensorSpec` of an argument.
+        jit_compile: Whether XLA compiles the function, at the first call with each shape.
         inline: Whether TensorFlow replaces the calls by the operations before it optimizes a graph.
             Without, a graph with many calls is optimized in a fraction of the time.
     """
-    attributes = None if inline else {"_noinline": True}
+    attributes = None if inline or jit_compile else {"_noinline": True}
     # One for all would not know the dimensions in which calls differ.
     graphs: dict[str, Any] = {}
 
-    def spec(x: Any) -> Any:
-        return None if x is None else tf.TensorSpec(x.shape, x.dtype)
-
     def call(*arguments: Any) -> Any:
         specs = tf.nest.map_structure(spec, arguments)
-        new = tf.function(function, autograph=False, experimental_attributes=attributes)
+        new = tf.function(
+            function,
+            jit_compile=jit_compile,
+            autograph=False,
+            experimental_attributes=attributes,
+        )
         graph = graphs.setdefault(f"{specs} {is_compiled_as_a_whole()}", new)
         return graph.get_concrete_function(*specs)(*arguments)
 
