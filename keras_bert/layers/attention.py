@@ -254,7 +254,8 @@ class Attention(keras.layers.Layer):
         query, key, value = projected
         _check_masks(query, padding_mask, sequence_ids)
         is_masked = padding_mask is not None or sequence_ids is not None
-        if is_masked and not (training and self.dropout) and dispatch.is_tensorflow_graph():
+        # (Converters of exported graphs want operations, and not calls of functions.)
+        if training and is_masked and not self.dropout and dispatch.is_tensorflow_graph():
             graphs = _graphs(self.window, self.causal, training)
             (mask,) = graphs.masks([(padding_mask, sequence_ids)])
             return graphs.context((query, key, value), mask)
