@@ -46,13 +46,13 @@ BEAM = "apache-beam==2.77.0"
 # Beam's client of S3, and a server with its protocol, whose framework, Flask, comes with locust
 S3 = ("boto3==1.43.117", "moto[s3]==5.2.5")
 WITHOUT_TENSORFLOW = {"KERAS_BERT_BLOCK_TENSORFLOW": "1"}
-# Most of the time of a test on JAX is spent compiling what it then runs a few times. The first is
-# JAX's own option "if the cost of optimization is greater than that of running a less-optimized
-# program"; it leaves XLA's emitters of fused loops on, which take half of the rest
-# (`XLA_FLAGS=--help` describes the flag). Operations and a training step are tested without both.
+# Most of the time of a test on JAX, and a part of it on TensorFlow, is spent compiling what it then
+# runs a few times. The first two flags are what JAX sets by its option "if the cost of optimization
+# is greater than that of running a less-optimized program"; XLA's emitters of fused loops take half
+# of the rest (`XLA_FLAGS=--help` describes all). Operations and a training step are tested without.
 UNOPTIMIZED = {
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false",
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_use_fusion_emitters=false",
 }
 
 _TUNED = "keras-bert finetune --train_file=rows.csv --preset=preset --epochs=1 --output_dir=tuned"
@@ -156,6 +156,17 @@ def run_pytest(
     )
 
 
+def run_backend(
+    session: nox.Session, *options: str, paths: Sequence[str] = (), **environment: str
+) -> None:
+    """Runs operations and a training step as users do, then all others `UNOPTIMIZED`."""
+    step = "tests/compiled_steps_test.py::test_compiled_steps[TextClassifier]"
+    run_pytest(session, *options, paths=("tests/ops", step), **environment)
+    if not session.posargs:
+        others = ("--ignore=tests/ops", f"--deselect={step}", *options)
+        run_pytest(session, *others, paths=paths, **environment, **UNOPTIMIZED)
+
+
 def _commands(page: str) -> list[str]:
     """Returns the blocks of bash on a page."""
     return re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
@@ -173,7 +184,7 @@ def lint(session: nox.Session) -> None:
 def tensorflow(session: nox.Session) -> None:
     """Library and programs on the TensorFlow backend, and the examples in docstrings."""
     paths = ("keras_bert", "training", "tests", "--ignore=tests/docs")
-    run_pytest(session, "--doctest-modules", paths=paths)
+    run_backend(session, "--doctest-modules", paths=paths)
 
 
 @nox.session
@@ -188,12 +199,7 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def jax(session: nox.Session) -> None:
     """What depends on the backend, on JAX, in processes that cannot import TensorFlow."""
-    environment = {"KERAS_BACKEND": "jax", **WITHOUT_TENSORFLOW}
-    step = "tests/compiled_steps_test.py::test_compiled_steps[TextClassifier]"
-    run_pytest(session, paths=("tests/ops", step), **environment)
-    if not session.posargs:
-        others = ("--ignore=tests/ops", f"--deselect={step}")
-        run_pytest(session, *others, **environment, **UNOPTIMIZED)
+    run_backend(session, KERAS_BACKEND="jax", **WITHOUT_TENSORFLOW)
 
 
 @nox.session
