@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -66,19 +67,21 @@ def traced_once(
         inline: Whether TensorFlow replaces the calls by the operations before it optimizes a graph.
             Without, a graph with many calls is optimized in a fraction of the time.
     """
-    attributes = None if inline or jit_compile else {"_noinline": True}
+    new_graph = functools.partial(
+        tf.function,
+        function,
+        jit_compile=jit_compile,
+        autograph=False,
+        experimental_attributes=None if inline or jit_compile else {"_noinline": True},
+    )
     # One for all would not know the dimensions in which calls differ.
     graphs: dict[str, Any] = {}
 
     def call(*arguments: Any) -> Any:
         specs = tf.nest.map_structure(spec, arguments)
-        new = tf.function(
-            function,
-            jit_compile=jit_compile,
-            autograph=False,
-            experimental_attributes=attributes,
-        )
-        graph = graphs.setdefault(f"{specs} {is_compiled_as_a_whole()}", new)
-        return graph.get_concrete_function(*specs)(*arguments)
+        kind = f"{specs} {is_compiled_as_a_whole()}"
+        if kind not in graphs:
+            graphs.setdefault(kind, new_graph())  # another thread may have been faster
+        return graphs[kind].get_concrete_function(*specs)(*arguments)
 
     return call
