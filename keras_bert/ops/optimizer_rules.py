@@ -39,6 +39,12 @@ class Coefficients(NamedTuple):
     beta_2: float
     epsilon: float
 
+    def with_scalars(self, convert: Callable[[Any], Any]) -> Coefficients:
+        """Converts what may change from step to step."""
+        names = "rate", "decay", "gradient_scale", "step"
+        values = {name: getattr(self, name) for name in names}
+        return self._replace(**{k: convert(v) for k, v in values.items() if v is not None})
+
 
 # (weight, gradient, momentum, velocity, coefficients) -> new (weight, momentum, velocity)
 Rule = Callable[[Any, Any, Any, Any, Coefficients], tuple[Any, Any, Any]]

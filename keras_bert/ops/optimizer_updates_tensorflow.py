@@ -69,11 +69,21 @@ def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> N
 
 def update_variables(updates: Sequence[Update]) -> None:
     """Updates every replica's copy of each variable."""
+    # As tensors, the scalars are arguments of the compiled code, which all steps and layers share.
+    tensors: dict[Any, Tensor] = {}
+
+    def as_tensor(scalar: Any) -> Tensor:
+        key = id(scalar) if tf.is_tensor(scalar) else scalar
+        if key not in tensors:
+            tensors[key] = tf.cast(scalar, "float32")
+        return tensors[key]
+
     native = [
         update._replace(
             weight=update.weight.value,
             momentum=update.momentum.value,
             velocity=update.velocity.value,
+            coefficients=update.coefficients.with_scalars(as_tensor),
         )
         for update in updates
     ]
@@ -109,12 +119,6 @@ def _update_copy(
     gradient: Tensor,
     coefficients: Coefficients,
 ) -> None:
-    # As tensors, the scalars are arguments of the compiled code, which all steps and layers share.
-    scalars = {
-        name: tf.cast(value, "float32")
-        for name in ("rate", "decay", "gradient_scale", "step")
-        if (value := getattr(coefficients, name)) is not None
-    }
     update = _update_function(
         rule,
         tuple(weight.shape),
@@ -123,7 +127,7 @@ def _update_copy(
     )
     # Handles, not variables: a trace that captures a variable cannot outlive it.
     handles = (weight.handle, momentum.handle, velocity.handle)
-    update(handles, gradient, coefficients._replace(**scalars))
+    update(handles, gradient, coefficients)
 
 
 @functools.cache
