@@ -67,6 +67,8 @@ class Attention(keras.layers.Layer):
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
         output_initializer_range: That of the last product. Defaults to `initializer_range`.
         return_scores: Whether to return the attention probabilities too.
+        max_length: The longest rows that are expected, if they are not packed; see
+            `keras_bert.ops.attention`. Longer ones are computed too.
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
@@ -111,12 +113,16 @@ class Attention(keras.layers.Layer):
         initializer_range: float = 0.02,
         output_initializer_range: float | None = None,
         return_scores: bool = False,
+        max_length: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         checks.POSITIVE_INT.check(num_heads=num_heads)
         checks.POSITIVE_INT.check_given(
-            num_key_value_heads=num_key_value_heads, head_dim=head_dim, window=window
+            num_key_value_heads=num_key_value_heads,
+            head_dim=head_dim,
+            window=window,
+            max_length=max_length,
         )
         checks.PROPER_FRACTION.check(dropout=dropout)
         checks.POSITIVE.check(initializer_range=initializer_range)
@@ -136,6 +142,7 @@ class Attention(keras.layers.Layer):
         self.initializer_range = initializer_range
         self.output_initializer_range = output_initializer_range
         self.return_scores = return_scores
+        self.max_length = max_length
         self._head_weights: Iterator[Tensor] | None = None
         self.seed_generator = SeedGenerator()
 
@@ -248,7 +255,10 @@ class Attention(keras.layers.Layer):
         }
         if self.window is None:
             values = projected[0] if isinstance(projected, tuple) else projected
-            return attention(projected, self._mask(values, padding_mask, sequence_ids), **options)
+            mask = self._mask(values, padding_mask, sequence_ids)
+            # Packed rows are as long as whoever packed them wanted.
+            max_length = self.max_length if sequence_ids is None else None
+            return attention(projected, mask, max_length=max_length, **options)
         if not isinstance(projected, tuple):
             projected = ops.unstack(projected, 3, axis=2)
         query, key, value = projected
@@ -402,6 +412,7 @@ class Attention(keras.layers.Layer):
             "initializer_range": self.initializer_range,
             "output_initializer_range": self.output_initializer_range,
             "return_scores": self.return_scores,
+            "max_length": self.max_length,
         }
 
 

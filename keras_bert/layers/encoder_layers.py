@@ -136,6 +136,7 @@ def _new_attention(
         initializer_range=config.initializer_range,
         output_initializer_range=config.output_initializer_range,
         return_scores=config.output_attention_scores,
+        max_length=config.max_sequence_length,
         dtype=policy,
         name="attention",
     )

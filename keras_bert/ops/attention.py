@@ -27,6 +27,7 @@ def attention(
     dropout: float = 0.0,
     seed: Tensor | None = None,
     training: bool = False,
+    max_length: int | None = None,
 ) -> Tensor:
     """Computes `softmax(Q K^T / sqrt(d)) V`, with dropout on the probabilities during training.
 
@@ -40,6 +41,9 @@ def attention(
         dropout: Dropout rate, in `[0, 1)`; applied only if `training`.
         seed: A `keras.random.SeedGenerator`, required if dropout is active.
         training: Whether dropout is active and gradients will be computed.
+        max_length: The longest rows that are expected; `None` for any. Where a graph does not know
+            the length, training with TensorFlow on a CPU computes rows of 2,048 tokens and more in
+            less memory, if they are expected: the choice is a branch in the graph.
 
     Returns:
         A tensor of shape `(batch, length, heads, head_dim)` in the dtype of the input.
@@ -53,7 +57,9 @@ def attention(
         from keras_bert.ops import tensorflow_attention
 
         query, key, value = _by_heads(query_key_value)
-        context = tensorflow_attention.attention(query, key, value, mask, dropout=rate, seed=seed)
+        context = tensorflow_attention.attention(
+            query, key, value, mask, dropout=rate, seed=seed, max_length=max_length
+        )
         return _by_tokens(context)
     plain = dispatch.tensorflow_plain()
     if plain is not None and not rate:

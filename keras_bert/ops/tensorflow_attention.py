@@ -50,13 +50,22 @@ class _Inputs(NamedTuple):
 
 
 def attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *, dropout: float, seed: Tensor
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    *,
+    dropout: float,
+    seed: Tensor,
+    max_length: int | None = None,
 ) -> Tensor:
     """`keras_bert.ops.attention` in training, of tensors `(batch, heads, length, head_dim)`."""
     head_dim, length = query.shape[-1], query.shape[2]
     masks_queries = mask is not None and mask.shape[2] != 1
     masks = () if mask is None else (mask_of_each_row(mask, query),)
     is_long = None if length is None else length >= MIN_LENGTH
+    if is_long is None and max_length is not None and max_length < MIN_LENGTH:
+        is_long = False
     # XLA compiles both branches of a `cond`: what one stores for the backward pass would need the
     # same shape as if it were taken.
     if is_compiled_as_a_whole():

@@ -52,6 +52,22 @@ def test_attention_in_blocks_is_attention(length, masked, with_any_length):
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
+@pytest.mark.parametrize(("max_length", "branches"), [(None, 1), (2048, 1), (512, 0)])
+def test_a_graph_has_a_branch_only_for_long_rows_that_are_expected(max_length, branches):
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec((1, None, 1, 4))], autograph=False)
+    def compute(x):
+        return attention((x, x, x), training=True, max_length=max_length)
+
+    library = compute.get_concrete_function().graph.as_graph_def().library
+    operations = [node.op for function in library.function for node in function.node_def]
+    assert sum(operation in ("If", "StatelessIf") for operation in operations) == branches
+    x = np.random.default_rng(0).normal(size=(1, LENGTH, 1, 4)).astype("float32")
+    expected = attention_with_scores((x, x, x))[0]
+    np.testing.assert_allclose(compute(x), expected, atol=2e-5)
+
+
 def attended_with_dropout(inputs, upstream):
     seed = keras.random.SeedGenerator(1)
     return value_and_gradients(
