@@ -227,7 +227,8 @@ class Attention(keras.layers.Layer):
         add_bias: bool = True,
         training: bool = False,
     ) -> Tensor:
-        projected = self._projected(inputs, rotation, training)
+        length = length_of(inputs)
+        projected = self._projected(inputs, length, rotation, training)
         rows = unpadded_rows if is_unpadded(unpadded_rows) else None
         scores = None
         if self.return_scores:
@@ -239,7 +240,7 @@ class Attention(keras.layers.Layer):
             context = self._context_of_rows(projected, rows, training)
         else:
             context = self._context(projected, padding_mask, sequence_ids, training)
-        outputs = self._joined(self._weighed(context, rows), length_of(inputs), output_positions)
+        outputs = self._joined(self._weighed(context, rows), length, output_positions, training)
         if add_bias and self.use_bias:
             outputs = bias_add(outputs, self.output_bias, training=training)
         return (outputs, scores) if self.return_scores else outputs
@@ -311,11 +312,13 @@ class Attention(keras.layers.Layer):
 
         return _by_groups(context, projected, rows, groups_of(rows), training)
 
-    def _joined(self, context: Tensor, length: Tensor, output_positions: Tensor) -> Tensor:
+    def _joined(
+        self, context: Tensor, length: Tensor, output_positions: Tensor, training: bool
+    ) -> Tensor:
         """Projects the context of all heads `(batch, length, heads, head_dim)` to the outputs."""
-        context = ops.reshape(context, (-1, length, self.query_width))
         if output_positions is not None:
-            context = tokens_at(context, output_positions)
+            context = ops.reshape(context, (-1, length, self.query_width))
+            context = tokens_at(context, output_positions, training)
             length = length_of(output_positions)
         # (batch, tokens, width) -> (batch * tokens, width): one matrix product of rank 2
         outputs = self.output_projection(ops.reshape(context, (-1, self.query_width)))
@@ -350,13 +353,15 @@ class Attention(keras.layers.Layer):
         """
         inputs = ops.cast(inputs, self.compute_dtype)
         mask = self._mask(inputs, padding_mask, sequence_ids)
-        return attention_with_scores(self._projected(inputs, rotation), mask)[1]
+        return attention_with_scores(self._projected(inputs, length_of(inputs), rotation), mask)[1]
 
-    def _projected(self, inputs: Tensor, rotation: Tensor, training: bool = False) -> Any:
+    def _projected(
+        self, inputs: Tensor, length: Tensor, rotation: Tensor, training: bool = False
+    ) -> Any:
         """Returns queries, keys and values, as `keras_bert.ops.attention` takes them."""
         # (batch, length, hidden) -> (batch * length, hidden): one matrix product
-        hidden_dim, length = inputs.shape[-1], length_of(inputs)
-        projected = self.query_key_value(ops.reshape(inputs, (-1, hidden_dim)), training=training)
+        tokens = ops.reshape(inputs, (-1, inputs.shape[-1]))
+        projected = self.query_key_value(tokens, training=training)
         head_dim = self.query_width // self.num_heads
         if rotation is None and self.key_width == self.query_width:
             return ops.reshape(projected, (-1, length, 3, self.num_heads, head_dim))
@@ -376,7 +381,7 @@ class Attention(keras.layers.Layer):
             A bool tensor that can be broadcast to `(batch, 1, length, length)`; or `None`.
         """
         _check_masks(inputs, padding_mask, sequence_ids)
-        return _combined(length_of(inputs), padding_mask, sequence_ids, self.window, self.causal)
+        return _combined(inputs, padding_mask, sequence_ids, self.window, self.causal)
 
     def compute_output_spec(
         self,
@@ -456,10 +461,10 @@ def _graphs(window: int | None, causal: bool, training: bool) -> _Graphs:
     from keras_bert.ops.tensorflow_graphs import traced_once
 
     def mask(padding_mask: Tensor, sequence_ids: Tensor) -> Tensor:
-        shape = ops.shape(padding_mask if sequence_ids is None else sequence_ids)
+        given = padding_mask if sequence_ids is None else sequence_ids
         if window is None:
-            return _combined(shape[1], padding_mask, sequence_ids, None, causal)
-        return mask_of_blocks(shape, padding_mask, sequence_ids, window, causal)
+            return _combined(given, padding_mask, sequence_ids, None, causal)
+        return mask_of_blocks(ops.shape(given), padding_mask, sequence_ids, window, causal)
 
     def context(group: Any, mask: Tensor) -> Tensor:
         if window is None:
@@ -478,7 +483,7 @@ def _graphs(window: int | None, causal: bool, training: bool) -> _Graphs:
 
 
 def _combined(
-    length: Tensor,
+    inputs: Tensor,
     padding_mask: Tensor | None,
     sequence_ids: Tensor | None,
     window: int | None,
@@ -487,7 +492,7 @@ def _combined(
     """Combines masks to an attention mask; see `Attention._mask`."""
     masks = []
     if causal or window is not None:
-        positions = ops.arange(length)
+        positions = ops.arange(length_of(inputs))
         distances = positions[:, None] - positions
         masks.append(is_near(distances, window, causal)[None, None])
     if padding_mask is not None:

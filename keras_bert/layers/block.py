@@ -14,6 +14,7 @@ from keras_bert.config import NORM_PLACEMENTS
 from keras_bert.layers.attention import Attention
 from keras_bert.layers.feed_forward import FeedForward
 from keras_bert.layers.norm import Norm
+from keras_bert.layers.shapes import reshape_like
 from keras_bert.ops import (
     SeedGenerator,
     bias_dropout_residual,
@@ -158,7 +159,7 @@ class TransformerBlock(keras.layers.Layer):
         )
         context, scores = attended if self.attention.return_scores else (attended, None)
         if output_positions is not None:
-            inputs = tokens_at(inputs, output_positions)
+            inputs = tokens_at(inputs, output_positions, training)
 
         # (batch, tokens, hidden) -> (batch * tokens, hidden), for matrix products of rank 2
         hidden_dim = inputs.shape[-1]
@@ -172,7 +173,7 @@ class TransformerBlock(keras.layers.Layer):
         x = self._sublayer_end(
             y, x, self.feed_forward, self.feed_forward_norm, seed=self.feed_forward_seed, **options
         )
-        x = ops.reshape(x, ops.shape(inputs))
+        x = reshape_like(x, inputs)
         return x if scores is None else (x, scores)
 
     def attention_inputs(self, inputs: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ from keras import ops
 from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.layers.norm import add_norm_weights
-from keras_bert.layers.shapes import check_same_shape, too_long
-from keras_bert.ops import SeedGenerator, dropout, norm, token_logits
+from keras_bert.layers.shapes import check_same_shape, length_of, too_long
+from keras_bert.ops import SeedGenerator, dropout, norm, take, take_of_few, token_logits
 from keras_bert.ops.annotations import Shape, Tensor
 
 
@@ -80,15 +80,17 @@ class TokenEmbedding(keras.layers.Layer):
             autocast=False,
         )
 
-    def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
+    def call(self, inputs: Tensor, reverse: bool = False, training: bool = False) -> Tensor:
         if reverse:
             table = ops.cast(self.embeddings, self.compute_dtype)
             return token_logits(ops.cast(inputs, self.compute_dtype), table)
         if self._given_vectors is not None:
             return self._given_vectors
-        return ops.take(self.embeddings, inputs, axis=0)
+        return take(self.embeddings, inputs, training)
 
-    def compute_output_spec(self, inputs: Tensor, reverse: bool = False) -> keras.KerasTensor:
+    def compute_output_spec(
+        self, inputs: Tensor, reverse: bool = False, training: bool = False
+    ) -> keras.KerasTensor:
         if reverse:
             shape = (*inputs.shape[:-1], self.vocabulary_size)
             return keras.KerasTensor(shape, dtype=self.compute_dtype)
@@ -209,27 +211,26 @@ class EmbeddingPostprocessor(keras.layers.Layer):
         self._check_inputs(token_vectors, segment_ids, position_ids)
         x = ops.cast(token_vectors, self.variable_dtype)
         if self.learned_positions:
-            x = x + self._position_vectors(ops.shape(token_vectors)[1], position_ids)
+            x = x + self._position_vectors(token_vectors, position_ids, training)
         if self.num_segments:
-            x = x + self._segment_vectors(segment_ids)
+            x = x + self._segment_vectors(segment_ids, training)
         if self.norm:
             x = norm(x, self.gamma, self.beta, kind=self.norm, epsilon=self.layer_norm_epsilon)
         x = dropout(x, self.dropout, seed=self.seed_generator, training=training)
         return ops.cast(x, self.compute_dtype)
 
-    def _position_vectors(self, length: Tensor, position_ids: Tensor | None) -> Tensor:
+    def _position_vectors(
+        self, token_vectors: Tensor, position_ids: Tensor | None, training: bool
+    ) -> Tensor:
         first = self.position_offset
         if position_ids is None:
-            return self.position_embeddings[first : first + length]
-        return ops.take(self.position_embeddings, position_ids + first, axis=0)
+            return self.position_embeddings[first : first + length_of(token_vectors)]
+        return take(self.position_embeddings, position_ids + first, training)
 
-    def _segment_vectors(self, segment_ids: Tensor) -> Tensor:
+    def _segment_vectors(self, segment_ids: Tensor, training: bool) -> Tensor:
         if segment_ids is None or self.num_segments == 1:
             return self.segment_embeddings[0]
-        # A product with one-hot vectors: its gradient is a product too, while the gradient of a
-        # lookup scatters every token into two rows.
-        one_hot = ops.one_hot(segment_ids, self.num_segments, dtype=self.variable_dtype)
-        return ops.matmul(one_hot, self.segment_embeddings)
+        return take_of_few(self.segment_embeddings, segment_ids, training)
 
     def _check_inputs(
         self, token_vectors: Tensor, segment_ids: Tensor, position_ids: Tensor

@@ -121,21 +121,21 @@ class Pooler(keras.layers.Layer):
         training: bool = False,
     ) -> Tensor:
         is_real = sequence_ids if padding_mask is None else padding_mask
-        pooled = self._pooled(inputs, is_real)
+        pooled = self._pooled(inputs, is_real, training)
         pooled = dropout(pooled, self.dropout, seed=self.seed_generator, training=training)
         outputs = self.dense(pooled)
         if self.output_norm is not None:
             outputs = self.output_norm(outputs)
         return mean_of_tokens(outputs, is_real) if self.pooling == "late" else outputs
 
-    def _pooled(self, inputs: Tensor, is_real: Tensor) -> Tensor:
+    def _pooled(self, inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
         if self.pooling in ("late", "none"):
             return inputs
         if self.pooling == "first":
             return inputs[:, 0]
         if self.pooling == "mean":
             return mean_of_tokens(inputs, is_real)
-        return inputs[:, -1] if is_real is None else _last_real(inputs, is_real)
+        return inputs[:, -1] if is_real is None else _last_real(inputs, is_real, training)
 
     def compute_output_shape(
         self,
@@ -159,12 +159,12 @@ class Pooler(keras.layers.Layer):
         }
 
 
-def _last_real(inputs: Tensor, is_real: Tensor) -> Tensor:
+def _last_real(inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
     """Returns the last vector `(batch, hidden)` where `is_real`, or the first one if none is."""
     positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
     last = ops.max(ops.where(ops.cast(is_real, "bool"), positions, 0), axis=1)
     # (batch, length, hidden) -> (batch, 1, hidden) -> (batch, hidden)
-    return tokens_at(inputs, last[:, None])[:, 0]
+    return tokens_at(inputs, last[:, None], training)[:, 0]
 
 
 def new_pooler(
@@ -290,8 +290,8 @@ class TokensAt(keras.layers.Layer):
         `(batch, slots, dim)`.
     """
 
-    def call(self, inputs: Tensor, positions: Tensor) -> Tensor:
-        return tokens_at(inputs, positions)
+    def call(self, inputs: Tensor, positions: Tensor, training: bool = False) -> Tensor:
+        return tokens_at(inputs, positions, training)
 
     def compute_output_shape(self, inputs_shape: Shape, positions_shape: Shape) -> Any:
         return (*positions_shape, inputs_shape[-1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the shapes of inputs, which several layers have in common."""
+"""Shapes of inputs: what several layers check, and ask for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from keras import ops
 
+from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 
 
@@ -41,4 +42,13 @@ def check_same_shape(name: str, received: Any, expected: Any) -> None:
 
 def length_of(inputs: Tensor) -> Tensor:
     """Returns the length of inputs `(batch, length, ...)`, a tensor if it is not static."""
-    return ops.shape(inputs)[1] if inputs.shape[1] is None else inputs.shape[1]
+    if inputs.shape[1] is not None:
+        return inputs.shape[1]
+    plain = dispatch.tensorflow_plain()
+    return ops.shape(inputs)[1] if plain is None else plain.length_of(inputs)
+
+
+def reshape_like(x: Tensor, other: Tensor) -> Tensor:
+    """Returns `x` in the shape of `other`."""
+    plain = dispatch.tensorflow_plain()
+    return ops.reshape(x, ops.shape(other)) if plain is None else plain.reshape_like(x, other)

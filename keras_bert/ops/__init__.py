@@ -15,7 +15,7 @@ from keras_bert.ops.norm import bias_dropout_residual, bias_dropout_residual_nor
 from keras_bert.ops.rematerialization import rematerialize
 from keras_bert.ops.rotary import rotate, rotation_of
 from keras_bert.ops.seeds import SeedGenerator
-from keras_bert.ops.tokens import token_logits, tokens_at
+from keras_bert.ops.tokens import take, take_of_few, token_logits, tokens_at
 
 __all__ = [
     "SeedGenerator",
@@ -35,6 +35,8 @@ __all__ = [
     "rematerialize",
     "rotate",
     "rotation_of",
+    "take",
+    "take_of_few",
     "token_logits",
     "tokens_at",
 ]

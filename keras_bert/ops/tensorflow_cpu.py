@@ -231,6 +231,45 @@ def _gather_once() -> Callable[..., Any]:
     return compute
 
 
+def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
+    """`keras_bert.ops.tokens_at` in training; TensorFlow's gradient of it is 120 operations."""
+    batch, length, _ = tf.unstack(tf.shape(x))
+    starts = tf.range(0, batch * length, length)
+    return take(_as_rows(x), positions + tf.expand_dims(starts, 1))
+
+
+def take(table: Tensor, indices: Tensor) -> Tensor:
+    """`keras_bert.ops.take` in training, whose gradient is dense, as optimizers want it."""
+    return _looked_up(table, indices, few_rows=False)
+
+
+def take_of_few(table: Tensor, indices: Tensor) -> Tensor:
+    """`keras_bert.ops.take_of_few` in training."""
+    return _looked_up(table, indices, few_rows=True)
+
+
+def _looked_up(table: Tensor, indices: Tensor, few_rows: bool) -> Tensor:
+    rows = _take(few_rows)(tf.convert_to_tensor(table), tf.reshape(indices, (-1,)))
+    return tf.reshape(rows, tf.concat([tf.shape(indices), table.shape[-1:]], 0))
+
+
+@functools.cache
+def _take(few_rows: bool) -> Callable[..., Any]:
+    @inlined
+    @tf.custom_gradient
+    def compute(table: Tensor, indices: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+        def gradient(upstream: Tensor) -> tuple[Any, None]:
+            num_rows = tf.shape(table)[0]
+            if not few_rows:
+                return tf.math.unsorted_segment_sum(upstream, indices, num_rows), None
+            one_hot = tf.one_hot(indices, num_rows, dtype=upstream.dtype)
+            return tf.matmul(one_hot, upstream, transpose_a=True), None
+
+        return tf.gather(table, indices), gradient
+
+    return compute
+
+
 # === Activations and their derivatives, in float32 ===
 
 

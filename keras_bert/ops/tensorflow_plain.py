@@ -53,7 +53,17 @@ def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
 
 def take(x: Tensor, indices: Tensor) -> Tensor:
     """Returns the rows of `x` at indices from 0 on; Keras' `take` has five times the operations."""
-    return tf.gather(x, indices)
+    return tf.gather(tf.convert_to_tensor(x), indices)
+
+
+def length_of(x: Tensor) -> Tensor:
+    """Returns the second dimension; Keras' `shape` takes apart the whole shape."""
+    return tf.shape(x)[1]
+
+
+def reshape_like(x: Tensor, other: Tensor) -> Tensor:
+    """Returns `x` in the shape of `other`, which is not taken apart."""
+    return tf.reshape(x, tf.shape(other))
 
 
 def split(x: Tensor, sizes: Sequence[Tensor]) -> Sequence[Tensor]:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -22,6 +23,7 @@ from keras import ops
 
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.tokens import take
 
 # Rows of a batch are divided by length into so many groups, in each of which attention is computed.
 # Measured on CPUs: with more of them, what is saved is less than what the additional calls cost.
@@ -62,6 +64,18 @@ def unpadded_rows(padding_mask: Tensor) -> Rows:
         `masks`: a list of bool `(rows, length)` for each group, whose shape is that of the group:
         True at tokens that are attended to.
     """
+    return _shared_graph()(padding_mask) if dispatch.is_tensorflow_graph() else _rows(padding_mask)
+
+
+@functools.cache
+def _shared_graph() -> Callable[[Tensor], Rows]:
+    """Returns `_rows` as one graph for all models: it has as many operations as two layers."""
+    from keras_bert.ops.tensorflow_graphs import traced_once
+
+    return traced_once(_rows, inline=True)
+
+
+def _rows(padding_mask: Tensor) -> Rows:
     mask = ops.cast(padding_mask, "bool")
     batch, length = ops.shape(mask)[0], ops.shape(mask)[1]
     positions = ops.arange(length, dtype="int32")
@@ -71,11 +85,11 @@ def unpadded_rows(padding_mask: Tensor) -> Rows:
     mask = ops.logical_or(mask, ops.logical_and(ends[:, None] == 0, positions == 0))
     tokens = _true_indices(ops.reshape(positions < lengths[:, None], (-1,)))
     starts = ops.cumsum(lengths) - lengths
-    attended = _take(ops.reshape(mask, (-1,)), tokens)
+    attended = take(ops.reshape(mask, (-1,)), tokens)
 
     # In ascending order of length, the rows of a group stand together, and its last is its longest.
     order = ops.cast(ops.argsort(lengths), "int32")
-    ascending = _take(lengths, order)
+    ascending = take(lengths, order)
     bounds = [batch * group // NUM_GROUPS for group in range(NUM_GROUPS + 1)]
     longest = ops.concatenate([ops.zeros((1,), "int32"), ascending])  # of the first rows
     shapes = [(end - begin, _as_size(longest[end])) for begin, end in itertools.pairwise(bounds)]
@@ -85,13 +99,13 @@ def unpadded_rows(padding_mask: Tensor) -> Rows:
     # The row of each place, counted in that order. Behind its last token, a row repeats it.
     row = ops.cast(ops.searchsorted(place_ends, index, side="right"), "int32")
     first_places = place_ends - widths
-    first_tokens = _take(starts, order)
-    unlimited = index + _take(first_tokens - first_places, row)
-    last = _take(first_tokens + ascending - 1, row)
+    first_tokens = take(starts, order)
+    unlimited = index + take(first_tokens - first_places, row)
+    last = take(first_tokens + ascending - 1, row)
     places = ops.minimum(unlimited, last)
-    are_attended = ops.logical_and(unlimited <= last, _take(attended, places))
+    are_attended = ops.logical_and(unlimited <= last, take(attended, places))
     # From that order to that of the rows, then from rows to tokens
-    first_places = _take(first_places, ops.argsort(order))
+    first_places = take(first_places, ops.argsort(order))
     row_ids = tokens // length
     return {
         "tokens": tokens,
@@ -103,14 +117,14 @@ def unpadded_rows(padding_mask: Tensor) -> Rows:
         "keys": _true_indices(attended),
         "places": places,
         "origins": ops.arange(ops.shape(tokens)[0], dtype="int32")
-        + _take(first_places - starts, row_ids),
+        + take(first_places - starts, row_ids),
         "masks": _in_groups(are_attended, shapes),
     }
 
 
 def unpad(x: Tensor, rows: Rows) -> Tensor:
     """Returns the tokens of a batch, `(batch, length, ...)`, as one row, `(1, tokens, ...)`."""
-    return _take(ops.reshape(x, (-1, *x.shape[2:])), rows["tokens"])[None]
+    return take(ops.reshape(x, (-1, *x.shape[2:])), rows["tokens"])[None]
 
 
 def pad(x: Tensor, rows: Rows, shape: Tensor) -> Tensor:
@@ -243,14 +257,7 @@ def _gathered(x: Tensor, indices: Tensor, origins: Tensor | None, training: bool
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None and origins is not None:
         return kernels.gather_once(x, indices, origins)
-    return _take(x, indices)
-
-
-def _take(x: Tensor, indices: Tensor) -> Tensor:
-    """Returns the rows of `x` at indices from 0 on."""
-    plain = dispatch.tensorflow_plain()
-    taken: Tensor = ops.take(x, indices, axis=0) if plain is None else plain.take(x, indices)
-    return taken
+    return take(x, indices)
 
 
 def _in_groups(flat: Tensor, shapes: list[Any], dims: Sequence[int] = ()) -> list[Tensor]:
