@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.layers.dense import Dense
-from keras_bert.layers.shapes import check_same_shape, length_of
+from keras_bert.layers.shapes import check_same_shape
 from keras_bert.ops import (
     SeedGenerator,
     attention,
@@ -24,10 +24,12 @@ from keras_bert.ops import (
     is_near,
     local_attention,
     rotate,
+    take,
     tokens_at,
 )
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.local_attention import attention_in_blocks, mask_of_blocks
+from keras_bert.ops.shapes import length_of
 from keras_bert.ops.unpadded import Rows, grouped, groups_of, is_unpadded, ungrouped
 from keras_bert.ops.unpadded_attention import attention_of_rows, has_kernel_for_rows
 
@@ -331,7 +333,7 @@ class Attention(keras.layers.Layer):
         weights = ops.cast(next(self._head_weights), context.dtype)
         if rows is None or weights.shape[0] == 1:
             return context * weights[:, None, :, None]
-        return context * ops.take(weights, rows["row_ids"], axis=0)[None, :, :, None]
+        return context * take(weights, rows["row_ids"])[None, :, :, None]
 
     def probabilities(
         self,

@@ -14,7 +14,6 @@ from keras_bert.config import NORM_PLACEMENTS
 from keras_bert.layers.attention import Attention
 from keras_bert.layers.feed_forward import FeedForward
 from keras_bert.layers.norm import Norm
-from keras_bert.layers.shapes import reshape_like
 from keras_bert.ops import (
     SeedGenerator,
     bias_dropout_residual,
@@ -23,6 +22,7 @@ from keras_bert.ops import (
     tokens_at,
 )
 from keras_bert.ops.annotations import Shape, Tensor
+from keras_bert.ops.shapes import reshape_like
 from keras_bert.ops.unpadded import Rows
 
 _PARTS = ("attention", "attention_norm", "feed_forward", "feed_forward_norm")

@@ -13,9 +13,10 @@ from keras import ops
 from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.layers.norm import add_norm_weights
-from keras_bert.layers.shapes import check_same_shape, length_of, too_long
+from keras_bert.layers.shapes import check_same_shape, too_long
 from keras_bert.ops import SeedGenerator, dropout, norm, take, take_of_few, token_logits
 from keras_bert.ops.annotations import Shape, Tensor
+from keras_bert.ops.shapes import length_of
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -15,6 +15,7 @@ from keras_bert.layers.norm import Norm, add_norm_weights
 from keras_bert.layers.pooling import mean_of_tokens
 from keras_bert.ops import SeedGenerator, activation_function, dropout, norm, tokens_at
 from keras_bert.ops.annotations import Shape, Tensor
+from keras_bert.ops.shapes import length_of
 
 
 def _truncated_normal(stddev: float) -> keras.initializers.Initializer:
@@ -161,7 +162,7 @@ class Pooler(keras.layers.Layer):
 
 def _last_real(inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
     """Returns the last vector `(batch, hidden)` where `is_real`, or the first one if none is."""
-    positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
+    positions = ops.arange(length_of(inputs), dtype="int32")
     last = ops.max(ops.where(ops.cast(is_real, "bool"), positions, 0), axis=1)
     # (batch, length, hidden) -> (batch, 1, hidden) -> (batch, hidden)
     return tokens_at(inputs, last[:, None], training)[:, 0]

@@ -9,9 +9,10 @@ import keras
 from keras import ops
 
 from keras_bert import checks
-from keras_bert.layers.shapes import length_of, too_long
+from keras_bert.layers.shapes import too_long
 from keras_bert.ops import rotation_of
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.shapes import length_of
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

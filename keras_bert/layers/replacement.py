@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_bert.ops import SeedGenerator
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.shapes import length_of
 
 # In evaluation, a slot always gets the same token.
 _EVALUATION_SEED = 0
@@ -90,7 +91,7 @@ class ScatteredTokens(keras.layers.Layer):
 
     def call(self, token_ids: Tensor, mask_positions: Tensor, new_ids: Tensor) -> Tensor:
         token_ids = ops.cast(token_ids, "int32")
-        placed = spread_slots(new_ids, mask_positions, ops.shape(token_ids)[1], empty=-1)
+        placed = spread_slots(new_ids, mask_positions, length_of(token_ids), empty=-1)
         return ops.where(placed < 0, token_ids, placed)
 
     def compute_output_spec(
@@ -103,7 +104,7 @@ def _offsets(token_ids: Tensor, mask_positions: Tensor) -> Tensor:
     """Hashes the tokens up to each slot to int32 `(batch, slots)`, below `_NUM_OFFSETS`."""
     ids = ops.cast(token_ids, "int32")
     # Signed overflow wraps around on every backend, which is intended in a hash.
-    factors = (2 * ops.arange(ops.shape(ids)[1], dtype="int32") + 1) * 0x2545F491
+    factors = (2 * ops.arange(length_of(ids), dtype="int32") + 1) * 0x2545F491
     sums = ops.cumsum((ids + 1) * factors, axis=1, dtype="int32")
     at_slots = ops.take_along_axis(sums, ops.cast(mask_positions, "int32"), axis=1)
     # The high bits depend on all bits of the ids.

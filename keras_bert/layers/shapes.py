@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of inputs: what several layers check, and ask for."""
+"""Checks of the shapes of inputs, which several layers have in common."""
 
 from __future__ import annotations
 
 from typing import Any
-
-from keras import ops
-
-from keras_bert.ops import dispatch
-from keras_bert.ops.annotations import Tensor
 
 
 def too_long(length: int, max_sequence_length: int) -> str:
@@ -38,17 +33,3 @@ def check_same_shape(name: str, received: Any, expected: Any) -> None:
         raise ValueError(
             f"`{name}` has shape {received}; it must have the shape of token_ids, {expected}."
         )
-
-
-def length_of(inputs: Tensor) -> Tensor:
-    """Returns the length of inputs `(batch, length, ...)`, a tensor if it is not static."""
-    if inputs.shape[1] is not None:
-        return inputs.shape[1]
-    plain = dispatch.tensorflow_plain()
-    return ops.shape(inputs)[1] if plain is None else plain.length_of(inputs)
-
-
-def reshape_like(x: Tensor, other: Tensor) -> Tensor:
-    """Returns `x` in the shape of `other`."""
-    plain = dispatch.tensorflow_plain()
-    return ops.reshape(x, ops.shape(other)) if plain is None else plain.reshape_like(x, other)

@@ -26,6 +26,7 @@ from keras_bert.ops.attention_kernels import (
     fused_kernel,
 )
 from keras_bert.ops.attention_mask import is_near
+from keras_bert.ops.shapes import length_of
 
 # Measured on CPUs: products of smaller blocks are slower, and so are two or three blocks than one,
 # for a block is copied with what is beside it.
@@ -142,8 +143,7 @@ def attention_in_blocks(
         **dropout: The options of dropout of `keras_bert.ops.attention`.
     """
     query, key, value = query_key_value
-    length = query.shape[1] if query.shape[1] is not None else ops.shape(query)[1]
-    blocks = Blocks.of(length, window, causal)
+    blocks = Blocks.of(length_of(query), window, causal)
     context = attention(
         (blocks.cut(query), blocks.cut_with_neighbors(key), blocks.cut_with_neighbors(value)),
         mask,

@@ -70,13 +70,10 @@ def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> N
 def update_variables(updates: Sequence[Update]) -> None:
     """Updates every replica's copy of each variable."""
     # As tensors, the scalars are arguments of the compiled code, which all steps and layers share.
-    tensors: dict[Any, Tensor] = {}
+    constant = functools.cache(functools.partial(tf.cast, dtype="float32"))
 
     def as_tensor(scalar: Any) -> Tensor:
-        key = id(scalar) if tf.is_tensor(scalar) else scalar
-        if key not in tensors:
-            tensors[key] = tf.cast(scalar, "float32")
-        return tensors[key]
+        return tf.cast(scalar, "float32") if tf.is_tensor(scalar) else constant(scalar)
 
     native = [
         update._replace(

@@ -19,6 +19,7 @@ from keras_bert.layers import ReplacedTokenHead, SampledTokens, ScatteredTokens,
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.shapes import length_of
 from keras_bert.tasks.masked_lm import MaskedTokenTask, token_batches
 from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
 from keras_bert.tasks.presets import task_of_preset, with_encoder_dropout
@@ -387,7 +388,7 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
 
 def _replaced(x: Any, ids: Any, weights: Any, sampled: Any) -> tuple[Any, Any]:
     """Returns which tokens were replaced, and the weight of each, float32 `(batch, length)`."""
-    positions, length = x["mask_positions"], ops.shape(x["token_ids"])[1]
+    positions, length = x["mask_positions"], length_of(x["token_ids"])
     is_wrong = ops.cast(ops.not_equal(ops.cast(sampled, "int32"), ids), "float32")
     replaced = spread_slots(is_wrong, positions, length, empty=0)
     # The original token of a slot with weight 0 is unknown.
