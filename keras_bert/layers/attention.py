@@ -14,6 +14,7 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.layers.dense import Dense
+from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.layers.shapes import check_same_shape
 from keras_bert.ops import (
     SeedGenerator,
@@ -195,9 +196,7 @@ class Attention(keras.layers.Layer):
         return cls(
             units,
             use_bias=use_bias,
-            kernel_initializer=keras.initializers.TruncatedNormal(
-                stddev=stddev or self.initializer_range
-            ),
+            kernel_initializer=TruncatedNormal(stddev=stddev or self.initializer_range),
             dtype=self.dtype_policy,
             name=name,
         )

@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.config import BertConfig
+from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.layers.norm import add_norm_weights
 from keras_bert.layers.shapes import check_same_shape, too_long
 from keras_bert.ops import SeedGenerator, dropout, norm, take, take_of_few, token_logits
@@ -77,7 +78,7 @@ class TokenEmbedding(keras.layers.Layer):
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.vocabulary_size, self.hidden_dim),
-            initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
+            initializer=TruncatedNormal(stddev=self.initializer_range),
             autocast=False,
         )
 
@@ -186,7 +187,7 @@ class EmbeddingPostprocessor(keras.layers.Layer):
             return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
 
         def truncated_normal() -> keras.initializers.Initializer:
-            return keras.initializers.TruncatedNormal(stddev=self.initializer_range)
+            return TruncatedNormal(stddev=self.initializer_range)
 
         if self.learned_positions:
             positions = self.max_sequence_length + self.position_offset

@@ -9,6 +9,7 @@ import keras
 
 from keras_bert import checks
 from keras_bert.layers.dense import Dense
+from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.ops import bias_activation, bias_add, gated_activation
 from keras_bert.ops.activations import activation_function
 from keras_bert.ops.annotations import Shape, Tensor
@@ -88,9 +89,7 @@ class FeedForward(keras.layers.Layer):
         layer = Dense(
             output_dim,
             use_bias=False,
-            kernel_initializer=keras.initializers.TruncatedNormal(
-                stddev=stddev or self.initializer_range
-            ),
+            kernel_initializer=TruncatedNormal(stddev=stddev or self.initializer_range),
             dtype=self.dtype_policy,
             name=name,
         )

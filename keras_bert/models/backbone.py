@@ -22,6 +22,7 @@ from keras_bert.layers import (
 )
 from keras_bert.layers.encoder_layers import EncoderLayers, new_encoder_layers
 from keras_bert.layers.heads import new_pooler
+from keras_bert.layers.initial_weights import loading, replaced_weights
 from keras_bert.layers.unpadding import Padding, UnpaddedPositions, Unpadding
 from keras_bert.models.inputs import TokenModel, first_positions, token_inputs
 from keras_bert.models.layer_states import layer_states, pop_layer_states, restore_layer_states
@@ -126,14 +127,15 @@ class Backbone(TokenModel):
             config = config.replace(output_attention_scores=output_attention_scores)
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
-        layers = new_encoder_layers(config, policy, embeddings_of)
-        for block in layers.blocks:
-            block.rematerialize = rematerialize
         inputs = token_inputs(packed)
         # A seed of the dropout is drawn once in a block that is computed again, not for each group.
         # (`None` is padded in training.)
         unpadded = False if rematerialize and unpadded else unpadded
-        outputs = _outputs(config, layers, inputs, unpadded)
+        with replaced_weights():
+            layers = new_encoder_layers(config, policy, embeddings_of)
+            for block in layers.blocks:
+                block.rematerialize = rematerialize
+            outputs = _outputs(config, layers, inputs, unpadded)
         super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
 
         self.config: BertConfig = config
@@ -367,9 +369,10 @@ class Backbone(TokenModel):
             keras_bert.checkpoints.CheckpointError: If files are missing or malformed, or weights do
                 not match the architecture; the message names the file and the tensor.
         """
-        return checkpoints.load_backbone(
-            preset, cls=cls, load_weights=load_weights, packed=packed, dtype=dtype, **kwargs
-        )
+        with loading(load_weights):
+            return checkpoints.load_backbone(
+                preset, cls=cls, load_weights=load_weights, packed=packed, dtype=dtype, **kwargs
+            )
 
     def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
         """Saves the architecture and the weights to a folder that `from_preset` can load.

@@ -14,6 +14,7 @@ import keras
 from keras_bert import checkpoints
 from keras_bert.checkpoints import Checkpoint
 from keras_bert.config import BertConfig
+from keras_bert.layers.initial_weights import loading
 from keras_bert.layers.top_layers import bilstm_options
 from keras_bert.other_names import suggestion
 from keras_bert.tasks.class_labels import listed
@@ -84,14 +85,15 @@ def task_of_preset(
             {name: saved[name] for name in make_task.preprocessor_options if name in saved},
             {name: given[name] for name in make_task.preprocessor_options if name in given},
         )
-    backbone: Any = checkpoint.new_backbone(
-        with_encoder_dropout(checkpoint.config, encoder_dropout),
-        weights_fit=load_weights,
-        packed=packed,
-        rematerialize=rematerialize,
-        unpadded=unpadded,
-        dtype=dtype,
-    )
+    with loading(load_weights):
+        backbone: Any = checkpoint.new_backbone(
+            with_encoder_dropout(checkpoint.config, encoder_dropout),
+            weights_fit=load_weights,
+            packed=packed,
+            rematerialize=rematerialize,
+            unpadded=unpadded,
+            dtype=dtype,
+        )
     try:
         task = make_task(
             backbone,

@@ -223,8 +223,9 @@ def test_a_masked_lm_does_not_warn_about_the_pooler_that_it_does_not_use(tmp_pat
     logits = outputs_of(masked_lm, {**inputs, "mask_positions": positions})
     np.testing.assert_allclose(logits, reference_outputs(model, inputs).logits, atol=1e-5)
     with pytest.warns(CheckpointWarning) as warned:
-        Pretrainer.from_preset(tmp_path)
+        pretrainer = Pretrainer.from_preset(tmp_path)
     assert "has no pooler; it is initialized randomly" in str(warned[0].message)
+    assert weights_of(pretrainer.backbone.pooler)[0].std() > 0.01
 
 
 def test_unused_weights_are_reported_by_name(tmp_path):

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The initial weights of encoders, which are not drawn where a checkpoint's will replace them.
+
+To draw those of BERT-base takes longer than to read a checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_bert.ops.annotations import Shape, Tensor
+
+# Whether a checkpoint is being loaded, and whether the layers that it has weights of are made
+_is_loading = contextvars.ContextVar("_is_loading", default=False)
+_is_replaced = contextvars.ContextVar("_is_replaced", default=False)
+
+
+class TruncatedNormal(keras.initializers.TruncatedNormal):
+    """That of Keras, or zeros for `replaced_weights`."""
+
+    def __call__(self, shape: Shape, dtype: Any = None) -> Tensor:
+        return ops.zeros(shape, dtype) if _is_replaced.get() else super().__call__(shape, dtype)
+
+
+@contextlib.contextmanager
+def loading(weights: bool = True) -> Iterator[None]:
+    """Declares that a checkpoint is loaded into the encoder that is made, if with its weights."""
+    with _set(_is_loading, weights):
+        yield
+
+
+@contextlib.contextmanager
+def replaced_weights() -> Iterator[None]:
+    """Declares that the layers that are made are those that a checkpoint has weights of.
+
+    A subclass of the encoder may make others. Checkpoints need not have a pooler, whose weights are
+    drawn by Keras' own initializer.
+    """
+    with _set(_is_replaced, _is_loading.get()):
+        yield
+
+
+@contextlib.contextmanager
+def _set(variable: contextvars.ContextVar[bool], value: bool) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which weights are drawn while a checkpoint is loaded."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import Backbone
+from keras_bert.layers import Attention
+from keras_bert.layers.initial_weights import TruncatedNormal, loading
+from tests.models.small_backbone import SMALL
+
+
+class WithLayersOfItsOwn(Backbone):
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        self.own = Attention(num_heads=2)
+        self.own.build((None, None, config.hidden_dim))
+
+
+def is_drawn(weight) -> bool:
+    return bool(np.any(keras.ops.convert_to_numpy(weight)))
+
+
+def kernels(layer):
+    return [weight for weight in layer.weights if len(weight.shape) > 1]
+
+
+@pytest.mark.parametrize("is_loading", [True, False])
+def test_those_that_every_checkpoint_has_are_not_drawn(is_loading):
+    with loading(is_loading):
+        encoder = WithLayersOfItsOwn(SMALL)
+    of_checkpoints = [encoder.token_embedding, encoder.embeddings, *encoder.blocks]
+    drawn = {is_drawn(weight) for layer in of_checkpoints for weight in kernels(layer)}
+    assert drawn == {not is_loading}
+    for layer in (encoder.pooler, encoder.own):
+        assert all(map(is_drawn, kernels(layer)))
+    assert all(map(is_drawn, kernels(WithLayersOfItsOwn(SMALL))))
+
+
+def test_they_are_those_of_keras():
+    values = [
+        keras.ops.convert_to_numpy(cls(stddev=0.02, seed=3)((4, 5), "float32"))
+        for cls in (TruncatedNormal, keras.initializers.TruncatedNormal)
+    ]
+    np.testing.assert_array_equal(*values)
