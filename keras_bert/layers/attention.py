@@ -29,6 +29,7 @@ from keras_bert.ops import (
     tokens_at,
 )
 from keras_bert.ops.annotations import Shape, Tensor
+from keras_bert.ops.attention_kernels import ROWS, WINDOW
 from keras_bert.ops.local_attention import attention_in_blocks, mask_of_blocks
 from keras_bert.ops.shapes import length_of
 from keras_bert.ops.unpadded import Rows, grouped, groups_of, is_unpadded, ungrouped
@@ -284,21 +285,15 @@ class Attention(keras.layers.Layer):
 
     def _context_of_rows(self, projected: Any, rows: Rows, training: bool) -> Tensor:
         """Computes the context of tokens that are end to end, by a kernel where there is one."""
-        if not has_kernel_for_rows(projected):
-            return self._context_of_groups(projected, rows, training)
-        if self.window is not None:
+        dropout = self.dropout if training else 0.0
+        if self.window is not None and has_kernel_for_rows(projected, WINDOW, dropout):
             # As a packed row, of which only tokens within the window are computed
             is_key, row_ids = rows["attended"][None], rows["row_ids"][None]
             return self._context(projected, is_key, row_ids, training)
-        if self.causal:
-            return self._context_of_groups(projected, rows, training)
-        return attention_of_rows(
-            projected,
-            rows,
-            dropout=self.dropout,
-            seed=self.seed_generator,
-            training=training,
-        )
+        is_whole = self.window is None and not self.causal
+        if is_whole and has_kernel_for_rows(projected, ROWS, dropout):
+            return attention_of_rows(projected, rows)
+        return self._context_of_groups(projected, rows, training)
 
     def _context_of_groups(self, projected: Any, rows: Rows, training: bool) -> Tensor:
         """Computes the context of tokens that are end to end, one group of rows at a time."""

@@ -4,7 +4,7 @@
 | kernel | is | masks | dropout |
 |---|---|---|---|
 | `sdpa` | PyTorch's `scaled_dot_product_attention` | all | yes |
-| `nested` | the same, of nested tensors | rows end to end | yes |
+| `varlen` | PyTorch's `varlen_attn` | rows end to end | no |
 | `flex` | PyTorch's `flex_attention` | windows, padding, sequences | no |
 | `cudnn` | JAX's `dot_product_attention` by cuDNN | all, and windows to the left | no |
 
@@ -79,10 +79,11 @@ def kernel_of(
     if backend == "torch":
         if mask in (NONE, KEYS, PAIRS):
             return "sdpa"  # which chooses a kernel by itself
+        if dropout or cuda_capability < (8, 0):
+            return None
         if mask == ROWS:
-            return "nested" if is_half or dtype == "float32" else None
-        is_taken = (is_half or dtype == "float32") and head_dim >= 16 and cuda_capability >= (8, 0)
-        return "flex" if is_taken and not dropout else None
+            return "varlen" if is_half and head_dim % 8 == 0 and head_dim <= 256 else None
+        return "flex" if (is_half or dtype == "float32") and head_dim >= 16 else None
     if backend == "jax":
         largest = 256 if cuda_capability >= (9, 0) else 128
         is_taken = is_half and head_dim % 8 == 0 and head_dim <= largest

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention by PyTorch's `scaled_dot_product_attention`, whose kernels for GPUs store no scores.
+"""Attention by PyTorch's functions, whose kernels for GPUs store no scores.
 
-They draw dropout from PyTorch's generator of the device, and the backward pass draws it again.
+Those of `scaled_dot_product_attention` draw dropout from PyTorch's generator of the device, and the
+backward pass draws it again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from keras_bert.ops.annotations import Tensor
@@ -46,49 +48,28 @@ def attention(
         return scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
 
 
-def nested_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    rows: dict[str, Any],
-    *,
-    dropout: float,
-    seed: Tensor | None,
-) -> Tensor:
-    """`keras_bert.ops.attention` of each row of an unpadded batch to itself.
+def attention_of_rows(query: Tensor, key: Tensor, value: Tensor, rows: dict[str, Any]) -> Tensor:
+    """`keras_bert.ops.attention` of each row of an unpadded batch to itself, without dropout.
 
     Args:
-        query: Float `(1, tokens, heads, head_dim)`, like `key` and `value`.
+        query: float16 or bfloat16 `(1, tokens, heads, head_dim)`, like `key` and `value`.
         key: See `query`.
         value: See `query`.
         rows: What `keras_bert.ops.unpadded.unpadded_rows` returned.
-        dropout: Dropout rate on the probabilities, in `[0, 1)`.
-        seed: A `keras.random.SeedGenerator`, required if dropout is active.
 
     Returns:
         A tensor of the shape of `query`.
     """
-    ends = pad(rows["starts"] + rows["lengths"], (1, 0)).long()
-    # A masked token inside of a row is a query, but not a key.
-    ends_of_keys = pad(rows["attended"].long().cumsum(0), (1, 0))[ends]
     longest = max(mask.shape[1] for mask in rows["masks"])
-
-    def nested(x: Tensor, ends: Tensor) -> Tensor:
-        # The bounds of lengths, known without a look at what the device computes
-        jagged = torch.nested.nested_tensor_from_jagged(
-            x.contiguous(), ends, min_seqlen=1, max_seqlen=longest
-        )
-        return jagged.transpose(1, 2)
-
-    keys = rows["keys"].long()
-    with _drawing(dropout, seed, query.device):
-        context = scaled_dot_product_attention(
-            nested(query[0], ends),
-            nested(key[0, keys], ends_of_keys),
-            nested(value[0, keys], ends_of_keys),
-            dropout_p=dropout,
-        )
-    return context.transpose(1, 2).values()[None]
+    query, key, value = query[0], key[0], value[0]
+    ends = pad(rows["starts"] + rows["lengths"], (1, 0))
+    ends_of_keys = ends
+    if len(rows["keys"]) < len(query):
+        # A masked token inside of a row is a query, but not a key.
+        ends_of_keys = pad(rows["attended"].int().cumsum(0), (1, 0))[ends]
+        key, value = (x.index_select(0, rows["keys"]) for x in (key, value))
+    bounds = ends.int(), ends_of_keys.int()
+    return varlen_attn(query, key, value, *bounds, longest, longest)[None]
 
 
 @contextlib.contextmanager

@@ -24,9 +24,9 @@ TAKEN = {
     ("torch", 0.0): {
         **dict.fromkeys((NONE, KEYS, PAIRS), "sdpa"),
         **dict.fromkeys((WINDOW, CAUSAL_WINDOW, MASKED_CAUSAL_WINDOW), "flex"),
-        ROWS: "nested",
+        ROWS: "varlen",
     },
-    ("torch", 0.1): {**dict.fromkeys((NONE, KEYS, PAIRS), "sdpa"), ROWS: "nested"},
+    ("torch", 0.1): dict.fromkeys((NONE, KEYS, PAIRS), "sdpa"),
     ("jax", 0.0): dict.fromkeys((NONE, KEYS, PAIRS, CAUSAL_WINDOW), "cudnn"),
     ("jax", 0.1): {},
     ("tensorflow", 0.0): {},
@@ -80,10 +80,23 @@ def test_flex_is_used_for_what_pytorch_compiles(expected, options):
     assert kernel("torch", WINDOW, **options) == expected
 
 
+@pytest.mark.parametrize(
+    ("expected", "options"),
+    [
+        ("varlen", {"dtype": "float16", "capability": (8, 0), "head_dim": 256}),
+        (None, {"dtype": "float32"}),
+        (None, {"head_dim": 20}),
+        (None, {"head_dim": 264}),
+        (None, {"capability": (7, 5)}),
+    ],
+)
+def test_varlen_is_used_for_what_flash_attention_takes(expected, options):
+    assert kernel("torch", ROWS, **options) == expected
+
+
 def test_pytorch_chooses_a_kernel_by_itself():
     options = {"dtype": "float64", "head_dim": 7, "capability": (6, 0)}
     assert kernel("torch", PAIRS, **options) == "sdpa"
-    assert kernel("torch", ROWS, **options) is None
 
 
 def test_kinds_of_masks():

@@ -12,7 +12,9 @@ import pytest
 
 from keras_bert import Backbone
 from keras_bert.ops import attention, attention_with_scores, dispatch, local_attention
-from keras_bert.ops.attention_kernels import NONE, WINDOW, fused_kernel, kind_of
+from keras_bert.ops.attention_kernels import NONE, ROWS, WINDOW, fused_kernel, kind_of
+from keras_bert.ops.unpadded import unpadded_rows
+from keras_bert.ops.unpadded_attention import attention_of_rows, has_kernel_for_rows
 from tests.models.small_backbone import WITHOUT_DROPOUT, random_weights
 from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
 
@@ -252,6 +254,24 @@ def test_compiled_steps_store_no_scores(rate):
 
     compiled = jax.jit(jax.grad(loss, argnums=(0, 1, 2))).lower(*three).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < 4 * HEADS * length**2
+
+
+@on_torch
+@pytest.mark.parametrize("key_value_heads", [HEADS, 2])
+@pytest.mark.parametrize("mask", [RIGHT_PADDED, WITH_HOLES], ids=["right-padded", "with holes"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_rows_end_to_end_agree_with_the_definition(dtype, mask, key_value_heads):
+    rows = unpadded_rows(as_mask(mask))
+    ids = rows["row_ids"]
+    of_the_row = (ids[:, None] == ids) & rows["attended"]
+    *three, upstream = as_tensors(arrays(key_value_heads, len(ids), batch=1), dtype)
+    assert has_kernel_for_rows(tuple(three), ROWS, 0.0)
+    check_agreement(
+        lambda *x: attention_of_rows(x, rows),
+        lambda *x: attention_with_scores(x, of_the_row[None, None])[0],
+        three,
+        upstream,
+    )
 
 
 @on_torch

@@ -8,11 +8,7 @@ import pytest
 from keras_bert.ops import attention, attention_with_scores
 from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
 
-pytestmark = [
-    pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch's own"),
-    # Only its definition for CPUs makes tensors of the kind that this is about.
-    pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning"),
-]
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch's own")
 
 
 @pytest.fixture(autouse=True)
@@ -33,18 +29,6 @@ def padded(three, *, rate=0.0, seed=None, mask=None):
 
     heads = (x.transpose(1, 2) for x in three)
     return attention(*heads, mask, dropout=rate, seed=seed).transpose(1, 2)
-
-
-def of_rows(three, *, rate=0.0, seed=None):
-    from keras_bert.ops.unpadded_attention import attention_of_rows
-
-    return attention_of_rows(tuple(three), rows(), dropout=rate, seed=seed, training=True)
-
-
-def rows():
-    from keras_bert.ops.unpadded import unpadded_rows
-
-    return unpadded_rows(keras.ops.convert_to_tensor(MASK))
 
 
 def arrays(shape, key_value_heads=HEADS):
@@ -91,32 +75,15 @@ def test_attention_is_part_of_a_compiled_function():
     np.testing.assert_allclose(to_numpy(compiled(three, training=True)), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("key_value_heads", [HEADS, 1])
-def test_rows_end_to_end_agree_with_the_definition(key_value_heads):
-    found = rows()
-    ids = found["row_ids"]
-    mask = (ids[:, None] == ids) & found["attended"]
-    *three, upstream = as_tensors(arrays((1, len(ids)), key_value_heads), "float32")
-    check_agreement(of_rows, mask[None, None], three, upstream)
+def three_heads():
+    return as_tensors(arrays((2, 16))[:3], "float32")
 
 
-CASES = {"padded": (padded, (2, 16)), "rows": (of_rows, None)}
-
-
-def case(name):
-    """A function, and queries, keys and values whose probabilities show in what it returns."""
-    function, shape = CASES[name]
-    shape = shape or (1, len(rows()["row_ids"]))
-    three = as_tensors(arrays(shape)[:3], "float32")
-    return function, three
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_dropout_is_unbiased(name):
-    function, three = case(name)
-    expected = function(three).numpy()
+def test_dropout_is_unbiased():
+    three = three_heads()
+    expected = padded(three).numpy()
     seed = keras.random.SeedGenerator(1)
-    draws = np.stack([function(three, rate=RATE, seed=seed).numpy() for _ in range(400)])
+    draws = np.stack([padded(three, rate=RATE, seed=seed).numpy() for _ in range(400)])
     error = draws.std(axis=0) / np.sqrt(len(draws))
     distance = np.abs(draws.mean(axis=0) - expected)
     assert (distance < 5 * error + 1e-6).all()
@@ -124,14 +91,13 @@ def test_dropout_is_unbiased(name):
     assert draws.std(axis=0).max() > 0.1
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_seed_draws_the_same_and_leaves_the_generator_alone(name):
+def test_a_seed_draws_the_same_and_leaves_the_generator_alone():
     import torch
 
-    function, three = case(name)
+    three = three_heads()
 
     def draw(seed):
-        return function(three, rate=RATE, seed=keras.random.SeedGenerator(seed)).numpy()
+        return padded(three, rate=RATE, seed=keras.random.SeedGenerator(seed)).numpy()
 
     state = torch.get_rng_state()
     first, second, other = draw(3), draw(3), draw(4)
@@ -140,33 +106,31 @@ def test_a_seed_draws_the_same_and_leaves_the_generator_alone(name):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_generator_without_a_seed_draws_from_pytorchs(name):
+def test_a_generator_without_a_seed_draws_from_pytorchs():
     import torch
 
-    function, three = case(name)
+    three = three_heads()
     seed = keras.random.SeedGenerator()
 
     def draw():
         torch.manual_seed(0)
-        return [function(three, rate=RATE, seed=seed).numpy() for _ in range(2)]
+        return [padded(three, rate=RATE, seed=seed).numpy() for _ in range(2)]
 
     first, second = draw(), draw()
     np.testing.assert_array_equal(first, second)
     assert not np.array_equal(*first)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_gradient_sees_the_dropout(name):
+def test_the_gradient_sees_the_dropout():
     import torch
 
-    function, three = case(name)
+    three = three_heads()
     (direction,) = as_tensors([np.random.default_rng(2).normal(size=three[0].shape)], "float64")
     three = [x.double().requires_grad_() for x in three]
 
     def loss(three):
         seed = keras.random.SeedGenerator(5)
-        return (function(three, rate=RATE, seed=seed) ** 2).sum()
+        return (padded(three, rate=RATE, seed=seed) ** 2).sum()
 
     for index, gradient in enumerate(torch.autograd.grad(loss(three), three)):
         moved = [list(three), list(three)]
