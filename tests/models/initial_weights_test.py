@@ -58,8 +58,8 @@ def test_all_weights_of_modernbert_have_the_spread_of_transformers(ending, tmp_p
             values = ours[name]
             error = 5 / np.sqrt(2 * values.size)
             np.testing.assert_allclose(values.std(), TRUNCATED * deviation, rtol=error)
-            # Keras on PyTorch gives up after four draws.
-            assert np.mean(abs(values) > 2 * deviation * (1 + 1e-6)) < 1e-4
+            # Keras on PyTorch gives up after four draws, which is for one of 230,000 values.
+            assert np.sum(abs(values) > 2 * deviation * (1 + 1e-6)) < 1 + 1e-4 * values.size
 
 
 def test_only_a_family_that_says_so_has_scaled_initial_weights():
