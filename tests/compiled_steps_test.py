@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps compiled by XLA, over buckets of a few lengths: at most one trace for each."""
+"""Compiled training steps, over buckets of a few lengths: at most one trace for each."""
+
+import contextlib
 
 import keras
 import numpy as np
 import pytest
 
-from keras_bert import MultipleChoice
+from keras_bert import MultipleChoice, Pretrainer, TextClassifier
+from keras_bert.ops import dispatch
 from tests.small_tasks import TASKS, make_task
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() == "torch", reason="XLA compiles TensorFlow and JAX"
-)
+IS_TORCH = keras.backend.backend() == "torch"
+
+
+def on_torch(test):
+    test = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")(test)  # its own
+    return pytest.mark.skipif(not IS_TORCH, reason="PyTorch's own")(test)
 
 
 class Traced:
@@ -22,6 +28,7 @@ class Traced:
         return super().call(inputs, training=training, mask=mask)
 
 
+@pytest.mark.skipif(IS_TORCH, reason="XLA compiles TensorFlow and JAX")
 @pytest.mark.parametrize("task", TASKS)
 def test_compiled_steps(task):
     model, buckets = make_task(type(f"Traced{task.__name__}", (Traced, task), {})), TASKS[task]
@@ -53,3 +60,46 @@ def test_compiled_steps(task):
         # A constant added to all choices has no gradient, except for rounding.
         if not (task is MultipleChoice and weight.path == "classifier/dense/bias"):
             assert (weight.numpy() != value).any(), weight.path
+
+
+@on_torch
+def test_pytorch_traces_a_step_in_one_piece():
+    """On a CPU, PyTorch's operations execute what it traced: to compile that takes minutes."""
+    import torch
+
+    graphs = []
+
+    def executed_as_it_is(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    on_a_gpu = dispatch.cuda_capability() is not None
+    losses = {}
+    for jit_compile in (False, True):
+        model, buckets = make_task(Pretrainer), TASKS[Pretrainer](filler=2)
+        model.compile(keras.optimizers.SGD(0.5), jit_compile=jit_compile)
+        with contextlib.ExitStack() as stack:
+            if not on_a_gpu:
+                stack.enter_context(torch.compiler.set_stance(force_backend=executed_as_it_is))
+            losses[jit_compile] = model.fit(buckets, epochs=2, shuffle=False, verbose=0).history
+            model.train_on_batch(*buckets[0])
+    # One for the first length, and one for all others
+    assert len(graphs) == (0 if on_a_gpu else 2)
+    for name, values in losses[False].items():
+        np.testing.assert_allclose(losses[True][name], values, rtol=1e-5, atol=1e-6)
+
+
+@on_torch
+def test_a_training_step_of_ones_own_is_compiled_by_keras():
+    from keras_bert.ops.torch_steps import compiled_training_function
+
+    class Own(TextClassifier):
+        def train_step(self, data):
+            return {**super().train_step(data), "own": 1.0}
+
+    for task, is_ours in ((TextClassifier, True), (Own, False)):
+        model = make_task(task)
+        model.compile(keras.optimizers.SGD(0.5), jit_compile=True)
+        assert (compiled_training_function(model) is not None) == is_ours
+        model.compile(keras.optimizers.SGD(0.5))
+        assert compiled_training_function(model) is None

@@ -100,7 +100,7 @@ train(backends[0], f"{backends[-1]}.keras")
 # | | TensorFlow | JAX | PyTorch |
 # |---|---|---|---|
 # | `fit` on text | yes | yes | yes |
-# | `jit_compile=True` | if you ask for it | by default | no |
+# | `jit_compile=True` | if you ask for it | by default | if you ask for it, by `torch.compile` |
 # | [several devices](devices.md) | `tf.distribute.MirroredStrategy` | `keras.distribution.DataParallel` | with a loop of one's own |
 # | `export` to a SavedModel | yes | yes, in a child process on TensorFlow | yes, in a child process on TensorFlow |
 #

@@ -141,13 +141,21 @@ class ThreadSafeModel(keras.Model):
             return super().predict_on_batch(*args, **kwargs)
 
     def make_train_function(self, force: bool = False) -> Any:
-        if keras.backend.backend() != "jax":
-            return super().make_train_function(force)
-        if self.train_function is None or force:
+        if self.train_function is not None and not force:
+            return self.train_function
+        function = None
+        if keras.backend.backend() == "jax":
             from keras_bert.ops import jax_steps
 
-            self.train_function = self._make_function(jax_steps.training_step(self))
-        return self.train_function
+            function = self._make_function(jax_steps.training_step(self))
+        elif keras.backend.backend() == "torch":
+            from keras_bert.ops import torch_steps
+
+            function = torch_steps.compiled_training_function(self)
+        if function is None:
+            return super().make_train_function(force)
+        self.train_function = function
+        return function
 
     def make_test_function(self, force: bool = False) -> Any:
         if keras.backend.backend() != "jax":

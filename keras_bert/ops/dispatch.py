@@ -41,6 +41,16 @@ def is_tensorflow_graph() -> bool:
     return not tf.executing_eagerly()
 
 
+def is_torch_graph() -> bool:
+    """Returns whether `torch.compile` is tracing a function."""
+    if keras.backend.backend() != "torch":
+        return False
+    import torch
+
+    is_compiling: bool = torch.compiler.is_compiling()
+    return is_compiling
+
+
 def jax_memory() -> ModuleType | None:
     """Returns the module that needs less memory with JAX on a CPU or GPU, or `None` elsewhere."""
     if keras.backend.backend() != "jax" or (not is_jax_on_cpu() and cuda_capability() is None):

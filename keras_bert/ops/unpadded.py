@@ -194,13 +194,13 @@ def computes_unpadded(enabled: bool | None, training: bool = False) -> bool:
     """Returns whether batches are computed without padding.
 
     Args:
-        enabled: Whether they are where the backend can do so; `None` for where it is faster: on
-            TensorFlow without a GPU, in `unpadded_form()`, if XLA does not compile the graph. In
-            training, XLA compiles the kernels between products for each new number of tokens, which
-            takes longer than a step.
+        enabled: Whether they are where the backend can do so, if `torch.compile` does not trace
+            them; `None` for where it is faster: on TensorFlow without a GPU, in `unpadded_form()`,
+            if XLA does not compile the graph. In training, XLA compiles the kernels between
+            products for each new number of tokens, which takes longer than a step.
         training: Whether gradients will be computed.
     """
-    if not may_compute_unpadded(enabled) or _form.get() == "padded":
+    if not may_compute_unpadded(enabled) or dispatch.is_torch_graph() or _form.get() == "padded":
         return False
     if enabled is not None:
         return enabled
@@ -218,15 +218,15 @@ def padded_form() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def unpadded_form() -> Iterator[None]:
+def unpadded_form() -> contextlib.AbstractContextManager[None]:
     """Has encoders compute no padding in inference, where that is faster, if they may choose.
 
     Not every graph does: those that are exported may be converted for runtimes that lack operations
     of this form. In `padded_form()` it has no effect.
     """
-    with _choosing(_form.get() or "unpadded"):
-        yield
+    if not may_compute_unpadded(None):
+        return contextlib.nullcontext()  # `torch.compile` cannot trace context variables.
+    return _choosing(_form.get() or "unpadded")
 
 
 @contextlib.contextmanager

@@ -55,11 +55,11 @@ class ObjectiveModel(TokenModel):
 
     @property
     def trainable_variables(self) -> list[Any]:
-        return self._without_idle(super().trainable_variables)
+        return self._trained(self.variables)
 
     @property
     def trainable_weights(self) -> list[Any]:
-        return self._without_idle(super().trainable_weights)
+        return self._trained(self.weights)
 
     @property
     def non_trainable_variables(self) -> list[Any]:
@@ -69,10 +69,14 @@ class ObjectiveModel(TokenModel):
     def non_trainable_weights(self) -> list[Any]:
         return _others(self.weights, self.trainable_weights)
 
-    def _without_idle(self, variables: list[Any]) -> list[Any]:
+    def _trained(self, variables: list[Any]) -> list[Any]:
+        # As Keras does, and not by `super()`, whose properties `torch.compile` cannot trace
+        if not self.trainable:
+            return []
+        trained = [variable for variable in variables if variable.trainable]
         if self.uses_pooler or not hasattr(self, "backbone") or self.backbone.pooler is None:
-            return variables
-        return _others(variables, self.backbone.pooler.variables)
+            return trained
+        return _others(trained, self.backbone.pooler.variables)
 
     def compile(
         self,

@@ -352,8 +352,9 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
             optimizer and the accumulated gradients, instead of having a copy each; on JAX.
         rematerialize: Whether to compute each block of the encoder again in the backward pass
             instead of storing its results: less memory, for up to a third more time.
-        jit: Whether to compile the training step with XLA: on, off or auto. auto compiles on JAX,
-            and with TensorFlow on a GPU or TPU; on a CPU it is slower with TensorFlow.
+        jit: Whether to compile the training step, by XLA or PyTorch's compiler: on, off or auto.
+            auto compiles on JAX, and with TensorFlow on a GPU or TPU; on a CPU it is slower with
+            TensorFlow. With PyTorch it takes minutes at the start, and is worth it on a GPU.
         steps_per_execution: Batches in a call of the compiled function; always 1 on PyTorch.
         interval: Number of updates after which metrics are logged, the held-out text is scored and
             a checkpoint is written; by default a hundredth of num_steps, and the held-out text is

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keras' training step on PyTorch, compiled in one piece from the inputs to the loss.
+
+With `jit_compile=True` Keras passes its whole step to `torch.compile`, which cannot trace
+`loss.backward()`: it traces all that is before it, once more up to there, and all again at the
+second step, since there weights have gradients. For BERT-base that is minutes. The backward pass
+is compiled with the forward pass anyway, and the optimizer's kernels are fused already.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import torch
+
+from keras_bert.ops.annotations import Tensor
+
+
+def compiled_training_function(model: Any) -> Callable[[Any], dict[str, Any]] | None:
+    """Returns what `model.train_function` is to be; `None` for what Keras makes of it.
+
+    Args:
+        model: A compiled `keras.Model`. Keras makes the function of one that is not to be compiled
+            by PyTorch, has a `train_step` of its own, or nothing to train.
+    """
+    has_own_step = type(model).train_step is not keras.Model.train_step
+    if not model.jit_compile or has_own_step or not model.trainable_weights:
+        return None
+    if model.steps_per_execution > 1:
+        return None  # which Keras refuses
+    # PyTorch traces a call by a dozen calls of its own, and there may be models in a model.
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 4000))
+
+    @torch.compile
+    def loss_and_outputs(x: Any, y: Any, sample_weight: Any) -> tuple[Tensor, Any]:
+        outputs = model(x, training=True)
+        loss = model._compute_loss(
+            x=x, y=y, y_pred=outputs, sample_weight=sample_weight, training=True
+        )
+        return loss, outputs
+
+    def step(data: Any) -> dict[str, Any]:
+        """Does what `TorchTrainer.train_step` does."""
+        # `train_on_batch` passes arrays, whose checks PyTorch cannot trace.
+        x, y, sample_weight = keras.tree.map_structure(
+            lambda part: None if part is None else keras.ops.convert_to_tensor(part),
+            keras.utils.unpack_x_y_sample_weight(data[0]),
+        )
+        model.zero_grad()
+        loss, outputs = loss_and_outputs(x, y, sample_weight)
+        num_rows = next(part for part in keras.tree.flatten(x) if part is not None).shape[0]
+        model._loss_tracker.update_state(loss, sample_weight=num_rows)
+        model.optimizer.scale_loss(loss).backward()
+        weights = model.trainable_weights
+        with torch.no_grad():
+            model.optimizer.apply([weight.value.grad for weight in weights], weights)
+        metrics: dict[str, Any] = model.compute_metrics(x, y, outputs, sample_weight)
+        return metrics
+
+    return step
