@@ -2,9 +2,9 @@
 """Keras' training step on PyTorch, compiled in one piece from the inputs to the loss.
 
 With `jit_compile=True` Keras passes its whole step to `torch.compile`, which cannot trace
-`loss.backward()`: it traces all that is before it, once more up to there, and all again at the
-second step, since there weights have gradients. For BERT-base that is minutes. The backward pass
-is compiled with the forward pass anyway, and the optimizer's kernels are fused already.
+`loss.backward()`: it traces all that is before it twice, and all of it again at the second step,
+when weights have gradients. For BERT-base that is minutes. The backward pass is compiled with the
+forward pass anyway, and the optimizer's kernels are fused already.
 """
 
 from __future__ import annotations

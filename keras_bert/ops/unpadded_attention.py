@@ -21,7 +21,7 @@ def has_kernel_for_rows(query_key_value: QueryKeyValue, mask: str, dropout: floa
         dropout: Dropout rate on the probabilities.
     """
     query, key, _ = query_key_value_parts(query_key_value)
-    return fused_kernel(query, key, mask, dropout) in ("varlen", "flex")
+    return fused_kernel(query, key, mask, dropout) is not None
 
 
 def attention_of_rows(query_key_value: QueryKeyValue, rows: Rows) -> Tensor:
