@@ -86,5 +86,5 @@ def mean_of_probabilities(logits: Sequence[Any]) -> Any:
         Finite logarithms, also where all probabilities underflow: `(..., classes)`.
     """
     logarithms = ops.stack([ops.log_softmax(part, axis=-1) for part in logits])
-    largest = ops.max(logarithms, axis=0)
+    largest = ops.amax(logarithms, axis=0)
     return largest + ops.log(ops.mean(ops.exp(logarithms - largest), axis=0))

@@ -163,7 +163,7 @@ class Pooler(keras.layers.Layer):
 def _last_real(inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
     """Returns the last vector `(batch, hidden)` where `is_real`, or the first one if none is."""
     positions = ops.arange(length_of(inputs), dtype="int32")
-    last = ops.max(ops.where(ops.cast(is_real, "bool"), positions, 0), axis=1)
+    last = ops.amax(ops.where(ops.cast(is_real, "bool"), positions, 0), axis=1)
     # (batch, length, hidden) -> (batch, 1, hidden) -> (batch, hidden)
     return tokens_at(inputs, last[:, None], training)[:, 0]
 

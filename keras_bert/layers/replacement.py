@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_bert.ops import SeedGenerator
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.seeds import uniform_like
 from keras_bert.ops.shapes import length_of
 
 # In evaluation, a slot always gets the same token.
@@ -54,9 +55,7 @@ class SampledTokens(keras.layers.Layer):
     ) -> Tensor:
         logits = ops.stop_gradient(logits)
         if training:
-            uniform = keras.random.uniform(
-                ops.shape(logits), dtype="float32", seed=self.seed_generator
-            )
+            uniform = uniform_like(logits, self.seed_generator)
         else:
             uniform = _fixed_uniform(_offsets(token_ids, mask_positions), logits.shape[-1])
         # A uniform number of 0 gives -inf, which is never the maximum.
@@ -139,4 +138,4 @@ def spread_slots(values: Tensor, mask_positions: Tensor, length: Tensor, *, empt
     # (batch, slots, length)
     is_there = ops.logical_and(ops.equal(positions, all_positions), all_positions > 0)
     nothing = ops.cast(empty, values.dtype)
-    return ops.max(ops.where(is_there, values[:, :, None], nothing), axis=1)
+    return ops.amax(ops.where(is_there, values[:, :, None], nothing), axis=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeds of random operations in layers, which differ between replicas."""
+"""Seeds of random operations in layers, which differ between replicas, and uniform numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import contextlib
 from collections.abc import Iterator
 
 import keras
+from keras import ops
 
+from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 
 
@@ -44,3 +46,14 @@ class SeedGenerator(keras.random.SeedGenerator):
             return seed
         replica = tf.cast(context.replica_id_in_sync_group, seed.dtype)
         return seed + tf.stack([replica, tf.zeros_like(replica)])
+
+
+def uniform_like(x: Tensor, seed: SeedGenerator) -> Tensor:
+    """Draws float32 numbers in `[0, 1)`, of the shape of `x`."""
+    if dispatch.is_torch_graph() and seed._initial_seed is None:
+        # `torch.compile` cannot trace Keras' generators. As in its dropout, one without a seed of
+        # its own leaves the numbers to PyTorch's.
+        import torch
+
+        return torch.rand(x.shape, dtype=torch.float32, device=x.device)
+    return keras.random.uniform(ops.shape(x), dtype="float32", seed=seed)

@@ -79,7 +79,7 @@ def _rows(padding_mask: Tensor) -> Rows:
     mask = ops.cast(padding_mask, "bool")
     batch, length = ops.shape(mask)[0], ops.shape(mask)[1]
     positions = ops.arange(length, dtype="int32")
-    ends = ops.max(ops.where(mask, positions + 1, 0), axis=1)
+    ends = ops.amax(ops.where(mask, positions + 1, 0), axis=1)
     lengths = ops.maximum(ends, 1)
     # A row that is all padding attends to its first token, and so to no other row's.
     mask = ops.logical_or(mask, ops.logical_and(ends[:, None] == 0, positions == 0))

@@ -601,7 +601,7 @@ def token_weights(x: Any, slot_weights: Any) -> Any:
     Returns:
         A float32 tensor `(batch, length)`.
     """
-    of_rows = ops.max(slot_weights, axis=1, keepdims=True)
+    of_rows = ops.amax(slot_weights, axis=1, keepdims=True)
     mask = x.get("padding_mask")
     mask = x.get("sequence_ids") if mask is None else mask
     mask = ops.ones_like(x["token_ids"]) if mask is None else mask
