@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_bert.ops.annotations import Shape, Tensor
+from keras_bert.ops.context_variables import assigned
 
 # Whether a checkpoint is being loaded, and whether the layers that it has weights of are made
 _is_loading = contextvars.ContextVar("_is_loading", default=False)
@@ -28,28 +28,15 @@ class TruncatedNormal(keras.initializers.TruncatedNormal):
         return ops.zeros(shape, dtype) if _is_replaced.get() else super().__call__(shape, dtype)
 
 
-@contextlib.contextmanager
-def loading(weights: bool = True) -> Iterator[None]:
+def loading(weights: bool = True) -> contextlib.AbstractContextManager[None]:
     """Declares that a checkpoint is loaded into the encoder that is made, if with its weights."""
-    with _set(_is_loading, weights):
-        yield
+    return assigned(_is_loading, weights)
 
 
-@contextlib.contextmanager
-def replaced_weights() -> Iterator[None]:
+def replaced_weights() -> contextlib.AbstractContextManager[None]:
     """Declares that the layers that are made are those that a checkpoint has weights of.
 
     A subclass of the encoder may make others. Checkpoints need not have a pooler, whose weights are
     drawn by Keras' own initializer.
     """
-    with _set(_is_replaced, _is_loading.get()):
-        yield
-
-
-@contextlib.contextmanager
-def _set(variable: contextvars.ContextVar[bool], value: bool) -> Iterator[None]:
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
+    return assigned(_is_replaced, _is_loading.get())

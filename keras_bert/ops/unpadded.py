@@ -15,7 +15,7 @@ import contextlib
 import contextvars
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -23,6 +23,7 @@ from keras import ops
 
 from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.context_variables import assigned
 from keras_bert.ops.tokens import take
 
 # Rows of a batch are divided by length into so many groups, in each of which attention is computed.
@@ -208,14 +209,12 @@ def computes_unpadded(enabled: bool | None, training: bool = False) -> bool:
     return not training and _form.get() == "unpadded" and not plain.is_compiled_as_a_whole()
 
 
-@contextlib.contextmanager
-def padded_form() -> Iterator[None]:
+def padded_form() -> contextlib.AbstractContextManager[None]:
     """Has all encoders compute padding, whatever they are set to.
 
     For graphs that other runtimes execute, and for batches that have next to no padding.
     """
-    with _choosing("padded"):
-        yield
+    return assigned(_form, "padded")
 
 
 def unpadded_form() -> contextlib.AbstractContextManager[None]:
@@ -226,16 +225,7 @@ def unpadded_form() -> contextlib.AbstractContextManager[None]:
     """
     if not may_compute_unpadded(None):
         return contextlib.nullcontext()  # `torch.compile` cannot trace context variables.
-    return _choosing(_form.get() or "unpadded")
-
-
-@contextlib.contextmanager
-def _choosing(form: str) -> Iterator[None]:
-    token = _form.set(form)
-    try:
-        yield
-    finally:
-        _form.reset(token)
+    return assigned(_form, _form.get() or "unpadded")
 
 
 def is_unpadded(rows: Rows | None) -> bool:
