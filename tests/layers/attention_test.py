@@ -37,7 +37,7 @@ def test_agrees_with_numpy(num_heads, mask):
     np.testing.assert_allclose(to_numpy(outputs[0]), context, atol=1e-5)
     np.testing.assert_allclose(to_numpy(outputs[1]), scores, atol=1e-5)
     layer.return_scores = False
-    np.testing.assert_allclose(to_numpy(layer(X, padding_mask=mask)), context, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(to_numpy(layer(X, padding_mask=mask)), context, atol=ATOL)
 
 
 def test_a_mask_of_integers_is_a_mask():
@@ -63,7 +63,7 @@ def test_dropout_falls_on_the_probabilities_in_training_alone():
     assert abs(to_numpy(context) - to_numpy(layer(X)[0])).max() > 0.1
     layer.return_scores = False
     assert abs(to_numpy(layer(X, training=True)) - to_numpy(layer(X))).max() > 0.1
-    np.testing.assert_allclose(to_numpy(layer(X)), expected(layer, None)[0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(to_numpy(layer(X)), expected(layer, None)[0], atol=ATOL)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"causal": True}, {"num_key_value_heads": 1}])

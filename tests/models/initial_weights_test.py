@@ -8,6 +8,7 @@ from safetensors.numpy import load_file
 from keras_bert import checkpoints
 from keras_bert.config import BertConfig
 from keras_bert.models import Backbone
+from keras_bert.ops import dispatch
 from keras_bert.tasks import MaskedLM, QuestionAnswerer, TextClassifier, TokenClassifier
 
 transformers = pytest.importorskip("transformers")
@@ -58,8 +59,10 @@ def test_all_weights_of_modernbert_have_the_spread_of_transformers(ending, tmp_p
             values = ours[name]
             error = 5 / np.sqrt(2 * values.size)
             np.testing.assert_allclose(values.std(), TRUNCATED * deviation, rtol=error)
-            # Keras on PyTorch gives up after four draws, which is for one of 230,000 values.
-            assert np.sum(abs(values) > 2 * deviation * (1 + 1e-6)) < 1 + 1e-4 * values.size
+            # Keras on PyTorch gives up after four draws; with those of a GPU it does so once.
+            given_up = 1 if dispatch.cuda_capability() else 0
+            outside = np.sum(abs(values) > 2 * deviation * (1 + 1e-6)) - given_up
+            assert outside / values.size < 1e-4
 
 
 def test_only_a_family_that_says_so_has_scaled_initial_weights():

@@ -97,6 +97,7 @@ def test_varlen_is_used_for_what_flash_attention_takes(expected, options):
 def test_pytorch_chooses_a_kernel_by_itself():
     options = {"dtype": "float64", "head_dim": 7, "capability": (6, 0)}
     assert kernel("torch", PAIRS, **options) == "sdpa"
+    assert kernel("torch", ROWS, **options) is None
 
 
 def test_kinds_of_masks():
