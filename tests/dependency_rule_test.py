@@ -72,7 +72,7 @@ LIBRARIES = {
         "nncf", "onnx", "onnxruntime", "openvino", "openvino_tokenizers", "sentencepiece",
         "tensorflow_serving", "tf2onnx",
     },
-    "tasks": {"h5py", "keras", "numpy"},  # h5py to rename the weights of earlier files
+    "tasks": {"keras", "numpy"},
     "insight": {"keras", "matplotlib", "numpy", "scipy"},  # SciPy for maximum flows alone
 }  # fmt: skip
 

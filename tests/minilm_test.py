@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checkpoint that is the programs' default by name."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from keras_bert import Backbone, checkpoints, minilm
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning
 from tests.checkpoints.small_models import small_backbone
-from training.engine.options import recorded_settings
 from training.inspect import InspectConfig
 from training.jobs.classification import FinetuneConfig
 
@@ -49,7 +47,3 @@ def test_files_are_those_that_were_published(tmp_path):
 
 def test_programs_start_from_it_by_name():
     assert FinetuneConfig().preset == InspectConfig().preset == minilm.NAME
-    # Older versions wrote the default as an empty string; what they recorded is still the same.
-    assert FinetuneConfig(preset="") == FinetuneConfig()
-    assert recorded_settings(FinetuneConfig())["preset"] == ""
-    assert recorded_settings(FinetuneConfig(preset=os.fspath(minilm.folder())))["preset"] != ""

@@ -2,11 +2,6 @@
 """Command-line programs and recipes. `keras_bert` does not depend on this package."""
 
 import os
-import sys
-
-from . import earlier_names
-
-sys.meta_path.append(earlier_names.Finder())
 
 # Hides the startup messages of TensorFlow's native code, among them an alarming but harmless error
 # on machines without a GPU (cuInit). Errors that matter are raised as exceptions.

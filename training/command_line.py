@@ -19,7 +19,6 @@ import runpy
 import sys
 from pathlib import Path
 
-from . import earlier_names
 from .engine import child_programs
 
 # The commands by purpose; the first are those that a user needs, in that order
@@ -61,7 +60,7 @@ def main() -> None:
         with program.quiet_where_output_is_closed():
             is_version = command == "--version"
             print(importlib.metadata.version("keras3-bert") if is_version else overview())
-    elif command in names or command.replace("-", "_") in earlier_names.PROGRAMS:
+    elif command in names:
         sys.argv[:2] = [f"{sys.argv[0]} {command}"]
         child_programs.is_command = True
         # Runs as `__main__`, so that flags and help are those of the program.

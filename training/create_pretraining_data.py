@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -167,7 +167,7 @@ def create_pretraining_data(config: PretrainingDataConfig) -> dict[str, Any]:
         inputs = config.inputs()
         folder = RecordFolder(config.output_dir)
     fingerprint = config.fingerprint(inputs)
-    if _is_done(folder, (fingerprint, config.older_fingerprint(inputs))):
+    if _is_done(folder, fingerprint):
         summary = folder.read_json(SUMMARY_FILE)
         _warn_of_unknown_tokens(summary, folder.path)
         return summary
@@ -255,8 +255,7 @@ def warn_of_unknown_tokens(folder: Path) -> None:
     """Logs a warning if many tokens of the records in a folder are unknown to the vocabulary.
 
     Args:
-        folder: The folder of the records. Without a summary that has the share of unknown tokens,
-            which older versions did not write, there is no warning.
+        folder: The folder of the records. Without a summary there is no warning.
     """
     records = RecordFolder(str(folder))
     if records.names(SUMMARY_FILE):
@@ -264,7 +263,7 @@ def warn_of_unknown_tokens(folder: Path) -> None:
 
 
 def _warn_of_unknown_tokens(summary: Mapping[str, Any], folder: str) -> None:
-    share = summary.get("unknown_tokens", 0.0)
+    share = summary["unknown_tokens"]
     if share > _MANY_UNKNOWN:
         logging.warning(
             "%.1f %% of the tokens in %s are unknown to the vocabulary %s, and a model learns "
@@ -277,10 +276,10 @@ def _warn_of_unknown_tokens(summary: Mapping[str, Any], folder: str) -> None:
         )
 
 
-def _is_done(folder: RecordFolder, fingerprints: Collection[str]) -> bool:
+def _is_done(folder: RecordFolder, fingerprint: str) -> bool:
     """Returns whether all records exist. Records of other settings raise a ValueError."""
     for name in (SUMMARY_FILE, _SETTINGS_FILE):
-        if folder.names(name) and folder.read_json(name).get("fingerprint") not in fingerprints:
+        if folder.names(name) and folder.read_json(name).get("fingerprint") != fingerprint:
             if name == _SETTINGS_FILE and not folder.names("*.tfrecord"):
                 folder.remove("work")  # of a run that ended before its first record
                 break

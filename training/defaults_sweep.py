@@ -23,12 +23,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from keras_bert import minilm
 from keras_bert.intervals import mean_text
 from keras_bert.tables import markdown_table
 
 from .engine import output_folder, program
 from .engine.grid import Cell, run_cells
-from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, minilm_by_default
+from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig
 from .readers.glue import find_task
 
 
@@ -57,7 +58,7 @@ class DefaultsSweepConfig(ProgramConfig):
     epochs: tuple[str, ...] = ("3", "6", "10")
     num_seeds: PositiveInt = 1
     dev_rows: NonNegativeInt = 872
-    preset: str = minilm_by_default()
+    preset: str = minilm.NAME
     precision: str = "auto"
     output_dir: str = "runs/defaults_sweep"
 

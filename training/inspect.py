@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from keras_bert import atomic, checks
+from keras_bert import atomic, checks, minilm
 from keras_bert.tables import of_records, text_table, with_spaces
 
 from .engine import child_programs, program, run_presets
-from .engine.options import NonNegativeInt, check_one_of, minilm_by_default
+from .engine.options import NonNegativeInt, check_one_of
 from .plots import page
 from .plots.length_histogram import length_figure
 from .readers import data_inspection
@@ -77,7 +77,7 @@ class InspectConfig(TextColumns, WordColumns):
     data_file: str = ""
     dev_file: str = ""
     kind: str = "auto"
-    preset: str = minilm_by_default()
+    preset: str = minilm.NAME
     sequence_length: Annotated[int, checks.Numbers(at_least=8, integer=True)] = 128
     document_words: NonNegativeInt = DOCUMENT_WORDS
     baselines: bool = True

@@ -328,14 +328,7 @@ class Backbone(TokenModel):
         config = dict(config)
         trainable = config.pop("trainable", True)
         states = pop_layer_states(config)
-        fields = config.pop("config")
-        if "norm_placement" not in fields:
-            raise ValueError(
-                "An earlier version of keras_bert saved this model: keras_bert.load_model loads "
-                "it, and saving it again converts the file."
-            )
-        architecture = BertConfig.from_dict(fields)
-        backbone = cls(architecture, **config)
+        backbone = cls(BertConfig.from_dict(config.pop("config")), **config)
         backbone.trainable = trainable  # sets every layer, and so precedes their own states
         restore_layer_states(backbone, states)
         return backbone

@@ -17,7 +17,6 @@ from keras_bert.checkpoints.layouts import check_finite
 from keras_bert.checkpoints.weights import check_file_size, to_numpy
 from keras_bert.config import BertConfig, ConfigError
 from keras_bert.layers.initial_weights import loading
-from keras_bert.tasks import earlier_files
 from keras_bert.tasks.task import Task
 from keras_bert.vocabularies.files import parse_json, read_bytes, read_small
 
@@ -55,12 +54,8 @@ def load_model(filepath: str | os.PathLike[str], *, compile: bool = True) -> Any
     _check_objects(config, path)
     _check_sizes(config, num_bytes, path)
     try:
-        is_earlier = earlier_files.update_config(_objects_in(config))
         with loading():
-            if is_earlier:
-                model = earlier_files.load(path, config, compile=compile)
-            else:
-                model = keras.models.load_model(path, compile=compile)
+            model = keras.models.load_model(path, compile=compile)
     except ImportError:
         raise
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:

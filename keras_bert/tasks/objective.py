@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_bert.checkpoints.earlier_layout import variables_in_version_1
 from keras_bert.metrics import ClassAccuracy, ElementMean
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import TokenModel
@@ -329,25 +327,15 @@ class ObjectiveModel(TokenModel):
         # Keras does not compile a loaded model whose class overrides `compile`.
         config = dict(config)
         positions = config.pop("optimizer_variables", None)
-        # Added by `earlier_files` to what a version wrote in which variables had another order
-        is_version_1 = config.pop("format_version", None) == 1
-        variables = variables_in_version_1(self) if is_version_1 else self.variables
-        arguments = keras.saving.deserialize_keras_object(config)
-        try:
-            self._check_loss(arguments.get("loss"))
-        except ValueError as error:  # of a version that accepted it
-            warnings.warn(f"The model is loaded with its default loss: {error}", stacklevel=2)
-            arguments |= {"loss": None, "loss_weights": None}
-        self.compile(**arguments)
+        self.compile(**keras.saving.deserialize_keras_object(config))
         if positions is None:
-            trainable = set(map(id, self.trainable_variables))
-            self.optimizer.build([variable for variable in variables if id(variable) in trainable])
+            self.optimizer.build(self.trainable_variables)
         elif positions:
             self.optimizer.build(
                 [
                     keras.Variable(ops.zeros(found[0]), dtype=found[1], trainable=True)
                     if isinstance(found, list)
-                    else variables[found]
+                    else self.variables[found]
                     for found in positions
                 ]
             )

@@ -246,7 +246,6 @@ def test_the_setting_is_saved():
     assert Backbone.from_config(encoder.get_config()).unpadded is True
     encoder = Backbone(WITHOUT_DROPOUT, unpadded=False)
     assert Backbone.from_config(encoder.get_config()).unpadded is False
-    # As in files that earlier versions saved
     assert "unpadded" not in Backbone(WITHOUT_DROPOUT).get_config()
 
 

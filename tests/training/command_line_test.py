@@ -2,7 +2,6 @@
 """The command `keras-bert`, in a checkout and from a wheel."""
 
 import os
-import re
 import subprocess
 import sys
 import zipfile
@@ -11,7 +10,7 @@ import pytest
 
 import keras_bert
 from tests.source_imports import ROOT
-from training import command_line, earlier_names
+from training import command_line
 
 pytestmark = pytest.mark.backend_independent
 
@@ -86,36 +85,6 @@ def test_a_reader_that_stops_reading_ends_it_quietly():
     status, errors = ended("-c", failing, PYTHONUNBUFFERED="")
     assert status == 1
     assert errors.startswith("error: [Errno 2] No such file")
-
-
-@pytest.mark.parametrize("name", earlier_names.PROGRAMS)
-def test_the_name_of_an_earlier_version_says_what_the_command_is_now(name):
-    now = " ".join(earlier_names.PROGRAMS[name])
-    shown = run(name.replace("_", "-"), "--help")
-    assert shown.returncode == 0
-    assert f" is now keras-bert {now};" in shown.stderr
-    command = [sys.executable, "-m", f"training.{name}", "--help"]
-    as_module = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert f"python -m training.{name} is now python -m training.{now};" in as_module.stderr
-    # The flags are those of the task
-    flags = re.compile(r"^  --\S+", re.M)
-    program, *task = earlier_names.PROGRAMS[name]
-    assert flags.findall(as_module.stdout) == flags.findall(shown.stdout)
-    assert flags.findall(shown.stdout) == flags.findall(run(program, *task, "--help").stdout)
-
-
-def test_the_flags_of_the_earlier_serving_benchmark_are_those_of_the_benchmark():
-    assert earlier_names.benchmark_flags(
-        ["--url=https://host/", "--model", "sst2", "--input=dev.txt", "--rows=3", "--seed=5",
-         "--clients=1,8"]
-    ) == [
-        "--subjects=https://host/v1/models/sst2", "--batch_size=3", "--rounds=1",
-        "--clients=1,4,16", "--texts=dev.txt", "--clients=1,8",
-    ]  # fmt: skip
-    (subject, *_) = earlier_names.benchmark_flags(["--model=a", "--version=2"])
-    assert subject == "--subjects=http://localhost:8501/v1/models/a/versions/2"
-    shown = run("serving-benchmark", "--model=a", "--clients=x")
-    assert shown.stderr.endswith("error: --clients is 'x', expected positive numbers\n")
 
 
 @pytest.mark.parametrize(

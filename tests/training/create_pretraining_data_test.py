@@ -204,12 +204,6 @@ def test_done_is_done_and_other_settings_need_another_folder(config, tmp_path, c
         text.write_bytes(changed)
         with pytest.raises(ValueError, match="or other files"):
             create(config)
-    # Older versions recorded the sizes only.
-    text.write_bytes(text_of_then)
-    path = tmp_path / "records" / "summary.json"
-    older = json.loads(path.read_text()) | {"fingerprint": config.older_fingerprint()}
-    path.write_text(json.dumps(older))
-    assert create(config) == older
 
 
 def test_text_that_the_vocabulary_does_not_know_is_warned_of(config, tmp_path, caplog):

@@ -29,7 +29,6 @@ from tests.text.small_tokenizers import of_tokens
 from training import recipes
 from training.costs import model_flops
 from training.costs.energy import Energy
-from training.engine.options import recorded_settings
 from training.engine.output_folder import OtherSettingsError
 from training.engine.progress import TimeLeft
 from training.engine.run_checkpoints import (
@@ -312,15 +311,6 @@ def test_batches_rates_and_lengths_that_change_are_resumed_exactly(corpus, tmp_p
     fall = [1 - (number / 2) ** 0.5 for number in (0, 1, 2)]
     expected = [0.01] * 5 + [2e-3] + [5e-3 * share for share in (1, *fall)]
     np.testing.assert_allclose(rates, expected, atol=1e-9)
-
-
-@pytest.mark.backend_independent
-def test_a_config_without_the_options_of_modernbert_has_the_fingerprint_of_before():
-    names = {"initial_batch_size", "batch_warmup_steps", "decay_steps", "decay"}
-    names |= {"devices", "shard_optimizer", "rematerialize", "file_groups"}
-    assert not names & set(recorded_settings(PretrainConfig()))
-    growing = PretrainConfig(initial_batch_size=64, batch_warmup_steps=6)
-    assert names & set(recorded_settings(growing)) == {"initial_batch_size", "batch_warmup_steps"}
 
 
 def test_other_settings_do_not_go_on_from_a_checkpoint(finished, corpus):
@@ -780,9 +770,6 @@ def test_a_vocabulary_of_another_text_is_refused(corpus, tmp_path):
         rf"\({size:,} bytes\); choose another --output_dir",
     ):
         pretrain(english)
-    # Folders of older versions do not say what their vocabulary was made of.
-    (folder / "vocabulary.json").unlink()
-    assert vocabulary_path(english) == tokenizer
 
 
 @pytest.mark.backend_independent

@@ -15,7 +15,6 @@ from absl import logging
 
 from keras_bert import atomic
 
-from .. import earlier_names
 from . import output_folder
 
 # The name of this package: `training` in a checkout, another name in a wheel
@@ -78,10 +77,6 @@ def run_once(folder: Path, command: Sequence[str], preset: str = "") -> dict[str
     found: dict[str, Any] = {}
     if record.exists():
         found = json.loads(record.read_text(encoding="utf-8"))
-        # The record of an earlier version may name a program that is part of another now.
-        now = earlier_names.current(found["command"])
-        if now != found["command"] and found == command_record(found["command"], preset):
-            found = command_record(now, preset)
     before = found.get("command", ["settings that were not recorded"])
     is_same = found == expected
     adds_seeds = (

@@ -39,7 +39,6 @@ from .options import (
     HOST_OPTIONS,
     FineTuningConfig,
     LabeledFilesConfig,
-    recorded_settings,
 )
 from .output_folder import NotFiniteError
 from .progress import Progress, TimeLeft
@@ -63,8 +62,8 @@ class Run:
         seconds: Duration of each part: building, training, scoring.
         flops: FLOPs of the matrix products of training; `None` if unknown.
         energy: The energy of training and scoring; `None` if it was not metered.
-        dtype: Keras' dtype policy of the model; `None` in runs of before it was recorded.
-        encoder: The encoder's sizes and its number of parameters, likewise.
+        dtype: Keras' dtype policy of the model.
+        encoder: The encoder's sizes and its number of parameters.
     """
 
     seed: int
@@ -76,10 +75,10 @@ class Run:
     examples_per_second: float
     model_path: str
     seconds: dict[str, float]
+    dtype: str
+    encoder: dict[str, int]
     flops: int | None = None
     energy: Energy | None = None
-    dtype: str | None = None
-    encoder: dict[str, int] | None = None
 
 
 def make_optimizer(config: FineTuningConfig, num_steps: int) -> AdamW:
@@ -300,7 +299,7 @@ def check_hosts(config: FineTuningConfig) -> None:
     """
     if hosts.count() == 1:
         return
-    settings = recorded_settings(config)
+    settings = dataclasses.asdict(config)
     # A folder may be mounted at another place; its files are compared.
     for name in (*HOST_OPTIONS, "output_dir", "data_dir", "preset"):
         settings.pop(name, None)

@@ -38,48 +38,6 @@ ENCODER_SIZES = ("num_layers", "hidden_dim", "intermediate_dim", "num_heads", "v
 ALL_BY_ENVIRONMENT = "auto"
 
 
-def optional(recorded: float) -> Any:
-    """Returns a dataclass field with the default `None`.
-
-    Args:
-        recorded: The number that stands for `None` in fingerprints. Older versions used it for a
-            value that was not given, and their run folders can still be resumed.
-    """
-    return dataclasses.field(default=None, metadata={"recorded": recorded})
-
-
-def added(default: Any) -> Any:
-    """Returns a field that older versions lacked: fingerprints omit it at its default value."""
-    return dataclasses.field(default=default, metadata={"added": True})
-
-
-def minilm_by_default() -> Any:
-    """Returns the field of a checkpoint, by default `"minilm"`.
-
-    Older versions wrote this default as an empty string, which is still accepted, and which enters
-    fingerprints, so that their run folders can be resumed.
-    """
-    return dataclasses.field(default=minilm.NAME, metadata={"formerly": ""})
-
-
-def recorded_settings(config: Any) -> dict[str, Any]:
-    """Returns the fields of a config as they enter fingerprints.
-
-    Args:
-        config: An instance of a dataclass.
-    """
-    settings = dataclasses.asdict(config)
-    for field in dataclasses.fields(config):
-        value = settings[field.name]
-        if value is None and "recorded" in field.metadata:
-            settings[field.name] = field.metadata["recorded"]
-        elif "formerly" in field.metadata and value == field.default:
-            settings[field.name] = field.metadata["formerly"]
-        elif field.metadata.get("added") and value == field.default:
-            del settings[field.name]
-    return settings
-
-
 @dataclasses.dataclass(frozen=True)
 class ProgramConfig:
     """Base class of the configs of programs: dataclasses whose fields are command-line flags.
@@ -92,10 +50,6 @@ class ProgramConfig:
     """
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            formerly = field.metadata.get("formerly")
-            if formerly is not None and getattr(self, field.name) == formerly:
-                object.__setattr__(self, field.name, field.default)
         for name, numbers in _number_ranges(type(self)).items():
             numbers.check_given(**{f"--{name}": getattr(self, name)})
 
@@ -145,10 +99,10 @@ class HostOptions(ProgramConfig):
             others; all must join within five times as many.
     """
 
-    coordinator: str = added("")
-    num_processes: PositiveInt | None = added(None)
-    process_id: NonNegativeInt | None = added(None)
-    host_timeout: PositiveInt = added(60)
+    coordinator: str = ""
+    num_processes: PositiveInt | None = None
+    process_id: NonNegativeInt | None = None
+    host_timeout: PositiveInt = 60
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -214,7 +168,7 @@ class FineTuningConfig(HostOptions):
     """
 
     data_dir: str = ""
-    preset: str = minilm_by_default()
+    preset: str = minilm.NAME
     pretrained: bool = True
     epochs: PositiveInt = 3
     batch_size: PositiveInt = 32
@@ -225,9 +179,9 @@ class FineTuningConfig(HostOptions):
     layer_decay: PositiveFraction = 1.0
     sequence_length: PositiveInt = 128
     precision: str = "auto"
-    devices: PositiveInt = added(1)
-    shard_optimizer: bool = added(False)
-    rematerialize: bool = added(False)
+    devices: PositiveInt = 1
+    shard_optimizer: bool = False
+    rematerialize: bool = False
     seed: Seed = 1
     output_dir: str = "runs"
     tensorboard: bool = False
@@ -291,10 +245,10 @@ class LabeledFilesConfig(FineTuningConfig):
     train_file: str = ""
     dev_file: str = ""
     test_file: str = ""
-    train_rows: NonNegativeInt = added(0)
+    train_rows: NonNegativeInt = 0
     num_seeds: PositiveInt = 1
     epochs: PositiveInt | None = None
     learning_rate: NonNegativeFloat | None = None
     patience: NonNegativeInt = 0
-    length_window: PositiveInt | None = optional(recorded=-1)
+    length_window: PositiveInt | None = None
     export: bool = True

@@ -177,13 +177,12 @@ def with_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, _CHECKSUM: fingerprint(values)}
 
 
-def read_checked(path: Path, names: Set[str], added: Set[str] = frozenset()) -> dict[str, Any]:
+def read_checked(path: Path, names: Set[str]) -> dict[str, Any]:
     """Reads a JSON object that `with_checksum` returned.
 
     Args:
-        path: The file. That of an older version may lack the checksum.
+        path: The file.
         names: The keys of the object.
-        added: Those of them that older versions lacked.
 
     Raises:
         ValueError: If it is not such an object, or its checksum differs.
@@ -192,10 +191,9 @@ def read_checked(path: Path, names: Set[str], added: Set[str] = frozenset()) -> 
         values = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path.name} is not JSON: {error}") from error
-    # A changed key must not be taken for that of a file without a checksum.
-    if not isinstance(values, dict) or not (names - added <= values.keys() <= names | {_CHECKSUM}):
+    if not isinstance(values, dict) or values.keys() != names | {_CHECKSUM}:
         raise ValueError(f"the keys of {path.name} are not {', '.join(sorted(names))}")
-    if values.pop(_CHECKSUM, None) not in (None, fingerprint(values)):
+    if values.pop(_CHECKSUM) != fingerprint(values):
         raise ValueError(f"the checksum of {path.name} differs")
     return values
 
@@ -206,8 +204,7 @@ def check_same_start(folder: Path, flag: str, found: str, own: str) -> None:
     Args:
         folder: The folder, for the message.
         flag: The flag of the files, for the message.
-        found: The hash of its files that the run recorded; empty if it recorded none, as older
-            versions did.
+        found: The hash of its files that the run recorded; empty if they were unknown.
         own: That of the files as they are now; empty if they are unknown.
 
     Raises:

@@ -23,7 +23,6 @@ from absl import logging
 from safetensors import SafetensorError
 
 from keras_bert.atomic import atomic_path, make_folder
-from keras_bert.checkpoints.earlier_layout import rebuilt, variables_in_version_1
 
 from . import divided_tensors, hosts, whole_tensors
 from .output_folder import (
@@ -254,9 +253,6 @@ class RunCheckpoints:
             shapes = tensors.shapes(path)
             if not with_metrics:
                 shapes = {n: shape for n, shape in shapes.items() if not n.startswith(_METRIC)}
-            if set(variables) != set(shapes):
-                earlier = _variables(model, with_metrics, version_1=True)
-                variables = earlier if set(earlier) == set(shapes) else variables
             _check_same(variables, shapes, path)
             tensors.assign(path, variables)
             return state
@@ -385,29 +381,22 @@ def seed_dropout(seed: int, step: int) -> None:
         torch.manual_seed((seed << 32) + step)
 
 
-def _variables(model: keras.Model, with_metrics: bool, version_1: bool = False) -> dict[str, Any]:
+def _variables(model: keras.Model, with_metrics: bool) -> dict[str, Any]:
     """Returns the variables by names that are the same in every process, unlike Keras' names.
 
     Args:
         model: The model, with a built optimizer.
         with_metrics: Whether to return those of the metrics too.
-        version_1: Whether to number and name them as versions did whose blocks had other layers.
     """
-    variables, moments = model.variables, model.optimizer.variables
-    if version_1:
-        variables = variables_in_version_1(model)
-        trained = {id(variable) for variable in model.optimizer._trainable_variables}
-        earlier_order = [variable for variable in variables if id(variable) in trained]
-        _, moments = rebuilt(model.optimizer, earlier_order)
     metrics = {id(variable) for variable in model.metrics_variables}
-    weights = [variable for variable in variables if id(variable) not in metrics]
-    names = [weight.name for weight in weights]
-    if version_1:
-        names = [re.sub("^(intermediate|output)_bias$", "bias", name) for name in names]
+    weights = [variable for variable in model.variables if id(variable) not in metrics]
     sums = model.metrics_variables if with_metrics else ()
     return {
-        **{f"model.{index:05}.{names[index]}": weight for index, weight in enumerate(weights)},
-        **{f"optimizer.{index:05}": moment for index, moment in enumerate(moments)},
+        **{f"model.{index:05}.{weight.name}": weight for index, weight in enumerate(weights)},
+        **{
+            f"optimizer.{index:05}": moment
+            for index, moment in enumerate(model.optimizer.variables)
+        },
         **{f"{_METRIC}{index:05}": variable for index, variable in enumerate(sums)},
     }
 
@@ -455,7 +444,7 @@ def _check_same(
 def _read(path: Path) -> tuple[RunState, Any]:
     """Returns the state of a checkpoint, and the module that reads its tensors."""
     names = {field.name for field in dataclasses.fields(RunState)} | {_TENSORS_SUM}
-    values = read_checked(path / _STATE, names, added={"details"})
+    values = read_checked(path / _STATE, names)
     checksums = values.pop(_TENSORS_SUM)
     tensors: Any = divided_tensors if isinstance(checksums, dict) else whole_tensors
     tensors.check(path, checksums)

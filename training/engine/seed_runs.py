@@ -22,7 +22,7 @@ from absl import logging
 from keras_bert import atomic
 
 from . import hosts
-from .options import HOST_OPTIONS, recorded_settings
+from .options import HOST_OPTIONS
 from .output_folder import (
     OtherSettingsError,
     check_same_start,
@@ -113,12 +113,12 @@ class SeedRun:
             return None
         try:
             names = {"fingerprint", "backend", "preset", "run"}
-            kept = read_checked(self._record, names, added={"preset"})
+            kept = read_checked(self._record, names)
         except ValueError as error:
             raise ValueError(
                 f"{self._record} is corrupted ({error}); remove {self.folder} to train again"
             ) from error
-        self.check_preset(kept.get("preset", ""))
+        self.check_preset(kept["preset"])
         if (kept["fingerprint"], kept["backend"]) == (self.fingerprint, _backend()):
             logging.info("seed %d is finished: %s", self.seed, self._record)
             values: dict[str, Any] = kept["run"]
@@ -132,7 +132,7 @@ class SeedRun:
         """Checks that the run in the folder started from the same files.
 
         Args:
-            found: Its hash of them; empty if it recorded none, as older versions did.
+            found: Its hash of them; empty if they were unknown.
 
         Raises:
             OtherSettingsError: If the files differ.
@@ -313,7 +313,7 @@ def run_fingerprint(config: Any, data: Any, **more: Any) -> str:
             and dataclasses. Fields with `compare=False` have no influence.
         **more: Further settings.
     """
-    settings = recorded_settings(config)
+    settings = dataclasses.asdict(config)
     for name in _NO_INFLUENCE:
         settings.pop(name, None)
     content = hashlib.sha256()

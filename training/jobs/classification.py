@@ -31,9 +31,7 @@ from ..engine.options import (
     NonNegativeInt,
     PositiveInt,
     ProperFraction,
-    added,
     check_one_of,
-    optional,
 )
 from ..engine.output_folder import trained_on_pairs
 from ..readers import glue
@@ -77,10 +75,10 @@ class FinetuneConfig(LabeledFilesConfig, TextColumns):
 
     task: str = ""
     train_rows: NonNegativeInt = 0
-    dev_rows: NonNegativeInt = added(0)
-    dropout: ProperFraction | None = optional(recorded=-1.0)
-    encoder_dropout: ProperFraction | None = optional(recorded=-1.0)
-    bilstm_units: NonNegativeInt | None = optional(recorded=-1)
+    dev_rows: NonNegativeInt = 0
+    dropout: ProperFraction | None = None
+    encoder_dropout: ProperFraction | None = None
+    bilstm_units: NonNegativeInt | None = None
     bilstm_layers: PositiveInt = DEFAULT_BILSTM_LAYERS
     output_dir: str = "runs/finetune"
 

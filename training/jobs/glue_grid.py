@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from keras_bert import atomic
+from keras_bert import atomic, minilm
 from keras_bert.intervals import mean_and_interval
 from keras_bert.tables import markdown_table
 
@@ -25,7 +25,6 @@ from ..engine.options import (
     PositiveInt,
     ProgramConfig,
     ProperFraction,
-    minilm_by_default,
 )
 from ..engine.output_folder import NotFiniteError
 from ..plots.seed_scores import seed_scores_figure
@@ -72,7 +71,7 @@ class FinetuneGlueConfig(ProgramConfig):
 
     data_dir: str = "glue"
     tasks: tuple[str, ...] = ("all",)
-    preset: str = minilm_by_default()
+    preset: str = minilm.NAME
     learning_rates: tuple[str, ...] = ("5e-5", "4e-5", "3e-5", "2e-5")
     batch_sizes: tuple[str, ...] = ("32",)
     num_seeds: PositiveInt = 1

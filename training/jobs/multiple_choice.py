@@ -25,9 +25,7 @@ from ..engine.options import (
     LabeledFilesConfig,
     PositiveInt,
     ProperFraction,
-    added,
     check_one_of,
-    optional,
 )
 from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
 from ..readers.data_splits import hold_out_tenth, stratified_sample
@@ -63,9 +61,9 @@ class ChoiceConfig(LabeledFilesConfig):
     """
 
     format: str = "auto"
-    quoting: str = added("auto")
+    quoting: str = "auto"
     batch_size: PositiveInt = 16
-    dropout: ProperFraction | None = optional(recorded=-1.0)
+    dropout: ProperFraction | None = None
     output_dir: str = "runs/finetune_choice"
 
     def __post_init__(self) -> None:

@@ -23,9 +23,7 @@ from ..engine.options import (
     NonNegativeFloat,
     NonNegativeInt,
     PositiveInt,
-    added,
     check_one_of,
-    optional,
 )
 from ..readers.data_splits import stratified_sample
 from ..readers.question_files import DOCUMENT_WORDS, QuestionFile, read_questions
@@ -88,16 +86,16 @@ class SquadConfig(LabeledFilesConfig):
     max_questions: NonNegativeInt = 0
     unanswerable: str = "auto"
     skip_bad: bool = False
-    document_words: NonNegativeInt = added(DOCUMENT_WORDS)
+    document_words: NonNegativeInt = DOCUMENT_WORDS
     epochs: PositiveInt = 3
     learning_rate: NonNegativeFloat = 5e-5
     sequence_length: PositiveInt = 384
     doc_stride: PositiveInt = 128
     max_query_length: PositiveInt = 64
-    negative_share: Fraction = added(1.0)
+    negative_share: Fraction = 1.0
     n_best: PositiveInt = 20
     max_answer_length: PositiveInt = 30
-    bilstm_units: NonNegativeInt | None = optional(recorded=-1)
+    bilstm_units: NonNegativeInt | None = None
     output_dir: str = "runs/finetune_squad"
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from keras_bert import atomic
 from keras_bert.data.conll import TaggedText, write_conll
 
 from ..engine.job import DevScores, Evaluation, InsightRows, Job, Training, finite
-from ..engine.options import SCORED_ROWS, ProperFraction, optional
+from ..engine.options import SCORED_ROWS, ProperFraction
 from ..readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs, read_data
 from ..scores import entity_scores
 
@@ -36,7 +36,7 @@ class TaggingConfig(TaggedFilesConfig):
         dropout: Dropout rate before the classifier; the checkpoint's by default.
     """
 
-    dropout: ProperFraction | None = optional(recorded=-1.0)
+    dropout: ProperFraction | None = None
     output_dir: str = "runs/finetune_tagging"
 
 

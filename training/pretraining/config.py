@@ -30,11 +30,8 @@ from ..engine.options import (
     ProgramConfig,
     ProperFraction,
     Seed,
-    added,
     check_one_of,
     num_cores,
-    optional,
-    recorded_settings,
 )
 from ..engine.output_folder import content_of_files
 
@@ -104,7 +101,7 @@ class PretrainingDataConfig(ProgramConfig):
     masked_lm_probability: Annotated[float, checks.Numbers(above=0, below=1)] = 0.15
     seed: Seed = 1
     num_shards: NonNegativeInt = 0
-    independent_shards: bool = added(False)
+    independent_shards: bool = False
     num_workers: NonNegativeInt = 0
     keep_store: bool = False
 
@@ -182,19 +179,12 @@ class PretrainingDataConfig(ProgramConfig):
         Args:
             inputs: The files, if they have been found before.
         """
-        return self._fingerprint(content_of_inputs(self.inputs() if inputs is None else inputs))
-
-    def older_fingerprint(self, inputs: Sequence[InputFile] | None = None) -> str:
-        """Returns the hash by which older versions knew these records: of the files' sizes only."""
-        inputs = self.inputs() if inputs is None else inputs
-        return self._fingerprint([(file.name, file.size) for file in inputs])
-
-    def _fingerprint(self, files: Any) -> str:
         from .tokenizer_source import is_lowercased, tokenizer_content
 
+        files = content_of_inputs(self.inputs() if inputs is None else inputs)
         fields = {field.name for field in dataclasses.fields(PretrainingDataConfig)}
         fields -= {"output_dir", "num_workers", "keep_store", "vocabulary", "input_files"}
-        recorded = recorded_settings(self)
+        recorded = dataclasses.asdict(self)
         settings = {name: value for name, value in recorded.items() if name in fields}
         settings["lowercase"] = is_lowercased(self.vocabulary, self.lowercase)
         content = json.dumps([settings, files], sort_keys=True).encode()
@@ -378,10 +368,10 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
     records: str = ""
     dev_records: str = ""
     model: str = "bert_base_uncased"
-    num_layers: PositiveInt | None = optional(recorded=0)
-    hidden_dim: PositiveInt | None = optional(recorded=0)
-    num_heads: PositiveInt | None = optional(recorded=0)
-    dropout: ProperFraction | None = optional(recorded=-1.0)
+    num_layers: PositiveInt | None = None
+    hidden_dim: PositiveInt | None = None
+    num_heads: PositiveInt | None = None
+    dropout: ProperFraction | None = None
     causal: bool = False
     init_preset: str = ""
     objective: str = "masked_lm"
@@ -392,37 +382,35 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
     copy_layers: bool = True
     temperature: PositiveFloat = 2.0
     phases: tuple[str, ...] = ("128:0.9", "512:0.1")
-    dev_masked_lm_probability: Annotated[float, checks.Numbers(above=0, below=1)] | None = added(
-        None
-    )
+    dev_masked_lm_probability: Annotated[float, checks.Numbers(above=0, below=1)] | None = None
     masking_unit: str = "token"
     mask_token_rate: Fraction = 0.8
     random_token_rate: Fraction = 0.1
     random_special_tokens: bool = True
     packing: bool = False
-    file_groups: PositiveInt = added(1)
+    file_groups: PositiveInt = 1
     batch_size: PositiveInt = 256
-    initial_batch_size: PositiveInt | None = added(None)
-    batch_warmup_steps: NonNegativeInt = added(0)
+    initial_batch_size: PositiveInt | None = None
+    batch_warmup_steps: NonNegativeInt = 0
     accumulation: PositiveInt = 1
     num_steps: PositiveInt = 1_000_000
     optimizer: str = "adam_weight_decay"
     learning_rate: NonNegativeFloat = 1e-4
     schedule: str = ""
-    decay_steps: NonNegativeInt | None = added(None)
-    decay: str = added("one_minus_sqrt")
+    decay_steps: NonNegativeInt | None = None
+    decay: str = "one_minus_sqrt"
     warmup_steps: NonNegativeInt | None = None
     weight_decay: NonNegativeFloat = 0.01
     beta_2: ProperFraction = 0.999
     epsilon: NonNegativeFloat = 1e-6
     clip_norm: NonNegativeFloat = 1.0
     precision: str = "auto"
-    devices: PositiveInt = added(1)
-    shard_optimizer: bool = added(False)
-    rematerialize: bool = added(False)
+    devices: PositiveInt = 1
+    shard_optimizer: bool = False
+    rematerialize: bool = False
     jit: str = "auto"
     steps_per_execution: PositiveInt = 1
-    interval: PositiveInt | None = optional(recorded=0)
+    interval: PositiveInt | None = None
     keep_checkpoints: Annotated[int, checks.Numbers(at_least=2, integer=True)] = 2
     dev_batches: PositiveInt = 50
     deterministic: bool = False

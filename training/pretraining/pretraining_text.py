@@ -31,7 +31,7 @@ VOCABULARY = "vocab.txt"
 TOKENIZER = "tokenizer"
 # The names of given records; those that a run makes end in .tfrecord
 _RECORDS = "*.tfrecord*"
-# What the vocabulary was made of; folders of older versions lack it.
+# What the vocabulary was made of
 SOURCE_FILE = "vocabulary.json"
 
 
@@ -129,8 +129,6 @@ def _check_source(config: PretrainConfig, vocabulary: Path) -> None:
     except FileNotFoundError:
         return  # With the records at hand, a run can be resumed without the text.
     # Without --lowercase, the existing vocabulary specifies it.
-    if "content" not in before:
-        now.pop("content", None)  # of the text of an older version only the sizes are known
     if config.lowercase is not None and lowercase is not None:
         before, now = before | {"lowercase": lowercase}, now | {"lowercase": config.lowercase}
     if before != now:

@@ -26,7 +26,7 @@ from keras_bert.text.tokenizer import Tokenizer
 
 from ..costs import energy, model_flops, run_cost
 from ..engine import devices, hosts, output_folder, precision
-from ..engine.options import HOST_OPTIONS, recorded_settings
+from ..engine.options import HOST_OPTIONS
 from ..engine.progress import Progress, TimeLeft
 from ..engine.run_checkpoints import RunCheckpoints, RunState, StopWhereNotFinite
 from . import pretraining_run
@@ -273,7 +273,7 @@ def _content(flag: str, groups: list[list[Path]]) -> str:
 
 def _settings(config: PretrainConfig) -> dict[str, Any]:
     """Returns the settings that determine the result."""
-    settings = recorded_settings(config)
+    settings = dataclasses.asdict(config)
     return {name: value for name, value in settings.items() if name not in _NO_INFLUENCE}
 
 

@@ -15,7 +15,7 @@ from typing import get_args
 
 import numpy as np
 
-from ..engine.options import ProgramConfig, added, check_one_of
+from ..engine.options import ProgramConfig, check_one_of
 from .data_files import Header, Row, infer_format, read_columns, without_header
 from .separated_values import Quoting
 from .values import BadRows, excerpt, is_number, row_error, row_ids
@@ -121,10 +121,10 @@ class TextColumns(ProgramConfig):
     label: str = "label"
     header: str = "auto"
     format: str = "auto"
-    quoting: str = added("auto")
+    quoting: str = "auto"
     allow_empty: bool = False
     regression: bool = False
-    label_map: tuple[str, ...] = added(())
+    label_map: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

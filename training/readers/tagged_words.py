@@ -28,7 +28,7 @@ from keras_bert.data.tagging_schemes import (
 )
 
 from ..engine.job import JobData
-from ..engine.options import LabeledFilesConfig, ProgramConfig, added, check_one_of
+from ..engine.options import LabeledFilesConfig, ProgramConfig, check_one_of
 from .data_files import has_records, read_records
 from .data_splits import hold_out_tenth, stratified_sample
 from .labeled_text import warn_of_spellings
@@ -136,7 +136,7 @@ class TaggedFilesConfig(LabeledFilesConfig, WordColumns):
 
     scheme: str = "IOB2"
     context: bool = False
-    skip_bad: bool = added(False)
+    skip_bad: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

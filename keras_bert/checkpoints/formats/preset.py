@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import earlier_layout, weights
+from keras_bert.checkpoints import weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import read_json, replaced_files, write_json
@@ -25,7 +25,7 @@ from keras_bert.config import BertConfig, ConfigError
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 
 FORMAT = "keras_bert"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 TASK_FILE = "task.json"
@@ -88,21 +88,17 @@ def open_folder(folder: Path) -> Checkpoint:
     path, task_path = folder / CONFIG_FILE, folder / TASK_FILE
     fields = read_json(path)
     version = fields.get("format_version")
-    if version not in (1, FORMAT_VERSION):
+    if version != FORMAT_VERSION:
         raise CheckpointError(
-            f"{path}: format_version is {version!r}; this version of keras_bert supports 1 to "
+            f"{path}: format_version is {version!r}; this version of keras_bert supports "
             f"{FORMAT_VERSION}."
         )
     config = _config(fields, path)
-    names = {name: name for name in weights.backbone_weight_names(config)}
-    if version == 1:
-        config = earlier_layout.config_of_version_1(config)
-        names = {name: earlier_layout.name_in_version_1(name) for name in names}
     return Checkpoint(
         format=FORMAT,
         folder=folder,
         config=config,
-        backbone_layout={ours: Stored((stored,)) for ours, stored in names.items()},
+        backbone_layout={name: Stored((name,)) for name in weights.backbone_weight_names(config)},
         head_layouts=_head_layouts(fields, path),
         open_tensors=lambda: SafetensorsFiles(_locations(folder / WEIGHTS_FILE)),
         open_tokenizer=lambda: read_tokenizer(folder),

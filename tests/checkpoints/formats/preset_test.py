@@ -150,7 +150,7 @@ def test_a_layer_that_is_no_head_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format_version": 3}, "format_version is 3; this version of keras_bert supports 1 to 2"),
+        ({"format_version": 3}, "format_version is 3; this version of keras_bert supports 1"),
         ({"config": {"depth": 3}}, "no field 'depth'"),
         ({"config": []}, "config is .*; it must be an object"),
         ({"heads": {"classifier": "kernel"}}, "heads is"),

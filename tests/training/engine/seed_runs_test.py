@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
 import random
 
 import keras
@@ -164,34 +163,6 @@ def test_the_fingerprint_is_of_settings_and_data():
     assert run_fingerprint(FinetuneConfig(train_file="a.tsv", epochs=9), data) != same
     assert run_fingerprint(config, {"train": (["a", "b"], np.array([0, 2]))}) != same
     assert run_fingerprint(config, {"train": (["a b"], np.array([0, 1]))}) != same
-
-
-@pytest.mark.backend_independent
-def test_fingerprints_are_those_of_older_versions():
-    """Computed by 8a13129, where -1 stood for what was not given."""
-    from training.jobs.classification import FinetuneConfig
-    from training.jobs.feature_tagging import FeatureTaggingConfig
-    from training.jobs.multiple_choice import ChoiceConfig
-    from training.jobs.question_answering import SquadConfig
-    from training.jobs.reranking import RerankConfig
-    from training.jobs.tagging import TaggingConfig
-
-    data = {"train": (["a", "b"], np.array([0, 1]))}
-    chosen = {"train_file": "a.tsv", "epochs": 3, "learning_rate": 1e-4}
-    given = {"dropout": 0.2, "bilstm_units": 4, "length_window": 8}
-    configs = {
-        "51cb794d6a770430": FinetuneConfig(**chosen),
-        "2b7bf38c07c99650": FinetuneConfig(**chosen, **given),
-        "35f34574171842d7": SquadConfig(train_file="a.json"),
-        "eb325588de2559b4": TaggingConfig(train_file="a.conll", epochs=3, learning_rate=5e-5),
-        "85b98803aa7070b8": ChoiceConfig(train_file="a.csv", epochs=3, learning_rate=2e-5),
-        "9c0a41a32b07d341": FeatureTaggingConfig(train_file="a.conll"),
-    }
-    for expected, config in configs.items():
-        assert run_fingerprint(config, data)[:16] == expected, config
-    assert run_fingerprint(RerankConfig(), data, seed=1)[:16] == "ac2bfcf207eaaa00"
-    sampled = dataclasses.replace(configs["eb325588de2559b4"], train_rows=5)
-    assert run_fingerprint(sampled, data)[:16] != "eb325588de2559b4"
 
 
 def test_a_run_that_started_from_other_files_is_neither_resumed_nor_taken(tmp_path):
