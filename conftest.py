@@ -2,7 +2,8 @@
 """Which tests a run has, and Keras before each of them.
 
 `KERAS_BACKEND` chooses the backend (TensorFlow where it is unset). `KERAS_BERT_BLOCK_TENSORFLOW=1`
-makes TensorFlow appear not to be installed.
+makes TensorFlow appear not to be installed. `KERAS_BERT_RELEASE=1` also runs the tests that are
+marked `release`.
 """
 
 import collections
@@ -12,8 +13,10 @@ import importlib
 import importlib.util
 import os
 import random
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,12 +51,25 @@ def pytest_collection():
         gc.enable()
 
 
-def _is_selected(item: pytest.Item) -> bool:
-    marks = {mark.name for mark in item.iter_markers()}
+def _is_selected(marks: Set[str]) -> bool:
     if TENSORFLOW_IS_BLOCKED and "needs_tensorflow" in marks:
+        return False
+    if "release" in marks and os.environ.get("KERAS_BERT_RELEASE") != "1":
         return False
     runs_once = marks & {"backend_independent", "on_tensorflow"}
     return BACKEND == "tensorflow" or "on_each_backend" in marks or not runs_once
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Imports no file whose marks, of the file as a whole, leave all of its tests out."""
+    if not collection_path.name.endswith("_test.py"):
+        return None
+    text = collection_path.read_text("utf-8")
+    marked = re.search(r"^pytestmark = .*?\n\n", text, re.MULTILINE | re.DOTALL)
+    marks = set(re.findall(r"pytest\.mark\.(\w+)", marked[0])) if marked else set()
+    if "pytest.mark.on_each_backend" in text:
+        marks.add("on_each_backend")
+    return None if _is_selected(marks) else True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -61,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Two processes share the files in this order, and neither should begin a slow one at the end.
     """
-    items[:] = filter(_is_selected, items)
+    items[:] = [item for item in items if _is_selected({mark.name for mark in item.iter_markers()})]
     sizes = collections.Counter(item.path for item in items)
     items.sort(key=lambda item: (item.get_closest_marker("slow") is None, -sizes[item.path]))
 

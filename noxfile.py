@@ -212,7 +212,10 @@ def torch(session: nox.Session) -> None:
 @nox.parametrize("backend", ["jax", "torch"])
 def with_tensorflow(session: nox.Session, backend: str) -> None:
     """What depends on the backend and needs TensorFlow too: exports, and inputs of `tf.data`."""
-    run_pytest(session, "-m", "needs_tensorflow", KERAS_BACKEND=backend, **UNOPTIMIZED)
+    files = sorted(Path("tests").rglob("*_test.py"))
+    paths = [str(file) for file in files if "needs_tensorflow" in file.read_text("utf-8")]
+    marked = ("-m", "needs_tensorflow")
+    run_pytest(session, *marked, paths=paths, KERAS_BACKEND=backend, **UNOPTIMIZED)
 
 
 @nox.session(venv_backend="venv")

@@ -14,9 +14,17 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 _SPEC = importlib.util.spec_from_file_location("run_guides", pages.DOCS / "run_guides.py")
 guides = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(guides)
+# Each uses other parts of the library than the others; all run before a release.
+OFTEN = ("guides/classify", "guides/pretrain", "guides/resume", "extend/new_task")
 
 
-@pytest.mark.parametrize("name", guides.names())
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in OFTEN else pytest.mark.release)
+        for name in guides.names()
+    ],
+)
 @pytest.mark.filterwarnings("ignore")
 def test_the_script_runs(name):
     policy = keras.config.dtype_policy()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 pytestmark = [
-    pytest.mark.skipif("KERAS_BERT_SLOW" not in os.environ, reason="takes ten minutes each"),
+    pytest.mark.release,
     pytest.mark.filterwarnings("ignore:.*has no pooler:keras_bert.checkpoints.CheckpointWarning"),
     pytest.mark.filterwarnings("ignore:.*head:keras_bert.checkpoints.CheckpointWarning"),
 ]

@@ -28,7 +28,7 @@ def test_losses_of_a_random_bert(tmp_path):
     np.testing.assert_allclose(received, expected, rtol=1e-4)
 
 
-@pytest.mark.skipif("KERAS_BERT_SLOW" not in os.environ, reason="takes ten minutes")
+@pytest.mark.release
 @pytest.mark.filterwarnings("ignore:.*no classifier head:keras_bert.checkpoints.CheckpointWarning")
 def test_losses_of_minilm_on_mrpc():
     from keras_bert import minilm

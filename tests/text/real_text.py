@@ -12,7 +12,7 @@ import pytest
 from keras_bert.vocabularies.vocab_txt import load_vocabulary
 
 # All lines and characters, and not a part of them
-WHOLE = os.environ.get("KERAS_BERT_WHOLE_GRID") == "1"
+WHOLE = os.environ.get("KERAS_BERT_RELEASE") == "1"
 TEXT_SUFFIXES = (".tsv", ".csv", ".conll", ".annotated", ".tokens", ".txt", ".1400", ".qry")
 
 
@@ -45,7 +45,7 @@ def lines() -> Iterator[str]:
 
 
 def batches(size: int, every: int) -> Iterator[list[str]]:
-    """The lines in lists of `size`: one list of `every`, or all with `KERAS_BERT_WHOLE_GRID=1`."""
+    """The lines in lists of `size`: one list of `every`, or all with `KERAS_BERT_RELEASE=1`."""
     iterator = lines()
     for number in itertools.count():
         batch = list(itertools.islice(iterator, size))

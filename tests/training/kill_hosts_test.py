@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import os
 import signal
 import time
 
@@ -40,6 +39,6 @@ def test_a_killed_run_goes_on_on_another_number_of_hosts(tmp_path):
     assert max(differences(killed, whole).values()) < 1e-6
 
 
-@pytest.mark.skipif("KERAS_BERT_SLOW" not in os.environ, reason="slow: set KERAS_BERT_SLOW=1")
+@pytest.mark.release
 def test_runs_killed_at_random_moments_have_the_curve_of_one_never_killed(tmp_path):
     assert kill_and_compare(kills=20, seed=0, folder=tmp_path) < 1e-6

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training programs that are killed at random moments by `kill_runs`.
 
-Slow: in the suite, `seed_runs_test` ends runs in this process, `pretrain_test` and the guide
-docs/guides/resume.py each kill one program.
+For each change, `seed_runs_test` ends runs in its process, and `pretrain_test` and the guide
+docs/guides/resume.py kill one program each.
 """
-
-import os
 
 import pytest
 
@@ -13,7 +11,7 @@ from tests.training.kill_runs import CASES, kill_and_compare
 
 pytestmark = [
     pytest.mark.needs_tensorflow,
-    pytest.mark.skipif("KERAS_BERT_SLOW" not in os.environ, reason="slow: set KERAS_BERT_SLOW=1"),
+    pytest.mark.release,
 ]
 
 
