@@ -43,7 +43,7 @@ from .benchmarks.library import Library
 from .benchmarks.report import Row, format_table, make_rows
 from .benchmarks.server import Server
 from .benchmarks.subject import Load, Subject
-from .benchmarks.workload import CLOCKS, WORK, Workload
+from .benchmarks.workload import CLOCKS, WORK, Workload, standard_library_sentences
 from .engine import program
 from .engine.options import (
     NonNegativeFloat,
@@ -53,7 +53,6 @@ from .engine.options import (
     ProperFraction,
     check_one_of,
 )
-from .readers.docstrings import standard_library_sentences
 
 MAX_TEXTS = 2000
 _MODELS = ("forward", "classify", "pretrain")

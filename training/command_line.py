@@ -27,20 +27,12 @@ COMMANDS = {
         *("quickstart", "inspect", "finetune", "serve", "predict", "evaluate", "insight", "export"),
         *("tokenizer", "pretrain"),
     ),
-    "Measure": (
-        "benchmark",
-        "plan",
-        "memory",
-        "compare-models",
-        "compare-exports",
-    ),
+    "Measure": ("benchmark", "plan"),
     "Reproduce": (
         "finetune-glue",
         "feature-tagging",
         "create-pretraining-data",
         "ablation",
-        "defaults-sweep",
-        "ngram-baselines",
     ),
 }
 _HELP = ("--help", "-h", "help")

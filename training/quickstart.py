@@ -2,7 +2,6 @@
 """From text to a served model in a minute: what does a pictograph show, by its name?
 
     python -m training.quickstart
-    python -m training.quickstart --from_scratch
 
 It fine-tunes a real pretrained encoder on text that every machine has, the names of Unicode's
 pictographs: is "steam locomotive" an animal, food, something of an office, a vehicle, or weather?
@@ -12,9 +11,6 @@ majority class and of a bag of words, exports a model that takes text, and has a
 does not import this project, classify names that the model has not seen. Where TensorFlow or TF
 Text is not installed, nothing is exported, and the new process loads the trained model with this
 project.
-
-With --from_scratch it then pre-trains a tiny BERT on the text of docstrings, fills masks with it,
-and fine-tunes it and the same network with random weights.
 """
 
 from __future__ import annotations
@@ -79,17 +75,11 @@ class QuickstartConfig(ProgramConfig):
     Args:
         epochs: Passes over the training names.
         seed: Seed of the choice of names, of the head's initial weights and of the order.
-        from_scratch: Whether to pre-train a tiny BERT too, which takes a few minutes more and
-            requires the extra `pretraining`.
-        max_per_package: With --from_scratch, maximum number of docstrings from one package, over
-            the sets for training, development and the test.
         output_dir: Folder for the rows, the model and the export.
     """
 
     epochs: PositiveInt = 8
     seed: Seed = 1
-    from_scratch: bool = False
-    max_per_package: PositiveInt = 200
     output_dir: str = "runs/quickstart"
 
 
@@ -102,14 +92,6 @@ def main(config: QuickstartConfig) -> None:
     with output_folder.claimed(config.output_dir):
         program.import_quietly()
         quickstart(config, minilm.NAME)
-        if config.from_scratch:
-            from .pretraining.from_scratch import from_scratch
-            from .readers.docstrings import collect_docstrings
-
-            docstrings = collect_docstrings(
-                max_per_package=config.max_per_package, seed=config.seed
-            )
-            from_scratch(Path(config.output_dir) / "from_scratch", docstrings, config.seed)
     print(f"\nIt took {time.perf_counter() - started:.0f} s.")
 
 

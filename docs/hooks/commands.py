@@ -42,7 +42,7 @@ class Command:
     """A command of `keras-bert`.
 
     Attributes:
-        name: Its name, such as `compare-models`.
+        name: Its name, such as `finetune-glue`.
         description: The docstring of its program.
         flags: Its flags, in the order in which `--help` lists them.
         by_task: Of `finetune`, the flags that a task has besides or with other defaults, by the
@@ -61,7 +61,7 @@ class Command:
 
     @property
     def module(self) -> str:
-        """The module that runs it in a checkout: `training.compare_models`."""
+        """The module that runs it in a checkout: `training.finetune_glue`."""
         return f"training.{self.name.replace('-', '_')}"
 
     @property
@@ -88,8 +88,10 @@ def read(name: str) -> Command:
 
 def _help(name: str, *arguments: str) -> tuple[str, tuple[Flag, ...]]:
     """Returns the description and the flags that a command prints with `--help`."""
+    is_script = name.startswith("research.")
+    module = [f"training.{name}"] if is_script else ["training.command_line", name]
     run = subprocess.run(
-        [sys.executable, "-m", "training.command_line", name, *arguments, "--help"],
+        [sys.executable, "-m", *module, *arguments, "--help"],
         cwd=ROOT,
         capture_output=True,
         encoding="utf-8",

@@ -36,7 +36,6 @@ from training.engine.run_checkpoints import (
     RunCheckpoints,
     RunState,
 )
-from training.ngram_baselines import baselines
 from training.pretraining import pretraining_report, pretraining_run, run
 from training.pretraining.config import Phase, PretrainConfig
 from training.pretraining.pretraining_run import (
@@ -47,6 +46,7 @@ from training.pretraining.pretraining_text import training_records, vocabulary_p
 from training.pretraining.run import pretrain
 from training.pretraining.tokenizer_source import open_tokenizer
 from training.pretraining.unigrams import unigram_model
+from training.research.ngram_baselines import baselines
 
 pytestmark = [pytest.mark.on_tensorflow, pytest.mark.slow]
 

@@ -8,9 +8,7 @@ import pytest
 from keras_bert import Backbone, BertConfig, TextClassifier
 from keras_bert.data import TextClassifierPreprocessor
 from tests.text.small_tokenizers import of_tokens
-from training.pretraining.from_scratch import from_scratch
 from training.quickstart import QuickstartConfig, quickstart
-from training.readers.docstrings import collect_docstrings
 from training.readers.pictographs import split_pictographs
 
 pytestmark = pytest.mark.slow
@@ -49,31 +47,3 @@ def test_it_trains_scores_and_asks_a_new_process(tmp_path, capsys):
     assert len(wrong) == 3
     names = set(split_pictographs(seed=1)[1].texts)
     assert all(any(line.startswith(f"{name}  ") for name in names) for line in answers)
-
-
-@pytest.mark.backend_independent
-def test_a_tiny_bert_of_its_own(tmp_path, capsys):
-    docstrings = collect_docstrings(("keras", "sklearn"), max_per_package=20)
-    folder = tmp_path / "from_scratch"
-    folder.mkdir()
-    sentences = [*docstrings.train.texts, *("returns a " + text for text in docstrings.train.texts)]
-    (folder / "corpus.txt").write_text("\n".join(sentences) + "\n")
-    from_scratch(
-        folder,
-        docstrings,
-        seed=1,
-        epochs=1,
-        vocabulary_size=300,
-        hidden_dim=16,
-        num_heads=2,
-        num_layers=1,
-        batch_size=4,
-        num_steps=4,
-        warmup_steps=1,
-        interval=2,
-        num_workers=1,
-    )
-    printed = capsys.readouterr().out
-    assert "Returns the [MASK] of an array.  ->  " in printed
-    assert "fine-tuned, random weights" in printed
-    assert "fine-tuned, pre-trained" in printed

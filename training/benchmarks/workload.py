@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import importlib.util
+import itertools
 import os
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +237,24 @@ def batching_options(path: str | os.PathLike[str]) -> dict[str, Any]:
         }
     except KeyError as error:
         raise ValueError(f"{path} has no {error.args[0]}") from None
+
+
+def standard_library_sentences(count: int) -> list[str]:
+    """Returns sentences of the docstrings of the standard library, as long as those of prose.
+
+    Args:
+        count: Maximum number of sentences.
+    """
+    return list(itertools.islice(_standard_library_sentences(), count))
+
+
+def _standard_library_sentences() -> Iterator[str]:
+    for package in ("asyncio", "email", "http", "json", "logging", "unittest"):
+        spec = importlib.util.find_spec(package)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            for path in sorted(Path(folder).rglob("*.py")):
+                for node in ast.walk(ast.parse(path.read_bytes())):
+                    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                        for paragraph in (ast.get_docstring(node) or "").split("\n\n"):
+                            text = " ".join(paragraph.split())
+                            yield from filter(None, re.split(r"(?<=[.!?]) (?=[^a-z])", text))

@@ -9,8 +9,8 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 pytest.importorskip("tensorflow")
 
-from training.ngram_baselines import NgramModel, score  # noqa: E402
 from training.pretraining.unigrams import UnigramModel  # noqa: E402
+from training.research.ngram_baselines import NgramModel, score  # noqa: E402
 
 ROWS = np.array([[2, 5, 6, 5, 6, 3], [2, 5, 6, 3, 0, 0]])
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the memory of pre-training steps by configuration, without running them.
 
-    python -m training.memory
-    python -m training.memory --models=bert_base_uncased --lengths=128,512 --devices=4
+    python -m training.research.memory
+    python -m training.research.memory --models=bert_base_uncased --lengths=128,512 --devices=4
 
 Each step is compiled for this machine's CPU by JAX, and the table is XLA's analysis of what it
 allocates: weights and the optimizer's state, and the results that exist at the same time. Neither
@@ -23,8 +23,8 @@ from keras_bert.config import BertConfig
 from keras_bert.data.pretraining.static_masking import default_max_predictions
 from keras_bert.tables import markdown_table
 
-from .engine import program
-from .engine.options import PositiveFraction, PositiveInt, ProgramConfig
+from ..engine import program
+from ..engine.options import PositiveFraction, PositiveInt, ProgramConfig
 
 PRECISIONS = ("float32", "mixed_bfloat16")
 
@@ -72,7 +72,7 @@ def main(config: MemoryConfig) -> None:
 
 def table(config: MemoryConfig) -> str:
     """Returns the table in Markdown: of each step the memory in GB, and that of its state."""
-    from .costs.compiled_memory import step_memory
+    from .compiled_memory import step_memory
 
     columns = dict.fromkeys(name for name, _ in _variants(config))
     rows = []
@@ -108,7 +108,7 @@ def _variants(config: MemoryConfig) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _step(config: MemoryConfig, architecture: BertConfig, length: int, **options: Any) -> Any:
-    from .costs.compiled_memory import Step
+    from .compiled_memory import Step
 
     rows = max(1, config.tokens // length // options.get("accumulation", 1))
     slots = default_max_predictions(length, config.masked)

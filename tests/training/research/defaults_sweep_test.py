@@ -8,14 +8,14 @@ pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.backend_independent
 
 from tests.training.engine.finished_cells import finish  # noqa: E402
-from training.defaults_sweep import (  # noqa: E402
+from training.engine.grid import run_cells  # noqa: E402
+from training.jobs.classification import FinetuneConfig  # noqa: E402
+from training.research.defaults_sweep import (  # noqa: E402
     DefaultsSweepConfig,
     cells,
     format_table,
     run_cell,
 )
-from training.engine.grid import run_cells  # noqa: E402
-from training.jobs.classification import FinetuneConfig  # noqa: E402
 
 
 def test_scores_of_finished_runs_become_a_table_and_their_models_are_deleted(tmp_path):

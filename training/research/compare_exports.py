@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the exports of a model: size, speed, scores and changed answers.
 
-    python -m training.compare_exports --model=runs/finetune/seed_1/model.keras \\
+    python -m training.research.compare_exports --model=runs/finetune/seed_1/model.keras \\
         --data_file=dev.csv --calibration_file=train.csv --text=review --label=stars
-    python -m training.compare_exports --model=runs/finetune_squad/seed_1/model.keras \\
+    python -m training.research.compare_exports --model=runs/finetune_squad/seed_1/model.keras \\
         --data_file=dev-v1.1.json --calibration_file=train-v1.1.json --data_rows=1000
 
 Exports a classifier, a regression or a question answerer in each format and precision, runs them
@@ -36,13 +36,13 @@ from keras_bert.intervals import mean_text
 from keras_bert.progress import bar
 from keras_bert.tables import markdown_table
 
-from .engine import output_folder, program
-from .engine.model_path import check_model
-from .engine.options import NonNegativeFloat, NonNegativeInt, PositiveInt
-from .export import megabytes
-from .readers.labeled_text import TextColumns
-from .readers.question_files import read_questions
-from .scores import classifier_scores, question_scores
+from ..engine import output_folder, program
+from ..engine.model_path import check_model
+from ..engine.options import NonNegativeFloat, NonNegativeInt, PositiveInt
+from ..export import megabytes
+from ..readers.labeled_text import TextColumns
+from ..readers.question_files import read_questions
+from ..scores import classifier_scores, question_scores
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 # Features of token ids to the outputs of the task, by their names

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """N-gram baselines of pre-training: masked tokens predicted by a unigram and a bigram model.
 
-    python -m training.ngram_baselines --run=runs/wikitext2_cpu
+    python -m training.research.ngram_baselines --run=runs/wikitext2_cpu
 
 It counts the n-grams in the training records of a pre-training run, and scores both models on the
 same masked tokens of the held-out text as the run itself.
@@ -20,10 +20,10 @@ import numpy as np
 
 from keras_bert.tables import text_table
 
-from .engine import program
-from .engine.options import ProgramConfig
-from .pretraining.config import PretrainConfig
-from .pretraining.unigrams import UnigramModel, never_predicted, unmasked_rows
+from ..engine import program
+from ..engine.options import ProgramConfig
+from ..pretraining.config import PretrainConfig
+from ..pretraining.unigrams import UnigramModel, never_predicted, unmasked_rows
 
 # Count of the previous token at which bigram and unigram have equal weights.
 _COUNT_FOR_HALF = 5.0
@@ -105,10 +105,10 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
         FileNotFoundError: If the run is not finished.
         ValueError: If the run has no held-out text.
     """
-    from .pretraining.pretraining_run import RESULTS_FILE
-    from .pretraining.pretraining_text import dev_records, training_records, vocabulary_path
-    from .pretraining.run import dev_stream
-    from .pretraining.tokenizer_source import open_tokenizer
+    from ..pretraining.pretraining_run import RESULTS_FILE
+    from ..pretraining.pretraining_text import dev_records, training_records, vocabulary_path
+    from ..pretraining.run import dev_stream
+    from ..pretraining.tokenizer_source import open_tokenizer
 
     results = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
     values = {

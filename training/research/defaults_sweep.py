@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the best learning rate and number of epochs by the number of rows, on GLUE tasks.
 
-    python -m training.defaults_sweep --data_dir=glue --tasks=sst2,cola --rows=100,800
-    python -m training.defaults_sweep --data_dir=glue --preset=hf://google-bert/bert-base-uncased \\
-        --learning_rates=2e-5,3e-5,5e-5 --epochs=3,4 --output_dir=runs/bert_base
+    python -m training.research.defaults_sweep --data_dir=glue --tasks=sst2,cola --rows=100,800
+    python -m training.research.defaults_sweep --data_dir=glue --learning_rates=2e-5,3e-5 \\
+        --preset=hf://google-bert/bert-base-uncased --epochs=3,4 --output_dir=runs/bert_base
 
 The encoder is fine-tuned on a sample of each size from each task's training file, with every
 learning rate and number of epochs, and the last epoch is scored on the development file. Each run
@@ -27,10 +27,10 @@ from keras_bert import minilm
 from keras_bert.intervals import mean_text
 from keras_bert.tables import markdown_table
 
-from .engine import output_folder, program
-from .engine.grid import Cell, run_cells
-from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig
-from .readers.glue import find_task
+from ..engine import output_folder, program
+from ..engine.grid import Cell, run_cells
+from ..engine.options import NonNegativeInt, PositiveInt, ProgramConfig
+from ..readers.glue import find_task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +120,7 @@ def format_table(config: DefaultsSweepConfig, results: Mapping[Setting, Mapping[
         config: The grid.
         results: The content of `results.json` of each run that did not diverge.
     """
-    from .scores.classifier_scores import selection_score
+    from ..scores.classifier_scores import selection_score
 
     rows: dict[tuple[str, ...], str] = {}
     for setting in cells(config):

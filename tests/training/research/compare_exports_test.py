@@ -14,8 +14,8 @@ pytest.importorskip("tensorflow_text")
 
 import keras_bert  # noqa: E402
 from tests.export.small_classifier import make_answerer, make_classifier  # noqa: E402
-from training.compare_exports import CompareExportsConfig, compare  # noqa: E402
 from training.engine.output_folder import OtherSettingsError  # noqa: E402
+from training.research.compare_exports import CompareExportsConfig, compare  # noqa: E402
 
 TEXTS = ["0 1 2", "3 4", "5 6 7 8 9", "a b", "c d 0 0", "1", "2 2 2", "9 8 7 6"]
 

@@ -26,7 +26,7 @@ import keras
 import numpy as np
 from keras_bert import Backbone, BertConfig, Pretrainer
 from keras_bert.optimizers import AdamW
-from training.costs.compiled_memory import Step, step_memory
+from training.research.compiled_memory import Step, step_memory
 
 config = BertConfig(
     vocabulary_size=64, num_layers=4, num_heads=2, hidden_dim=32, intermediate_dim=128,
@@ -100,7 +100,7 @@ def test_temporary_results_shrink_with_rematerialization_and_with_smaller_batche
 
 
 def test_the_table_has_a_cell_for_each_configuration(monkeypatch):
-    from training.memory import MemoryConfig, table
+    from training.research.memory import MemoryConfig, table
 
     config = MemoryConfig(
         models=("bert_tiny_uncased",),

@@ -14,7 +14,7 @@ from keras_bert import Backbone, BertConfig, Pretrainer
 from keras_bert.checks import POSITIVE_INT
 from keras_bert.optimizers import AdamW
 
-from .model_flops import without_values
+from ..costs.model_flops import without_values
 
 
 @dataclasses.dataclass(frozen=True)
