@@ -16,6 +16,8 @@ from keras_bert.models import Backbone
 from keras_bert.tasks import MaskedLM, TextClassifier
 from tests.checkpoints.small_models import VOCABULARY, small_backbone
 
+pytestmark = pytest.mark.on_tensorflow
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 # A separate process, because the libraries read their environment when they are imported; one

@@ -14,6 +14,8 @@ from keras_bert import Backbone, BertConfig, TextClassifier, data, insight  # no
 from tests.insight.hugging_face_models import save_model  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
+pytestmark = pytest.mark.on_tensorflow
+
 WORDS = "a the film was gripping dull good bad , . ?"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]
 TEXTS = ["The films was gripping.", "Dull", ("A film", "was bad, the film was dull")]

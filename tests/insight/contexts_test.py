@@ -13,6 +13,8 @@ from keras_bert import Backbone, data, insight  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
+pytestmark = pytest.mark.on_tensorflow
+
 WORDS = "a the film was dull good . bank river we sat on"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]
 TEXTS = ["We sat on the banks.", "a river banks.", "Banks was dull, the film on banks good."]

@@ -12,6 +12,8 @@ from keras_bert.insight.counterfactual import _Swapper  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
+pytestmark = pytest.mark.on_tensorflow
+
 WORDS = "he she him her his an a actor actress muslim christian hindu was saw good mary james idea"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), ".", "##s"]
 TEXTS = ["He saw her.", "An actor saw Mary.", "Christian idea", "good", "a Hindu was good"]

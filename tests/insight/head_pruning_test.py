@@ -27,6 +27,8 @@ from keras_bert import (
 from keras_bert.named_sizes import SIZES
 from tests.text.small_tokenizers import of_tokens
 
+pytestmark = pytest.mark.on_tensorflow
+
 WORDS = "a the film was gripping dull good bad , . ? who in paris ann ate slept"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]
 SMALL = {
@@ -131,7 +133,6 @@ def test_a_pruned_task_is_the_task_with_these_heads_at_zero(family):
     )
 
 
-@pytest.mark.on_tensorflow
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [(TokenClassifier, (2,)), (QuestionAnswerer, ()), (TextEmbedder, ()), (Pretrainer, ())],
@@ -178,7 +179,6 @@ def test_a_pruned_task_is_trained_saved_and_loaded(pruned, tmp_path):
         checkpoints.save_hugging_face(pruned, tmp_path / "other")
 
 
-@pytest.mark.on_tensorflow
 def test_a_pruned_task_is_exported(pruned, tmp_path):
     tf = pytest.importorskip("tensorflow")
     pruned.export(tmp_path / "1")
@@ -264,13 +264,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        kind if kind is TextClassifier else pytest.param(kind, marks=pytest.mark.on_tensorflow)
-        for kind in CASES
-    ],
-)
+@pytest.mark.parametrize("kind", CASES)
 def test_importance_is_the_mean_derivative_of_the_losses_of_rows(kind):
     arguments, make, x, y = CASES[kind]
     keras.utils.set_random_seed(1)
@@ -287,6 +281,7 @@ def test_importance_is_the_mean_derivative_of_the_losses_of_rows(kind):
     np.testing.assert_allclose(normalized.scores, found.scores / norms, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.on_each_backend
 def test_an_encoder_of_one_layer_has_importances():
     arguments, make, x, y = CASES[TextClassifier]
     keras.utils.set_random_seed(1)
@@ -328,7 +323,6 @@ def test_the_least_important_heads_are_chosen_but_not_all_of_a_layer():
     np.testing.assert_array_equal(found.plot().images[0].get_array().filled(np.nan), scores)
 
 
-@pytest.mark.on_tensorflow
 def test_a_report_has_scores_parameters_and_time(pruned):
     keras.utils.set_random_seed(1)
     task = TextClassifier(

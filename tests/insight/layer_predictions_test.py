@@ -13,6 +13,8 @@ from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier, insight  
 from keras_bert.text import WordPieceTokenizer  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
 
+pytestmark = pytest.mark.on_tensorflow
+
 WORDS = "a the film was dull good ."
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()]
 TEXT = "The film was [MASK]."

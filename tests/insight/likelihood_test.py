@@ -23,6 +23,8 @@ from keras_bert import (  # noqa: E402
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from tests.insight.hugging_face_models import save_masked_lm  # noqa: E402
 
+pytestmark = pytest.mark.on_tensorflow
+
 WORDS = "he she they is was a the doctor nurse kind angry poor rich man woman . , who had to go"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]
 PAIRS = [

@@ -19,6 +19,8 @@ from keras_bert.insight.annotated_words import (  # noqa: E402
 )
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
+pytestmark = pytest.mark.on_tensorflow
+
 WORDS = "the a film plot man we was saw good dull slept . , who"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s", "##ly"]
 UPOS = {
@@ -208,7 +210,6 @@ def test_probes_learn_what_is_in_the_words(found):
     assert found["distance"].main.max() > 0.7
 
 
-@pytest.mark.on_tensorflow
 def test_probes_learn_relations_and_depths(model, files):
     backbone, preprocessor = model
     tasks = ["relation", "depth"]

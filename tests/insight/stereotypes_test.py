@@ -15,6 +15,8 @@ transformers = pytest.importorskip("transformers")
 from keras_bert import MaskedLM, insight  # noqa: E402
 from tests.insight.hugging_face_models import save_masked_lm  # noqa: E402
 
+pytestmark = pytest.mark.on_tensorflow
+
 WORDS = (
     "he she him her his the an a is doctor nurse engineer told that was tired saw and for work "
     "kind angry rich to grandma s mean men women are people from . , ' - very"

@@ -13,6 +13,8 @@ from keras_bert.optimizers import (
     TrapezoidalWarmupDecay,
 )
 
+pytestmark = pytest.mark.on_tensorflow
+
 PEAK, TOTAL, WARMUP, FALL = 1e-4, 200, 20, 50
 
 

@@ -25,6 +25,8 @@ from tests.checkpoints.small_models import (
     small_config,
 )
 
+pytestmark = pytest.mark.on_tensorflow
+
 CONFIG = {
     "vocab_size": 20,
     "hidden_size": 8,

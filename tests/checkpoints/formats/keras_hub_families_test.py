@@ -10,6 +10,8 @@ from keras_bert.models import Backbone
 from keras_bert.tasks import MaskedLM, TextClassifier
 from tests.checkpoints.small_models import outputs_of, randomize
 
+pytestmark = pytest.mark.on_tensorflow
+
 SIZES = {
     "vocabulary_size": 20,
     "num_layers": 4,

@@ -20,6 +20,8 @@ from tests.checkpoints.small_models import (
     randomize,
 )
 
+pytestmark = pytest.mark.on_tensorflow
+
 
 def keras_hub_backbone(**changes):
     arguments = {

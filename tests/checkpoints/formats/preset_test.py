@@ -23,6 +23,8 @@ from tests.checkpoints.small_models import (
     weights_of,
 )
 
+pytestmark = pytest.mark.on_tensorflow
+
 
 def test_a_backbone_is_found_again(tmp_path):
     backbone = small_backbone(dropout=0.2, num_segments=3, activation="silu")
