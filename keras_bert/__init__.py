@@ -7,7 +7,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from keras_bert import losses, metrics, optimizers
+    from keras_bert import (
+        checkpoints,
+        data,
+        export,
+        insight,
+        layers,
+        losses,
+        metrics,
+        models,
+        optimizers,
+        tasks,
+        text,
+    )
     from keras_bert.config import BertConfig, ConfigError
     from keras_bert.models.backbone import Backbone
     from keras_bert.tasks.distiller import Distiller
@@ -50,9 +62,9 @@ _LAZY_IMPORTS = {
     "load_model": "keras_bert.tasks.loading",
 }
 _MODULES = (
-    "checkpoints", "data", "export", "insight", "layers", "losses", "metrics", "models", "ops",
-    "optimizers", "text",
-)  # fmt: skip
+    *("checkpoints", "data", "export", "insight", "layers", "losses", "metrics", "models"),
+    *("optimizers", "tasks", "text"),
+)
 
 __all__ = [
     "Backbone",
@@ -72,10 +84,18 @@ __all__ = [
     "TokenClassifier",
     "Tokenizer",
     "WordPieceTokenizer",
+    "checkpoints",
+    "data",
+    "export",
+    "insight",
+    "layers",
     "load_model",
     "losses",
     "metrics",
+    "models",
     "optimizers",
+    "tasks",
+    "text",
 ]
 
 
@@ -98,4 +118,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY_IMPORTS, *_MODULES})
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -30,7 +30,6 @@ PAGES = (
     ("keras_bert.export", "export", "Export"),
     ("keras_bert.insight", "insight", "Insight"),
     ("keras_bert.layers", "layers", "Layers"),
-    ("keras_bert.ops", "ops", "Operations"),
 )
 # Tasks in that order; others follow
 TASKS = (
@@ -125,10 +124,9 @@ def public_names() -> list[Name]:
 
 
 def _public_modules() -> list[str]:
-    """The modules whose names are public: packages, and the modules that `keras_bert` exports."""
-    packages = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
-    modules = [name for name in _exported(_tree("keras_bert")) if (PACKAGE / f"{name}.py").exists()]
-    return [f"keras_bert.{name}" for name in [*packages, *modules]]
+    """The modules whose names are public: those that `keras_bert` exports."""
+    modules = [f"keras_bert.{name}" for name in _exported(_tree("keras_bert"))]
+    return [module for module in modules if _file(module).exists()]
 
 
 def _file(module: str) -> Path:
