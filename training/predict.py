@@ -167,7 +167,7 @@ def predict(config: PredictConfig) -> int:
             for row, answer in zip(batch, answers, strict=True):
                 line = answered_row(row, answer, predictor.fields if config.with_input else ())
                 line = answer_files.relabeled(line, label_map)
-                output.write(json.dumps(line, ensure_ascii=False) + "\n")
+                output.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
             output.flush()
             count += len(batch)
     if not count:

@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..engine import child_programs
 from .values import BadRows, excerpt, row_error
 
-# The number of a file among those of a split: train-00000-of-00002.parquet
-_SHARD = re.compile(r"-\d+-of-\d+$")
+# The number of a file among those of a split: train-00000-of-00002.parquet. Older versions of
+# `datasets` add a hash.
+_SHARD = re.compile(r"-(\d+)-of-(\d+)(-[0-9a-f]{16})?$")
 # Names of files that are not the name of a split, which their folder has then
 _NO_SPLIT = re.compile(r"data|\d+|part-.*")
+
+# The names of a column's classes; of a struct, those of each field that has classes
+ClassNames = list[str] | dict[str, Any]
 
 
 def is_dataset(path: Path) -> bool:
@@ -28,9 +34,10 @@ def is_dataset(path: Path) -> bool:
 def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the place and the fields of each row.
 
-    The numbers of classes become their names, where `datasets` has written them into the file; -1,
-    an unknown class, becomes `None`. A column of which all are unknown, as in test sets, is left
-    out.
+    The numbers of classes become their names, where `datasets` has written them into any of the
+    files; -1, an unknown class, becomes `None`. A column of which all are unknown, as in test sets,
+    is left out. A value that Python cannot represent, such as a date after the year 9999, becomes
+    the exception that says so.
 
     Args:
         path: A file; a folder of files of one split, or written by `save_to_disk`; or, of a folder
@@ -40,44 +47,55 @@ def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dic
 
     Raises:
         ImportError: If pyarrow is not installed.
-        ValueError: If a file is malformed, or a folder has no files or several splits.
+        ValueError: If a file is malformed, or two of its columns have the same name; or if a folder
+            has no files, has several splits, lacks a file of the split, or has files of others.
     """
     number, bad = 0, bad or BadRows()
-    for file in [path] if path.is_file() else _split_files(path):
-        table = _read(file)
-        try:
-            names = _class_names(table.schema)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{file}: the metadata of datasets is malformed: {error!r}") from error
-        for column in names:
-            if all(value in (None, -1) for value in table[column].to_pylist()):
-                table = table.drop_columns(column)
-        for batch in table.to_batches():
-            for record in batch.to_pylist():
+    files, indices = ([path], []) if path.is_file() else _split_files(path)
+    names = _class_names(files)
+    unknown = {
+        column
+        for column, classes in names.items()
+        if isinstance(classes, list) and all(_are_unknown(file, column) for file in files)
+    }
+    for table in _tables(files, indices):
+        kept = [name for name in table.column_names if name not in unknown]
+        for batch in table.select(kept).to_batches():
+            for values in zip(*map(_values, batch.columns), strict=True):
                 number += 1
+                record = dict(zip(kept, values, strict=True))
                 try:
-                    _name_classes(record, names)
+                    for column in names.keys() & record.keys():
+                        record[column] = _named(column, record[column], names[column])
                 except ValueError as error:
                     bad.add(row_error(path, f"row {number}", str(error)))
                 else:
                     yield f"row {number}", record
 
 
-def _split_files(path: Path) -> list[Path]:
-    """Returns the files of a folder with one split, or of one split of a folder."""
+def _split_files(path: Path) -> tuple[list[Path], list[Path]]:
+    """Returns the files of a folder with one split, or of one split of a folder.
+
+    Returns:
+        A tuple of the files, and of those with the indices of the rows to take of them, which old
+        versions of `save_to_disk` wrote after a selection; empty to take all rows.
+    """
     state = path / "state.json"
     if state.is_file():  # written by save_to_disk
         try:
             content = json.loads(state.read_text(encoding="utf-8"))
-            files = [Path(file["filename"]) for file in content["_data_files"]]
-        except (KeyError, TypeError, ValueError) as error:
+            names = [
+                [str(file["filename"]) for file in files]
+                for files in (content["_data_files"], content.get("_indices_data_files") or ())
+            ]
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{state}: expected _data_files with a filename each") from error
-        for file in files:
-            if file.name != str(file):
-                raise ValueError(f"{state} names {str(file)!r}, expected files of its folder")
-        return [path / file for file in files]
+        for name in (*names[0], *names[1]):
+            if Path(name).name != name:
+                raise ValueError(f"{state} names {name!r}, expected files of its folder")
+        return [path / name for name in names[0]], [path / name for name in names[1]]
     if not path.is_dir():
-        return _splits(path.parent)[path.name]
+        return _one_set(path, _splits(path.parent)[path.name]), []
     splits = _splits(path)
     if not splits:
         raise ValueError(f"{path} is a folder without Parquet or Arrow files")
@@ -86,7 +104,7 @@ def _split_files(path: Path) -> list[Path]:
             f"{path} has the splits {', '.join(splits)}; expected the path of one, such as "
             f"{path / next(iter(splits))}"
         )
-    return next(iter(splits.values()))
+    return _one_set(path, next(iter(splits.values()))), []
 
 
 def _splits(folder: Path) -> dict[str, list[Path]]:
@@ -100,9 +118,57 @@ def _splits(folder: Path) -> dict[str, list[Path]]:
     return splits
 
 
-def _read(file: Path) -> Any:
+def _one_set(path: Path, files: list[Path]) -> list[Path]:
+    """Returns the files of a split, which must be of one format, in one folder, and complete.
+
+    Raises:
+        ValueError: If they are of several data sets, such as configurations, or one is missing.
+    """
+    sets: dict[tuple[Path, str, int], dict[int, Path]] = {}
+    for file in files:
+        shard = _SHARD.search(file.stem)
+        index, count = (int(shard[1]), int(shard[2])) if shard else (0, 0)
+        own = sets.setdefault((file.parent, file.suffix, count), {})
+        own[index if count else len(own)] = file
+    if len(sets) > 1:
+        first, second = (next(iter(own.values())) for own in list(sets.values())[:2])
+        raise ValueError(
+            f"{path} has files of several data sets, such as {first} and {second}; expected the "
+            "files of one, in one folder"
+        )
+    ((_, _, count), own), *_ = sets.items()
+    missing = sorted({*range(count)} - own.keys())
+    if missing or (count and len(files) != count):
+        raise ValueError(
+            f"{path} has {len(files)} files such as {files[0].name}, expected {count}"
+            + (f"; number {missing[0]} is missing" if missing else "")
+        )
+    return files
+
+
+def _tables(files: Sequence[Path], indices: Sequence[Path]) -> Iterable[Any]:
+    """Returns the tables of files, or one of those of their rows that other files number."""
+    if not indices:
+        return map(_read, files)
+    import pyarrow
+
+    tables, order = (pyarrow.concat_tables(map(_read, paths)) for paths in (files, indices))
     try:
-        import pyarrow
+        return [tables.take(order["indices"])]
+    except (pyarrow.ArrowException, KeyError) as error:
+        raise ValueError(f"{indices[0]}: expected the indices of rows: {error}") from error
+
+
+def _read(file: Path, columns: list[str] | None = None) -> Any:
+    """Returns the table of a file, with all of its columns by default."""
+    with _opened(file) as (_, read):
+        return read(columns)
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[tuple[Any, Callable[[list[str] | None], Any]]]:
+    """Yields the schema of a file, and what reads columns of it."""
+    try:
         from pyarrow import ipc, parquet
     except ImportError as error:
         raise ImportError(
@@ -113,40 +179,100 @@ def _read(file: Path) -> Any:
             start = source.read(6)
             source.seek(0)
             if start.startswith(b"PAR1"):
-                return parquet.ParquetFile(source).read()
-            return (ipc.open_file if start == b"ARROW1" else ipc.open_stream)(source).read_all()
-    except (pyarrow.ArrowException, OSError) as error:
+                reader = parquet.ParquetFile(source, page_checksum_verification=True)
+                schema, read = reader.schema_arrow, reader.read
+            else:
+                reader = (ipc.open_file if start == b"ARROW1" else ipc.open_stream)(source)
+                schema = reader.schema
+
+                def read(columns: list[str] | None) -> Any:
+                    table = reader.read_all()
+                    table.validate(full=True)  # which reading does not, and values would crash
+                    return table if columns is None else table.select(columns)
+
+            for name, count in Counter(schema.names).items():
+                if count > 1:
+                    raise ValueError(f"{count} columns have the name {excerpt(name)}")
+            yield schema, read
+    except Exception as error:  # pyarrow raises any, of malformed files
         raise ValueError(f"{file} cannot be read: {error}") from error
 
 
-def _class_names(schema: Any) -> dict[str, list[str]]:
-    """Returns the names of the classes of each column of class numbers, or of lists of them."""
-    content = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    names = {}
-    for column, feature in content.get("info", {}).get("features", {}).items():
-        item = feature.get("feature", feature) if isinstance(feature, dict) else feature[0]
-        if item.get("_type") == "ClassLabel":
-            names[column] = item["names"]
+def _values(column: Any) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ArithmeticError, LookupError, ValueError):
+        values = list(map(_value, column))
+    return values
+
+
+def _value(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except (ArithmeticError, LookupError, ValueError) as error:
+        return error
+
+
+def _class_names(files: Sequence[Path]) -> dict[str, ClassNames]:
+    """Returns the names of the classes of each column that has classes in any of the files.
+
+    Raises:
+        ValueError: If the metadata of a file is malformed, or names other classes than another.
+    """
+    names: dict[str, ClassNames] = {}
+    for file in files:
+        with _opened(file) as (schema, _):
+            metadata = (schema.metadata or {}).get(b"huggingface", b"{}")
+        try:
+            features = json.loads(metadata).get("info", {}).get("features", {})
+            found = {column: _classes(feature) for column, feature in features.items()}
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise ValueError(f"{file}: the metadata of datasets is malformed: {error!r}") from error
+        for column, classes in found.items():
+            if classes and names.setdefault(column, classes) != classes:
+                raise ValueError(
+                    f"{file}: {column} has the classes {excerpt(classes, 300)}, but "
+                    f"{excerpt(names[column], 300)} in other files of the split"
+                )
     return names
 
 
-def _name_classes(record: dict[str, Any], names: Mapping[str, list[str]]) -> None:
-    """Replaces the numbers of classes in a row by their names."""
-    for column in names.keys() & record.keys():
-        try:
-            record[column] = _named(record[column], names[column])
-        except (IndexError, TypeError) as error:
-            raise ValueError(
-                f"{column} is {excerpt(record[column])}, expected the number of a class from 0 to "
-                f"{len(names[column]) - 1}, or -1"
-            ) from error
+def _classes(feature: Any) -> ClassNames:
+    """Returns the names of the classes of a feature of `datasets`; empty if it has none."""
+    if isinstance(feature, list):  # a list of what its only item is
+        return _classes(feature[0])
+    if not isinstance(feature, dict):
+        return {}
+    kind = feature.get("_type")
+    if kind == "ClassLabel":
+        return list(map(str, feature["names"]))
+    if "feature" in feature and isinstance(kind, str):  # Sequence, List
+        return _classes(feature["feature"])
+    fields = {name: _classes(value) for name, value in feature.items()}
+    return {name: classes for name, classes in fields.items() if classes}
 
 
-def _named(value: Any, names: list[str]) -> Any:
+def _are_unknown(file: Path, column: str) -> bool:
+    with _opened(file) as (schema, read):
+        if column not in schema.names:
+            return True
+        return all(value in (None, -1) for value in read([column])[column].to_pylist())
+
+
+def _named(name: str, value: Any, classes: ClassNames) -> Any:
+    """Returns a value with the names of classes in place of their numbers."""
     if isinstance(value, list):
-        return [_named(item, names) for item in value]
-    if value in (None, -1):
+        return [_named(name, item, classes) for item in value]
+    if isinstance(classes, dict):
+        fields = value if isinstance(value, dict) else {}
+        shared = classes.keys() & fields.keys()
+        named = {key: _named(f"{name}.{key}", fields[key], classes[key]) for key in shared}
+        return {**fields, **named} if named else value
+    if value is None or value == -1:
         return None
-    if value < 0:
-        raise IndexError(value)
-    return names[value]
+    if not isinstance(value, int) or not 0 <= value < len(classes):
+        raise ValueError(
+            f"{name} is {excerpt(value)}, expected the number of a class from 0 to "
+            f"{len(classes) - 1}, or -1"
+        )
+    return classes[value]

@@ -12,7 +12,6 @@ import difflib
 import json
 import math
 import warnings
-import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -257,9 +256,10 @@ def _excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         sheet, *others = book.worksheets
+        sheet.reset_dimensions()  # which the file states, and may state wrongly
         rows = [[_excel_text(value) for value in row] for row in sheet.iter_rows(values_only=True)]
         book.close()
-    except (KeyError, OSError, ValueError, zipfile.BadZipFile) as error:
+    except Exception as error:  # openpyxl raises any, of malformed files
         raise ValueError(f"{path} cannot be read as an Excel file: {error}") from error
     if others:
         warnings.warn(
@@ -406,6 +406,10 @@ def _cell(path: Path, place: str, role: str, column: str, record: Mapping[str, A
         return ""
     if isinstance(value, str):
         return value
+    if isinstance(value, Exception):  # of a Parquet or Arrow file
+        raise row_error(path, place, f"{role} cannot be read: {value}") from value
+    if isinstance(value, float) and math.isinf(value):
+        raise row_error(path, place, f"{role} is {value}, expected a finite number")
     may_be_number = role in ("label", "grade")
     if may_be_number and isinstance(value, bool | int | float):
         return json.dumps(value)

@@ -68,8 +68,14 @@ def is_number(text: str) -> bool:
 
 
 def as_id(value: Any) -> str:
-    """Returns the id of a row as a string: the text of a string, otherwise JSON."""
-    return value.strip() if isinstance(value, str) else json.dumps(value)
+    """Returns the id of a row as a string: the text of a string, otherwise JSON.
+
+    A date, and what else JSON lacks, is as Python writes it.
+    """
+    try:
+        return value.strip() if isinstance(value, str) else json.dumps(value)
+    except TypeError:
+        return str(value)
 
 
 def row_ids(values: Iterable[str | None]) -> list[str | None] | None:

@@ -4,6 +4,7 @@
 import bz2
 import json
 import lzma
+import zipfile
 
 import openpyxl
 import pyarrow as pa
@@ -101,9 +102,38 @@ def test_the_first_sheet_of_an_excel_file_is_read(tmp_path):
         pytest.raises(ValueError, match=r"a\.xlsx, row 3: the label is empty"),
     ):
         read(tmp_path / "a.xlsx")
-    (tmp_path / "b.xlsx").write_text("text,label\n")
-    with pytest.raises(ValueError, match=r"b\.xlsx cannot be read as an Excel file"):
-        read(tmp_path / "b.xlsx")
+
+
+def altered_xlsx(path, change):
+    """Writes an Excel file whose sheet's XML is altered."""
+    book = openpyxl.Workbook()
+    for row in (["text", "label"], ["a", 1], ["b", 0], ["c", 1]):
+        book.active.append(row)
+    book.save(path)
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, change(content) if "sheet1.xml" in name else content)
+
+
+def test_rows_of_an_excel_file_outside_of_its_stated_dimension_are_read(tmp_path):
+    altered_xlsx(tmp_path / "a.xlsx", lambda sheet: sheet.replace(b'"A1:B4"', b'"A1:B2"'))
+    assert read(tmp_path / "a.xlsx")[0] == ["a", "b", "c"]
+
+
+def test_damaged_excel_files_are_named(tmp_path):
+    altered_xlsx(tmp_path / "cut.xlsx", lambda sheet: sheet[:400])
+    book = openpyxl.Workbook()
+    book.save(tmp_path / "flipped.xlsx")
+    content = bytearray((tmp_path / "flipped.xlsx").read_bytes())
+    with zipfile.ZipFile(tmp_path / "flipped.xlsx") as file:
+        content[file.getinfo("xl/worksheets/sheet1.xml").header_offset + 60] ^= 255
+    (tmp_path / "flipped.xlsx").write_bytes(content)
+    (tmp_path / "text.xlsx").write_text("text,label\n")
+    for name in ("cut.xlsx", "flipped.xlsx", "text.xlsx"):
+        with pytest.raises(ValueError, match=rf"{name} cannot be read as an Excel file"):
+            read(tmp_path / name)
 
 
 def test_sick_is_read(tmp_path):
@@ -173,10 +203,104 @@ def test_numbers_that_are_no_class_are_named(tmp_path):
         parquet.write_table(class_table([1, label]), path)
         with pytest.raises(ValueError, match=rf"a\.parquet, row 2: label is {label}, expected"):
             read(path)
-    table = class_table([0]).replace_schema_metadata({"huggingface": '{"info": 1}'})
-    parquet.write_table(table, path)
-    with pytest.raises(ValueError, match=r"a\.parquet: the metadata of datasets is malformed"):
+    for metadata in ('{"info": 1}', "[" * 100_000):
+        table = class_table([0]).replace_schema_metadata({"huggingface": metadata})
+        parquet.write_table(table, path)
+        with pytest.raises(ValueError, match=r"a\.parquet: the metadata of datasets is malformed"):
+            read(path)
+
+
+def test_names_of_classes_in_a_struct_in_one_shard_and_of_no_column(tmp_path):
+    label = {"names": ["neg", "pos"], "_type": "ClassLabel"}
+    spans = {"feature": {"kind": label}, "_type": "Sequence"}
+    features = {"meta": {"label": label, "spans": spans}, "gone": label}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    for number, labels in enumerate(([1, 0], [0, -1])):
+        rows = [{"label": one, "other": 1, "spans": {"kind": [one]}} for one in labels]
+        table = pa.table({"text": ["a", "b"], "meta": rows})
+        table = table if number else table.replace_schema_metadata(metadata)
+        parquet.write_table(table, tmp_path / f"train-0000{number}-of-00002.parquet")
+    found = [record["meta"] for _, record in read_records(tmp_path / "train")]
+    assert [one["label"] for one in found] == ["pos", "neg", "neg", None]
+    assert found[0] == {"label": "pos", "other": 1, "spans": {"kind": ["pos"]}}
+    features["meta"]["label"] = {"names": ["pos", "neg"], "_type": "ClassLabel"}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    parquet.write_table(
+        table.replace_schema_metadata(metadata), tmp_path / "train-00001-of-00002.parquet"
+    )
+    with pytest.raises(ValueError, match=r"00001-of-00002\.parquet: meta has the classes .*, but"):
+        read(tmp_path / "train", label="meta.label")
+
+
+def test_a_value_that_python_lacks_is_an_error_only_for_who_reads_it(tmp_path):
+    path = tmp_path / "a.parquet"
+    days = pa.array([1, 10**8], pa.date32())
+    parquet.write_table(pa.table({"text": ["a", "b"], "label": ["x", "y"], "day": days}), path)
+    assert read(path) == (["a", "b"], [0, 1], ("x", "y"))
+    with pytest.raises(ValueError, match=r"a\.parquet, row 1: label is a date, expected a string"):
+        read(path, label="day")
+    words = pa.array([b"a", b"\xff"]).view(pa.string())
+    parquet.write_table(pa.table({"text": words, "label": ["x", "y"], "id": days}), path)
+    with pytest.raises(ValueError, match=r"a\.parquet, row 2: text cannot be read: 'utf-8' codec"):
         read(path)
+    assert read_labeled_text(path, bad=BadRows(collect=True), label=None).ids == ["1970-01-02"]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    table = pa.table([["a"], ["x"], ["y"]], names=["text", "label", "label"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    write_arrow(tmp_path / "a.arrow", table)
+    for name in ("a.parquet", "a.arrow"):
+        with pytest.raises(ValueError, match=rf"{name} .*2 columns have the name 'label'"):
+            read(tmp_path / name)
+
+
+def test_a_page_that_does_not_fit_its_checksum_is_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"text": ["some words"], "label": ["x"]})
+    parquet.write_table(table, path, write_page_checksum=True, compression="none")
+    path.write_bytes(path.read_bytes().replace(b"some words", b"some lords", 1))
+    with pytest.raises(ValueError, match=r"a\.parquet cannot be read: .*CRC checksum"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["train-00000-of-00002.parquet"], "has 1 files such as .*, expected 2; number 1 is miss"),
+        (
+            ["train-00000-of-00001.parquet", "train-00000-of-00001-0123456789abcdef.parquet"],
+            "has 2",
+        ),
+        (["a/train-00000-of-00001.parquet", "b/train-00000-of-00001.parquet"], "several data sets"),
+        (["train-00000-of-00001.parquet", "train-00000-of-00002.parquet"], "several data sets"),
+        (
+            ["train.parquet", "train.arrow"],
+            "several data sets, such as .*train.arrow and .*parquet",
+        ),
+        (["train/0000.parquet", "data/train.parquet"], "several data sets"),
+    ],
+)
+def test_files_of_a_folder_that_are_not_one_data_set_are_refused(names, message, tmp_path):
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        parquet.write_table(class_table([0, 1]), tmp_path / name)
+    # A folder `train` holds files of its own
+    path = tmp_path if "train/0000.parquet" in names else tmp_path / "train"
+    with pytest.raises(ValueError, match=message):
+        read(path)
+
+
+def test_the_rows_that_a_saved_selection_numbers_are_read(tmp_path):
+    write_arrow(tmp_path / "a" / "dataset.arrow", class_table([1, 0, 1]))
+    write_arrow(tmp_path / "a" / "indices.arrow", pa.table({"indices": pa.array([2, 1], "uint64")}))
+    state = {"_data_files": [{"filename": "dataset.arrow"}]}
+    indices = {"_indices_data_files": [{"filename": "indices.arrow"}]}
+    (tmp_path / "a" / "state.json").write_text(json.dumps(state | indices))
+    assert read(tmp_path / "a")[:2] == (["text 2", "text 1"], [1, 0])
+    write_arrow(tmp_path / "a" / "indices.arrow", pa.table({"indices": [7]}))
+    with pytest.raises(ValueError, match=r"indices\.arrow: expected the indices of rows"):
+        read(tmp_path / "a")
 
 
 @pytest.mark.parametrize("name", ["../other.arrow", "/etc/passwd"])
