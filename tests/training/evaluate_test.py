@@ -96,6 +96,23 @@ def test_labels_of_the_file_and_of_the_answers_are_read_as_others(tmp_path):
         assert scores["accuracy"] == pytest.approx(100 * right / 3)
 
 
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_predictions_of_rows_that_are_left_out_are_left_out_too(has_ids, tmp_path):
+    labels = ["x", "-", "y"]
+    rows = [{"id": n, "text": "a", "label": label} for n, label in enumerate(labels)]
+    answers = [{"id": n, "label": label} for n, label in enumerate("xyy")]
+    (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    config = EvaluateConfig(
+        data_file=str(tmp_path / "dev.jsonl"),
+        answers=str(tmp_path / "answers.jsonl"),
+        skip_labels=("-",),
+    )
+    for predicted in (answers, answers[::2], answers[::-1] if has_ids else answers):
+        lines = [row if has_ids else {"label": row["label"]} for row in predicted]
+        (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        assert evaluate(config)["accuracy"] == 100
+
+
 def test_answers_that_do_not_belong_to_the_file(reviews, tmp_path):
     answers = write_answers(tmp_path / "answers.tsv", ANSWERS[:3])
     with pytest.raises(ValueError, match=r"answers\.tsv has 3 predictions, expected 4"):

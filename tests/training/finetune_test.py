@@ -286,7 +286,7 @@ def test_patience_stops_a_run_that_does_not_improve(preset, reviews, tmp_path):
         ({"task": "sst2", "data_dir": "nowhere"}, "nowhere"),
         (
             {"task": "sst2", "data_dir": "glue", "test_file": "a.tsv"},
-            "--test_file and --label_map are for --train",
+            "--test_file, --label_map and --skip_labels are for --train",
         ),
         ({"train_file": "nowhere.tsv"}, "nowhere.tsv does not exist"),
     ],

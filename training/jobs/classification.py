@@ -117,9 +117,11 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
             f"expected --train_file={config.train_file} or the GLUE task --task={config.task}, "
             "received both"
         )
-    if config.task and (config.dev_file or config.test_file or config.label_map):
+    if config.task and (
+        config.dev_file or config.test_file or config.label_map or config.skip_labels
+    ):
         raise ValueError(
-            "--dev_file, --test_file and --label_map are for --train_file; "
+            "--dev_file, --test_file, --label_map and --skip_labels are for --train_file; "
             f"--task={config.task} has its own files and labels"
         )
     data = _read_glue(config) if config.task else _read_files(config)
@@ -202,7 +204,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             return answer_files.read_class(answer_files.relabeled(row, label_map), names)
 
         rows = answer_files.matched_answers(
-            Path(config.answers), read_row, config.data_file, len(data), data.ids
+            Path(config.answers), read_row, config.data_file, len(data), data.ids, data.left_out
         )
     metrics = classifier_scores.metrics_for(data.num_classes)
     if data.class_names is None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from absl import logging
@@ -51,6 +52,7 @@ def matched_answers(
     data_file: str,
     count: int,
     ids: Sequence[str | None] | None = None,
+    left_out: Mapping[int, str | None] = MappingProxyType({}),
 ) -> list[Answer]:
     """Reads a file of predictions, and returns that of each row of a labeled file.
 
@@ -61,12 +63,20 @@ def matched_answers(
         count: The number of its rows.
         ids: The ids of its rows, by which predictions are matched if they have ids too; otherwise
             they are matched by their order.
+        left_out: As of `LabeledText`: rows of the file that are not among these, whose predictions
+            are left out too, if there are any.
 
     Raises:
         ValueError: If the files have different numbers of rows or different ids, two rows have the
             same id, or a row is malformed.
     """
     answers, own_ids, places = read_answers(path, read_row)
+    if left_out and len(answers) == count + len(left_out):  # of all rows of the file
+        others = left_out.keys() if None in (ids, own_ids) else left_out.values()
+        keys = range(len(answers)) if None in (ids, own_ids) else own_ids
+        kept = [index for index, key in enumerate(keys) if key not in others]
+        answers, places = ([part[index] for index in kept] for part in (answers, places))
+        own_ids = own_ids and [own_ids[index] for index in kept]
     if len(answers) != count:
         note = " (blank rows at the end of a labeled table are not rows)"
         raise ValueError(

@@ -377,6 +377,7 @@ def _rows_of_records(
     bad: BadRows,
 ) -> Iterator[Row]:
     """Yields the requested fields of each row that has fields."""
+    are_texts: dict[str, set[bool]] = {}
     for place, record in read_records(path, format, bad):
         cells = {
             role: as_id(record[column])
@@ -389,7 +390,16 @@ def _rows_of_records(
         except ValueError as error:
             bad.add(error)
         else:
+            if "label" in cells:
+                is_text = isinstance(field(record, str(columns["label"])), str)
+                are_texts.setdefault(cells["label"], set()).add(is_text)
             yield Row(place, cells)
+    for label, kinds in are_texts.items():
+        if label and len(kinds) > 1:
+            warnings.warn(
+                f"{path}: the labels {label} and {json.dumps(label)} are read as the same class",
+                stacklevel=2,
+            )
 
 
 def _cell(path: Path, place: str, role: str, column: str, record: Mapping[str, Any]) -> str:

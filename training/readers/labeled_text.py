@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
+from absl import logging
 
 from ..engine.options import ProgramConfig, check_one_of
 from .data_files import Header, Row, infer_format, read_columns, without_header
@@ -22,8 +23,14 @@ from .values import BadRows, excerpt, is_number, row_error, row_ids
 
 # Value of the flag --header -> whether the first row is a header
 HEADERS: dict[str, Header] = {"auto": "auto", "yes": True, "no": False}
-# Strings that programs write for missing values
-_NO_VALUES = frozenset(("nan", "null", "<na>", "#n/a"))
+# What an empty label is called in --skip_labels
+_EMPTY = "null"
+# Strings that stand for missing values: those that pandas reads as such, numbers without a value,
+# and SNLI's label of pairs on which annotators disagree
+_NO_VALUES = frozenset((
+    "-", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan", "<NA>", "#N/A",
+    "#NA", "#NULL!", "inf", "-inf", "Infinity", "-Infinity",
+))  # fmt: skip
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _LABEL_SEPARATORS = re.compile(r"[\s'\"]*[,;|][\s'\"]*")
 
@@ -40,6 +47,8 @@ class LabeledText:
         class_names: The name of each class id; `None` for regression.
         path: The file, or a description of the source.
         skipped: Number of malformed rows that were skipped.
+        left_out: The rows that were left out by their label: the index among those of the file, and
+            the id, or `None` if it has none.
         ids: The id of each row, as a string, or `None` if it has none; `None` if no row has one.
     """
 
@@ -49,6 +58,7 @@ class LabeledText:
     class_names: tuple[str, ...] | None
     path: str
     skipped: int = 0
+    left_out: Mapping[int, str | None] = field(default_factory=dict, compare=False)
     ids: list[str | None] | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
@@ -114,6 +124,8 @@ class TextColumns(ProgramConfig):
         allow_empty: Whether to accept empty texts.
         regression: Whether labels are scores rather than classes.
         label_map: Labels to read as others: neutral:no,contradiction:no reads both as no.
+        skip_labels: Labels whose rows are left out, such as - where SNLI's annotators disagree;
+            null also stands for an empty label, NaN, and the -1 of datasets.
     """
 
     text: str = "text"
@@ -125,6 +137,7 @@ class TextColumns(ProgramConfig):
     allow_empty: bool = False
     regression: bool = False
     label_map: tuple[str, ...] = ()
+    skip_labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -152,6 +165,7 @@ class TextColumns(ProgramConfig):
             regression=regression or self.regression,
             allow_empty=self.allow_empty,
             label_map=parse_label_map(self.label_map),
+            skip_labels=self.skip_labels,
             bad=bad,
         )
 
@@ -226,7 +240,8 @@ def read_labeled_text(
             numbers, or else as strings.
         regression: Whether labels are scores.
         allow_empty: Whether to accept empty texts.
-        skip_labels: Labels whose rows are skipped, such as SNLI's `-` for "no agreement".
+        skip_labels: Labels whose rows are left out, such as SNLI's `-` for "no agreement"; `null`
+            also stands for an empty label.
         label_map: The label that a label is read as.
         bad: Collects malformed rows, whose number is `LabeledText.skipped`; by default, the first
             one raises an error.
@@ -274,7 +289,8 @@ def read_labeled_text(
     rows = without_header(path, rows, has_header)
     if label is not None and not regression and names is None and has_header == "auto":
         _warn_of_header(path, rows)
-    rows = [row for row in rows if _label(row) not in skip_labels]
+    left_out = {} if label is None else _left_out(path, rows, skip_labels)
+    rows = [row for index, row in enumerate(rows) if index not in left_out]
     if label_map:
         _map_labels(path, rows, label_map, is_training=names is None)
     known = names if label is not None else None
@@ -296,12 +312,25 @@ def read_labeled_text(
         class_names=names,
         path=str(path),
         skipped=len(bad.messages),
+        left_out=left_out,
         ids=row_ids(row.cells.get("id") for row in rows),
     )
 
 
 def _label(row: Row) -> str:
     return row.cells.get("label", "").strip()
+
+
+def _left_out(path: Path, rows: list[Row], skip_labels: Collection[str]) -> dict[int, str | None]:
+    """Returns the index and the id of each row whose label is one of those to skip."""
+    found = {
+        index: (row.cells.get("id") or "").strip() or None
+        for index, row in enumerate(rows)
+        if (_EMPTY if is_invisible(_label(row)) else _label(row)) in skip_labels
+    }
+    if found:
+        logging.info("%s: left out %d of %d rows by their label", path, len(found), len(rows))
+    return found
 
 
 def _warn_of_header(path: Path, rows: list[Row]) -> None:
@@ -337,12 +366,16 @@ def _check(
     label = _label(row)
     problems = []
     if "label" in row.cells and is_invisible(label):
-        problems.append(f"the label is empty; the text is {excerpt(row.cells['text'], 40)}")
+        problems.append(
+            f"the label is empty; the text is {excerpt(row.cells['text'], 40)} "
+            f"({_leaves_out(_EMPTY)})"
+        )
     elif regression and "label" in row.cells and not is_number(label):
         hint = " with a decimal point" if _DECIMAL_COMMA.fullmatch(label) else ""
         problems.append(f"the label is {excerpt(label)}, expected a finite float32 number{hint}")
     elif names is not None and label not in names:
         hint = "; if the first line is a header, use --header=yes" if row.place == "line 1" else ""
+        hint = f" ({_leaves_out(label)})" if label in _NO_VALUES else hint
         names = excerpt(list(names), 300)
         problems.append(f"unknown label {excerpt(label)}, expected one of {names}{hint}")
     empty = [role for role in ("text", "text_pair") if is_invisible(row.cells.get(role, "-"))]
@@ -350,6 +383,10 @@ def _check(
         problems += [f"{role} is empty (--allow_empty accepts it)" for role in empty]
     if problems:
         raise row_error(path, row.place, "; ".join(problems))
+
+
+def _leaves_out(label: str) -> str:
+    return f"--skip_labels={label} leaves such rows out"
 
 
 def _class_names(path: Path, rows: list[Row]) -> tuple[str, ...]:
@@ -368,13 +405,12 @@ def _class_names(path: Path, rows: list[Row]) -> tuple[str, ...]:
 def _warn_of_labels(path: Path, counts: Counter[str]) -> None:
     """Warns of classes that are probably missing values, scores, or several labels of a row."""
     warn_of_spellings(path, counts, "rows", stacklevel=5)
-    for name in counts:
-        if name.casefold() in _NO_VALUES:
-            warnings.warn(
-                f"{path}: {counts[name]} rows have the label {name!r}, which is read as a class, "
-                "although it usually stands for a missing value",
-                stacklevel=4,
-            )
+    for name in counts.keys() & _NO_VALUES - ({"-"} if "+" in counts else set()):
+        warnings.warn(
+            f"{path}: {counts[name]} rows have the label {name!r}, which is read as a class, "
+            f"although it usually stands for a missing value ({_leaves_out(name)})",
+            stacklevel=4,
+        )
     several = _several_labels(counts)
     if _are_decimal_commas(counts):
         warnings.warn(

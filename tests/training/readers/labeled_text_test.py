@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from training.readers.data_files import MissingColumnError
-from training.readers.labeled_text import read_labeled_text
+from training.readers.labeled_text import TextColumns, read_labeled_text
 from training.readers.values import BadRows
 
 pytestmark = pytest.mark.backend_independent
@@ -265,6 +265,11 @@ def test_a_column_that_is_not_there(write, arguments, message):
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2: no column 'label'"),
         ("a.jsonl", '{"text": "a", "label": null}\n', "line 1: the label is empty"),
         ("a.jsonl", '{"text": "a", "label": NaN}\n', "line 1: the label is empty"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": Infinity}\n',
+            "line 1: label is inf, expected a finite",
+        ),
         ("a.jsonl", '{"text": "a", "label": [1]}\n', "line 1: label is a list, expected a str"),
         ("a.jsonl", '{"text": 7, "label": 1}\n', "line 1: text is a int, expected a string"),
         ("a.jsonl", '\n"a"\n', "line 2: found a str, expected a JSON object"),
@@ -331,7 +336,13 @@ def test_what_an_error_quotes_is_short(write):
     [
         (["1", "1.0", "2", "1"], r"a\.tsv: '1' \(2 rows\) and '1.0' \(1 rows\) are read as diff"),
         (["pos", "Pos", "neg"], r"'pos' \(1 rows\) and 'Pos' \(1 rows\) are read as"),
-        (["pos", "nan", "nan", "neg"], r"2 rows have the label 'nan', which is read as a class"),
+        (
+            ["pos", "nan", "nan", "neg"],
+            r"2 rows have the label 'nan', which .* \(--skip_labels=nan lea",
+        ),
+        (["pos", "None", "neg"], r"1 rows have the label 'None', which is read as a class"),
+        (["pos", "Infinity", "neg"], r"1 rows have the label 'Infinity', which is read as a class"),
+        (["pos", "-", "neg"], r"1 rows have the label '-', which .* \(--skip_labels=- leaves such"),
         (
             [f"id {n}" for n in range(20)],
             "20 rows have 20 classes; check that --label is the right column",
@@ -372,9 +383,25 @@ def test_empty_texts_where_they_are_allowed(write):
     assert read.texts == ["", "b"]
 
 
-def test_labels_that_are_skipped(write):
-    read = read_labeled_text(write("a.tsv", "text\tlabel\na\tx\nb\t-\nc\ty\n"), skip_labels=("-",))
-    assert (read.texts, read.class_names) == (["a", "c"], ("x", "y"))
+def test_a_label_that_is_a_string_and_a_value_of_json_is_warned_of(write):
+    rows = [{"text": "a", "label": label} for label in (True, "true", "no", 1)]
+    path = write("a.jsonl", "\n".join(map(json.dumps, rows)))
+    with pytest.warns(
+        UserWarning, match='a.jsonl: the labels true and "true" are read as the same'
+    ):
+        assert read_labeled_text(path).class_names == ("1", "no", "true")
+
+
+def test_rows_are_left_out_by_their_label(write):
+    path = write("a.tsv", "id\ttext\tlabel\n1\ta\tx\n2\tb\t-\n3\tc\ty\n\td\t\n5\te\tx\n")
+    read = TextColumns(skip_labels=("-", "null")).read_text(path)
+    assert (read.texts, read.class_names, read.skipped) == (["a", "c", "e"], ("x", "y"), 0)
+    assert (read.ids, read.left_out) == (["1", "3", "5"], {1: "2", 3: None})
+    with pytest.raises(ValueError, match=r"line 3: unknown label '-', .* \(--skip_labels=- leaves"):
+        read_labeled_text(path, class_names=("x", "y"), skip_labels=("null",))
+    # Beside "+", it is a sign
+    path = write("b.tsv", "text\tlabel\na\t+\nb\t-\n")
+    assert read_labeled_text(path).class_names == ("+", "-")
 
 
 def test_bad_rows_are_collected_if_asked(write):
