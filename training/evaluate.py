@@ -75,7 +75,7 @@ class EvaluateConfig(TextColumns, WordColumns):
         class_names: With --answers, the class names in the order of their ids; empty takes the
             labels in alphabetical order.
         word_column: For tagging, the index of the words' column from 0, or a negative index from
-            the end.
+            the end; by default the first that does not only count the words.
         plots_dir: Folder for the plots: confusion.png and calibration.png for a classifier,
             spans.html for a question answerer given by --model; empty for no plots.
         report_dir: Folder for report.html, a self-contained page of errors, and scores.json; empty

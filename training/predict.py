@@ -104,9 +104,10 @@ class PredictConfig(ProgramConfig):
         quoting: Quotes in TSV: csv, they enclose cells and are doubled inside, as Excel and pandas
             write them; none, they are text; auto infers it from the file.
         word_column: For CoNLL columns, the index of the words' column from 0, or a negative index
-            from the end.
+            from the end; by default the first that does not only count the words.
         separator: The separator of CoNLL columns: auto, tab or space.
-        comments: Whether lines that begin with # before a sentence are comments (CoNLL-U).
+        comments: Whether lines that begin with # before a sentence are comments; by default in
+            CoNLL-U.
         label_map: Labels to write as others: neutral:no,contradiction:no writes no for both, with
             the probability of the one that is predicted.
         with_input: Whether each prediction repeats what it is for, under the names of the model's
@@ -122,9 +123,9 @@ class PredictConfig(ProgramConfig):
     text_pair: str = ""
     header: str = "auto"
     quoting: str = "auto"
-    word_column: int = 0
+    word_column: int | None = None
     separator: str = "auto"
-    comments: bool = False
+    comments: bool | None = None
     label_map: tuple[str, ...] = ()
     with_input: bool = False
     batch_size: PositiveInt = 64
@@ -264,9 +265,9 @@ def _file_rows(
         text = read_conll(
             path,
             word_column=config.word_column,
-            label_column=None,
             separator=config.separator,
             comments=config.comments,
+            labeled=False,
         )
         for number, words in enumerate(text.words, start=1):
             yield f"row {number}", {"text": words}

@@ -8,6 +8,7 @@ import dataclasses
 import itertools
 import os
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +23,14 @@ _NO_VALUE = "_"
 # CoNLL-U's ids of multiword tokens ("1-2") and of empty nodes ("8.1").
 _NOT_A_WORD = re.compile(r"\d+[-.]\d+")
 _NEW_DOCUMENT = re.compile(r"#\s*newdoc\b")
+# The columns of CoNLL-U, and of CoNLL-X before it: their number, the id of the first word or of a
+# token before it, and the columns of the words and of their universal parts of speech
+_CONLL_U_COLUMNS = 10
+_FIRST_ID = re.compile(r"1(-\d+)?|0\.1")
+_FORM, _UPOS = 1, 3
+_NUMBER = re.compile(r"\d{1,9}")
+# The share of the sentences whose words a column must count to be taken for their numbers
+_COUNTED = 0.9
 
 Separator = Literal["auto", "tab", "space"]
 
@@ -69,33 +78,43 @@ class TaggedText:
 def read_conll(
     path: str | os.PathLike[str],
     *,
-    word_column: int = 0,
-    label_column: int | None = -1,
+    word_column: int | None = None,
+    label_column: int | None = None,
     separator: Separator = "auto",
-    comments: bool = False,
+    comments: bool | None = None,
+    labeled: bool = True,
     skip_bad: bool = False,
 ) -> TaggedText:
     """Reads a CoNLL file of words in columns.
 
     Each line is a word, a blank line ends a sentence, and a line `-DOCSTART-` begins a document.
     Lines that end in CRLF or CR, and whitespace in blank lines are accepted. With tabs between
-    columns, a word may be a space.
+    columns, a word may be a space. A file of ten columns between tabs, the first of which counts
+    the words from 1, is CoNLL-U or CoNLL-X.
 
     Args:
         path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
-        word_column: Index of the column of words; negative indices count from the end.
-        label_column: Index of the column of labels; `None` reads words alone.
+        word_column: Index of the column of words; negative indices count from the end. By default
+            the first, or the second if the first only counts the words of each sentence, as in
+            CoNLL-U.
+        label_column: Index of the column of labels, likewise. By default the last, or in CoNLL-U
+            the universal part of speech.
         separator: The separator of columns: `"tab"`, exactly one tab; `"space"`, any number of
             spaces and tabs; `"auto"`, tabs in a line that has one, otherwise spaces. With tabs,
             words may contain spaces.
         comments: Whether lines that begin with `#` before a sentence's first word are comments,
             as in CoNLL-U. Then `# newdoc` begins a document, and CoNLL-U's multiword tokens (with
-            ids such as `1-2`) and empty nodes (`8.1`) are skipped.
+            ids such as `1-2`) and empty nodes (`8.1`) are skipped. By default they are comments in
+            CoNLL-U.
+        labeled: Whether to read labels, or words alone.
         skip_bad: Whether to skip sentences with a malformed line, and list them in the result,
             instead of raising an error.
 
     Returns:
         A `TaggedText` with the sentences in the order of the file.
+
+    Warns:
+        UserWarning: If a column is chosen for what the file contains, and not as the first or last.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -120,6 +139,8 @@ def read_conll(
     if separator not in ("auto", "tab", "space"):
         raise ValueError(f"separator is {separator!r}; expected auto, tab or space.")
     path = Path(path)
+    is_conll_u = _is_conll_u(path)
+    comments = is_conll_u if comments is None else comments
     sentences, starts = _sentences(path, separator, comments)
     if not sentences:
         raise ValueError(f"{path}: no words")
@@ -129,6 +150,18 @@ def read_conll(
             "comments, pass comments=True (in programs --comments)"
         )
     usual = _usual_row(sentences, skip_bad)
+    if word_column is None:
+        word_column = _FORM if is_conll_u else _word_column(path, sentences, usual, labeled)
+    if label_column is None and labeled and is_conll_u:
+        warnings.warn(
+            f"{path} is CoNLL-U: the labels are the universal parts of speech, column {_UPOS}; "
+            "label_column (in programs --label_column) names another",
+            stacklevel=2,
+        )
+    if label_column is None:
+        label_column = _UPOS if is_conll_u else -1
+    if not labeled:
+        label_column = None
     words: list[list[str]] = []
     labels: list[list[str]] = []
     kept: list[int] = []
@@ -194,6 +227,15 @@ def write_conll(
             file.write("\n")
 
 
+def _is_conll_u(path: Path) -> bool:
+    """Returns whether the first line of a file that is no comment has the columns of CoNLL-U."""
+    for line in read_lines(path):
+        if line.strip() and not line.startswith("#"):
+            columns = line.split("\t")
+            return len(columns) == _CONLL_U_COLUMNS and bool(_FIRST_ID.fullmatch(columns[0]))
+    return False
+
+
 class _Row(NamedTuple):
     """A line of a word: its number from 1, and its columns."""
 
@@ -223,6 +265,26 @@ def _sentences(
         elif not (comments and _NOT_A_WORD.fullmatch(columns[0])):
             rows.append(_Row(number, columns))
     return sentences, starts
+
+
+def _word_column(path: Path, sentences: list[list[_Row]], usual: _Row, labeled: bool) -> int:
+    """Returns the first column, or the second if the first only counts the words of a sentence."""
+    numbered = [[row.columns[0] for row in rows] for rows in sentences if len(rows) > 1]
+    num_counted = sum(
+        all(map(_NUMBER.fullmatch, numbers))
+        and [int(number) - int(numbers[0]) for number in numbers] == [*range(len(numbers))]
+        for numbers in numbered
+    )
+    has_others = len(usual.columns) > 1 + labeled
+    if not has_others or not numbered or num_counted < _COUNTED * len(numbered):
+        return 0
+    warnings.warn(
+        f"{path}: the first column only counts the words of a sentence, and the words are read "
+        f"from the second, such as {usual.columns[1]!r} in line {usual.line}; word_column (in "
+        "programs --word_column) names another",
+        stacklevel=3,
+    )
+    return 1
 
 
 def _usual_row(sentences: list[list[_Row]], skip_bad: bool) -> _Row:

@@ -54,7 +54,7 @@ def test_columns_are_chosen(write):
     text = read_conll(path, word_column=1, label_column=3)
     assert (text.words, text.labels) == (WORDS, LABELS)
     assert read_conll(path, word_column=-4, label_column=2).labels[0] == ["NNP", "VBZ"]
-    assert read_conll(path, word_column=1, label_column=None).labels is None
+    assert read_conll(path, word_column=1, labeled=False).labels is None
 
 
 def test_words_may_hold_spaces_and_what_looks_like_a_line_end(write):
@@ -99,6 +99,40 @@ def test_conll_u(write):
     assert text.words == [["de", "le", "#"], ["b"]]
     assert text.labels == [["ADP", "DET", "SYM"], ["NOUN"]]
     assert text.document_starts == [0, 1]
+
+
+def test_conll_u_is_read_without_being_asked(write):
+    row = "{}\t{}\tx\t{}\tx\t_\t0\troot\t_\t_\n"
+    path = write(
+        "# newdoc id = a\n"
+        + row.format("1-2", "du", "_")
+        + row.format(1, "de", "ADP")
+        + row.format(2, "#", "SYM")
+        + "\n# text = b\n"
+        + row.format(1, "b", "NOUN")
+    )
+    with pytest.warns(
+        UserWarning, match=r"a\.conll is CoNLL-U: the labels are .*, column 3; label_"
+    ):
+        text = read_conll(path)
+    assert (text.words, text.labels) == ([["de", "#"], ["b"]], [["ADP", "SYM"], ["NOUN"]])
+    assert text.document_starts == [0]
+    assert read_conll(path, label_column=7).labels == [["root", "root"], ["root"]]
+    assert read_conll(path, labeled=False).words == text.words
+
+
+def test_words_are_not_read_from_a_column_that_only_counts(write):
+    path = write("0\tCertaines\tO\n1\tvilles\tO\n\n0\tParis\tB-LOC\n")
+    with pytest.warns(
+        UserWarning, match="first column only counts .* such as 'Certaines' in line 1"
+    ):
+        text = read_conll(path)
+    assert text.words == [["Certaines", "villes"], ["Paris"]]
+    assert read_conll(path, word_column=0).words == [["0", "1"], ["0"]]
+    with pytest.warns(UserWarning, match="only counts"):
+        assert read_conll(write("7 a\n8 b\n"), labeled=False).words == [["a", "b"]]
+    for content in ("1 O\n2 O\n", "7 x O\n7 y O\n", "1 x O\n\n1 y O\n"):
+        assert read_conll(write(content)).words[0][0] in "17"
 
 
 def test_without_being_asked_a_hash_is_a_word(write):

@@ -58,7 +58,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             words = [[word for word, _ in row] for row in rows]
             labels = [[label for _, label in row] for row in rows]
         else:
-            answered = read_conll(config.answers)
+            answered = read_conll(config.answers, word_column=0, label_column=-1)
             words, labels = answered.words, answered.labels
         if words != gold.words:
             raise ValueError(f"{config.answers} and {config.data_file} have different words")

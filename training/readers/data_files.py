@@ -41,7 +41,7 @@ FORMATS = {
 # Formats whose rows are cells, of which the first may be a header; rows of others have fields
 _TABLES = ("tsv", "csv", "xlsx")
 # Suffixes of files with words in columns, which are not tables of texts
-TAGGING_SUFFIXES = (".conll", ".bio", ".iob")
+TAGGING_SUFFIXES = (".conll", ".conllu", ".bio", ".iob")
 # Common names for columns of labels and of texts
 _USUAL_LABELS = ("label", "class", "category", "target", "score", "rating", "sentiment")
 _USUAL_TEXTS = ("text", "sentence", "sentence1", "review", "comment", "question", "question1")

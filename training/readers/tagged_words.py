@@ -36,7 +36,7 @@ from .values import BadRows, excerpt, row_error
 
 # The fields of words, and of their labels, in rows with lists; the first that a row has is read
 WORDS = ("words", "tokens")
-LABELS = ("labels", "tags", "ner_tags", "pos_tags")
+LABELS = ("labels", "tags", "ner_tags", "pos_tags", "upos")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,16 +44,19 @@ class WordColumns(ProgramConfig):
     """How a file of words in columns is read.
 
     Args:
-        word_column: Index of the words' column from 0, or a negative index from the end.
-        label_column: Index of the labels' column, likewise.
+        word_column: Index of the words' column from 0, or a negative index from the end; by default
+            the first that does not only count the words.
+        label_column: Index of the labels' column, likewise; by default the last, or in CoNLL-U the
+            universal part of speech.
         separator: The separator of columns: auto, tab or space.
-        comments: Whether lines that begin with # before a sentence are comments (CoNLL-U).
+        comments: Whether lines that begin with # before a sentence are comments; by default in
+            CoNLL-U.
     """
 
-    word_column: int = 0
-    label_column: int = -1
+    word_column: int | None = None
+    label_column: int | None = None
     separator: str = "auto"
-    comments: bool = False
+    comments: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,9 +72,10 @@ class WordColumns(ProgramConfig):
         return read_conll(
             path,
             word_column=self.word_column,
-            label_column=self.label_column if labeled else None,
+            label_column=self.label_column,
             separator=self.separator,
             comments=self.comments,
+            labeled=labeled,
             skip_bad=skip_bad,
         )
 

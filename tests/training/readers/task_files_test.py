@@ -13,6 +13,7 @@ pytestmark = pytest.mark.backend_independent
 SQUAD = {"version": "1.1", "data": [{"title": "a", "paragraphs": []}]}
 FILES = {
     "train.conll": ("EU B-ORG\nrejects O\n", "tagging"),
+    "train.conllu": ("# text = EU\n1\tEU\tEU\tPROPN\t_\t_\t0\troot\t_\t_\n", "tagging"),
     "tags.txt": ("-DOCSTART- -X- O\n\nEU NNP I-ORG\nrejects VBZ O\n\n", "tagging"),
     "tags.tsv": ("EU\tB-ORG\nrejects\tO\n", "tagging"),
     "train.json": (json.dumps(SQUAD), "questions"),
