@@ -119,7 +119,12 @@ def atomic_path(path: str | os.PathLike[str], *, sync: bool = False) -> Iterator
     # Several may write the same file: the last one wins.
     with scratch_folder(target.parent, target.name) as folder:
         temporary = folder / target.name
-        yield temporary
+        try:
+            yield temporary
+        except OSError as error:
+            if error.filename is None:  # as of a full disk
+                error.add_note(f"while {target} was being written")
+            raise
         if sync:
             _sync(temporary)
             for content in temporary.rglob("*"):

@@ -95,3 +95,14 @@ def test_what_fails_leaves_nothing(tmp_path, kind):
     with pytest.raises(NotADirectoryError, match="target is not a folder"):
         atomic.write_text(tmp_path / "target" / "a.txt", "")
     assert Path(tmp_path / "target").is_file()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_what_is_written_on_a_full_disk_is_named(tmp_path):
+    with (
+        pytest.raises(OSError, match="No space left") as caught,
+        atomic.atomic_path(tmp_path / "a.txt"),
+        open("/dev/full", "w", encoding="utf-8") as file,
+    ):
+        file.write("a")
+    assert caught.value.__notes__ == [f"while {tmp_path / 'a.txt'} was being written"]
