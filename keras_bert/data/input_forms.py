@@ -351,7 +351,10 @@ def checked_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, A
     Raises:
         ValueError: If a weight is not a finite number of at least 0; the message names its row.
     """
-    weights = np.atleast_1d(as_array(sample_weight)).astype("float32")
+    try:
+        weights = np.atleast_1d(as_array(sample_weight)).astype("float32")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"The sample weights are not numbers: {error}.") from error
     wrong = np.argwhere(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong):
         raise ValueError(

@@ -10,6 +10,7 @@ from keras_bert.data.input_forms import (
     as_lists,
     check_input_form,
     check_words,
+    checked_weights,
     choice_columns,
     is_questions,
     is_text,
@@ -272,3 +273,9 @@ def test_a_text_that_utf_8_cannot_represent_is_named(read, x, where):
     message = rf"^{where} has the character '\\ud83d' at position 2, half of a surrogate pair"
     with pytest.raises(ValueError, match=message):
         read(x)
+
+
+def test_sample_weights_that_are_not_numbers_are_named():
+    for weights in (["heavy", "light"], np.array(["x"])):
+        with pytest.raises(ValueError, match="The sample weights are not numbers: could not conve"):
+            checked_weights(weights)
