@@ -50,7 +50,7 @@ def is_nested(path: Path) -> bool:
         return False
     try:
         return '"paragraphs"' in first or not {"data", "Data"}.isdisjoint(json.loads(first))
-    except (ValueError, TypeError):  # the first line of an object that is written on several
+    except (RecursionError, TypeError, ValueError):  # the first of several lines, or too deep
         return True
 
 

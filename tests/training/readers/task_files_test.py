@@ -17,6 +17,7 @@ FILES = {
     "tags.txt": ("-DOCSTART- -X- O\n\nEU NNP I-ORG\nrejects VBZ O\n\n", "tagging"),
     "tags.tsv": ("EU\tB-ORG\nrejects\tO\n", "tagging"),
     "train.json": (json.dumps(SQUAD), "questions"),
+    "deep.json": ('{"a":' * 100_000, "questions"),
     "indented.json": (json.dumps(SQUAD, indent=1), "questions"),
     "swag.csv": ("sent1,sent2,ending0,ending1,label\na,b,c,d,0\n", "choice"),
     "choices.jsonl": ('{"text": "a", "choices": ["b", "c"], "label": 0}\n', "choice"),
