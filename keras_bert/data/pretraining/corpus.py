@@ -209,17 +209,16 @@ def _parquet_texts(file: BinaryIO, path: str, field: str) -> Iterator[str]:
         ) from error
     number = 0
     try:
-        table = parquet.ParquetFile(file)
-        if field not in table.schema_arrow.names:
-            raise ValueError(
-                f"{path}: the column {field!r} is missing; the columns are "
-                f"{table.schema_arrow.names}."
-            )
+        table = parquet.ParquetFile(file, page_checksum_verification=True)
+        names = table.schema_arrow.names
+        if names.count(field) != 1:
+            has = "there twice" if field in names else "missing"
+            raise ValueError(f"{path}: the column {field!r} is {has}; the columns are {names}.")
         for batch in table.iter_batches(_ROWS_AT_ONCE, columns=[field]):
             for text in batch.column(0).to_pylist():
                 number += 1
                 yield _checked_text({field: text}, field, f"{path}, row {number}")
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: cannot be read past row {number}: {error}") from error
 
 

@@ -109,6 +109,14 @@ def test_rows_of_parquet_are_documents_as_lines_of_json_are(tmp_path):
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ValueError, match=r"a.parquet: cannot be read past row 0"):
         list(read_corpus(path))
+    table = pyarrow.table([["A cat."], ["A dog."]], names=["text", "text"])
+    parquet.write_table(table, path)
+    with pytest.raises(ValueError, match=r"a.parquet: the column 'text' is there twice"):
+        list(read_corpus(path))
+    parquet.write_table(table.select([0]), path, compression="none", write_page_checksum=True)
+    path.write_bytes(path.read_bytes().replace(b"A cat.", b"A bat.", 1))
+    with pytest.raises(ValueError, match=r"a.parquet: cannot be read past row 0: .*CRC checksum"):
+        list(read_corpus(path))
 
 
 def test_zstandard_is_read(tmp_path):
