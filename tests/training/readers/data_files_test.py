@@ -317,7 +317,13 @@ def test_files_outside_of_a_folder_are_not_read(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "names", ["data/{}-00000-of-00001.parquet", "{}/0000.parquet", "{}.parquet"]
+    "names",
+    [
+        "data/{}-00000-of-00001.parquet",
+        "data/{}-00000-of-00001-0123456789abcdef.parquet",
+        "{}/0000.parquet",
+        "{}.parquet",
+    ],
 )
 def test_a_split_of_a_folder_of_parquet_is_read(names, tmp_path):
     for split, labels in {"train": [1, 0, 1], "validation": [0, 1]}.items():
