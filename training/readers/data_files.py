@@ -418,9 +418,9 @@ def _cell(path: Path, place: str, role: str, column: str, record: Mapping[str, A
         return value
     if isinstance(value, Exception):  # of a Parquet or Arrow file
         raise row_error(path, place, f"{role} cannot be read: {value}") from value
-    if isinstance(value, float) and math.isinf(value):
-        raise row_error(path, place, f"{role} is {value}, expected a finite number")
     may_be_number = role in ("label", "grade")
+    if may_be_number and isinstance(value, float) and math.isinf(value):
+        raise row_error(path, place, f"{role} is {value}, expected a finite number")
     if may_be_number and isinstance(value, bool | int | float):
         return json.dumps(value)
     expected = "a string, a number or a boolean" if may_be_number else "a string"
