@@ -16,7 +16,7 @@ The file tells the task, or else --task names it:
     questions       SQuAD's JSON, version 1.1 or 2.0; rows with question, context and answers, as
                     Hugging Face's squad has them; TriviaQA's JSON with its documents
     choice          SWAG's CSV, CODAH's TSV, or JSON with text, choices and label, or with the
-                    fields of CommonsenseQA, ARC, OpenBookQA or COPA
+                    fields of CommonsenseQA, ARC, OpenBookQA, COPA, RACE, DREAM, Cosmos QA or QuAIL
     ranking         a folder, --data_dir, of documents, queries and judgements: those of Cranfield,
                     of a BEIR collection, or of MS MARCO; an encoder ranks BM25's results anew
 

@@ -134,7 +134,10 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
         ],
         lengths={name: _lengths(part.lengths, config) for name, part in tokens.items()},
         unknown={name: part.unknown_words for name, part in tokens.items()},
-        scripts={name: _main_scripts(data_inspection.scripts(part)) for name, part in rows.items()},
+        scripts={
+            name: _main_scripts(data_inspection.scripts(part.different_texts()))
+            for name, part in rows.items()
+        },
         baselines=_baselines(kind, parts) if config.baselines else {},
         advice=_advice(tokens["train"], config),
     )

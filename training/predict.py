@@ -54,7 +54,7 @@ from .readers.labeled_text import HEADERS, parse_label_map
 from .readers.question_files import read_questions
 from .readers.separated_values import Quoting
 from .readers.tagged_words import WORDS
-from .readers.values import excerpt, field
+from .readers.values import BadRows, excerpt, field
 
 Row = dict[str, Any]
 
@@ -110,6 +110,8 @@ class PredictConfig(ProgramConfig):
             CoNLL-U.
         label_map: Labels to write as others: neutral:no,contradiction:no writes no for both, with
             the probability of the one that is predicted.
+        skip_bad: Whether to skip and count malformed rows, instead of raising an error; then the
+            lines of the predictions are matched with the rows by their ids.
         with_input: Whether each prediction repeats what it is for, under the names of the model's
             fields: text and text_pair, question and context, or text and choices.
         batch_size: Rows in a batch.
@@ -127,6 +129,7 @@ class PredictConfig(ProgramConfig):
     separator: str = "auto"
     comments: bool | None = None
     label_map: tuple[str, ...] = ()
+    skip_bad: bool = False
     with_input: bool = False
     batch_size: PositiveInt = 64
 
@@ -197,11 +200,15 @@ def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
         ValueError: If the file is malformed in another way.
     """
     name = _input_name(config)
-    blank = []
-    for place, row in _placed_rows(config, predictor):
+    blank, bad = [], BadRows(collect=config.skip_bad)
+    for place, row in _placed_rows(config, predictor, bad):
         fields = _read_fields(row, predictor.fields)
-        for field_name in fields:
-            _check_field(row, field_name, predictor, f"{name}, {place}")
+        try:
+            for field_name in fields:
+                _check_field(row, field_name, predictor, f"{name}, {place}")
+        except RowError as error:
+            bad.add(error)
+            continue
         if not any("".join(row[field_name]).strip() for field_name in fields):
             blank.append(place)
         yield row
@@ -212,6 +219,9 @@ def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
             len(blank),
             blank[0],
         )
+    if bad.messages:
+        count = len(bad.messages)
+        logging.warning("%d malformed rows were skipped, the first: %s", count, bad.messages[0])
 
 
 def _read_fields(row: Row, fields: Sequence[str]) -> list[str]:
@@ -233,30 +243,34 @@ def _check_field(row: Row, name: str, predictor: Predictor, where: str) -> None:
         raise RowError(f"{where}: {name} is {excerpt(value)}, expected {expected}")
 
 
-def _placed_rows(config: PredictConfig, predictor: Predictor) -> Iterator[tuple[str, Row]]:
+def _placed_rows(
+    config: PredictConfig, predictor: Predictor, bad: BadRows
+) -> Iterator[tuple[str, Row]]:
     """Yields the place and the fields of each row, in any format."""
     format = _format(config, predictor)
     if format in ("auto", "lines", "jsonl"):
-        yield from _line_rows(config, predictor, format)
+        yield from _line_rows(config, predictor, format, bad)
     elif config.input == "-":
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "standard_input")
             path.write_bytes(sys.stdin.buffer.read())
-            yield from _file_rows(config, predictor, path, format)
+            yield from _file_rows(config, predictor, path, format, bad)
     else:
-        yield from _file_rows(config, predictor, Path(config.input), format)
+        yield from _file_rows(config, predictor, Path(config.input), format, bad)
 
 
 def _file_rows(
-    config: PredictConfig, predictor: Predictor, path: Path, format: str
+    config: PredictConfig, predictor: Predictor, path: Path, format: str, bad: BadRows
 ) -> Iterator[tuple[str, Row]]:
     if format == "arrow":
-        for place, record in read_records(path, format):
+        for place, record in read_records(path, format, bad):
             yield place, _with_fields(config, predictor, record)
     elif format in ("tsv", "csv", "xlsx"):
-        yield from _table_rows(config, predictor, path, format)
+        yield from _table_rows(config, predictor, path, format, bad)
     elif format == "squad":
-        for number, example in enumerate(read_questions(path, labeled=False).examples, start=1):
+        questions = read_questions(path, labeled=False, skip_bad=bad.collect)
+        bad.messages += questions.skipped
+        for number, example in enumerate(questions.examples, start=1):
             fields = {"id": example.id, "question": example.question, "context": example.context}
             yield f"row {number}", fields
     elif format == "conll":
@@ -268,11 +282,12 @@ def _file_rows(
             separator=config.separator,
             comments=config.comments,
             labeled=False,
+            skip_bad=bad.collect,
         )
         for number, words in enumerate(text.words, start=1):
             yield f"row {number}", {"text": words}
     else:
-        data = read_choices(path, format, config.quoting)
+        data = read_choices(path, format, config.quoting, bad, labeled=False)
         ids = data.ids or [None] * len(data)
         for number, (id, text, choices) in enumerate(zip(ids, *data.inputs, strict=True), start=1):
             row = {"text": text, "choices": choices}
@@ -302,7 +317,7 @@ def _format(config: PredictConfig, predictor: Predictor) -> str:
 
 
 def _table_rows(
-    config: PredictConfig, predictor: Predictor, path: Path, format: Any
+    config: PredictConfig, predictor: Predictor, path: Path, format: Any, bad: BadRows
 ) -> Iterator[tuple[str, Row]]:
     columns = {name: config.text if name == "text" else name for name in predictor.fields}
     optional = {"id": "id"}
@@ -317,12 +332,13 @@ def _table_rows(
         HEADERS[config.header],
         quoting=config.quoting,
         optional=optional,
+        bad=bad,
     )
     yield from without_header(path, rows, has_header)
 
 
 def _line_rows(
-    config: PredictConfig, predictor: Predictor, format: str
+    config: PredictConfig, predictor: Predictor, format: str, bad: BadRows
 ) -> Iterator[tuple[str, Row]]:
     """Yields rows of plain lines or of JSON Lines. With `auto`, the first line decides."""
     lines = _standard_input() if config.input == "-" else read_lines(Path(config.input))
@@ -332,7 +348,7 @@ def _line_rows(
         for number, line in enumerate(filter(None, lines), start=1):
             yield f"line {number}", {"text": line.rstrip("\r\n")}
         return
-    for place, record in read_objects(lines, _input_name(config)):
+    for place, record in read_objects(lines, _input_name(config), bad):
         yield place, _with_fields(config, predictor, record)
 
 
@@ -343,7 +359,7 @@ def _with_fields(config: PredictConfig, predictor: Predictor, record: Row) -> Ro
     """
     if "choices" in predictor.fields:
         with contextlib.suppress(ValueError):
-            text, choices, _ = choice_fields(record)
+            text, choices, _ = choice_fields(record, labeled=False)
             return {**record, "text": text, "choices": choices}
     words = [record[name] for name in WORDS if name in record]
     if words and "text" in predictor.lists and config.text not in record:

@@ -311,7 +311,7 @@ def question_rows(
     """Tokenizes questions, and splits their passages into windows.
 
     Args:
-        examples: The questions. The targets are those of the first answer to each.
+        examples: The questions. The targets are those of the first answer to each that has a token.
         preprocessor: The preprocessor that creates the windows.
         negative_share: The share of the windows without the answer that are kept, a random sample
             that depends on the questions alone. Those of questions that have none in any window
@@ -449,21 +449,21 @@ def _sampled(chunk: dict[str, np.ndarray], negative_share: float) -> dict[str, n
 def _answer_tokens(
     examples: Sequence[QuestionExample], context_index: np.ndarray, tokens: TokenizedQuestions
 ) -> np.ndarray:
-    """Returns the token span of each question's first answer in its passage, int64 `(batch, 2)`.
+    """Returns the token span of an answer to each question in its passage, int64 `(batch, 2)`.
 
-    The span is from the first to the last token that overlap the answer; -1 if there is none.
+    The span is from the first to the last token that overlap the answer, the first of those that
+    have a token; -1 if there is none.
     """
     starts, ends = tokens.char_starts.values, tokens.char_ends.values
     splits = np.concatenate([[0], np.cumsum(tokens.char_starts.lengths)])
     spans = np.full((len(examples), 2), -1, "int64")
     for number, (example, context) in enumerate(zip(examples, context_index, strict=True)):
-        if not example.answers:
-            continue
-        answer = example.answers[0]
         passage = slice(splits[context], splits[context + 1])
-        # Offsets never decrease, so they are sorted.
-        first = np.searchsorted(ends[passage], answer.start, side="right")
-        end = np.searchsorted(starts[passage], answer.start + len(answer.text), side="left")
-        if first < end:
-            spans[number] = first, end - 1
+        for answer in example.answers or ():
+            # Offsets never decrease, so they are sorted.
+            first = np.searchsorted(ends[passage], answer.start, side="right")
+            end = np.searchsorted(starts[passage], answer.start + len(answer.text), side="left")
+            if first < end:
+                spans[number] = first, end - 1
+                break
     return spans

@@ -56,9 +56,9 @@ class SquadFile:
 
     Args:
         path: Path of the file.
-        has_unanswerable: Whether the file marks unanswerable questions, as version 2.0 does.
+        has_unanswerable: Whether a question is marked as unanswerable, as in version 2.0.
         examples: The questions, in the order of the file.
-        skipped: An error message for each article, paragraph or question that was skipped.
+        skipped: An error message for each article, paragraph, question or answer that was skipped.
     """
 
     path: str
@@ -76,9 +76,10 @@ def read_squad(
 
     Args:
         path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
-        labeled: Whether every question must have answers, or be marked as unanswerable.
+        labeled: Whether every question must have answers, or be marked as unanswerable. Otherwise
+            malformed answers count as unknown.
         skip_bad: Whether to skip malformed parts, and list them in the result, instead of raising
-            an error.
+            an error. A question is skipped if none of its answers can be read.
 
     Returns:
         A `SquadFile`.
@@ -124,7 +125,8 @@ def read_squad_rows(
             dicts of both; optionally `id` (by default, the index of the row), `title` and
             `is_impossible`. A row whose answers are empty is unanswerable.
         path: Path of the file, for messages.
-        labeled: Whether every row must have answers, which may be empty.
+        labeled: Whether every row must have answers, which may be empty. Otherwise malformed
+            answers count as unknown.
         skip_bad: As for `read_squad`.
 
     Raises:
@@ -186,11 +188,11 @@ class _Reader:
         for index, (place, row) in enumerate(rows):
             where = f"{self.path}, {place}"
             try:
-                question = _squad_question(row, index, where)
                 context = _text(row, "context", where)
                 # One string for all questions on a passage
                 context = contexts.setdefault(context, context)
-                example = self._example(question, context, where)
+                question = {"id": index} | {k: v for k, v in row.items() if v is not None}
+                example = self._example(question, context, where, is_row=True)
                 title = "" if row.get("title") is None else _text(row, "title", where)
                 yield dataclasses.replace(example, title=title)
             except SquadError as error:
@@ -225,40 +227,54 @@ class _Reader:
             except SquadError as error:
                 self._skip(error)
 
-    def _example(self, question: Any, context: str, where: str) -> QuestionExample:
-        question_id = _text(question, "id", where)
+    def _example(
+        self, question: Any, context: str, where: str, is_row: bool = False
+    ) -> QuestionExample:
+        number = question.get("id") if isinstance(question, dict) else None
+        is_number = isinstance(number, int) and not isinstance(number, bool)
+        question_id = str(number) if is_number else _text(question, "id", where)
         where += f" (id {_short(question_id)})"
         if question_id in self._ids:
             raise SquadError(f"{where}: another question has this id")
-        example = QuestionExample(
-            question_id,
-            _text(question, "question", where),
-            context,
-            self._answers(question, context, where),
-        )
+        text = _text(question, "question", where)
+        try:
+            answers = self._answers(question, context, where, is_row)
+        except SquadError:
+            if self.labeled:
+                raise
+            answers = None
         self._ids.add(question_id)
-        return example
+        return QuestionExample(question_id, text, context, answers)
 
     def _answers(
-        self, question: dict[str, Any], context: str, where: str
+        self, question: dict[str, Any], context: str, where: str, is_row: bool
     ) -> tuple[SpanAnswer, ...] | None:
         is_impossible = False
-        if "is_impossible" in question:
+        if question.get("is_impossible") is not None:
             is_impossible = _field(question, "is_impossible", bool, where)
-            self.has_unanswerable = True
-        if "answers" not in question and (is_impossible or not self.labeled):
-            return () if is_impossible else None
-        answers = _field(question, "answers", list, where)
+        if question.get("answers") is None and (is_impossible or not self.labeled):
+            answers = []
+        else:
+            answers = _answer_objects(question, where)
+            # In rows, no answer is that of an unanswerable question.
+            is_impossible |= is_row and not answers and "is_impossible" not in question
         if is_impossible and answers:
             raise SquadError(f"{where}: is_impossible is true, and there are answers")
-        if not answers and not is_impossible:
-            if self.labeled:
-                raise SquadError(f"{where}: answers is empty, and is_impossible is not true")
-            return None
-        return tuple(
-            _answer(answer, context, f"{where}, answer {index}")
-            for index, answer in enumerate(answers, start=1)
-        )
+        if is_impossible:
+            self.has_unanswerable = True
+            return ()
+        if not answers and self.labeled:
+            raise SquadError(f"{where}: answers is empty, and is_impossible is not true")
+        found, errors = [], []
+        for index, answer in enumerate(answers, start=1):
+            try:
+                found.append(_answer(answer, context, f"{where}, answer {index}"))
+            except SquadError as error:
+                errors.append(error)
+        if errors and not (found and self.skip_bad):
+            raise errors[0]
+        self.skipped += map(str, errors)
+        return tuple(found) or None
 
     def _list(self, value: Any, name: str, where: str) -> list[Any]:
         try:
@@ -274,31 +290,21 @@ class _Reader:
         self.skipped.append(str(error))
 
 
-def _squad_question(row: Mapping[str, Any], index: int, where: str) -> dict[str, Any]:
-    """Returns a row as a question of a SQuAD file."""
-    question = {name: value for name, value in row.items() if value is not None}
-    number = question.get("id", index)
-    if isinstance(number, int) and not isinstance(number, bool):
-        question["id"] = str(number)
+def _answer_objects(question: dict[str, Any], where: str) -> list[Any]:
+    """Returns the answers of a question as a list, also of an object of two lists."""
     answers = question.get("answers")
-    if isinstance(answers, Mapping):
-        texts, starts = (_field(answers, name, list, where) for name in ("text", "answer_start"))
-        if len(texts) != len(starts):
-            raise SquadError(
-                f"{where}: answers has {len(texts)} texts and {len(starts)} values of "
-                "answer_start, expected one for each text"
-            )
-        question["answers"] = [
-            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
-        ]
-    elif answers is not None and not isinstance(answers, list):
+    if not isinstance(answers, Mapping):
+        objects: list[Any] = _field(question, "answers", list, where)
+        return objects
+    texts, starts = (_field(answers, name, list, where) for name in ("text", "answer_start"))
+    if len(texts) != len(starts):
         raise SquadError(
-            f"{where}: answers is {_short(answers)}, expected an object of the lists text and "
-            "answer_start, or a list of objects"
+            f"{where}: answers has {len(texts)} texts and {len(starts)} values of "
+            "answer_start, expected one for each text"
         )
-    if question.get("answers") == []:
-        question.setdefault("is_impossible", True)
-    return question
+    return [
+        {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
+    ]
 
 
 def _answer(answer: Any, context: str, where: str) -> SpanAnswer:

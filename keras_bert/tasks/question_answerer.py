@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -94,8 +95,25 @@ class QuestionAdapter(InputAdapter):
 
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
         rows = question_rows(self.examples, preprocessor, self.negative_share)
+        if options.training:
+            self._warn_of_lost_answers(rows)
         source = RowsInMemory(rows.examples, (rows.start_positions, rows.end_positions))
         return Loader(source, preprocessor, options, _with_positions)
+
+    def _warn_of_lost_answers(self, rows: QuestionRows) -> None:
+        found = set(rows.question_index[rows.end_positions > 0].tolist())
+        lost = [
+            example.id
+            for index, example in enumerate(self.examples)
+            if example.answers and index not in found
+        ]
+        if lost:
+            warnings.warn(
+                f"{len(lost)} of {len(self.examples)} questions, the first of which is "
+                f"{lost[0]!r}, are trained on as if they had no answer: the tokenizer has no token "
+                "for their answers, or no window contains one of them as a whole.",
+                stacklevel=2,
+            )
 
     def prediction_batches(
         self, preprocessor: Any, options: BatchOptions
@@ -131,11 +149,11 @@ class QuestionAnswerer(Task):
     `fit` and `evaluate` take questions with their answers: a list of dicts of `question`, `context`
     and `answers` (each with `text` and `answer_start`, as a list of dicts like in SQuAD files or as
     a dict of two lists; empty if the question is unanswerable), a dict or data frame of these
-    columns, or the examples of `keras_bert.data.read_squad`. The target is the first answer.
-    `batch_size` counts windows, `validation_split` holds out questions, and `validation_data` is
-    questions too. For features, `y` is a dict of `start_logits` and `end_logits`, positions
-    `(batch,)`. For questions, `predict` returns a dict of lists with an array `(length,)` for each
-    window.
+    columns, or the examples of `keras_bert.data.read_squad`. The target is the first answer that
+    has a token. `batch_size` counts windows, `validation_split` holds out questions, and
+    `validation_data` is questions too. For features, `y` is a dict of `start_logits` and
+    `end_logits`, positions `(batch,)`. For questions, `predict` returns a dict of lists with an
+    array `(length,)` for each window.
 
     The defaults of `compile()` are AdamW with a learning rate of 5e-5, the mean of the
     cross-entropies of the start position and of the end position, and the accuracy of each.

@@ -141,9 +141,10 @@ def test_targets_are_the_tokens_that_have_a_part_of_the_answer():
         example("a bcd e"),
         QuestionExample("unlabeled", "a?", "a b"),
         example("a \u200b b", "\u200b", 2),  # which the tokenizer drops entirely
+        QuestionExample("2", "a?", "a \u200b b", (SpanAnswer("\u200b", 2), SpanAnswer("b", 4))),
     ]
     rows = question_rows(examples, make(20))
-    assert positions(rows) == [(5, 7), (6, 7), (6, 8), (5, 5), (0, 0), (0, 0), (0, 0)]
+    assert positions(rows) == [(5, 7), (6, 7), (6, 8), (5, 5), *[(0, 0)] * 3, (5, 5)]
 
 
 def test_a_window_without_the_whole_answer_points_to_cls():

@@ -65,6 +65,46 @@ def test_version_2_says_which_questions_have_no_answer(tmp_path):
     assert [len(example.answers) for example in file.examples] == [1, 2, 0]
 
 
+def test_a_mark_alone_makes_no_question_unanswerable(tmp_path):
+    value = content()
+    for number, one in enumerate(paragraph(value)["qas"]):
+        one.update(id=number, is_impossible=False)
+    file = read_squad(write(tmp_path / "squad.json", value))
+    assert not file.has_unanswerable
+    assert [example.id for example in file.examples] == ["0", "1"]
+    paragraph(value)["qas"][0].update(is_impossible=True, answers=None)
+    assert read_squad(write(tmp_path / "squad.json", value)).has_unanswerable
+
+
+def test_one_bad_reference_leaves_the_others(tmp_path):
+    value = content()
+    question(value, 1)["answers"].insert(0, {"text": "Kyōto", "answer_start": 29})
+    path = write(tmp_path / "squad.json", value)
+    with pytest.raises(SquadError, match=r"\(id 'q2'\), answer 1: 'Kyōto' is not at"):
+        read_squad(path)
+    file = read_squad(path, skip_bad=True)
+    assert [len(example.answers) for example in file.examples] == [1, 2]
+    assert len(file.skipped) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"answers": None},
+        {"answers": "x"},
+        {"answers": [{"text": "x", "answer_start": 0}]},
+        {"is_impossible": 3},
+    ],
+)
+def test_answers_that_are_not_needed_may_be_malformed(change, tmp_path):
+    value = content()
+    question(value).update(change)
+    path = write(tmp_path / "squad.json", value)
+    assert read_squad(path, labeled=False).examples[0].answers is None
+    with pytest.raises(SquadError, match=r"\(id 'q1'\)"):
+        read_squad(path)
+
+
 def test_a_test_set_needs_no_answers(tmp_path):
     value = content()
     del value["data"][0]["paragraphs"][0]["qas"][0]["answers"]
@@ -101,7 +141,7 @@ MALFORMED = {
         r"article 1 \('Orte'\): paragraphs is 'x', expected a list",
     ),
     "context": (lambda v: paragraph(v).pop("context"), "paragraph 1: the field 'context'"),
-    "id": (lambda v: question(v).update(id=7), "question 1: id is 7, expected a string"),
+    "id": (lambda v: question(v).update(id=[7]), r"question 1: id is \[7\], expected a string"),
     "same id": (lambda v: question(v, 1).update(id="q1"), r"'q1'\): another question has this id"),
     "question": (lambda v: question(v).pop("question"), r"question 1 \(id 'q1'\): the field"),
     "surrogate": (

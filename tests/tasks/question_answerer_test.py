@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -146,6 +148,16 @@ def test_a_preset_brings_head_windows_and_threshold_back(trained, tmp_path):
     assert other.preprocessor.sequence_length == 20
     assert other.preprocessor.doc_stride == 2
     assert other.preprocessor.max_query_length == 4
+
+
+def test_an_answer_without_a_token_is_named_in_training(trained):
+    answers = [{"text": "\u200b", "answer_start": 4}]
+    rows = [*questions(3), {"question": "wo ?", "context": "der \u200b", "answers": answers}]
+    read = trained[0].adapters[0].read(rows)
+    options = trained[0]._options(4)
+    read.batches(trained[0].preprocessor, options)
+    with pytest.warns(UserWarning, match="1 of 4 questions, the first of which is '3'"):
+        read.batches(trained[0].preprocessor, dataclasses.replace(options, training=True))
 
 
 def test_questions_come_in_many_forms(trained):

@@ -261,10 +261,11 @@ def test_words_in_columns_are_no_texts(tmp_path):
 
 def test_the_files_of_other_tasks_are_read(tmp_path):
     (tmp_path / "dev.json").write_text(
-        '{"data": [{"paragraphs": [{"context": "b", "qas": [{"id": "q", "question": "a"}]}]}]}'
+        '{"data": [{"paragraphs": [{"context": "b", "qas": [{"id": "q", "question": "a", '
+        '"answers": [{"text": "not in the passage", "answer_start": 0}]}]}]}]}'
     )
     (tmp_path / "a.conll").write_text("Ann B-PER\nsang O\n\nhere O\n")
-    (tmp_path / "a.csv").write_text("sent1,sent2,ending0,ending1\na,b,c,d\n")
+    (tmp_path / "a.csv").write_text("sent1,sent2,ending0,ending1,label\na,b,c,d,x\n")
     predictors = {
         "dev.json": Predictor(("question", "context"), list),
         "a.conll": Predictor(("text",), list, ("text",)),
@@ -282,7 +283,7 @@ def test_the_files_of_other_tasks_are_read(tmp_path):
         "a.parquet": [{"id": 3, "text": "a"}, {"id": 4, "text": ""}],
     }
     (tmp_path / "copa.jsonl").write_text(
-        '{"premise": "a", "question": "cause", "choice1": "b", "choice2": "c"}\n'
+        '{"premise": "a", "question": "cause", "choice1": "b", "choice2": "c", "label": "x"}\n'
     )
     (tmp_path / "words.jsonl").write_text(
         '{"id": 1, "tokens": ["Ann", "sang"]}\n{"text": "Bob sang"}\n'
@@ -337,6 +338,28 @@ def test_a_malformed_row_is_named(name, content, message, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
         list(read_rows(PredictConfig(input=str(tmp_path / name)), CLASSIFIER))
+
+
+def test_malformed_rows_are_skipped_and_counted(tmp_path, caplog):
+    questions = [{"id": "1", "question": "a"}, {"id": "2", "question": "a", "context": "b"}]
+    answerer = Predictor(("question", "context"), list)
+    for name, predictor, content in (
+        ("in.jsonl", CLASSIFIER, '{"text": "a"}\n{"text": \n{"text": 3}\n{"text": "b"}\n'),
+        ("in.csv", CLASSIFIER, "text,x\na,1\nc\nd,1,2\nb,2\n"),
+        ("q.jsonl", answerer, "\n".join(map(json.dumps, questions))),
+    ):
+        (tmp_path / name).write_text(content)
+        caplog.clear()
+        with caplog.at_level("WARNING", logger="absl"):
+            config = PredictConfig(input=str(tmp_path / name), skip_bad=True)
+            rows = list(read_rows(config, predictor))
+        expected = ["2"] if predictor is answerer else ["a", "b"]
+        assert [row.get("id", row.get("text")) for row in rows] == expected
+        count = 1 if predictor is answerer else 2
+        assert (
+            f"{count} malformed rows were skipped, the first: {tmp_path / name}, line"
+            in caplog.text
+        )
 
 
 def test_a_row_needs_choices(tmp_path):

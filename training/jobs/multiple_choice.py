@@ -46,7 +46,9 @@ class ChoiceConfig(LabeledFilesConfig):
 
     Args:
         train_file: The training file: SWAG's CSV, CODAH's TSV, or JSON Lines or Parquet with text,
-            choices and label, or with the fields of CommonsenseQA, ARC, OpenBookQA or COPA.
+            choices and label, or with the fields of CommonsenseQA, ARC, OpenBookQA, COPA, RACE,
+            DREAM, Cosmos QA or QuAIL. Of a passage (`context`) and a `question`, the question is
+            put before each choice, so that the end of the passage is cut where rows are too long.
         dev_file: The development file, which selects the best epoch; empty holds out a random tenth
             of train_file, stratified by the index of the correct choice.
         test_file: The test file, predicted at the end and scored if it has labels; empty for none.

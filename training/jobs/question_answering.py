@@ -223,6 +223,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         return read_questions(config.data_file, document_words=config.document_words).examples
 
     golds = question_scores.read_gold(config.data_file)
+    golds.log_rule()
     if config.null_odds and not (config.answers and golds.data_set == "squad_v2"):
         raise ValueError("--null_odds is for --answers to questions of SQuAD 2.0")
     odds = squad_scores.read_null_odds(config.null_odds) if config.null_odds else None
@@ -327,6 +328,7 @@ class QuestionJob(Job):
         super().__init__(config, data, preset)
         self.golds = question_scores.gold_answers(data.dev, data.has_unanswerable)
         self.title = "TriviaQA" if self.golds.data_set == "triviaqa" else "SQuAD"
+        self.golds.log_rule()
         self._answers: Answers | None = None
         for message in data.skipped:
             logging.warning("skipped: %s", message)

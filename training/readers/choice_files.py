@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of texts with choices: SWAG, CODAH, CommonsenseQA, ARC, OpenBookQA, COPA, and your own."""
+"""Files of texts with choices: SWAG, CODAH, CommonsenseQA, ARC, OpenBookQA, COPA, RACE, DREAM,
+Cosmos QA, QuAIL, and your own."""
 
 from __future__ import annotations
 
@@ -19,7 +20,21 @@ from .values import BadRows, as_id, excerpt, row_error, row_ids
 FORMATS = {"swag": "csv", "codah": "tsv", "jsonl": "jsonl", "arrow": "arrow", "xlsx": "xlsx"}
 # Columns that must not occur twice
 _COLUMNS = ("text", "sent1", "sent2", "label", *(f"ending{index}" for index in range(10)))
-_TEXTS = ("text", "stem", "question_stem", "premise", "question")
+_TEXTS = ("text", "stem", "question_stem", "premise", "question", "ctx")
+# The passage that a field `question` asks about: of RACE, DREAM, Cosmos QA, QuAIL, ReClor
+_PASSAGES = ("context", "article", "dialogue", "passage")
+# Fields of all choices, and what precedes the number of a field of one
+_LISTS = ("choices", "options", "endings", "choice", "answers")
+_NUMBERED = ("choice", "answer")
+_LABELS = ("label", "answerKey", "answer", "correct_answer_id")
+# Fields that only rows with choices have
+_TELLING = (
+    ("choices",),
+    ("choice1", "choice2"),
+    ("answer0", "answer1"),
+    ("answerKey",),
+    ("sent1", "ending0"),
+)
 # What COPA's field `question` asks about the premise (Roemmele et al., 2011)
 _COPA = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
 
@@ -74,8 +89,24 @@ class ChoiceRows:
         )
 
 
+def telling_fields(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the fields that tell that a row has choices, which are none if it has not.
+
+    Args:
+        record: The fields of a row; of a table, its columns with any value.
+    """
+    for fields in _TELLING:
+        if record.keys() >= set(fields):
+            return fields
+    return tuple(name for name in _LISTS if _are_strings(record.get(name)))[:1]
+
+
 def read_choices(
-    path: Path, format: str = "auto", quoting: Quoting = "auto", bad: BadRows | None = None
+    path: Path,
+    format: str = "auto",
+    quoting: Quoting = "auto",
+    bad: BadRows | None = None,
+    labeled: bool = True,
 ) -> ChoiceRows:
     """Reads one file.
 
@@ -88,6 +119,7 @@ def read_choices(
             it from the suffix.
         quoting: How quotes in TSV are read, as by `read_labeled_text`.
         bad: Collects malformed rows; by default, the first one raises an error.
+        labeled: Whether the correct choices are read, where rows have them.
 
     Raises:
         ValueError: If the file is malformed; the message names the file, the line and the field.
@@ -103,7 +135,7 @@ def read_choices(
     rows = []
     for place, record in records:
         try:
-            text, choices, label = choice_fields(record)
+            text, choices, label = choice_fields(record, labeled)
         except ValueError as error:
             bad.add(row_error(path, place, str(error)))
         else:
@@ -142,28 +174,43 @@ def _codah_records(
         yield place, {"text": text, "choices": choices, "label": label.strip()}
 
 
-def choice_fields(record: Mapping[str, Any]) -> tuple[str, list[str], int | None]:
+def choice_fields(
+    record: Mapping[str, Any], labeled: bool = True
+) -> tuple[str, list[str], int | None]:
     """Returns the text of a row, its choices, and the index of the correct one, if it is known.
 
-    The text is in `text`, `question`, `question.stem`, `question_stem`, or `premise` with COPA's
-    `question`. The choices are in `choices`, also of `question`, as a list of strings, as a list of
+    The text is in `text`, `question`, `question.stem`, `question_stem`, `ctx`, or `premise` with
+    COPA's `question`. If a passage is in `context`, `article`, `dialogue` or `passage` beside
+    `question`, the text is the passage, and a choice is the question followed by it: where both are
+    too long together, the end of the passage is cut. The choices are in `choices` (also of
+    `question`), `options`, `endings`, `choice` or `answers`, as a list of strings, as a list of
     objects with `label` and `text`, or as an object with the lists `label` and `text`; or in
-    `choice1`, `choice2` …. The correct one is in `label`, as its index from 0, or in `label` or
-    `answerKey`, as its own label. In SWAG's columns `sent1`, `sent2`, `ending0`, `ending1` …, a
-    choice is `sent2` followed by an ending.
+    `choice1`, `choice2` …, or `answer0`, `answer1` …. The correct one is in `label` or
+    `correct_answer_id`, as its index from 0; in `label` or `answerKey`, as its own label; or in
+    `answer`, as an index, a letter from A or a copy. In SWAG's columns `sent1`, `sent2`, `ending0`,
+    `ending1` …, a choice is `sent2` followed by an ending.
+
+    Args:
+        record: The fields of the row.
+        labeled: Whether the correct choice is read.
 
     Raises:
         ValueError: If a field is missing or malformed; the message names it.
     """
     question = record.get("question")
     fields = {**record, **question} if isinstance(question, dict) else record
+    start = ""
     if "sent1" in fields:
-        text, choices, names = _string(fields, "sent1"), _swag_choices(fields), []
+        text, start = _string(fields, "sent1"), _string(fields, "sent2")
+        choices, names = _swag_endings(fields), []
     else:
         name = next((name for name in _TEXTS if name in fields), "text")
         text = _string(fields, name)
+        passage = next((name for name in _PASSAGES if name in fields), None)
         if name == "premise" and "question" in fields:
             text = f"{text} {_COPA.get(question, question)}"
+        elif name == "question" and passage is not None:
+            text, start = _string(fields, passage), text
         choices, names = _choices(fields)
     if not text:
         raise ValueError("the text is empty")
@@ -171,20 +218,31 @@ def choice_fields(record: Mapping[str, Any]) -> tuple[str, list[str], int | None
         raise ValueError(f"{len(choices)} choices, expected two or more")
     if not all(choices):
         raise ValueError(f"choice {choices.index('')} is empty")
-    key = "label" if fields.get("label") is not None else "answerKey"
+    label = _label(fields, choices, names) if labeled else None
+    return text, [f"{start} {choice}".strip() for choice in choices], label
+
+
+def _label(fields: Mapping[str, Any], choices: list[str], names: list[str]) -> int | None:
+    key = next((name for name in _LABELS if fields.get(name) is not None), "label")
     label = fields.get(key)
     if label in (None, "", -1):  # -1 in the test sets of `datasets`
-        return text, choices, None
-    names = names or [str(index) for index in range(len(choices))]
-    if str(label) not in names and key == "label":
-        names = [str(index) for index in range(len(choices))]
-    if str(label) not in names:
-        raise ValueError(f"{key} is {excerpt(label)}, expected one of {', '.join(names)}")
-    return text, choices, names.index(str(label))
+        return None
+    indices = [str(index) for index in range(len(choices))]
+    if key == "answer" and isinstance(label, str):
+        letters = [chr(ord("A") + index) for index in range(len(choices))]
+        known = [names, choices, indices, letters]
+    else:
+        known = [names] if names and key == "answerKey" else [names, indices]
+    for words in known:
+        if str(label).strip() in words:
+            return words.index(str(label).strip())
+    raise ValueError(f"{key} is {excerpt(label)}, expected one of {', '.join(known[-1])}")
 
 
 def _string(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
+    if name in _PASSAGES and _are_strings(value):  # the turns of a dialogue
+        value = "\n".join(value)
     if not isinstance(value, str):
         if name not in fields:
             raise ValueError(f"no field {name}; the row has {excerpt(sorted(fields), 300)}")
@@ -192,34 +250,38 @@ def _string(fields: Mapping[str, Any], name: str) -> str:
     return value.strip()
 
 
+def _are_strings(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+
+
 def _choices(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Returns the choices of a row, and their own labels, if they have any."""
-    numbered = [fields[name] for name in _numbered("choice", fields)]
-    if not numbered and "choices" not in fields:
+    numbered = next(filter(None, (_numbered(start, fields) for start in _NUMBERED)), [])
+    field = next((name for name in _LISTS if name in fields), "choices")
+    if not numbered and field not in fields:
         raise ValueError(f"no field choices; the row has {excerpt(sorted(fields), 300)}")
-    choices = fields.get("choices", numbered)
+    choices = fields.get(field, [fields[name] for name in numbered])
     if isinstance(choices, dict):  # of lists, as in Parquet
         columns = [choices.get("label"), choices.get("text")]
         if not all(isinstance(column, list) for column in columns):
-            raise ValueError(f"choices is {excerpt(choices)}, expected lists of label and text")
+            raise ValueError(f"{field} is {excerpt(choices)}, expected lists of label and text")
         pairs = zip(*columns, strict=True)
         choices = [{"label": label, "text": text} for label, text in pairs]
     if not isinstance(choices, list):
-        raise ValueError(f"choices is {excerpt(choices)}, expected a list")
+        raise ValueError(f"{field} is {excerpt(choices)}, expected a list")
     texts, labels = [], []
     for choice in choices:
         text = choice.get("text") if isinstance(choice, dict) else choice
         if not isinstance(text, str):
             expected = "strings, or objects of label and text"
-            raise ValueError(f"choices holds {excerpt(choice)}, expected {expected}")
+            raise ValueError(f"{field} holds {excerpt(choice)}, expected {expected}")
         texts.append(text.strip())
         if isinstance(choice, dict) and "label" in choice:
             labels.append(str(choice["label"]))
     return texts, labels if len(labels) == len(texts) else []
 
 
-def _swag_choices(fields: Mapping[str, Any]) -> list[str]:
-    start = _string(fields, "sent2")
+def _swag_endings(fields: Mapping[str, Any]) -> list[str]:
     names = _numbered("ending", fields)
     if not names:
         raise ValueError(f"no field ending0; the row has {excerpt(sorted(fields), 300)}")
@@ -228,7 +290,7 @@ def _swag_choices(fields: Mapping[str, Any]) -> list[str]:
     endings = endings[: max((n for n, ending in enumerate(endings, 1) if ending), default=0)]
     if "" in endings:
         raise ValueError(f"{names[endings.index('')]} is empty, but another ending follows it")
-    return [f"{start} {ending}".strip() for ending in endings]
+    return endings
 
 
 def _numbered(start: str, fields: Iterable[str]) -> list[str]:

@@ -214,14 +214,14 @@ def _normalized(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-def scripts(rows: Rows) -> dict[str, float]:
+def scripts(texts: Iterable[str]) -> dict[str, float]:
     """Returns the share of each script among the letters, in percent, the most frequent first.
 
     A script is what the Unicode name of a letter begins with, such as LATIN or CJK.
     """
     counts: Counter[str] = Counter()
     left = _MAX_CHARACTERS_OF_SCRIPTS
-    for text in rows.different_texts():
+    for text in texts:
         counts.update(filter(None, map(_script, text)))
         left -= len(text)
         if left < 0:

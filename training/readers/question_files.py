@@ -26,7 +26,7 @@ class QuestionFile:
 
     Args:
         examples: The questions, in the order of the file; `DocumentQuestion` if it is TriviaQA's.
-        has_unanswerable: Whether the file marks unanswerable questions, as SQuAD 2.0 does.
+        has_unanswerable: Whether a question is marked as unanswerable, as in SQuAD 2.0.
         skipped: An error message for each part of the file that was skipped.
     """
 
@@ -66,9 +66,10 @@ def read_questions(
     Args:
         path: SQuAD's JSON; JSON Lines, a JSON array, Parquet, Arrow or a folder of `datasets` with
             the columns of SQuAD's data sets there; or the JSON of TriviaQA, with its documents.
-        labeled: Whether every question must have answers, or be marked as unanswerable.
+        labeled: Whether every question must have answers, or be marked as unanswerable. Otherwise
+            malformed answers count as unknown.
         skip_bad: Whether to skip malformed parts, and list them in the result, instead of raising
-            an error.
+            an error. A question is skipped if none of its answers can be read.
         document_words: Of TriviaQA, the number of words that are read of a document, the first
             ones; 0 for all.
 

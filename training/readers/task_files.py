@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from keras_bert.data.text_files import read_lines
 
+from .choice_files import telling_fields
 from .data_files import (
     FORMATS,
     TAGGING_SUFFIXES,
@@ -24,9 +25,8 @@ from .question_files import COLUMNS, is_nested
 from .tagged_words import LABELS, WORDS
 from .values import BadRows
 
-# Formats that only files of choices have, and fields that only they have
+# Formats that only files of choices have
 _CHOICE_FORMATS = ("swag", "codah")
-_CHOICE_FIELDS = (("choices",), ("choice1", "choice2"), ("answerKey",), ("sent1", "ending0"))
 # Columns of two texts. Those after the first are taken where no column is named `text`.
 _PAIRS = (
     ("text", "text_pair"),
@@ -98,16 +98,16 @@ def task_of_file(
         ) from None
     if kind in ("jsonl", "arrow"):
         records = read_records(path, kind, BadRows(collect=True))
-        names = set(next((record for _, record in records), {}))
+        record = next((record for _, record in records), {})
     else:
-        names = set(next((cells for _, cells in read_cells(path, kind)), []))
+        record = dict.fromkeys(next((cells for _, cells in read_cells(path, kind)), []))
+    names = set(record)
     if names.intersection(WORDS) and names.intersection(LABELS):
         return FileTask("tagging", f"{path} has words and their labels")
+    if fields := telling_fields(record):
+        return FileTask("choice", f"{path} has {' and '.join(fields)}")
     if kind in ("jsonl", "arrow") and names.issuperset(COLUMNS):
         return FileTask("questions", f"{path} has questions, contexts and answers")
-    for fields in _CHOICE_FIELDS:
-        if names.issuperset(fields):
-            return FileTask("choice", f"{path} has {' and '.join(fields)}")
     for pair in _PAIRS if text is None else ():
         if names.issuperset(pair) and (pair[0] == "text" or "text" not in names):
             columns = dict(zip(("text", "text_pair"), pair, strict=True))

@@ -82,7 +82,8 @@ def read_documents(
     Args:
         content: The content of the file.
         path: The file, beside whose folder, or in whose folder, the documents are in `evidence`.
-        labeled: Whether every question must have an answer.
+        labeled: Whether every question must have an answer. Otherwise malformed answers count as
+            unknown.
         skip_bad: Whether to skip malformed questions and missing documents, and list them in the
             result, instead of raising an error.
         max_words: Number of words to read of a document, the first ones; 0 for all.
@@ -251,13 +252,16 @@ class _Reader:
     def _question(self, datum: Any, question_id: str, labeled: bool, where: str) -> _Question:
         aliases: tuple[str, ...] = ()
         human_answers: tuple[str, ...] = ()
-        if labeled or "Answer" in datum:
+        try:
             answer = _field(datum, "Answer", dict, where)
             aliases = _texts(answer, "NormalizedAliases", where)
             if not aliases:
                 raise ValueError(f"{where}: NormalizedAliases is empty")
             if "HumanAnswers" in answer:
                 human_answers = _texts(answer, "HumanAnswers", where)
+        except ValueError:
+            if labeled:
+                raise
         pages = list(dict.fromkeys(self._pages(datum, where)))
         if not pages:
             raise ValueError(f"{where} has no documents")

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from absl import logging
 
 from keras_bert.data.squad import QuestionExample, load_json
 
 from ..readers import question_files, triviaqa
 from ..readers.triviaqa import DocumentQuestion
 from . import squad_scores
+from .answer_rules import WORDS
 from .squad_scores import GoldQuestion
 from .triviaqa_scores import best_f1, score_triviaqa
 
@@ -32,6 +34,12 @@ class GoldAnswers:
 
     questions: tuple[GoldQuestion, ...]
     data_set: DataSet
+
+    def log_rule(self) -> None:
+        """Logs how answers are compared, where that depends on their language."""
+        rule = squad_scores.rule_of(self.questions)
+        if self.data_set != "triviaqa" and rule is not WORDS:
+            logging.info("answers are compared by %s", rule.name)
 
     def scores(self, predictions: Mapping[str, str]) -> dict[str, float]:
         """Returns the official scores; without the totals of SQuAD 2.0.

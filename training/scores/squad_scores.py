@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD's metrics, versions 1.1 and 2.0: exact match and F1, as in the official scorers."""
+"""SQuAD's metrics, versions 1.1 and 2.0: exact match and F1, as in the official scorers.
+
+Answers in Japanese, Korean and Chinese are compared by the rules of `answer_rules`.
+"""
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import functools
-import re
-import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..readers.values import excerpt
-
-ARTICLES = re.compile(r"\b(a|an|the)\b")
-_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+from ..readers.values import as_id, excerpt
+from .answer_rules import AnswerRule, rule_for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,49 +27,6 @@ class GoldQuestion:
 
     id: str
     texts: tuple[str, ...]
-
-
-@functools.lru_cache(maxsize=200_000)
-def normalised(text: str) -> str:
-    """Removes case, ASCII punctuation, English articles and extra spaces.
-
-    Example:
-
-    >>> normalised("The U.S. president,  a  man")
-    'us president man'
-    """
-    text = text.lower().translate(_WITHOUT_PUNCTUATION)
-    return " ".join(ARTICLES.sub(" ", text).split())
-
-
-def exact_match(prediction: str, gold: str, normalise: Callable[[str], str] = normalised) -> float:
-    """Returns 1 if both texts are equal after they are normalized, otherwise 0."""
-    return float(normalise(prediction) == normalise(gold))
-
-
-def f1(
-    prediction: str,
-    gold: str,
-    *,
-    both_empty: float = 1.0,
-    normalise: Callable[[str], str] = normalised,
-) -> float:
-    """Returns the harmonic mean of precision and recall of the common words.
-
-    Args:
-        prediction: The predicted answer.
-        gold: The gold answer.
-        both_empty: The score if neither has a word, which is 0 in SQuAD 1.1's scorer.
-        normalise: Removes what does not count.
-    """
-    predicted, true = normalise(prediction).split(), normalise(gold).split()
-    if not predicted or not true:
-        return both_empty if predicted == true else 0.0
-    common = sum((collections.Counter(predicted) & collections.Counter(true)).values())
-    if not common:
-        return 0.0
-    precision, recall = common / len(predicted), common / len(true)
-    return 2 * precision * recall / (precision + recall)
 
 
 def score_squad_v1(
@@ -90,7 +44,7 @@ def score_squad_v1(
     Raises:
         ValueError: If there is no question, or a question has no answer.
     """
-    _check(golds)
+    rule = rule_of(golds)
     exact_sum = f1_sum = 0.0
     for gold in golds:
         if not gold.texts:
@@ -99,8 +53,8 @@ def score_squad_v1(
             )
         prediction = predictions.get(gold.id)
         if prediction is not None:
-            exact_sum += max(exact_match(prediction, text) for text in gold.texts)
-            f1_sum += max(f1(prediction, text, both_empty=0.0) for text in gold.texts)
+            exact_sum += max(rule.exact_match(prediction, text) for text in gold.texts)
+            f1_sum += max(rule.f1(prediction, text, both_empty=0.0) for text in gold.texts)
     return {"exact_match": 100 * exact_sum / len(golds), "f1": 100 * f1_sum / len(golds)}
 
 
@@ -130,14 +84,14 @@ def score_squad_v2(
     Raises:
         ValueError: If there is no question or no prediction, or null odds are missing.
     """
-    _check(golds)
+    rule = rule_of(golds)
     questions = {gold.id: gold for gold in golds}
     scored = [gold for gold in questions.values() if gold.id in predictions]
     if not scored:
         raise ValueError(f"there is no prediction for any of the {len(golds)} questions")
     raw = {
-        name: np.array([_best(score, predictions[gold.id], gold) for gold in scored])
-        for name, score in (("exact", exact_match), ("f1", f1))
+        name: np.array([_best(score, predictions[gold.id], gold, rule) for gold in scored])
+        for name, score in (("exact", rule.exact_match), ("f1", rule.f1))
     }
     has_answer = np.array([bool(gold.texts) for gold in scored])
     odds = np.zeros(len(scored)) if null_odds is None else _null_odds(scored, null_odds)
@@ -161,14 +115,16 @@ def score_squad_v2(
 
 def f1_scores(golds: Sequence[GoldQuestion], texts: Sequence[str]) -> np.ndarray:
     """Returns SQuAD 2.0's F1 of an answer to each question, `(questions,)`, in [0, 1]."""
-    return np.array([_best(f1, text, gold) for gold, text in zip(golds, texts, strict=True)])
+    rule = rule_of(golds)
+    pairs = zip(golds, texts, strict=True)
+    return np.array([_best(rule.f1, text, gold, rule) for gold, text in pairs])
 
 
 def best_threshold(scores: np.ndarray, null_scores: np.ndarray, odds: np.ndarray) -> float:
     """Returns the null threshold with the largest sum of scores.
 
     All ways to divide the questions are tried. Of those that are equally good, the one with the
-    most empty answers is chosen, and of its thresholds the middle of the gap, so that rounding
+    fewest empty answers is chosen, and of its thresholds the middle of the gap, so that rounding
     errors of another runtime move no question to the other side.
 
     Args:
@@ -181,7 +137,8 @@ def best_threshold(scores: np.ndarray, null_scores: np.ndarray, odds: np.ndarray
     gains = np.concatenate([[0.0], np.cumsum((scores - null_scores)[order])])
     # A threshold cannot separate equal odds: only the position after the last of them is valid.
     is_cut = np.append(np.append(True, odds[order][1:] > odds[order][:-1]), True)
-    best = int(np.argmax(np.where(is_cut, gains, -np.inf)))
+    gains = np.where(is_cut, gains.round(9), -np.inf)  # Sums of the same scores may differ.
+    best = len(odds) - int(np.argmax(gains[::-1]))
     below, above = odds[order][best - 1 : best], odds[order][best : best + 1]
     if not len(below) or not len(above):
         return float(above[0]) - 1.0 if len(above) else float(below[0]) + 1.0
@@ -220,8 +177,10 @@ def _official_thresholds(
     return results
 
 
-def _best(score: Any, prediction: str, gold: GoldQuestion) -> float:
-    texts = [text for text in gold.texts if normalised(text)] or [""]
+def _best(
+    score: Callable[[str, str], float], prediction: str, gold: GoldQuestion, rule: AnswerRule
+) -> float:
+    texts = [text for text in gold.texts if rule.normalise(text)] or [""]
     return float(max(score(prediction, text) for text in texts))
 
 
@@ -232,16 +191,22 @@ def _null_odds(scored: Iterable[GoldQuestion], null_odds: Mapping[str, float]) -
     return np.array([null_odds[gold.id] for gold in scored], "float64")
 
 
-def _check(golds: Sequence[GoldQuestion]) -> None:
+def rule_of(golds: Sequence[GoldQuestion]) -> AnswerRule:
+    """Returns the rule by which the answers to questions are compared, see `rule_for`.
+
+    Raises:
+        ValueError: If there is no question.
+    """
     if not golds:
         raise ValueError("expected at least one question, received none")
+    return rule_for(text for gold in golds for text in gold.texts)
 
 
 def parse_gold(content: Any, path: str) -> tuple[list[GoldQuestion], bool]:
     """Returns the questions of a file in SQuAD's JSON, and whether it is of version 2.0.
 
-    The positions of the answers are ignored. A file is of version 2.0 if any question has the field
-    `is_impossible`.
+    The positions of the answers are ignored. A file is of version 2.0 if any question has no
+    answer, as the field `is_impossible` says.
 
     Args:
         content: The content of the file.
@@ -258,7 +223,10 @@ def parse_gold(content: Any, path: str) -> tuple[list[GoldQuestion], bool]:
             for question in paragraph["qas"]
         ]
         golds = [
-            GoldQuestion(question["id"], tuple(answer["text"] for answer in question["answers"]))
+            GoldQuestion(
+                as_id(question["id"]),
+                tuple(answer["text"] for answer in question.get("answers") or ()),
+            )
             for question in questions
         ]
     except (KeyError, TypeError, ValueError) as error:
@@ -266,7 +234,7 @@ def parse_gold(content: Any, path: str) -> tuple[list[GoldQuestion], bool]:
             f'{path} is not in SQuAD\'s format, an object with "data", a list of articles with '
             f'"paragraphs" and their "qas": {excerpt(error)} (use --kind for other formats)'
         ) from error
-    return golds, any("is_impossible" in question for question in questions)
+    return golds, any(question.get("is_impossible") for question in questions)
 
 
 def read_predictions(path: str) -> dict[str, str]:

@@ -7,7 +7,8 @@ import functools
 import string
 from collections.abc import Mapping, Sequence
 
-from .squad_scores import ARTICLES, GoldQuestion, exact_match, f1
+from .answer_rules import ARTICLES, AnswerRule
+from .squad_scores import GoldQuestion
 
 _SPACES = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
 
@@ -22,6 +23,9 @@ def normalised(text: str) -> str:
     'jay z song hit'
     """
     return " ".join(ARTICLES.sub(" ", text.lower().translate(_SPACES)).split())
+
+
+_RULE = AnswerRule("words, as in TriviaQA's scorer", normalised)
 
 
 def score_triviaqa(
@@ -48,11 +52,11 @@ def score_triviaqa(
             raise ValueError(f"question {gold.id!r} of TriviaQA has no answers")
         prediction = predictions.get(gold.id)
         if prediction is not None:
-            exact_sum += max(exact_match(prediction, text, normalised) for text in gold.texts)
+            exact_sum += max(_RULE.exact_match(prediction, text) for text in gold.texts)
             f1_sum += best_f1(prediction, gold.texts)
     return {"exact_match": 100 * exact_sum / len(golds), "f1": 100 * f1_sum / len(golds)}
 
 
 def best_f1(prediction: str, texts: Sequence[str]) -> float:
     """Returns the F1 of a prediction with the alias that it is nearest to, in [0, 1]."""
-    return max(f1(prediction, text, both_empty=0.0, normalise=normalised) for text in texts)
+    return max(_RULE.f1(prediction, text, both_empty=0.0) for text in texts)

@@ -8,6 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from training.readers.choice_files import choice_fields, read_choices
+from training.readers.task_files import task_of_file
 from training.readers.values import BadRows
 
 pytestmark = pytest.mark.backend_independent
@@ -54,6 +55,31 @@ def test_the_fields_of_each_set_are_read(name, tmp_path):
     )
     parquet.write_table(pa.Table.from_pylist([ROWS[name]]), tmp_path / "a.parquet")
     assert read_choices(tmp_path / "a.parquet").labels.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("row", "label"),
+    [
+        ({"article": "Ann ran.", "options": ["a", "b"], "answer": "B"}, 1),  # RACE
+        ({"dialogue": ["Ann", "ran."], "choice": ["a", "b"], "answer": "b"}, 1),  # DREAM
+        ({"context": "Ann ran.", "answer0": "a", "answer1": "b", "label": 1}, 1),  # Cosmos QA
+        ({"context": "Ann ran.", "answers": ["a", "b"], "correct_answer_id": 1}, 1),  # QuAIL
+        ({"context": "Ann ran.", "answers": ["a", "b"], "label": 0}, 0),  # ReClor
+        ({"context": "Ann ran.", "choices": ["B", "A"], "answer": "A"}, 1),  # a copy, no letter
+        ({"context": "Ann ran.", "choices": ["a", "b"], "answer": 1}, 1),
+    ],
+)
+def test_a_question_on_a_passage_is_read_with_each_choice(row, label, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"question": "Who?", **row}))
+    data = read_choices(path)
+    assert [text.split() for text in data.texts] == [["Ann", "ran."]]
+    (choices,) = data.choices
+    assert sorted(choice.casefold() for choice in choices) == ["who? a", "who? b"]
+    assert data.labels.tolist() == [label]
+    assert task_of_file(path).name == "choice"
+    path.write_text(json.dumps({"question": "Who?", **row, "label": "x", "answer": "x"}))
+    assert read_choices(path, labeled=False).labels is None
 
 
 @pytest.mark.parametrize(

@@ -71,12 +71,15 @@ def test_a_passage_of_several_questions_is_counted_once():
     assert found.lengths.tolist() == [7, 7]
     assert found.unknown == pytest.approx(100 * 2 / 5)
     assert found.unknown_words == [("zz", 1), ("б", 1)]
-    assert scripts(rows) == {"Latin": pytest.approx(500 / 6), "Cyrillic": pytest.approx(100 / 6)}
+    assert scripts(rows.different_texts()) == {
+        "Latin": pytest.approx(500 / 6),
+        "Cyrillic": pytest.approx(100 / 6),
+    }
 
 
 def test_scripts_are_shares_of_the_letters():
-    assert scripts(Rows([("ab 12!",), ("дж", "漢")])) == {"Latin": 40, "Cyrillic": 40, "Cjk": 20}
-    assert scripts(Rows([("1 2",)])) == {}
+    assert scripts(["ab 12!", "дж", "漢"]) == {"Latin": 40, "Cyrillic": 40, "Cjk": 20}
+    assert scripts(["1 2"]) == {}
 
 
 def test_tokens_are_counted_with_their_separators():

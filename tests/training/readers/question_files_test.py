@@ -93,7 +93,7 @@ def test_empty_answers_are_those_of_unanswerable_questions(tmp_path):
         ({"context": 3}, "context is 3, expected a string"),
         ({"title": 3}, "title is 3, expected a string"),
         ({"answers": None}, "the field 'answers' is missing"),
-        ({"answers": "Ann"}, "answers is 'Ann', expected an object of the lists text and"),
+        ({"answers": "Ann"}, "answers is 'Ann', expected a list"),
         ({"answers": {"text": ["Ann"]}}, "the field 'answer_start' is missing"),
         ({"answers": {"text": "Ann", "answer_start": [5]}}, "text is 'Ann', expected a list"),
         ({"answers": {"text": ["Ann"], "answer_start": []}}, "1 texts and 0 values of"),

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 from tests.source_imports import ROOT
+from training.scores.answer_rules import CHARACTERS, SEGMENTS, WORDS, normalised, rule_for
 from training.scores.question_scores import read_gold
 from training.scores.squad_scores import (
     GoldQuestion,
     best_threshold,
-    exact_match,
-    f1,
-    normalised,
     read_null_odds,
     read_predictions,
     score_squad_v1,
@@ -43,12 +41,44 @@ def test_what_does_not_count_is_taken_away(text, expected):
 
 def test_words_are_counted_as_often_as_both_have_them():
     # 2 of 3 predicted words are correct, of 4 gold words: precision 2/3, recall 1/2
+    f1 = WORDS.f1
     assert f1("red red car", "red red big bus") == pytest.approx(2 * (2 / 3) * 0.5 / (2 / 3 + 0.5))
     assert f1("red", "blue") == 0
     assert f1("the", "an") == 1
     assert f1("the", "an", both_empty=0.0) == 0
     assert f1("red", "the") == 0
-    assert exact_match("The Car", "car!") == 1
+    assert WORDS.exact_match("The Car", "car!") == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "rule", "prediction", "gold", "exact", "expected"),
+    [
+        # KorQuAD's scorer: brackets are spaces, and of the characters that are left, the 3 of the
+        # gold answer are among the prediction's 4.
+        (["이순신", "서울"], CHARACTERS, "《이순신》은", "이순신", 0, 2 * 3 / (3 + 4)),
+        (["이순신", "서울"], CHARACTERS, "신순 이", "이순신", 0, 1),
+        (["東京タワー", "富士山"], CHARACTERS, "東京", "東京タワー", 0, 2 * 2 / (2 + 5)),
+        # CMRC's scorer: the longest run is 2 of 4 segments and of 3, and a number is one segment.
+        (["北京", "上海市"], SEGMENTS, "北京，海市", "北京市", 0, 2 * 2 / (4 + 3)),
+        (["北京", "上海市"], SEGMENTS, "《北京》", "北京", 1, 1),
+        (["北京", "上海市"], SEGMENTS, "1,998.5 年", "1,998.5年", 0, 1),
+        (["red car", "東京"], WORDS, "red", "red car", 0, 2 / 3),
+    ],
+)
+def test_answers_are_compared_as_their_language_is(
+    answers, rule, prediction, gold, exact, expected
+):
+    assert rule_for(answers) is rule
+    assert rule.exact_match(prediction, gold) == exact
+    assert rule.f1(prediction, gold) == pytest.approx(expected)
+
+
+def test_scores_follow_the_language_of_the_answers():
+    golds = [GoldQuestion("a", ("北京市",)), GoldQuestion("b", ("上海",))]
+    predictions = {"a": "北京", "b": "《上海》"}
+    expected = {"exact_match": 50.0, "f1": pytest.approx(100 * (4 / 5 + 1) / 2)}
+    assert score_squad_v1(golds, predictions) == expected
+    assert score_squad_v2(golds, predictions)["f1"] == expected["f1"]
 
 
 GOLDS = [
@@ -112,6 +142,8 @@ def test_the_best_threshold_is_the_best_of_all():
         assert total(threshold) == pytest.approx(max(map(total, np.arange(-5, 5, 0.25))))
         # Not on the odds of a question, which another runtime would round to the other side
         assert np.min(np.abs(odds - threshold)) >= 0.25
+    # Where empty answers are no better, none is empty.
+    assert best_threshold(np.zeros(3), np.zeros(3), np.arange(3.0)) == 3
 
 
 def data_file(folder, is_version_2):
@@ -119,7 +151,9 @@ def data_file(folder, is_version_2):
         {"id": gold.id, "answers": [{"text": text} for text in gold.texts]} for gold in GOLDS[:2]
     ]
     if is_version_2:
-        questions.append({"id": "n", "answers": [], "is_impossible": True})
+        questions.append({"id": "n", "answers": None, "is_impossible": True})
+    else:
+        questions = [{**question, "is_impossible": False} for question in questions]
     path = folder / "data.json"
     path.write_text(json.dumps({"data": [{"paragraphs": [{"qas": questions}]}]}))
     return str(path)
