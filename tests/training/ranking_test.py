@@ -92,6 +92,14 @@ def test_rankings_come_back_from_files(tmp_path):
 
 
 @pytest.mark.backend_independent
+@pytest.mark.parametrize("grade", ["0.000000", "1"])
+def test_judgements_of_smart_have_the_document_second(grade, tmp_path):
+    path = tmp_path / "qrels.text"
+    path.write_text(f"01 1410  0 {grade}\n01 007 0 {grade}\n2 d 0 {grade}\n")
+    assert read_judgements(path) == {"1": {"1410": 1, "7": 1}, "2": {"d": 1}}
+
+
+@pytest.mark.backend_independent
 def test_what_is_relevant_by_one_id_is_no_negative_by_another():
     words = [f"text {number}" for number in range(6)]
     documents = {f"d{number}": words[number % 6] for number in range(12)}
@@ -214,6 +222,42 @@ def test_collections_of_other_forms_are_read(write, tmp_path):
     assert collection.documents == {"d1": "A wing flow here", "d2": "heat", "d3": "Jet"}
     assert collection.queries == {"q1": "a"}
     assert collection.judgements == {"q1": {"d1": 2, "d2": 0}}
+
+
+@pytest.mark.backend_independent
+@pytest.mark.parametrize(
+    ("names", "parts"),
+    [
+        (["qrels/train.tsv", "qrels/dev.tsv", "qrels/test.tsv"], {"train": "a", "test": "c"}),
+        (["qrels/train.tsv", "qrels/dev.tsv"], {"train": "a", "dev": "b"}),
+        (["dev/qrels.txt", "test/qrels.txt"], {"dev": "a", "test": "b"}),
+        (["qrels.train.tsv", "qrels.dev.tsv", "qrels.dev.small.tsv"], {"train": "a", "dev": "b"}),
+        (["qrels/test.tsv"], {"train": "", "test": "a"}),
+    ],
+)
+def test_splits_are_taken_as_they_are_named(names, parts, tmp_path, caplog):
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "text": "wing"}\n')
+    for name, query in zip(names, "abc", strict=False):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        # A query of both splits is scored.
+        also = f"{parts.get('test', parts.get('dev'))} 0 d1 0\n" if query == "a" else ""
+        (tmp_path / name).write_text(f"{also}{query} 0 d1 1\n")
+    rows = [{"_id": query, "text": query} for query in "abc"]
+    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with caplog.at_level("WARNING", logger="absl"):
+        found = read_collection(tmp_path).parts(test_every=1)
+    assert {name: "".join(queries) for name, queries in found.items()} == parts
+    assert ("is the only file of judgements" in caplog.text) == (len(names) == 1)
+
+
+@pytest.mark.backend_independent
+def test_records_of_smart_are_read(tmp_path):
+    (tmp_path / "cacm.all").write_text(".I 1\n.T\na wing\n.W\na flow\n.X\n1 5 1\n")
+    (tmp_path / "query.text").write_text(".I 1\n.W\nheat\n.N\nx\n")
+    (tmp_path / "qrels.text").write_text("01 0001  0 0\n01 0001  0 0\n")
+    collection = read_collection(tmp_path, "cacm.all", "query.text", "qrels.text")
+    assert (collection.documents, collection.queries) == ({"1": "a wing a flow"}, {"1": "heat"})
+    assert collection.judgements == {"1": {"1": 1}}
 
 
 @pytest.mark.backend_independent

@@ -45,19 +45,22 @@ class RerankConfig(FineTuningConfig):
 
     Args:
         data_dir: Folder of a collection: Cranfield's (cran.all.1400, cran.qry, cranqrel), BEIR's
-            (corpus.jsonl, queries.jsonl, qrels/test.tsv) or MS MARCO's (collection.tsv,
-            queries.tsv, qrels.tsv).
+            (corpus.jsonl, queries.jsonl, qrels/train.tsv, qrels/test.tsv) or MS MARCO's
+            (collection.tsv, queries.train.tsv, qrels.train.tsv, qrels.dev.tsv).
         documents: The file of the documents in data_dir, TSV or JSON Lines with an id and a text;
             empty takes the file with a usual name.
         queries: The file of the queries, likewise.
-        judgements: The file of the relevance judgements, TREC's qrels or BEIR's.
+        judgements: The file of the relevance judgements, TREC's qrels or BEIR's; empty takes those
+            of the splits train, dev and test that the names or folders of files tell: the first is
+            trained on, and the last scored.
         loss: Pointwise classifies each document as relevant or not; pairwise trains the score of a
             relevant document to be higher than that of a negative for the same query.
         candidates: Number of documents from BM25 to re-rank for each query.
         negatives: Number of negatives from BM25 for each relevant document.
         bm25_share: Weight of BM25's score in the combined ranking, 0 to 1; the encoder's score has
             the rest.
-        test_every: Every test_every-th query is held out for the scores.
+        test_every: Every test_every-th query is held out for the scores if there is only one file
+            of judgements.
         batch_size: Examples in an optimizer step: pairs of documents, or single documents with the
             pointwise loss.
         sequence_length: Maximum length of a query with a document in tokens; longer ones are
@@ -124,12 +127,9 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     finetuning.check_hosts(config)
     set_random_seed(config.seed)
     folder = Path(config.output_dir)
-    queries = list(collection.queries)
-    test = queries[config.test_every - 1 :: config.test_every]
     found = bm25(collection, config.candidates)
-    held_out = set(test)
-    training = [query for query in queries if query not in held_out]
-    parts = {"train": training, "test": test}
+    parts = collection.parts(config.test_every)
+    training, test = parts.values()
     print(counts_table({name: collection.counts(own) for name, own in parts.items()}), flush=True)
     triples = training_triples(config, collection, found, training)
     fingerprint = run_fingerprint(config, triples, seed=config.seed)

@@ -15,15 +15,22 @@ from absl import logging
 from keras_bert.atomic import atomic_path
 from keras_bert.data.text_files import COMPRESSIONS, read_lines
 
-from .data_files import data_suffix, infer_format, read_cells, read_records
+from .data_files import FORMATS, data_suffix, infer_format, read_cells, read_records
 from .values import excerpt, row_error
 
 # The file names of collections by BEIR, MS MARCO and others
 _FILES = {
     "documents": ("corpus.jsonl", "corpus.tsv", "collection.tsv", "documents.tsv"),
     "queries": ("queries.jsonl", "queries.tsv"),
-    "judgements": ("qrels/test.tsv", "qrels/dev.tsv", "qrels.tsv", "qrels.txt", "qrels"),
+    "judgements": ("qrels.tsv", "qrels.txt", "qrels"),
 }
+# Words in the name or the folder of a file of queries or judgements that tell its split
+_SPLITS = {
+    "train": ("train", "training"),
+    "dev": ("dev", "validation", "valid", "val"),
+    "test": ("test", "eval"),
+}
+_ROLE_WORDS = {"queries": ("queries", "topics"), "judgements": ("qrels", "qrel")}
 _IDS = ("_id", "id", "pid", "qid", "docid", "doc_id", "query-id", "query_id", "corpus-id")
 _TEXTS = ("title", "text")
 _JUDGEMENT = (("query-id", "query_id", "qid"), ("corpus-id", "doc_id", "docid", "pid"), ("score",))
@@ -37,11 +44,30 @@ class Collection:
         documents: The text of each document, by id.
         queries: The text of each query, by id.
         judgements: For each query, the grades of documents; grades above 0 are relevant.
+        splits: The name of the split of each query, `train`, `dev` or `test`, of the two that are
+            used; empty if the files name none.
     """
 
     documents: dict[str, str]
     queries: dict[str, str]
     judgements: dict[str, dict[str, int]]
+    splits: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def parts(self, test_every: int) -> dict[str, list[str]]:
+        """Returns the queries to train on, and those to score, by the names of their splits.
+
+        Args:
+            test_every: Every `test_every`-th query is scored if the files name no splits.
+        """
+        queries = list(self.queries)
+        if self.splits:
+            names = [name for name in _SPLITS if name in self.splits.values()]
+            return {
+                name: [query for query in queries if self.splits[query] == name] for name in names
+            }
+        test = queries[test_every - 1 :: test_every]
+        held_out = set(test)
+        return {"train": [query for query in queries if query not in held_out], "test": test}
 
     def counts(self, queries: Sequence[str]) -> dict[str, int]:
         """Returns the number of queries, and of documents judged relevant to them."""
@@ -104,7 +130,9 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
     """Reads relevance judgements (qrels): `query iteration document grade` on each line.
 
     Lines of three fields lack the iteration, as in Cranfield's file, and in BEIR's, which has a
-    header. JSON Lines have BEIR's fields `query-id`, `corpus-id` and `score`.
+    header. In the files of SMART's collections (CACM, CISI), a line is `query document 0 grade`:
+    the third field is 0 on each. If all their grades are 0, they list what is relevant, which has
+    grade 1. JSON Lines have BEIR's fields `query-id`, `corpus-id` and `score`.
 
     Raises:
         ValueError: If a line is malformed; the message names the file, the line and the field.
@@ -123,13 +151,29 @@ def _judgements(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
             query, document, grade = (_field(path, place, record, names) for names in _JUDGEMENT)
             yield place, (query, document, grade)
         return
-    for number, (place, fields) in enumerate(_fields(path)):
+    rows = list(_fields(path))
+    for place, fields in rows:
         if len(fields) not in (3, 4):
             raise row_error(
                 path, place, f"{len(fields)} fields, expected a query, a document and a grade"
             )
-        if number or fields[0].casefold() not in _JUDGEMENT[0]:
-            yield place, (fields[0], fields[-2], fields[-1])
+    if rows and rows[0][1][0].casefold() in _JUDGEMENT[0]:
+        del rows[0]
+    if len(rows) > 1 and all(len(fields) == 4 and fields[2] == "0" for _, fields in rows):
+        yield from _smart_judgements(rows)
+        return
+    for place, fields in rows:
+        yield place, (fields[0], fields[-2], fields[-1])
+
+
+def _smart_judgements(
+    rows: Sequence[tuple[str, list[str]]],
+) -> Iterator[tuple[str, tuple[str, str, str]]]:
+    lists_relevant = all(re.fullmatch(r"0+(\.0*)?", grade) for _, (*_, grade) in rows)
+    for place, (query, document, _, grade) in rows:
+        # Numbers may begin with zeros, unlike those of the queries
+        ids = (str(int(id)) if id.isdecimal() else id for id in (query, document))
+        yield place, (*ids, "1" if lists_relevant else grade)
 
 
 def read_collection(
@@ -139,8 +183,12 @@ def read_collection(
 
     Documents and queries are JSON Lines with `_id` (or `id`), `text` and optionally `title`, as in
     BEIR; or tables with such a header; or tables of an id and a text without a header, as in MS
-    MARCO. Queries without judgements are dropped. Judgements of queries or documents that are not
-    in the files are dropped with a warning.
+    MARCO; or records that begin with `.I`, as in CACM. Queries without judgements are dropped.
+    Judgements of queries or documents that are not in the files are dropped with a warning.
+
+    Files of judgements, and of queries, may be those of splits, whose names or folders have the
+    word train, dev or test: `qrels/train.tsv`, `qrels.dev.tsv`, `test/qrels.txt`. Of several, the
+    first split is for training, and the last to be scored; a query of both is scored.
 
     Args:
         folder: The folder of the files.
@@ -155,27 +203,51 @@ def read_collection(
     if not any(given.values()) and (folder / "cran.all.1400").is_file():
         return read_cranfield(folder)
     paths = {role: _find(folder, role, name) for role, name in given.items()}
-    texts = _texts(paths["documents"])
-    graded = read_judgements(paths["judgements"])
-    judged = {id: text for id, text in _texts(paths["queries"]).items() if id in graded}
+    (texts_path,) = paths["documents"].values()
+    texts = _texts(texts_path)
+    graded: dict[str, dict[str, int]] = {}
+    splits: dict[str, str] = {}
+    for split, path in paths["judgements"].items():
+        of_split = read_judgements(path)
+        graded |= of_split
+        splits |= dict.fromkeys(of_split, split)
+    all_queries: dict[str, str] = {}
+    for path in paths["queries"].values():
+        all_queries |= _texts(path)
+    judged = {id: text for id, text in all_queries.items() if id in graded}
     known = {
         query: {document: grade for document, grade in graded[query].items() if document in texts}
         for query in judged
     }
     total, kept = (sum(map(len, grades.values())) for grades in (graded, known))
+    judgement_files, query_files = (
+        ", ".join(map(str, paths[role].values())) for role in ("judgements", "queries")
+    )
     if not kept:
         raise ValueError(
-            f"{paths['judgements']}: none of the {total} judgements is for a query in "
-            f"{paths['queries']} and a document in {paths['documents']}"
+            f"{judgement_files}: none of the {total} judgements is for a query in "
+            f"{query_files} and a document in {texts_path}"
         )
     if kept < total:
         logging.warning(
             "%s: %d of %d judgements are for queries or documents that are not in the files",
-            paths["judgements"],
+            judgement_files,
             total - kept,
             total,
         )
-    return Collection(texts, judged, known)
+    names = dict.fromkeys(splits[query] for query in judged)
+    if len(names) < len(paths["judgements"]):
+        raise ValueError(f"{judgement_files}: a split has no query that is in {query_files}")
+    if len(names) == 1:
+        if not judgements:
+            logging.warning(
+                "%s is the only file of judgements: most of its queries are trained on, and the "
+                "others are scored",
+                judgement_files,
+            )
+        return Collection(texts, judged, known)
+    logging.info("judgements to train on and to score by: %s", judgement_files)
+    return Collection(texts, judged, known, {query: splits[query] for query in judged})
 
 
 def is_collection(folder: Path) -> bool:
@@ -188,13 +260,36 @@ def is_collection(folder: Path) -> bool:
         return False
 
 
-def _find(folder: Path, role: str, name: str) -> Path:
+def _find(folder: Path, role: str, name: str) -> dict[str, Path]:
+    """Returns the file of a role, or those of the splits to train on and to score, by split."""
+    splits = {} if name else _split_files(folder, role)
+    if role == "judgements" and len(splits) > 2:
+        first, *_, last = splits
+        splits = {first: splits[first], last: splits[last]}
     names = (name,) if name else _FILES[role]
-    for candidate in (f"{name}{suffix}" for suffix in ("", *COMPRESSIONS) for name in names):
-        if (folder / candidate).is_file():
-            return folder / candidate
+    candidates = [folder / f"{name}{suffix}" for suffix in ("", *COMPRESSIONS) for name in names]
+    found = next((path for path in candidates if path.is_file()), None)
+    # A file of the queries of all splits, or else one of judgements without splits
+    if found is not None and not (splits and role == "judgements"):
+        return {"": found}
+    if splits:
+        return splits
     advice = "" if name else f"; use --{role} for another name"
     raise FileNotFoundError(f"{folder} has no {role}, expected {' or '.join(names)}{advice}")
+
+
+def _split_files(folder: Path, role: str) -> dict[str, Path]:
+    """Returns the files of a role whose names or folders tell their splits, in their order."""
+    found: dict[str, tuple[int, Path]] = {}
+    for path in sorted([*folder.glob("*"), *folder.glob("*/*")]) if role in _ROLE_WORDS else ():
+        words = re.split(r"[^a-z]+", str(path.relative_to(folder)).casefold())
+        if not path.is_file() or set(words).isdisjoint(_ROLE_WORDS[role]):
+            continue
+        for split, names in _SPLITS.items():
+            # The shortest name: of MS MARCO, `qrels.dev.tsv` before `qrels.dev.small.tsv`
+            if not set(words).isdisjoint(names):
+                found[split] = min(found.get(split, (len(words), path)), (len(words), path))
+    return {split: found[split][1] for split in _SPLITS if split in found}
 
 
 def _texts(path: Path) -> dict[str, str]:
@@ -210,6 +305,10 @@ def _texts(path: Path) -> dict[str, str]:
 
 
 def _texts_with_ids(path: Path) -> Iterator[tuple[str, str, str]]:
+    if data_suffix(path) not in FORMATS and next(read_lines(path), "").startswith(".I"):
+        for number, text in _records(path, ("T", "W")):
+            yield f"record {number}", str(number), text
+        return
     format = infer_format(path)
     if format in ("jsonl", "arrow"):
         for place, record in read_records(path, format):
