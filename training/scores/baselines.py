@@ -41,6 +41,12 @@ _MAX_FEATURES = 100_000
 # maximum number of words of an answer
 _WINDOW_WORDS = 10
 _ANSWER_WORDS = 4
+# A letter of a script without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana, Han
+_UNSPACED = (
+    r"[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    r"\U00020000-\U0003ffff]"
+)
+_WORD = re.compile(rf"{_UNSPACED}|(?:(?!{_UNSPACED})\w)+")
 
 
 def show(found: Mapping[str, Baselines]) -> None:
@@ -54,7 +60,8 @@ def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -
     """Returns the baselines of text classification: a constant prediction and a bag of words.
 
     The bag of words is TF-IDF over unigrams and bigrams, with logistic regression, or ridge
-    regression for scores. For pairs, its features are those of both texts, their products and
+    regression for scores. Where most letters are of scripts without spaces between words, it is a
+    bag of characters. For pairs, its features are those of both texts, their products and
     absolute differences, and their cosine. It is trained on at most 50,000 rows, sampled with a
     fixed seed, of at most 2,000 characters each, and has at most 100,000 features per text.
 
@@ -64,8 +71,9 @@ def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -
         metric_names: The metrics, as in `training.scores.classifier_scores`.
 
     Returns:
-        `{"majority": scores, "bag_of_words": scores}`; for regression `"mean"` instead of
-        `"majority"`. The bag of words is omitted if scikit-learn finds no word in any text.
+        `{"majority": scores, "bag_of_words": scores}`, or `"bag_of_characters"`; for regression
+        `"mean"` instead of `"majority"`. The bag is omitted if scikit-learn finds no word in any
+        text.
 
     Raises:
         ValueError: If one of the texts has no labels.
@@ -82,16 +90,28 @@ def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -
     }
     if len(train) > MAX_TRAINING_ROWS:
         train = train.rows(stratified_sample(train.strata, MAX_TRAINING_ROWS))
-    learned = _bag_of_words(train, dev)
+    unit = "character" if _is_unspaced(train.texts) else "word"
+    learned = _bag(train, dev, unit)
     if learned is not None:
-        found["bag_of_words"] = classifier_scores.score(metric_names, learned, labels)
+        found[f"bag_of_{unit}s"] = classifier_scores.score(metric_names, learned, labels)
     return found
 
 
-def _bag_of_words(train: LabeledText, dev: LabeledText) -> np.ndarray | None:
+def _is_unspaced(texts: Sequence[str]) -> bool:
+    """Returns whether most letters are of scripts without spaces between words."""
+    text = " ".join(_cut(texts[:MAX_CHARACTERS]))
+    return 2 * len(re.findall(_UNSPACED, text)) > len(re.findall(r"\w", text))
+
+
+def _bag(train: LabeledText, dev: LabeledText, unit: str) -> np.ndarray | None:
     """Returns the predictions for `dev`, or `None` without words or with only one class."""
     labels = _labels(train)
-    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, max_features=_MAX_FEATURES)
+    words = TfidfVectorizer(
+        analyzer="char" if unit == "character" else "word",
+        ngram_range=(1, 2),
+        sublinear_tf=True,
+        max_features=_MAX_FEATURES,
+    )
     try:
         words.fit([*_cut(train.texts), *_cut(train.text_pairs or [])])
     except ValueError:  # "empty vocabulary": no text has a word of two or more letters
@@ -179,7 +199,8 @@ def of_questions(examples: Sequence[QuestionExample], has_unanswerable: bool) ->
 
     The sliding window scores each run of at most 4 words of the passage, between punctuation and
     words of the question, by the question's words within 10 words of it, weighted by their inverse
-    passage frequency. ([Richardson et al., 2013](https://aclanthology.org/D13-1020/) score given
+    passage frequency; in scripts without spaces, a word is a character.
+    ([Richardson et al., 2013](https://aclanthology.org/D13-1020/) score given
     answers in this way.)
 
     Args:
@@ -218,7 +239,7 @@ def _window_answer(example: QuestionExample, weights: Mapping[str, float]) -> tu
 
 def _words(text: str) -> Iterator[tuple[int, int, str]]:
     """Yields start, end and lower-case form of each word."""
-    for match in re.finditer(r"\w+", text):
+    for match in _WORD.finditer(text):
         yield match.start(), match.end(), match[0].lower()
 
 
@@ -228,7 +249,7 @@ def _runs(
     """Yields the index of the first word and after the last word of each candidate answer."""
     first = 0
     for index, (start, _, word) in enumerate(words):
-        is_after_gap = index > 0 and context[words[index - 1][1] : start] != " "
+        is_after_gap = index > 0 and context[words[index - 1][1] : start] not in ("", " ")
         if is_after_gap or word in asked or index - first == _ANSWER_WORDS:
             if index > first:
                 yield first, index

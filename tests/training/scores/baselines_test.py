@@ -42,6 +42,15 @@ def test_scores_of_pairs_by_the_words_that_both_texts_have():
     assert scores["bag_of_words"]["mse"] < scores["mean"]["mse"] / 2
 
 
+def test_text_without_spaces_is_a_bag_of_characters():
+    texts = ["良い映画", "良い芝居", "とても良い", "悪い映画", "悪い芝居"]
+    train = labeled(texts, [1, 1, 1, 0, 0], ("bad", "good"))
+    dev = labeled(["良い話", "悪い話"], [1, 0], ("bad", "good"))
+    scores = baselines.of_text(train, dev, ["accuracy"])
+    assert scores["bag_of_characters"] == {"accuracy": 100.0}
+    assert "bag_of_words" not in scores
+
+
 def test_text_without_words_and_of_one_class_has_the_constant_alone():
     dev = labeled(["?", "good film"], [0, 1], ("a", "b"))
     for train in (
@@ -109,3 +118,6 @@ def test_questions():
     assert baselines.of_questions(examples[:1], has_unanswerable=False) == {
         "sliding_window": {"exact_match": 100.0, "f1": 100.0}
     }
+    context = "ライン川は瑞西から流れる。月には水がない。"
+    scores = baselines.of_questions([question("c", "ライン川はどこから流れる?", "瑞西")], False)
+    assert scores["sliding_window"]["f1"] == 100.0
