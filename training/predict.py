@@ -84,6 +84,11 @@ class Predictor:
     lists: tuple[str, ...] = ()
     model: Any = None
 
+    @property
+    def cut_rows(self) -> Any:
+        """The `CutRows` of a task; `None` of an export, and of a task that cuts no rows."""
+        return getattr(getattr(self.model, "preprocessor", None), "cut_rows", None)
+
 
 @dataclasses.dataclass(frozen=True)
 class PredictConfig(ProgramConfig):
@@ -159,6 +164,9 @@ def predict(config: PredictConfig) -> int:
         raise FileNotFoundError(f"--input={config.input} does not exist, expected a file")
     predictor = load_predictor(config.model)
     label_map = parse_label_map(config.label_map)
+    cut_rows = predictor.cut_rows
+    if cut_rows is not None:
+        cut_rows.is_told = True  # but at the end, of all batches
     count = 0
     with _opened_output(config.output) as output:
         rows = read_rows(config, predictor)
@@ -176,6 +184,8 @@ def predict(config: PredictConfig) -> int:
             count += len(batch)
     if not count:
         logging.warning("%s has no rows", config.input)
+    if cut_rows is not None and (message := cut_rows.message()):
+        logging.warning("%s: %s", _input_name(config), message)
     return count
 
 

@@ -170,7 +170,11 @@ def load(config: ServeConfig) -> ModelServer:
         by_name = served.of_saved_model(predictor.model)
         threads = threads or num_cores()
     sizes = [1 << power for power in range(batch_size.bit_length())]
+    if predictor.cut_rows is not None:
+        predictor.cut_rows.is_told = True
     served.warm_up(by_name[DEFAULT_SIGNATURE], sizes, longest, compiles=compiles)
+    if predictor.cut_rows is not None:
+        predictor.cut_rows.reset()  # From now on, it warns of the first row that is cut.
     metrics = Metrics(lambda: batcher.waiting)
     batcher = Batcher(
         lambda name, rows: by_name[name].answer(rows),

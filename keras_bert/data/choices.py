@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from keras_bert.data.arrays import NUMPY, Ragged, take_rows
+from keras_bert.data.arrays import NUMPY, Ragged, row_numbers, take_rows
 from keras_bert.data.packing import (
     Sequences,
     first_row,
@@ -61,6 +61,7 @@ class MultipleChoicePreprocessor:
         self.pairs = TextClassifierPreprocessor(tokenizer, sequence_length)
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
+        self.cut_rows = self.pairs.cut_rows
 
     def __call__(self, text: Any, choices: Any) -> dict[str, Any]:
         text, is_single = single_or_batch(text)
@@ -131,6 +132,7 @@ class ChoiceExamples:
         self._choices = TokenizedTexts(flat, preprocessor)
         # The indices of the choices of each text among all choices
         self._numbers = Ragged(np.arange(len(flat)), counts)
+        self._is_counted = np.zeros(len(counts), bool)
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -138,6 +140,11 @@ class ChoiceExamples:
     def pack(self, index: np.ndarray) -> Sequences:
         """Packs the rows at some indices; each has a sequence for each choice."""
         numbers, counts = take_rows(NUMPY, self._numbers, index)
-        return self._preprocessor.pack_tokens(
-            self._texts.take(index), self._choices.take(numbers), counts
+        texts, choices = self._texts.take(index), self._choices.take(numbers)
+        is_new = ~self._is_counted[index]
+        self._is_counted[index] = True
+        longest = NUMPY.segment_max(choices.lengths, row_numbers(NUMPY, counts), len(counts))
+        self._preprocessor.cut_rows.add(
+            (texts.lengths + longest)[is_new], self._preprocessor.pairs.max_tokens(2)
         )
+        return self._preprocessor.pack_tokens(texts, choices, counts)

@@ -29,7 +29,7 @@ from keras_bert.data.packing import (
     tokenized,
 )
 from keras_bert.data.squad import QuestionExample
-from keras_bert.data.texts import InMemory
+from keras_bert.data.texts import CutRows, InMemory
 from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
@@ -145,6 +145,7 @@ class QuestionAnswererPreprocessor:
         self.sequence_length = sequence_length
         self.doc_stride = doc_stride
         self.max_query_length = max_query_length
+        self.cut_rows = CutRows("max_query_length", max_query_length)
 
     def __call__(self, question: Any, context: Any) -> QuestionWindows:
         return self.windows(self.tokenize(question, context))
@@ -152,6 +153,8 @@ class QuestionAnswererPreprocessor:
     def tokenize(self, question: Any, context: Any) -> TokenizedQuestions:
         """Tokenizes questions and passages, the first step of a call."""
         ids = tokenized(self.tokenizer, question)
+        if not is_tensor(question):
+            self.cut_rows.add(ids.lengths, self.max_query_length)
         if is_tensor(context):
             parts = self.tokenizer.graph.tokenize_with_offsets(context)
             passages = [Ragged(part.flat_values, part.row_lengths()) for part in parts]

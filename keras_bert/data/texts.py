@@ -27,6 +27,41 @@ from keras_bert.text.tokenizer import Tokenizer
 MAX_TOKENS_IN_MEMORY = 1 << 28
 
 
+class CutRows:
+    """Counts the rows whose tokens do not all fit, so that it can be said how many are cut.
+
+    Args:
+        option: The option of the preprocessor that limits them.
+        limit: Its value.
+    """
+
+    def __init__(self, option: str, limit: int) -> None:
+        self.option = option
+        self.limit = limit
+        self.reset()
+
+    def reset(self) -> None:
+        """Counts anew."""
+        self.is_told = False
+        self.num_rows = self.num_cut = 0
+
+    def add(self, lengths: np.ndarray, max_tokens: int) -> None:
+        """Counts rows by their numbers of tokens, of which some fit."""
+        self.num_rows += len(lengths)
+        self.num_cut += int(np.count_nonzero(lengths > max_tokens))
+
+    def message(self, rows_before: int = 0, cut_before: int = 0) -> str:
+        """Returns how many rows were cut, of those that were counted since then; empty if none."""
+        num_cut = self.num_cut - cut_before
+        if not num_cut:
+            return ""
+        return (
+            f"{num_cut:,} of {self.num_rows - rows_before:,} rows are cut: they have more tokens "
+            f"than {self.option}={self.limit} has space for. Fine-tune with another "
+            f"{self.option} (--{self.option} of the programs) to read more of them."
+        )
+
+
 class TextClassifierPreprocessor:
     """Packs a text or a pair of texts into `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
@@ -70,6 +105,7 @@ class TextClassifierPreprocessor:
         checks.Numbers(at_least=shortest, integer=True).check(sequence_length=sequence_length)
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
+        self.cut_rows = CutRows("sequence_length", sequence_length)
 
     def __call__(self, text: Any, text_pair: Any = None) -> dict[str, Any]:
         text, is_single = single_or_batch(text)
@@ -96,13 +132,15 @@ class TextClassifierPreprocessor:
     def pack_tokens(self, first: Ragged, second: Ragged | None = None) -> Sequences:
         """Packs tokenized texts or pairs, the second step of `pack`."""
         xp = functions_for(first.values)
-        max_tokens = self.sequence_length - num_special_tokens(
-            self.tokenizer, 1 if second is None else 2
-        )
+        max_tokens = self.max_tokens(1 if second is None else 2)
         if second is None:
             return Sequences(pack_texts(xp, self.tokenizer, cut_rows(xp, first, max_tokens)))
         pair = truncate_pair(xp, first, second, max_tokens)
         return Sequences(pack_texts(xp, self.tokenizer, *pair))
+
+    def max_tokens(self, num_texts: int) -> int:
+        """Returns the number of tokens of one text, or of two, that a row has space for."""
+        return self.sequence_length - num_special_tokens(self.tokenizer, num_texts)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the config from which `from_config` creates the same preprocessor."""
@@ -195,13 +233,22 @@ class TextExamples:
     ) -> None:
         self._preprocessor = preprocessor
         self._columns = [TokenizedTexts(texts, preprocessor) for texts in columns.values()]
+        self._is_counted = np.zeros(len(self), bool)
 
     def __len__(self) -> int:
         return len(self._columns[0])
 
     def pack(self, index: np.ndarray) -> Sequences:
         """Packs the rows at some indices."""
-        return self._preprocessor.pack_tokens(*(column.take(index) for column in self._columns))
+        columns = [column.take(index) for column in self._columns]
+        self._count(index, sum(column.lengths for column in columns), len(columns))
+        return self._preprocessor.pack_tokens(*columns)
+
+    def _count(self, index: np.ndarray, lengths: Any, num_texts: int) -> None:
+        """Counts the rows that are cut, each once."""
+        is_new = ~self._is_counted[index]
+        self._is_counted[index] = True
+        self._preprocessor.cut_rows.add(lengths[is_new], self._preprocessor.max_tokens(num_texts))
 
 
 class TextPairExamples(TextExamples):
@@ -210,6 +257,7 @@ class TextPairExamples(TextExamples):
     def pack(self, index: np.ndarray) -> Sequences:
         """Packs the pairs at some indices; each has two sequences."""
         first, second = (column.take(index) for column in self._columns)
+        self._count(index, np.maximum(first.lengths, second.lengths), 1)
         # The texts of a pair follow each other.
         lengths = np.stack([first.lengths, second.lengths], axis=1).reshape(-1)
         starts = np.cumsum(lengths) - lengths

@@ -152,6 +152,9 @@ class Ensemble(Task):
         """The preprocessor, that of the first member: all have the same."""
         return self.members[0].preprocessor
 
+    def _num_cut_rows(self) -> tuple[int, int]:
+        return self.members[0]._num_cut_rows()
+
     def _preprocessor_config(self) -> dict[str, Any] | None:
         config: dict[str, Any] | None = self.members[0]._preprocessor_config()
         return config

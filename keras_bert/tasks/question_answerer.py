@@ -42,6 +42,7 @@ from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
 from keras_bert.tasks.class_labels import LabelRules
 from keras_bert.tasks.features import second_axis
 from keras_bert.tasks.task import Task
+from keras_bert.tasks.text_model import tells_cut_rows
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -320,6 +321,7 @@ class QuestionAnswerer(Task):
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         return list(self.answer(columns["question"], columns["context"]))
 
+    @tells_cut_rows
     def answer_spans(
         self,
         x: Any,

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, TypeVar, cast
 
 import keras
 import numpy as np
@@ -57,6 +59,24 @@ from keras_bert.tasks.presets import check_preprocessor
 
 # The number of batches in an epoch from which on, on a CPU, more lengths are compiled for
 _BATCHES_ON_CPU = 512
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def tells_cut_rows(method: Method) -> Method:
+    """Has a method of a `TextModel` warn of rows that it cuts, once for each model."""
+
+    @functools.wraps(method)
+    def wrapped(self: TextModel, *args: Any, **kwargs: Any) -> Any:
+        rows, cut = self._num_cut_rows()
+        result = method(self, *args, **kwargs)
+        if self._num_cut_rows()[1] > cut and not self.preprocessor.cut_rows.is_told:
+            self.preprocessor.cut_rows.is_told = True
+            warnings.warn(self.preprocessor.cut_rows.message(rows, cut), stacklevel=2)
+        return result
+
+    return cast(Method, wrapped)
 
 
 class TextModel(ObjectiveModel):
@@ -120,6 +140,11 @@ class TextModel(ObjectiveModel):
         config: dict[str, Any] | None = (self._preprocessor_config() or {}).get("tokenizer")
         return config
 
+    def _num_cut_rows(self) -> tuple[int, int]:
+        """Returns the number of rows until now, and of those that were cut."""
+        counts = getattr(self._preprocessor, "cut_rows", None)
+        return (0, 0) if counts is None else (counts.num_rows, counts.num_cut)
+
     def _preprocessor_config(self) -> dict[str, Any] | None:
         """Returns the config of the preprocessor; `None` without one."""
         preprocessor = self._preprocessor
@@ -129,6 +154,7 @@ class TextModel(ObjectiveModel):
 
     # === Training, evaluation, prediction ===
 
+    @tells_cut_rows
     def fit(
         self,
         x: Any = None,
@@ -264,6 +290,7 @@ class TextModel(ObjectiveModel):
                 **kwargs,
             )
 
+    @tells_cut_rows
     def evaluate(
         self,
         x: Any = None,
@@ -338,6 +365,7 @@ class TextModel(ObjectiveModel):
             )
         return self._batches(rows, options)
 
+    @tells_cut_rows
     def predict(
         self, x: Any, batch_size: int | None = None, verbose: int | str = "auto", **kwargs: Any
     ) -> Any:

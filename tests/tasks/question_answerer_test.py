@@ -160,6 +160,12 @@ def test_an_answer_without_a_token_is_named_in_training(trained):
         read.batches(trained[0].preprocessor, dataclasses.replace(options, training=True))
 
 
+def test_questions_that_are_cut_are_counted(trained):
+    trained[0].preprocessor.cut_rows.reset()
+    with pytest.warns(UserWarning, match=r"1 of 2 rows are cut: .* than max_query_length=4"):
+        trained[0].answer(["wo " * 4, "wo " * 5], "der Hund", verbose=0)
+
+
 def test_questions_come_in_many_forms(trained):
     answerer, _ = trained
     rows = questions(6)

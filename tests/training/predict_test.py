@@ -340,6 +340,27 @@ def test_a_malformed_row_is_named(name, content, message, tmp_path):
         list(read_rows(PredictConfig(input=str(tmp_path / name)), CLASSIFIER))
 
 
+def test_rows_that_are_cut_are_counted_once(models, tmp_path, caplog):
+    (tmp_path / "in.txt").write_text("a b\n" + "a b c " * 12 + "\n" + "b " * 31 + "\n" + "a " * 30)
+    config = PredictConfig(
+        model=models["saved"],
+        input=str(tmp_path / "in.txt"),
+        output=str(tmp_path / "out.jsonl"),
+        batch_size=2,
+    )
+    with caplog.at_level("WARNING", logger="absl"):
+        predict(config)
+    # Rows of 32 tokens, with [CLS] and [SEP]
+    assert (
+        "in.txt: 2 of 4 rows are cut: they have more tokens than sequence_length=32" in caplog.text
+    )
+    task = load_predictor(models["saved"]).model
+    task.compile("sgd")
+    with pytest.warns(UserWarning, match=r"1 of 2 rows are cut: .*--sequence_length"):
+        task.fit(["a " * 31, "b"], [0, 1], epochs=2, batch_size=1, verbose=0)
+    task.predict(["a " * 31], verbose=0)  # It has been told.
+
+
 def test_malformed_rows_are_skipped_and_counted(tmp_path, caplog):
     questions = [{"id": "1", "question": "a"}, {"id": "2", "question": "a", "context": "b"}]
     answerer = Predictor(("question", "context"), list)
