@@ -22,6 +22,13 @@ _NO_SPLIT = re.compile(r"data|\d+|part-.*")
 
 # The names of a column's classes; of a struct, those of each field that has classes
 ClassNames = list[str] | dict[str, Any]
+# How to convert what is not read
+_OF_CLASSES = (
+    "of a folder of texts for each class, this makes a file: "
+    """python -c "import json, pathlib; [print(json.dumps({{'text': file.read_text('utf-8'), """
+    """'label': file.parent.name}})) for file in pathlib.Path('{folder}').glob('*/*.txt')]" """
+    "> train.jsonl"
+)
 
 
 def is_dataset(path: Path) -> bool:
@@ -98,7 +105,11 @@ def _split_files(path: Path) -> tuple[list[Path], list[Path]]:
         return _one_set(path, _splits(path.parent)[path.name]), []
     splits = _splits(path)
     if not splits:
-        raise ValueError(f"{path} is a folder without Parquet or Arrow files")
+        of_classes = next(path.glob("*/*.txt"), None)
+        raise ValueError(
+            f"{path} is a folder without Parquet or Arrow files"
+            + (f"; {_OF_CLASSES.format(folder=path)}" if of_classes else "")
+        )
     if len(splits) > 1:
         raise ValueError(
             f"{path} has the splits {', '.join(splits)}; expected the path of one, such as "
