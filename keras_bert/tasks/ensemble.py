@@ -153,7 +153,8 @@ class Ensemble(Task):
         return self.members[0].preprocessor
 
     def _num_cut_rows(self) -> tuple[int, int]:
-        return self.members[0]._num_cut_rows()
+        counts: tuple[int, int] = self.members[0]._num_cut_rows()
+        return counts
 
     def _preprocessor_config(self) -> dict[str, Any] | None:
         config: dict[str, Any] | None = self.members[0]._preprocessor_config()

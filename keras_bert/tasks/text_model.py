@@ -69,8 +69,14 @@ def tells_cut_rows(method: Method) -> Method:
 
     @functools.wraps(method)
     def wrapped(self: TextModel, *args: Any, **kwargs: Any) -> Any:
+        if self._counts_cut_rows:  # as in the validation of `fit`
+            return method(self, *args, **kwargs)
+        self._counts_cut_rows = True
         rows, cut = self._num_cut_rows()
-        result = method(self, *args, **kwargs)
+        try:
+            result = method(self, *args, **kwargs)
+        finally:
+            self._counts_cut_rows = False
         if self._num_cut_rows()[1] > cut and not self.preprocessor.cut_rows.is_told:
             self.preprocessor.cut_rows.is_told = True
             warnings.warn(self.preprocessor.cut_rows.message(rows, cut), stacklevel=2)
@@ -88,6 +94,9 @@ class TextModel(ObjectiveModel):
 
     seconds_waited: float = 0.0
     """How long `fit` has waited for batches of text until now, in seconds."""
+
+    # Whether a method runs that tells how many rows it cuts
+    _counts_cut_rows: bool = False
 
     # The kinds of input besides features
     adapters: ClassVar[tuple[type[InputAdapter], ...]] = (

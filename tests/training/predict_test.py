@@ -356,8 +356,9 @@ def test_rows_that_are_cut_are_counted_once(models, tmp_path, caplog):
     )
     task = load_predictor(models["saved"]).model
     task.compile("sgd")
-    with pytest.warns(UserWarning, match=r"1 of 2 rows are cut: .*--sequence_length"):
-        task.fit(["a " * 31, "b"], [0, 1], epochs=2, batch_size=1, verbose=0)
+    rows = ["a " * 31, "b"], [0, 1]  # of which those to validate on are counted too
+    with pytest.warns(UserWarning, match=r"2 of 4 rows are cut: .*--sequence_length"):
+        task.fit(*rows, validation_data=rows, epochs=2, batch_size=1, verbose=0)
     task.predict(["a " * 31], verbose=0)  # It has been told.
 
 
