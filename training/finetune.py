@@ -18,7 +18,9 @@ The file tells the task, or else --task names it:
     choice          SWAG's CSV, CODAH's TSV, or JSON with text, choices and label, or with the
                     fields of CommonsenseQA, ARC, OpenBookQA, COPA, RACE, DREAM, Cosmos QA or QuAIL
     ranking         a folder, --data_dir, of documents, queries and judgements: those of Cranfield,
-                    of a BEIR collection, or of MS MARCO; an encoder ranks BM25's results anew
+                    of a BEIR collection, or of MS MARCO; an encoder ranks BM25's results anew. Of
+                    judgements by split, such as qrels/train.tsv and qrels/test.tsv, the first are
+                    trained on, and the last scored
 
 --task=sst2 and the other GLUE tasks are read from their download in --data_dir. With a recipe, any
 value of which a flag can change:

@@ -21,7 +21,7 @@ from keras_bert.data.packing import (
     truncate_pair,
 )
 from keras_bert.text.from_config import tokenizer_from_config
-from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
 # Ids of up to so many tokens are kept in memory, some 500 MB.
 MAX_TOKENS_IN_MEMORY = 1 << 28
@@ -126,8 +126,12 @@ class TextClassifierPreprocessor:
         Returns:
             `Sequences` with `token_ids` and `segment_ids`, int32.
         """
-        second = None if text_pair is None else tokenized(self.tokenizer, text_pair)
-        return self.pack_tokens(tokenized(self.tokenizer, text), second)
+        texts = [text] if text_pair is None else [text, text_pair]
+        tokens = [tokenized(self.tokenizer, one) for one in texts]
+        if not is_tensor(text):
+            lengths = sum(rows.lengths for rows in tokens)
+            self.cut_rows.add(lengths, self.max_tokens(len(tokens)))
+        return self.pack_tokens(*tokens)
 
     def pack_tokens(self, first: Ragged, second: Ragged | None = None) -> Sequences:
         """Packs tokenized texts or pairs, the second step of `pack`."""

@@ -98,7 +98,10 @@ def telling_fields(record: Mapping[str, Any]) -> tuple[str, ...]:
     for fields in _TELLING:
         if record.keys() >= set(fields):
             return fields
-    return tuple(name for name in _LISTS if _are_strings(record.get(name)))[:1]
+    # Without a label, a list of answers may be those that count as right.
+    label = next((name for name in _LABELS if name in record), None)
+    lists = [name for name in _LISTS if _are_strings(record.get(name))]
+    return (lists[0], label) if lists and label else ()
 
 
 def read_choices(

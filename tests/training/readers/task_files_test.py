@@ -27,6 +27,7 @@ FILES = {
     "choices.jsonl": ('{"text": "a", "choices": ["b", "c"], "label": 0}\n', "choice"),
     "copa.jsonl": ('{"premise": "a", "choice1": "b", "choice2": "c"}', "choice"),
     "commonsense.jsonl": ('{"question": {"stem": "a", "choices": []}, "answerKey": "A"}', "choice"),
+    "aliases.jsonl": ('{"question": "a", "context": "b", "answers": ["b"]}', "questions"),
     "pairs.csv": ("text,text_pair,label\na,b,0\n", "pairs"),
     "nli.tsv": ("premise\thypothesis\tlabel\na\tb\t0\n", "pairs"),
     "SICK.txt": ("pair_ID\tsentence_A\tsentence_B\trelatedness_score\n1\ta\tb\t3\n", "pairs"),
