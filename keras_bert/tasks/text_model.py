@@ -222,7 +222,9 @@ class TextModel(ObjectiveModel):
             **kwargs: Other arguments of `keras.Model.fit`.
 
         With gradient accumulation, the micro-batches that remain at the end of an epoch make an
-        update too. If a learning rate schedule ends before the training, there is a warning.
+        update too. If a learning rate schedule ends before the training, there is a warning; and
+        once if rows are cut to `sequence_length`, with their number, also by `evaluate` and
+        `predict`.
 
         Returns:
             A `keras.callbacks.History`.
