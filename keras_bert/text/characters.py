@@ -14,7 +14,7 @@ import importlib.resources
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -26,10 +26,13 @@ IDEOGRAPHS = (
 )
 """The blocks that BERT's code regards as Chinese, for character classes likewise."""
 
+DECOMPOSED_MARKS = "\u0344\u0f73\u0f75\u0f81"
+"""The characters that decompose to several combining marks; Unicode will never add others."""
+
 _UNASSIGNED = "Cn"
 
 
-class _Range(NamedTuple):
+class CharacterRange(NamedTuple):
     """Consecutive code points with the same properties."""
 
     first: int
@@ -41,7 +44,7 @@ class _Range(NamedTuple):
 class _Table(NamedTuple):
     """The content of `characters.txt`: ranges in ascending order, and newer decompositions."""
 
-    ranges: list[_Range]
+    ranges: list[CharacterRange]
     canonical: dict[str, str]
     compatible: dict[str, str]
 
@@ -136,8 +139,19 @@ def character_class_of(points: Iterable[int]) -> str:
 
 
 def combining_marks() -> str:
-    """Returns the characters with a combining class, for character classes likewise."""
-    return _spelled((row.first, row.last) for row in _table().ranges if row.combining_class)
+    """Returns the characters of `combining_points`, for character classes likewise."""
+    return character_class_of(combining_points())
+
+
+def combining_points() -> set[int]:
+    """Returns the code points that are or decompose to combining marks."""
+    ranges = (range(row.first, row.last + 1) for row in combining_classes())
+    return {*itertools.chain.from_iterable(ranges), *map(ord, DECOMPOSED_MARKS)}
+
+
+def combining_classes() -> Sequence[CharacterRange]:
+    """Returns the ranges of characters that have a combining class, in ascending order."""
+    return [row for row in _table().ranges if row.combining_class]
 
 
 def _spelled(ranges: Iterable[tuple[int, int]]) -> str:
@@ -152,13 +166,13 @@ def _spelled(ranges: Iterable[tuple[int, int]]) -> str:
     )
 
 
-def _character_range(character: str) -> _Range:
+def _character_range(character: str) -> CharacterRange:
     point = ord(character)
     ranges = _table().ranges
     index = bisect.bisect(ranges, point, key=lambda row: row.first) - 1
     if ranges[index].last >= point:
         return ranges[index]
-    return _Range(point, point, _UNASSIGNED, 0)
+    return CharacterRange(point, point, _UNASSIGNED, 0)
 
 
 @functools.cache
@@ -171,8 +185,9 @@ def _table() -> _Table:
             decompositions[chr(int(points, 16))] = "".join(chr(int(point, 16)) for point in rest)
         else:
             first, _, last = points.partition("..")
+            mark_class = int(rest[0]) if rest else 0
             table.ranges.append(
-                _Range(int(first, 16), int(last or first, 16), mark, int(rest[0]) if rest else 0)
+                CharacterRange(int(first, 16), int(last or first, 16), mark, mark_class)
             )
     return table
 

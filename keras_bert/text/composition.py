@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Canonical composition (NFC) of texts, and the source of each character.
+"""Canonical composition (NFC) of texts in linear time, and the source of each character.
 
 Reference:
     [Unicode Standard Annex 15](https://www.unicode.org/reports/tr15/).
@@ -10,18 +10,49 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
+from typing import Literal
 
 import numpy as np
 
-from keras_bert.text.characters import character_class_of, combining_class
+from keras_bert.text.characters import (
+    character_class_of,
+    combining_class,
+    combining_marks,
+    combining_points,
+    decomposed,
+)
 
 # Hangul vowels and final consonants, which are composed by rule
 _HANGUL_PARTS = (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))
 
 
+MAX_MARKS = 30
+"""The longest run of combining marks that text has, by Unicode's Stream-Safe Text Format."""
+
+
 def composed(text: str) -> str:
     """Composes a text: `e` and a combining acute accent become `é`."""
-    return unicodedata.normalize("NFC", text)
+    return normalized("NFC", text)
+
+
+def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
+    """Returns a normalization form of a text, in linear time, as `unicodedata.normalize` does not.
+
+    That moves each combining mark past those before it one by one, and holds the interpreter's lock
+    meanwhile, so the marks of long runs are sorted first.
+    """
+    if not text.isascii():
+        text = _long_runs().sub(lambda run: _in_canonical_order(run[0]), text)
+    return unicodedata.normalize(form, text)
+
+
+def _in_canonical_order(marks: str) -> str:
+    return "".join(sorted("".join(map(decomposed, marks)), key=combining_class))
+
+
+@functools.cache
+def _long_runs() -> re.Pattern[str]:
+    return re.compile(f"[{combining_marks()}]{{{MAX_MARKS + 1},}}")
 
 
 def is_composed(text: str) -> bool:
@@ -64,12 +95,9 @@ def combining_characters() -> str:
     They are the combining marks and the second characters of compositions, for character classes of
     regular expressions (Python's and RE2's).
     """
-    points = {*_HANGUL_PARTS}
+    points = {*_HANGUL_PARTS, *combining_points()}
     for point in range(0x110000):
-        character = chr(point)
-        if combining_class(character):
-            points.add(point)
-        parts = unicodedata.decomposition(character)
+        parts = unicodedata.decomposition(chr(point))
         if parts and not parts.startswith("<"):
             points.update(int(part, 16) for part in parts.split()[1:])
     return character_class_of(points)

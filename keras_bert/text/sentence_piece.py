@@ -335,10 +335,8 @@ class SentencePieceTokenizer(Tokenizer):
             return begin + len(text) - len(text.lstrip(" ")), last
         found = self._blanks.match(text)
         first = begin + len(found[0].encode("utf-8")) if found else begin
-        while first < last and self._blanks.fullmatch(text[-1]):
-            last -= len(text[-1].encode("utf-8"))
-            text = text[:-1]
-        return first, last
+        found = self._blanks.match(text[::-1])
+        return first, max(first, last - len(found[0].encode("utf-8"))) if found else last
 
 
 def _read(path: Path) -> bytes:

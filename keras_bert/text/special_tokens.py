@@ -23,6 +23,8 @@ SUFFIX = "##"
 # does not change it, and it does not occur in real text.
 FIRST_MARK = 0xFAE0
 _NO_CHARACTER = 0xFAFF
+# A regular expression without a match
+_NOTHING = "(?!)"
 
 
 class TokenMarks:
@@ -108,32 +110,34 @@ class TokenSplitter:
 
     def __init__(self, ids: Mapping[str, int], taking_space: Collection[str] = ()) -> None:
         self.ids = dict(ids)
-        with_space = sorted((token for token in ids if token in taking_space), key=len)
-        others = [token for token in ids if token not in taking_space]
-        self.pattern = "|".join(
-            [
-                *(f"[{WHITE_SPACE}]*{re.escape(token)}" for token in reversed(with_space)),
-                *([longest_of(others)] if others else []),
-            ]
-        )
-        """A regular expression, Python's and RE2's, for any of the tokens."""
-        self._tokens = re.compile(self.pattern)
-        self._space = re.compile(f"[{WHITE_SPACE}]*")
+        with_space = longest_of(token for token in ids if token in taking_space)
+        others = longest_of(token for token in ids if token not in taking_space)
+        self.patterns = [
+            *([f"[{WHITE_SPACE}]*{with_space}"] if with_space else []),
+            *([others] if others else []),
+        ]
+        """Regular expressions of RE2. The second is for what matches of the first leave: as one,
+        they would read a run of spaces again for each token of spaces in it."""
+        # One of Python would read it again from each space.
+        spaces = f"(?:(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+)?"
+        self._with_space = re.compile(f"{spaces}({with_space or _NOTHING})")
+        self._others = re.compile(others or _NOTHING)
 
     def __call__(self, text: str) -> Iterator[Segment]:
         """Yields the segments of a text in order; other text may be empty."""
         begin = 0
-        for found in self._tokens.finditer(text):
-            yield Segment(begin, found.start(), None)
-            start = found.start()
-            token_id = self.ids.get(found[0])
-            if token_id is None:  # The whitespace before it is part of the match.
-                spaces = self._space.match(text, start)
-                start = spaces.end() if spaces else start
-                token_id = self.ids[text[start : found.end()]]
-            yield Segment(start, found.end(), token_id)
+        for found in self._with_space.finditer(text):
+            yield from self._without_space(text, begin, found.start())
+            yield Segment(found.start(1), found.end(), self.ids[found[1]])
             begin = found.end()
-        yield Segment(begin, len(text), None)
+        yield from self._without_space(text, begin, len(text))
+
+    def _without_space(self, text: str, begin: int, end: int) -> Iterator[Segment]:
+        for found in self._others.finditer(text, begin, end):
+            yield Segment(begin, found.start(), None)
+            yield Segment(found.start(), found.end(), self.ids[found[0]])
+            begin = found.end()
+        yield Segment(begin, end, None)
 
 
 def longest_of(strings: Iterable[str]) -> str:

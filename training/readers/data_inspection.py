@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_bert.data.conll import TaggedText
+from keras_bert.text.composition import normalized
 
 from .choice_files import ChoiceRows
 from .data_splits import hold_out_tenth
@@ -211,7 +212,7 @@ def _share(count: int, total: int, what: str = "rows") -> str:
 
 
 def _normalized(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return " ".join(normalized("NFKC", text).casefold().split())
 
 
 def scripts(texts: Iterable[str]) -> dict[str, float]:

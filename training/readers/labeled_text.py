@@ -16,6 +16,8 @@ from typing import get_args
 import numpy as np
 from absl import logging
 
+from keras_bert.text.composition import normalized
+
 from ..engine.options import ProgramConfig, check_one_of
 from .data_files import Header, Row, infer_format, read_columns, without_header
 from .separated_values import Quoting
@@ -471,7 +473,7 @@ def _spelling(name: str) -> object:
     if is_number(name):
         return float(name)
     visible = "".join(character for character in name if unicodedata.category(character) != "Cf")
-    return " ".join(unicodedata.normalize("NFKC", visible).casefold().split())
+    return " ".join(normalized("NFKC", visible).casefold().split())
 
 
 def _are_decimal_commas(names: Collection[str]) -> bool:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from keras_bert.text.composition import combining_characters
+from keras_bert.text.graph.normalization import normalize_unicode
 from keras_bert.text.graph.offsets import Characters, Pieces
 from keras_bert.text.graph.rows import row_ids
 
@@ -20,7 +20,7 @@ def compose(texts: tf.Tensor) -> tf.Tensor:
     Returns:
         A string tensor `(texts,)`.
     """
-    return tf_text.normalize_utf8(texts, "NFC")
+    return normalize_unicode(texts, "NFC")
 
 
 def to_characters_before_composition(texts: tf.Tensor, pieces: Pieces) -> Pieces:

@@ -11,7 +11,15 @@ Reference:
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from keras_bert.text.characters import IDEOGRAPHS
+from keras_bert.text.characters import (
+    DECOMPOSED_MARKS,
+    IDEOGRAPHS,
+    combining_classes,
+    combining_marks,
+    decomposed,
+)
+from keras_bert.text.composition import MAX_MARKS
+from keras_bert.text.graph.rows import row_ids
 from keras_bert.text.normalization import MAX_WORD_LENGTH
 
 # Texts of printable ASCII characters whose words have at most 200 characters: lowercasing A-Z is
@@ -25,6 +33,7 @@ _MAYBE_LONG_WORD = (
     rf"(?s).*[^\x00-\x20{_ASCII_PUNCTUATION}\p{{Z}}\x{{3000}}-\x{{3003}}\x{{3008}}-\x{{3011}}"
     rf"\x{{ff01}}-\x{{ff0f}}{IDEOGRAPHS}]{{{MAX_WORD_LENGTH + 1}}}.*"
 )
+_MAX_POINT, _NUM_CLASSES = 0x10FFFF, 256
 # Uppercase letters added in Unicode 14: (characters, distance to the lowercase letter).
 # TensorFlow's version of ICU is older and does not lowercase them.
 _NEW_CAPITALS = (
@@ -81,8 +90,45 @@ def normalize_slow_path(text: tf.Tensor, lowercase: bool) -> tf.Tensor:
         return text
     text = _lower(text)
     text = tf.cond(is_usual, lambda: text, lambda: _lower_new_capitals(text))
-    text = tf_text.normalize_utf8(text, "NFD")
+    text = normalize_unicode(text, "NFD")
     return tf.strings.regex_replace(text, r"\p{Mn}", "")
+
+
+def normalize_unicode(text: tf.Tensor, form: str) -> tf.Tensor:
+    """Returns a normalization form of texts, in linear time; see `composition.normalized`.
+
+    Args:
+        text: String tensor `(texts,)`, valid UTF-8.
+        form: `"NFC"`, `"NFD"` or `"NFKD"`.
+
+    Returns:
+        A string tensor `(texts,)`.
+    """
+    has_long_runs = rf"(?s).*[{combining_marks()}]{{{MAX_MARKS + 1}}}.*"
+    text = tf.cond(
+        tf.reduce_any(tf.strings.regex_full_match(text, has_long_runs)),
+        lambda: _in_canonical_order(text),
+        lambda: text,
+    )
+    return tf_text.normalize_utf8(text, form)
+
+
+def _in_canonical_order(text: tf.Tensor) -> tf.Tensor:
+    """Sorts each run of combining marks by their combining class."""
+    for mark in DECOMPOSED_MARKS:
+        text = tf.strings.regex_replace(text, mark, decomposed(mark))
+    points = tf.strings.unicode_decode(text, "UTF-8")
+    rows = combining_classes()
+    lasts = tf.constant([row.last for row in rows] + [_MAX_POINT])
+    row = tf.searchsorted(lasts, points.flat_values)
+    is_mark = points.flat_values >= tf.gather([row.first for row in rows] + [_MAX_POINT], row)
+    mark_class = tf.where(is_mark, tf.gather([row.combining_class for row in rows] + [0], row), 0)
+    # A run begins at each other character, and at the beginning of each text.
+    run = tf.cumsum(tf.cast(~is_mark, tf.int32)) + tf.cast(row_ids(points), tf.int32)
+    key = tf.cast(run, tf.int64) * _NUM_CLASSES + tf.cast(mark_class, tf.int64)
+    order = tf.argsort(key, stable=True)
+    ordered = points.with_flat_values(tf.gather(points.flat_values, order))
+    return tf.strings.unicode_encode(ordered, "UTF-8")
 
 
 def drop_invalid(text: tf.Tensor) -> tf.Tensor:

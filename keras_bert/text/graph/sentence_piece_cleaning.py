@@ -11,10 +11,9 @@ import dataclasses
 from collections.abc import Sequence
 
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from keras_bert.text.characters import WHITE_SPACE, combining_marks
-from keras_bert.text.graph.normalization import lower
+from keras_bert.text.graph.normalization import lower, normalize_unicode
 from keras_bert.text.graph.offsets import Characters
 from keras_bert.text.graph.rows import row_ids, select
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
@@ -57,7 +56,7 @@ class SentenceCleaner:
     @staticmethod
     def decompose(text: tf.Tensor) -> tf.Tensor:
         """Decomposes characters (NFKD) and drops the combining ones."""
-        text = tf_text.normalize_utf8(text, "NFKD")
+        text = normalize_unicode(text, "NFKD")
         return tf.strings.regex_replace(text, f"[{combining_marks()}]", "")
 
     def traces(self, characters: Characters) -> tuple[tf.Tensor, tf.Tensor]:

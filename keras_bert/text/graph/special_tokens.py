@@ -63,7 +63,7 @@ class SplitTexts:
     """
 
     def __init__(self, splitter: TokenSplitter) -> None:
-        self._pattern = splitter.pattern
+        self._patterns = splitter.patterns
         # Constants that are created while a graph is traced would belong to that graph alone.
         with tf.init_scope(), tf.device("CPU:0"):
             tokens = tf.constant(list(splitter.ids))
@@ -126,7 +126,19 @@ class SplitTexts:
 
     def _split(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Splits texts before and after special tokens, into ragged strings `(texts, None)`."""
-        # A byte that valid UTF-8 does not contain. (TF Text's `regex_split` stops at a NUL.)
-        border = b"\xff"
-        text = tf.strings.regex_replace(text, f"({self._pattern})", border + rb"\1" + border)
-        return tf.strings.split(text, border)
+        first, *others = self._patterns
+        segments = _split_around(text, first)
+        for pattern in others:
+            flat = segments.flat_values
+            is_token = tf.strings.regex_full_match(flat, first)
+            parts = _split_around(flat, pattern, ~is_token)
+            segments = segments.with_values(parts).merge_dims(1, 2)
+        return segments
+
+
+def _split_around(text: tf.Tensor, pattern: str, where: tf.Tensor | bool = True) -> tf.RaggedTensor:
+    """Splits some texts before and after each match of a pattern."""
+    # A byte that valid UTF-8 does not contain. (TF Text's `regex_split` stops at a NUL.)
+    border = b"\xff"
+    bordered = tf.strings.regex_replace(text, f"({pattern})", border + rb"\1" + border)
+    return tf.strings.split(tf.where(where, bordered, text), border)

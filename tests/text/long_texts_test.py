@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts of megabytes that would take a time in the square of their length."""
+
+import random
+import time
+import unicodedata
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.text.composition import normalized, sources_of_composed  # noqa: E402
+from keras_bert.text.graph.normalization import normalize_unicode  # noqa: E402
+from keras_bert.text.graph.special_tokens import SplitTexts  # noqa: E402
+from keras_bert.text.special_tokens import TokenSplitter  # noqa: E402
+from tests.text.executors import EXECUTORS  # noqa: E402
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+# Marks of several combining classes, marks that decompose to marks, and two that are no marks
+MARKS = "\u0301\u0323\u0345\u302e\U00016ff0\u0344\u0f73\u0f81\u3099\u034f\u0941"
+SIZE, MOST_SECONDS = 1_000_000, 10
+
+
+@pytest.fixture(params=EXECUTORS)
+def normalize(request):
+    """A function of a form and a text."""
+    if request.param == "python":
+        return normalized
+    return lambda form, text: normalize_unicode(tf.constant([text]), form)[0].numpy().decode()
+
+
+def test_long_runs_of_marks_are_normalized_as_short_ones(normalize):
+    draw = random.Random(0)
+    for form in ("NFC", "NFD", "NFKD"):
+        runs = ("".join(draw.choices(MARKS, k=count)) for count in (0, 3, 40, 100))
+        text = "".join(f"{letter}{run}" for letter, run in zip("eộ가ﾞ", runs, strict=True))
+        assert normalize(form, text) == unicodedata.normalize(form, text)
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0323", "\u0f73"])
+def test_megabytes_of_marks_are_normalized_in_seconds(normalize, marks):
+    start = time.process_time()
+    normalize("NFC", "a" + marks * (SIZE // len(marks.encode())))
+    assert time.process_time() - start < MOST_SECONDS
+
+
+def test_marks_in_another_order_have_the_same_sources():
+    text = "a\u0f72\u0f73e\u0301" + "\u0301\u0323" * 40
+    starts, ends = sources_of_composed(text)
+    assert len(starts) - 1 == len(ends) == len(normalized("NFC", text))
+    assert {(0, 3), (3, len(text))} == set(zip(starts[:-1], ends, strict=True))
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_megabytes_of_spaces_are_searched_for_tokens_in_seconds(executor):
+    spaces = " " * 20
+    splitter = TokenSplitter({"<mask>": 1, spaces: 2, "<s>": 3}, {"<mask>"})
+
+    def split(text):
+        if executor == "python":
+            return [text[start:end] for start, end, _ in splitter(text)]
+        parts = SplitTexts(splitter)._split(tf.constant([text]))[0]
+        return [part.decode() for part in parts.numpy()]
+
+    parts = [
+        part for part in split(f"a{spaces} <mask><s>{spaces}b") if part.strip() or len(part) > 1
+    ]
+    assert [part.strip() or part for part in parts] == ["a", "<mask>", "<s>", spaces, "b"]
+    start = time.process_time()
+    assert split(" " * SIZE + "b").count(spaces) == SIZE // len(spaces)
+    assert time.process_time() - start < MOST_SECONDS
