@@ -117,21 +117,9 @@ def listening(host: str, port: int) -> socket.socket:
 
 def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> None:
     """Serves a model until the process is told to end, and then answers what it has received."""
-    import uvicorn
+    from .serving import connections
 
-    http = uvicorn.Server(
-        uvicorn.Config(
-            server.application(),
-            http="h11",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=_SECONDS_TO_END,
-        )
-    )
+    http = connections.server(server.application(), _SECONDS_TO_END)
     # From now on Ctrl-C and SIGTERM end the server in order, and its process with status 0.
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -159,9 +159,9 @@ def test_a_malformed_request_is_refused_and_its_neighbors_are_answered(server):
     request = {"signature_name": "serve_ids", "instances": [[2, 5, 3], [2, -5, 3]]}
     _, answer = predict(port, request)
     assert [bool(row["error"]) for row in answer["predictions"]] == [False, True]
-    status, answer = predict(
-        port, {"instances": ["a"]}, headers={"Content-Encoding": "gzip"}.items()
-    )
+    identity, gzip = ({"Content-Encoding": coding}.items() for coding in ("Identity", "gzip"))
+    assert predict(port, {"instances": ["a"]}, headers=identity)[0] == 200
+    status, answer = predict(port, {"instances": ["a"]}, headers=gzip)
     assert (status, answer["error"]) == (415, "the body is encoded with gzip; expected plain JSON")
 
 
@@ -203,6 +203,10 @@ def test_addresses(server):
         405,
         "received GET for /v1/models/model:predict; expected POST",
     )
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with contextlib.closing(connection):
+        connection.request("DELETE", "/v1/models/model/versions/7:predict")
+        assert connection.getresponse().headers["Allow"] == "POST"
     metrics = ask(port, "/metrics")[1].decode()
     assert re.search(r'^keras_bert_requests_total\{status="200"\} [1-9]', metrics, re.M)
     assert re.search(r"^keras_bert_batch_rows_sum [1-9]", metrics, re.M)

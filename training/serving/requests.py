@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from keras_bert.text.characters import check_characters
 
 from ..readers.values import excerpt
-from .signatures import DEFAULT_SIGNATURE, INT32, STRING, Row, Signature, Tensor
+from .signatures import CHOICES, DEFAULT_SIGNATURE, INT32, STRING, Row, Signature, Tensor
 
 _KEYS = ("instances", "inputs")
 _LOWEST_INT32, _HIGHEST_INT32 = -(2**31), 2**31 - 1
@@ -34,6 +34,7 @@ _JSON_TYPES: dict[type, str] = {
 }
 # Characters of the names of an object in a message
 _LONGEST_NAMES = 80
+_MAX_BYTES_OF_ANSWER = 32 * 2**20
 # What fills up lists of an output
 _FILLER: dict[type, Any] = {str: "", int: 0, float: 0.0}
 
@@ -102,6 +103,7 @@ def write_answer(request: PredictRequest, answers: Sequence[Row], count: str = "
         count: As for `Signature`.
 
     Raises:
+        RequestError: If it has more than 32 MiB.
         ValueError: If a number is not finite.
     """
     if count:
@@ -113,7 +115,13 @@ def write_answer(request: PredictRequest, answers: Sequence[Row], count: str = "
         content = {"outputs": columns[names[0]] if is_bare else columns}
     else:
         content = {"predictions": [a[names[0]] for a in answers] if is_bare else list(answers)}
-    return json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
+    encoded = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
+    if len(encoded) > _MAX_BYTES_OF_ANSWER:
+        raise RequestError(
+            f"the answer has {len(encoded)} bytes; expected at most {_MAX_BYTES_OF_ANSWER}: send "
+            "fewer or shorter rows"
+        )
+    return encoded
 
 
 def _filled_up(answers: Sequence[Row], count: str) -> list[Row]:
@@ -162,8 +170,12 @@ def _rows_of_instances(instances: Any, inputs: Mapping[str, Tensor], max_rows: i
         raise RequestError(
             f"instances is {_described(instances)}; expected a list of one or more rows"
         )
-    _check_number(len(instances), max_rows)
     only = next(iter(inputs)) if len(inputs) == 1 else None
+    _check_number(instances, max_rows)
+    for name in _lists_of_texts(inputs):
+        _check_number(
+            [x.get(name) if isinstance(x, dict) else x for x in instances], max_rows, name
+        )
     rows: list[Row] = []
     for index, instance in enumerate(instances):
         where = f"instances[{index}]"
@@ -207,7 +219,9 @@ def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) 
     if len(set(lengths.values())) > 1:
         raise RequestError(f"the inputs differ in their number of rows: {lengths}")
     number = next(iter(lengths.values()))
-    _check_number(number, max_rows)
+    _check_number(range(number), max_rows)
+    for name in _lists_of_texts(inputs):
+        _check_number(columns[name], max_rows, name)
     rows = [
         {
             name: _value(columns[name][index], tensor, f"inputs.{name}[{index}]")
@@ -219,9 +233,17 @@ def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) 
     return rows
 
 
-def _check_number(rows: int, max_rows: int) -> None:
-    if rows > max_rows:
-        raise RequestError(f"the request has {rows} rows; expected at most {max_rows}")
+def _lists_of_texts(inputs: Mapping[str, Tensor]) -> list[str]:
+    """Returns the inputs with several texts for each row, each of which is computed as a row is."""
+    return [name for name, tensor in inputs.items() if name == CHOICES or len(tensor.shape) == 3]
+
+
+def _check_number(rows: Sequence[Any], max_rows: int, name: str = "") -> None:
+    """Checks the number of rows; with a name, of the texts that an input has in all of them."""
+    number = sum(len(x) if name and isinstance(x, list) else 1 for x in rows)
+    if number > max_rows:
+        received = f"{name} of {number} texts in all" if name else f"{number} rows"
+        raise RequestError(f"the request has {received}; expected at most {max_rows}")
 
 
 def _check_shapes(rows: Sequence[Row], place: Callable[[int, str], str]) -> None:

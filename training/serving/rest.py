@@ -19,6 +19,7 @@ from typing import Any
 import prometheus_client
 from absl import logging
 from starlette.applications import Starlette
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -65,9 +66,6 @@ class ModelServer:
         reader = _BodyReader(self.max_bytes)
 
         async def predict(request: Request) -> Response:
-            # (A route for POST alone would leave GET to that of the state of a model.)
-            if request.method != "POST":
-                raise HTTPException(405, headers={"Allow": "POST"})
             start = time.perf_counter()
             try:
                 response = await self._predict(request, reader)
@@ -105,14 +103,15 @@ class ModelServer:
                 self.metrics.text(), headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST}
             )
 
-        model = "/v1/models/{name}"
+        register_url_convertor("model", _ModelName())
+        model = "/v1/models/{name:model}"
         return Starlette(
             routes=[
                 *(
                     Route(f"{prefix}{suffix}", handler, methods=methods)
                     for prefix in (model, f"{model}/versions/{{version}}")
                     for suffix, handler, methods in (
-                        (":predict", predict, ["GET", "POST"]),
+                        (":predict", predict, ["POST"]),
                         ("/metadata", metadata, ["GET"]),
                         ("", status, ["GET"]),
                     )
@@ -153,11 +152,19 @@ class ModelServer:
             return _error(_CLIENT_CLOSED_REQUEST, "the client has closed the connection")
         try:
             content = write_answer(received, answers, self.signatures[received.signature].count)
+        except RequestError as error:
+            raise HTTPException(413, str(error)) from error
         except ValueError as error:
             raise HTTPException(
                 500, "the model returned a number that is not finite, and JSON has none such"
             ) from error
         return Response(content, media_type=_JSON)
+
+
+class _ModelName(StringConvertor):
+    """A name in an address, up to the colon before a verb."""
+
+    regex = "[^/:]+"
 
 
 class _BodyReader:
@@ -175,7 +182,7 @@ class _BodyReader:
             HTTPException: If it is too large or compressed, or does not arrive in time.
         """
         encoding = request.headers.get("content-encoding", "identity")
-        if encoding != "identity":
+        if encoding.lower() != "identity":
             raise HTTPException(415, f"the body is encoded with {encoding}; expected plain JSON")
         chunks: list[bytes] = []
         size = in_memory = 0

@@ -14,6 +14,7 @@ Row = dict[str, Any]
 DEFAULT_SIGNATURE = "serving_default"
 DEFAULT_BATCH_SIZE = 32
 STRING, INT32 = "DT_STRING", "DT_INT32"
+CHOICES = "choices"
 # Characters of the rows in a batch at most: more in one batch take no less time for each.
 BATCH_CHARACTERS = 16_384
 # Lengths in words of the rows that are answered before the first client's
@@ -99,7 +100,7 @@ def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
     """
     import keras
 
-    inputs = {name: Tensor(STRING, (-1, -1) if name == "choices" else (-1,)) for name in fields}
+    inputs = {name: Tensor(STRING, (-1, -1) if name == CHOICES else (-1,)) for name in fields}
     compiles = keras.backend.backend() == "jax"
 
     def answer(rows: Sequence[Row]) -> list[Row]:

@@ -17,6 +17,7 @@ SIGNATURES = {
     "words": Signature({"words": Tensor(STRING, (-1, -1))}, {}, list),
     "ids": Signature({"token_ids": Tensor(INT32, (-1, -1))}, {}, list),
     "choices": Signature({"token_ids": Tensor(INT32, (-1, -1, -1))}, {}, list),
+    "choice_texts": Signature({"text": TEXT, "choices": Tensor(STRING, (-1, -1))}, {}, list),
 }
 
 
@@ -114,6 +115,18 @@ def test_rows_of_requests(signature, request_, rows):
             {"signature_name": "choices", "inputs": [[[1], [2, 3]]]},
             "lists in inputs.token_ids[0] differ",
         ),
+        (
+            {"signature_name": "choices", "instances": [[[]] * 2, [[]] * 2]},
+            "the request has token_ids of 4 texts in all; expected at most 3",
+        ),
+        (
+            {"signature_name": "choices", "inputs": {"token_ids": [[[]] * 100_000]}},
+            "the request has token_ids of 100000 texts in all; expected at most 3",
+        ),
+        (
+            {"signature_name": "choice_texts", "instances": [{"text": "", "choices": [""] * 4}]},
+            "the request has choices of 4 texts in all; expected at most 3",
+        ),
     ],
 )
 def test_a_malformed_request_is_described(body, message):
@@ -135,6 +148,8 @@ def test_answers_have_the_names_of_several_outputs_only():
     }
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_answer(rows, [{"score": float("nan")}])
+    with pytest.raises(RequestError, match=r"the answer has \d+ bytes; expected at most 33554432"):
+        write_answer(rows, [{"word": "a" * 2**24}] * 2)
 
 
 def test_lists_are_filled_up_to_the_longest_of_the_request():

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections without a request, with half of one, and with one whose client sends no more."""
+
+import asyncio
+import contextlib
+import http.client
+import logging
+import socket
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("uvicorn")
+
+from training.serve import listening
+from training.serving import connections
+
+pytestmark = pytest.mark.backend_independent
+
+HEADER = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
+SECONDS = 1
+
+
+def answer(client):
+    response = http.client.HTTPResponse(client)
+    response.begin()
+    return response.read()
+
+
+async def echo(scope, receive, send):
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        body, more = body + message["body"], message["more_body"]
+    await asyncio.sleep(0.2)
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """A server of few connections, its thread, and a function that connects to it."""
+    monkeypatch.setattr(connections, "_SECONDS_FOR_REQUEST", SECONDS)
+    monkeypatch.setattr(connections, "_allow_files", lambda number: 64)
+    server = connections.server(echo, seconds_to_end=20)
+    with listening("127.0.0.1", 0) as listener, contextlib.ExitStack() as stack:
+
+        def connect(sent=b""):
+            address = listener.getsockname()
+            client = stack.enter_context(socket.create_connection(address, timeout=10))
+            client.sendall(sent)
+            return client
+
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
+        thread.start()
+        yield server, thread, connect
+        server.should_exit = True
+        thread.join()
+
+
+def test_a_connection_without_a_whole_header_is_closed(started):
+    *_, connect = started
+    idle, slow = connect(), connect(HEADER[:5])
+    slow.settimeout(0.1)
+    end = time.monotonic() + 10 * SECONDS
+    with contextlib.suppress(ConnectionError):
+        while time.monotonic() < end:
+            slow.sendall(b"a")
+            with contextlib.suppress(TimeoutError):
+                if not slow.recv(1):
+                    break
+    assert time.monotonic() < end
+    assert idle.recv(1) == b""
+
+
+def test_connections_without_a_request_make_room_for_others(started):
+    *_, connect = started
+    answered = connect(HEADER)
+    time.sleep(0.1)
+    idle = [connect(HEADER[:5]) for _ in range(100)]
+    client = connect(HEADER + b"more")
+    assert answer(client) == b"more"
+    answered.sendall(b"more")
+    assert answer(answered) == b"more"
+    assert len(idle) == 100
+
+
+def test_a_client_that_sends_no_more_gets_its_answer(started):
+    *_, connect = started
+    client = connect(HEADER + b"more")
+    client.shutdown(socket.SHUT_WR)
+    assert answer(client) == b"more"
+    assert client.recv(1) == b""
+    half = connect(HEADER + b"mo")
+    half.shutdown(socket.SHUT_WR)
+    assert half.recv(1000) == b""
+
+
+def test_the_end_waits_for_answers_and_not_for_bodies(started, caplog):
+    server, thread, connect = started
+    half, whole = connect(HEADER + b"mo"), connect(HEADER + b"more")
+    time.sleep(0.1)
+    with caplog.at_level(logging.WARNING):
+        server.should_exit = True
+        thread.join(10)
+    assert not thread.is_alive()
+    assert answer(whole) == b"more"
+    assert half.recv(1000) == b""
+    assert not caplog.records
