@@ -39,6 +39,11 @@ def scratch_folder(parent: str | os.PathLike[str], name: str) -> Iterator[Path]:
     lock = _locked(folder)
     try:
         yield folder
+    except OSError as error:
+        # Nobody knows the path in the hidden folder.
+        if error.errno and str(error.filename or folder).startswith(str(folder)):
+            error.filename = os.path.join(parent, name)
+        raise
     finally:
         _remove(folder)
         if lock is not None:

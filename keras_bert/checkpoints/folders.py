@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.atomic import make_folder, scratch_folder
+from keras_bert.atomic import atomic_path, make_folder, scratch_folder
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.vocabularies import files
 
@@ -47,7 +47,7 @@ def replaced_files(
 ) -> Iterator[Path]:
     """Context manager that yields a temporary folder, whose files then replace those of `folder`.
 
-    If the block raises an error, the files of `folder` are not changed.
+    If the block raises an error, the files of `folder` are not changed, and it is not created.
 
     Args:
         folder: Path of the folder, which is created if it does not exist.
@@ -57,6 +57,12 @@ def replaced_files(
             is not considered complete before its weights are there.
     """
     target = Path(folder)
+    if not target.exists():
+        make_folder(target.absolute().parent)
+        with atomic_path(target) as temporary:
+            temporary.mkdir()
+            yield temporary
+        return
     make_folder(target)
     # Inside the target, so that moving a file is a rename in the same file system.
     with scratch_folder(target, target.name) as scratch:

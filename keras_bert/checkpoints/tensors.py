@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -140,5 +142,16 @@ def are_equal(first: str, second: str, source: TensorSource) -> bool:
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Writes tensors to a safetensors file, with the format `"pt"`, which `transformers` needs."""
-    save_file(dict(tensors), path, metadata={"format": "pt"})
+    """Writes tensors to a safetensors file, with the format `"pt"`, which `transformers` needs.
+
+    Raises:
+        OSError: If the file cannot be written, with the system's error number.
+    """
+    try:
+        save_file(dict(tensors), path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        found = re.search(r"\(os error (\d+)\)", str(error))
+        if not found:
+            raise
+        code = int(found[1])
+        raise OSError(code, os.strerror(code), str(path)) from error

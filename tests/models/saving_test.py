@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Round trips of a saved encoder."""
 
+import errno
 import json
 import resource
 
 import keras
 import numpy as np
 import pytest
-from safetensors import SafetensorError
 
+from keras_bert.checkpoints import save_hugging_face
 from keras_bert.models import Backbone
 from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
 
@@ -83,20 +84,32 @@ def save_preset(backbone, folder):
     backbone.save_to_preset(folder)
 
 
+def fails_on_a_full_disk(save, backbone, folder):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # A file may grow to half the size of the weights; writing more fails, as on a full disk.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * backbone.count_params(), limits[1]))
+    try:
+        with pytest.raises((OSError, RuntimeError)) as raised:
+            save(backbone, folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    return raised.value
+
+
 @pytest.mark.parametrize("save", [save_file, save_preset])
 def test_a_full_disk_leaves_what_was_there(save, tmp_path):
     backbone = Backbone(SMALL)
     save(backbone, tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # A file may grow to half the size of the weights; writing more fails, as on a full disk.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * backbone.count_params(), limits[1]))
-    try:
-        with pytest.raises((OSError, SafetensorError, RuntimeError)):
-            save(backbone, tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    fails_on_a_full_disk(save, backbone, tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("save", [save_preset, save_hugging_face])
+def test_a_full_disk_leaves_no_folder_that_was_not_there(save, tmp_path):
+    error = fails_on_a_full_disk(save, Backbone(SMALL), tmp_path / "new")
+    assert (error.errno, error.filename) == (errno.EFBIG, str(tmp_path / "new"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_needs_its_folder_and_a_preset_creates_it(tmp_path):

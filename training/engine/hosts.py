@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import dataclasses
 import functools
 import itertools
@@ -47,6 +48,10 @@ _TIMES_TO_WRITE = 20
 _SECONDS_FOR_REASON = 3.0
 _SECONDS_BETWEEN_LOOKS = 1.0
 _FAILURE = "failure"
+_LOST = (
+    "the connection to another process is lost: it has ended. Start the same command on all hosts "
+    "again, or on another number of them; it resumes from the last checkpoint"
+)
 # In messages of errors of collectives whose other end is gone
 _OF_CONNECTIONS = ("Gloo", "NCCL", "UNAVAILABLE", "Connection", "connection", "DEADLINE")
 
@@ -71,6 +76,8 @@ class _Processes:
 
 
 _processes = _Processes()
+# The last answer of `_failure`, for when the store has ended with the first process
+_known_failure = ""
 
 
 def index() -> int:
@@ -181,6 +188,7 @@ def _join(options: HostOptions) -> _Processes:
     seconds_to_join = _TIMES_TO_JOIN * options.host_timeout
     is_auto = options.coordinator == ALL_BY_ENVIRONMENT
     try:
+        _end_without_abort()
         # `keras.distribution.initialize` calls this too, without the timeouts.
         jax.distributed.initialize(
             None if is_auto else options.coordinator,
@@ -493,11 +501,7 @@ def _reason_of_another(error: BaseException) -> str:
         time.sleep(0.1)
     if reason or not is_lost:
         return reason
-    return (
-        f"the connection to another process is lost: it has ended ({_first_line(error)}). Start "
-        "the same command on all hosts again, or on another number of them; it resumes from the "
-        "last checkpoint"
-    )
+    return f"{_LOST} ({_first_line(error)})"
 
 
 def _end_with_another(has_ended: threading.Event) -> None:
@@ -512,9 +516,35 @@ def _end_with_another(has_ended: threading.Event) -> None:
 
 def _failure() -> str:
     """Returns the reason why a process has failed; empty if none has said that it did."""
+    global _known_failure
     with contextlib.suppress(Exception):
-        return str(_processes.client.key_value_try_get(_FAILURE))
-    return ""
+        _known_failure = str(_processes.client.key_value_try_get(_FAILURE))
+    return _known_failure
+
+
+@functools.cache
+def _end_without_abort() -> None:
+    """Has this process end with one line when another one is lost, and not with a C++ stack.
+
+    JAX's client aborts the process then, unless it has a callback, which it calls with a value that
+    Python cannot have: a C++ exception that nobody handles (jaxlib 0.10). What is done about those
+    is therefore to end.
+    """
+    from jax._src.lib import _jax
+
+    @ctypes.CFUNCTYPE(None)
+    def end() -> None:
+        print(f"error: {_known_failure or _LOST}", file=sys.stderr)
+        _end_at_once()
+
+    try:
+        set_terminate = ctypes.CDLL("libstdc++.so.6")._ZSt13set_terminatePFvvE
+    except (OSError, AttributeError):
+        return  # another C++ library, as on macOS
+    set_terminate(end)
+    _jax.get_distributed_runtime_client = functools.partial(
+        _jax.get_distributed_runtime_client, missed_heartbeat_callback=end
+    )
 
 
 def _end_at_once() -> None:

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors import safe_open
+
+from keras_bert.checkpoints.tensors import write_safetensors
 
 from .output_folder import file_sha256
 
@@ -30,14 +30,7 @@ def write(folder: Path, variables: Mapping[str, Any]) -> str:
         OSError: If the file cannot be written, with the system's error number.
     """
     path = folder / _FILE
-    try:
-        save_file({name: to_numpy(variable) for name, variable in variables.items()}, path)
-    except SafetensorError as error:
-        # SafetensorError wraps the operating system's error.
-        for code in DISK_ERRORS:
-            if f"os error {code}" in str(error):
-                raise OSError(code, os.strerror(code)) from error
-        raise
+    write_safetensors(path, {name: to_numpy(variable) for name, variable in variables.items()})
     return file_sha256(path)
 
 

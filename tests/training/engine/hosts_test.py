@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import signal
 import time
 
 import keras
@@ -139,6 +138,5 @@ def test_a_process_that_does_not_answer_ends_the_others(tmp_path):
     status = first.poll()
     processes.kill(1)
     processes.wait()
-    # JAX aborts it; while it computes, the connection that is lost is an error of ours.
-    assert status == -signal.SIGABRT
-    assert "Terminating process because the JAX distributed" in processes.printed()[0]
+    assert status == 1
+    assert "error: the connection to another process is lost" in processes.printed()[0]
