@@ -57,6 +57,10 @@ function checked(request, r) {
     if (typeof signature !== 'string') {
         throw Error('signature_name: expected a string');
     }
+    // Bytes that are no tf.Example are an error of the whole batch.
+    if (signature === 'serve_examples' && key === 'instances') {
+        throw Error('serve_examples: expected :classify or :regress');
+    }
     const dimensions = Number(r.variables.ids_dimensions);
     const written = {signature_name: signature};
     written[key] = rows.map((row, index) => {

@@ -110,7 +110,7 @@ def export_task(
             The rows of a batch are divided into parts of similar lengths, which are computed in
             parallel. The default is for CPUs; for a GPU, some 16,384 or more.
         padded_batches: Whether a SavedModel is for servers that pad requests of unequal lengths, so
-            that they can share a batch. It then also contains `padded_batching_params.pbtxt`, and
+            that they can share a batch. Its `batching_params.pbtxt` tells the server to do so, and
             all its signatures that take words or choices require their number, since padding cannot
             be told from them. Text does not need it.
         overwrite: Whether to replace an existing file or folder, atomically.

@@ -13,8 +13,6 @@ from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.signatures import TEXT_SIGNATURE
 
 BATCHING_FILE = "batching_params.pbtxt"
-# For servers that pad the rows of several requests to one length
-PADDED_BATCHING_FILE = "padded_batching_params.pbtxt"
 WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
 
 # Rows of the largest request that a server splits
@@ -51,14 +49,16 @@ def have_fixed_widths(signatures: Mapping[str, Any]) -> bool:
 def write_batching_parameters(
     folder: Path, max_batch_size: int, *, splits: bool, padded: bool = False
 ) -> None:
-    """Writes the files for the server's `--batching_parameters_file`.
+    """Writes the file for the server's `--batching_parameters_file`.
+
+    With `--enable_per_model_batching_parameters` the server looks for a file of this name only.
 
     Args:
         folder: The folder of the SavedModel.
         max_batch_size: The largest batch that the server forms of waiting requests.
         splits: Whether the server splits requests of more rows, up to `LARGEST_REQUEST`; otherwise
             it rejects them.
-        padded: Whether to write the file for padded batches, too.
+        padded: Whether the server pads the rows of several requests to one length.
     """
     if splits:
         largest = max(LARGEST_REQUEST, max_batch_size)
@@ -72,16 +72,15 @@ def write_batching_parameters(
         sizes = f"max_batch_size {{ value: {max_batch_size} }}\n" + "".join(
             f"allowed_batch_sizes: {size}\n" for size in batch_sizes(max_batch_size)
         )
-    for name, pads in ((BATCHING_FILE, False), (PADDED_BATCHING_FILE, True))[: 1 + padded]:
-        (folder / name).write_text(
-            f"{sizes}"
-            # While all threads are busy, requests gather by themselves; to wait for more with an
-            # idle thread only delays the answer to a client that is alone.
-            "batch_timeout_micros { value: 0 }\n"
-            "max_enqueued_batches { value: 1000 }\n"
-            # A server that pads ends if one batch has requests of different ranks.
-            f"pad_variable_length_inputs: {str(pads).lower()}\n"
-        )
+    (folder / BATCHING_FILE).write_text(
+        f"{sizes}"
+        # While all threads are busy, requests gather by themselves; to wait for more with an idle
+        # thread only delays the answer to a client that is alone.
+        "batch_timeout_micros { value: 0 }\n"
+        "max_enqueued_batches { value: 1000 }\n"
+        # A server that pads ends if one batch has requests of different ranks.
+        f"pad_variable_length_inputs: {str(padded).lower()}\n"
+    )
 
 
 def write_warm_up_requests(

@@ -171,6 +171,10 @@ ROWS = "instances: expected a list of 1 to 1024 rows"
         ),
         ('{"signature_name": "serve_ids", "instances": [[[101]]]}', "a list of numbers"),
         ('{"signature_name": 1, "instances": ["a"]}', "signature_name: expected a string"),
+        (
+            '{"signature_name": "serve_examples", "instances": [{"b64": "/w=="}]}',
+            "serve_examples: expected :classify or :regress",
+        ),
         ("[" * 60_000, "Nested too deep"),
         ('{"a":' * 60_000, "Nested too deep"),
         (f'{{"instances": {"[" * 60_000}{"]" * 60_000}}}', "Nested too deep"),
@@ -180,7 +184,7 @@ ROWS = "instances: expected a list of 1 to 1024 rows"
         ('{"instances": [NaN]}', "Unexpected token"),
         (gzip.compress(b'{"inputs": []}', mtime=0), "Unexpected"),
     ],
-    ids=range(23),
+    ids=range(24),
 )
 def test_what_the_server_does_not_survive_does_not_reach_it(send, body, reason):
     status, answer, received = send(body)

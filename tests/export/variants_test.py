@@ -21,7 +21,8 @@ def size_of_weights(folder):
 def test_pairs_and_a_regression(tmp_path):
     regression = make_classifier(num_classes=1)
     regression.export(tmp_path / "1", pair=True, padded_batches=True)
-    assert (tmp_path / "1" / "padded_batching_params.pbtxt").is_file()
+    parameters = (tmp_path / "1" / "batching_params.pbtxt").read_text()
+    assert "pad_variable_length_inputs: true" in parameters
     signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
 
     answers = signatures["serving_default"](text=tf.constant(FIRST), text_pair=tf.constant(SECOND))

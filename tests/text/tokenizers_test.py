@@ -155,6 +155,26 @@ def test_invalid_bytes_are_dropped(tokenizer):
     assert tokenizer.tokenize_with_offsets(broken) == tokenizer.tokenize_with_offsets(valid)
 
 
+def test_noncharacters_where_tensorflow_s_encoder_replaces_them(monkeypatch, kind):
+    """As that of servers up to 2.19 does."""
+    encode = tf.strings.unicode_encode
+
+    def replace(points):
+        is_noncharacter = (points % 0x10000 >= 0xFFFE) | ((points >= 0xFDD0) & (points <= 0xFDEF))
+        return tf.where(is_noncharacter, 0xFFFD, points)
+
+    monkeypatch.setattr(
+        tf.strings,
+        "unicode_encode",
+        lambda points, encoding: encode(tf.ragged.map_flat_values(replace, points), encoding),
+    )
+    options = {"compose": True} if kind == "byte_pair" else {}
+    tokenizer = small_tokenizers.MAKERS[kind](**options)
+    texts = ["\uffff", "the\ufdd0 test", "e\u0301\U0001fffef\u0301", "ÉΣ \U0010ffff", "plain"]
+    expected = tokenizer.tokenize_with_offsets(texts)
+    assert run_by(tokenizer, "graph").tokenize_with_offsets(texts) == expected
+
+
 def test_characters_that_are_none_are_named(kind):
     tokenizer = small_tokenizers.make(kind)
     for texts, where in ((["a", "b \ud83d"], "1"), ([["a"], ["b", "b \ud83d"]], "1, 1")):

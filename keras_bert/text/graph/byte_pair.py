@@ -18,7 +18,7 @@ from keras_bert.text.graph.composition import (
     to_characters_before_composition,
 )
 from keras_bert.text.graph.functions import traced_once
-from keras_bert.text.graph.normalization import drop_invalid
+from keras_bert.text.graph.normalization import drop_invalid, encode_characters, encode_texts
 from keras_bert.text.graph.offsets import Pieces
 from keras_bert.text.graph.rows import repeat, row_ids, select
 from keras_bert.text.graph.special_tokens import SplitTexts
@@ -227,7 +227,7 @@ def split_byte_words(text: tf.Tensor, word_starts: WordStarts) -> ByteWords:
     """
     points = tf.strings.unicode_decode(text, "UTF-8")
     distinct, which = tf.unique(points.flat_values)
-    letters = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
+    letters = encode_characters(distinct)
     kinds = tf.gather(character_kinds(letters), which)
     rows = points.row_starts()
     begins = tf.scatter_nd(rows[:, tf.newaxis], tf.ones_like(rows), [tf.size(kinds, tf.int64) + 1])
@@ -236,9 +236,7 @@ def split_byte_words(text: tf.Tensor, word_starts: WordStarts) -> ByteWords:
     words = tf.RaggedTensor.from_row_splits(points.flat_values, borders, validate=False)
     row_splits = tf.searchsorted(borders, points.row_splits, out_type=tf.int64)
     return ByteWords(
-        tf.RaggedTensor.from_row_splits(
-            tf.strings.unicode_encode(words, "UTF-8"), row_splits, validate=False
-        ),
+        tf.RaggedTensor.from_row_splits(encode_texts(words), row_splits, validate=False),
         tf.gather(tf.strings.length(letters), which),
         points.row_splits,
     )
@@ -518,8 +516,9 @@ class PieceMerger:
             letters, known = words, None
             of_letters = tf.range(tf.size(words))
         else:
-            split = tf.strings.unicode_split(words, "UTF-8")
-            letters, of_letters = split.flat_values, tf.cast(row_ids(split), tf.int32)
+            points = tf.strings.unicode_decode(words, "UTF-8")
+            letters, of_letters = encode_characters(points.flat_values), row_ids(points)
+            of_letters = tf.cast(of_letters, tf.int32)
             known = self._characters.lookup(letters)
         widths = tf.strings.length(letters)
         letter = repeat(tf.range(tf.size(letters)), widths)

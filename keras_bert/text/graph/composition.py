@@ -6,7 +6,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from keras_bert.text.composition import combining_characters
-from keras_bert.text.graph.normalization import normalize_unicode
+from keras_bert.text.graph.normalization import encode_texts, normalize_unicode
 from keras_bert.text.graph.offsets import Characters, Pieces
 from keras_bert.text.graph.rows import row_ids
 
@@ -55,7 +55,7 @@ def _sources(texts: tf.Tensor, pieces: Pieces) -> tuple[tf.Tensor, tf.Tensor]:
     # Clusters are composed independently of one another.
     begins = tf.where(is_first | ~is_combining)[:, 0]
     clusters = tf.RaggedTensor.from_row_starts(points.flat_values, begins, validate=False)
-    before = tf.strings.unicode_encode(clusters, "UTF-8")
+    before = encode_texts(clusters)
     after = compose(before)
     is_changed = after != before
     # A unit is a cluster that changes, or a character of any other.

@@ -33,6 +33,10 @@ _MAYBE_LONG_WORD = (
     rf"(?s).*[^\x00-\x20{_ASCII_PUNCTUATION}\p{{Z}}\x{{3000}}-\x{{3003}}\x{{3008}}-\x{{3011}}"
     rf"\x{{ff01}}-\x{{ff0f}}{IDEOGRAPHS}]{{{MAX_WORD_LENGTH + 1}}}.*"
 )
+_NONCHARACTERS = [
+    *range(0xFDD0, 0xFDF0),
+    *(plane + last for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF)),
+]
 _MAX_POINT, _NUM_CLASSES = 0x10FFFF, 256
 # Uppercase letters added in Unicode 14: (characters, distance to the lowercase letter).
 # TensorFlow's version of ICU is older and does not lowercase them.
@@ -128,7 +132,7 @@ def _in_canonical_order(text: tf.Tensor) -> tf.Tensor:
     key = tf.cast(run, tf.int64) * _NUM_CLASSES + tf.cast(mark_class, tf.int64)
     order = tf.argsort(key, stable=True)
     ordered = points.with_flat_values(tf.gather(points.flat_values, order))
-    return tf.strings.unicode_encode(ordered, "UTF-8")
+    return encode_texts(ordered)
 
 
 def drop_invalid(text: tf.Tensor) -> tf.Tensor:
@@ -141,6 +145,30 @@ def drop_invalid(text: tf.Tensor) -> tf.Tensor:
         A string tensor of the same shape.
     """
     return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
+
+
+def encode_characters(points: tf.Tensor) -> tf.Tensor:
+    """Returns the UTF-8 of each code point, strings of the shape `(characters,)` of `points`.
+
+    `tf.strings.unicode_encode` of servers up to 2.19 replaces noncharacters with U+FFFD.
+    """
+    row = tf.minimum(tf.searchsorted(_NONCHARACTERS, points), len(_NONCHARACTERS) - 1)
+    return tf.where(
+        points == tf.gather(_NONCHARACTERS, row),
+        tf.gather([chr(point).encode() for point in _NONCHARACTERS], row),
+        tf.strings.unicode_encode(points[:, tf.newaxis], "UTF-8"),
+    )
+
+
+def encode_texts(points: tf.RaggedTensor) -> tf.Tensor:
+    """Returns the UTF-8 of texts, strings `(texts,)`, likewise; `points` is `(texts, None)`."""
+    flat = points.flat_values
+    is_noncharacter = (flat % 0x10000 >= 0xFFFE) | ((flat >= 0xFDD0) & (flat <= 0xFDEF))
+    return tf.cond(
+        tf.reduce_any(is_noncharacter),
+        lambda: tf.strings.reduce_join(points.with_flat_values(encode_characters(flat)), axis=1),
+        lambda: tf.strings.unicode_encode(points, "UTF-8"),
+    )
 
 
 def lower(text: tf.Tensor) -> tf.Tensor:
@@ -168,9 +196,9 @@ def _set_apart(text: tf.Tensor) -> tf.Tensor:
 
 def _lower_new_capitals(text: tf.Tensor) -> tf.Tensor:
     points = tf.strings.unicode_decode(text, "UTF-8")
-    letters = tf.strings.unicode_encode(points.flat_values[:, tf.newaxis], "UTF-8")
+    letters = encode_characters(points.flat_values)
     shift = tf.zeros_like(points.flat_values)
     for characters, distance in _NEW_CAPITALS:
         is_capital = tf.strings.regex_full_match(letters, f"[{characters}]")
         shift += distance * tf.cast(is_capital, tf.int32)
-    return tf.strings.unicode_encode(points.with_flat_values(points.flat_values + shift), "UTF-8")
+    return encode_texts(points.with_flat_values(points.flat_values + shift))

@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import tensorflow as tf
 
-from keras_bert.text.graph.normalization import normalize_slow_path
+from keras_bert.text.graph.normalization import encode_characters, normalize_slow_path
 from keras_bert.text.graph.rows import row_ids
 
 # Canonical decomposition reorders combining marks, across characters. These are all the marks, and
@@ -55,7 +55,7 @@ class Characters(NamedTuple):
         """Decodes strings `(texts,)`, valid UTF-8."""
         points = tf.strings.unicode_decode(texts, "UTF-8")
         distinct, which = tf.unique(points.flat_values)
-        return cls(points, tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8"), which)
+        return cls(points, encode_characters(distinct), which)
 
 
 def to_source_characters(source: tf.Tensor, lowercase: bool, pieces: Pieces) -> Pieces:
