@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 from collections.abc import Sequence
 from socket import socket
 
@@ -43,6 +42,10 @@ def server(application: object, seconds_to_end: int) -> uvicorn.Server:
 
 def _allow_files(number: int) -> int:
     """Lets the process open that many files, or as many as it may; returns the number."""
+    try:
+        import resource
+    except ImportError:  # on Windows, which does not limit sockets so
+        return number
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY:
         number = min(number, most)
