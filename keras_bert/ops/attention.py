@@ -110,8 +110,9 @@ def attention_with_scores(
         dropout `(batch, heads, length, length)`, in the dtype of the input.
     """
     query, key, value = _by_heads(query_key_value)
-    scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
-    scores = ops.cast(scores, "float32") / math.sqrt(query.shape[-1])
+    # In float16, the products of queries that are not scaled yet could overflow.
+    scores = ops.matmul(query * (1 / math.sqrt(query.shape[-1])), ops.swapaxes(key, -1, -2))
+    scores = ops.cast(scores, "float32")
     if mask is not None:
         scores = ops.where(mask, scores, masked_score("float32"))
     # Keras warns about a softmax over one element, as in a row of one token.

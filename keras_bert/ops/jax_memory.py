@@ -102,8 +102,9 @@ def attention_in_blocks(
     @jax.checkpoint
     def attended(block: tuple[Any, ...]) -> Any:
         first, queries, *masks = block
-        scores = jnp.matmul(queries, key.swapaxes(-1, -2))
-        scores = scores.astype("float32") * query.shape[-1] ** -0.5
+        # In float16, the products of queries that are not scaled yet could overflow.
+        scores = jnp.matmul(queries * query.shape[-1] ** -0.5, key.swapaxes(-1, -2))
+        scores = scores.astype("float32")
         if mask is not None:
             (block_mask,) = masks or (mask,)
             scores = jnp.where(block_mask, scores, masked_score("float32"))

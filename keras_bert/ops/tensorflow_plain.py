@@ -27,9 +27,12 @@ def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor
 
 def attention_probabilities(query: Tensor, key: Tensor, mask: Tensor) -> Tensor:
     """Computes the softmax of scaled and masked scores, `(batch, heads, length, length)`."""
-    # In this order, the graph optimizer fuses the product, the scale and the mask to one kernel.
-    scores = tf.matmul(query, key, transpose_b=True)
-    scores *= tf.constant(1 / math.sqrt(query.shape[-1]), scores.dtype)
+    scale = tf.constant(1 / math.sqrt(query.shape[-1]), query.dtype)
+    if query.dtype == tf.float16:  # The products of queries that are not scaled yet could overflow.
+        scores = tf.matmul(query * scale, key, transpose_b=True)
+    else:
+        # In this order, the graph optimizer fuses the product, the scale and the mask.
+        scores = tf.matmul(query, key, transpose_b=True) * scale
     if mask is not None:
         masked = tf.constant(masked_score(scores.dtype.name), scores.dtype)
         scores += tf.cast(tf.logical_not(mask), scores.dtype) * masked

@@ -46,6 +46,19 @@ def test_a_row_without_a_single_key_stays_finite(dtype):
         assert np.isfinite(to_numpy(attention(packed, mask, training=training))).all()
 
 
+@pytest.mark.parametrize("length", [LENGTH, 2100])  # the latter in blocks, where there are some
+def test_products_of_large_queries_and_keys_do_not_overflow(length):
+    """Those of 1 and 1 are 102,400, and 12,800 when they are scaled."""
+    signs = np.random.default_rng(1).choice([-1.0, 1.0], (1, length, 3, 1, 64))
+    signs[:, :, 1] = signs[:, ::-1, 0]  # so that each query has a key like it
+    (packed,) = as_tensors((40 * signs,), "float16")
+    expected = numpy_attention(40 * signs, None)
+    for training in (False, True):
+        found = to_numpy(attention(packed, training=training))
+        np.testing.assert_allclose(found, expected, rtol=1e-2)
+    np.testing.assert_allclose(to_numpy(attention_with_scores(packed)[0]), expected, rtol=1e-2)
+
+
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.04)])
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
