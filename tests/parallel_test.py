@@ -58,17 +58,18 @@ LABELS = random.integers(0, 2, 16)
 # fill the last batch up, all lie on the second device.
 WEIGHTS = (random.uniform(0.1, 3.0, 16) * (np.arange(16) < 13)).astype("float32")
 
-def train_classifier(scope):
+def train_classifier(scope, micro_batches):
     keras.utils.set_random_seed(0)
     with scope:
         classifier = keras_bert.TextClassifier(keras_bert.Backbone(CONFIG), num_classes=2)
         optimizer = keras_bert.optimizers.AdamW(
-            1e-3, num_train_steps=20, num_warmup_steps=2, global_clipnorm=1.0
+            1e-3, num_train_steps=20, num_warmup_steps=2, global_clipnorm=1.0,
+            gradient_accumulation_steps=micro_batches,
         )
         classifier.compile(optimizer)
     history = classifier.fit(
         FEATURES, LABELS, sample_weight=WEIGHTS,
-        batch_size=8, epochs=3, shuffle=False, verbose=0,
+        batch_size=8 // (micro_batches or 1), epochs=3, shuffle=False, verbose=0,
     )
     logits = classifier.predict(FEATURES, batch_size=8, verbose=0)
     return {"loss": history.history["loss"], "logits": logits.tolist()}
@@ -94,11 +95,11 @@ tasks = [
     if keras.backend.backend() == "jax" or task.__name__ in ("Pretrainer", "Distiller")
 ]
 
-def train(make_scope):
-    classifier = train_classifier(make_scope())
+def train(make_scope, micro_batches=None):
+    classifier = train_classifier(make_scope(), micro_batches)
     return classifier, {task.__name__: train_task(task, make_scope()) for task in tasks}
 
-single, double = train(contextlib.nullcontext), train(both_devices)
+single, double = train(contextlib.nullcontext), train(both_devices, micro_batches=2)
 print(json.dumps({"devices": NUM_DEVICES, "single": single, "double": double}))
 """
 

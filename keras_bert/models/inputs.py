@@ -24,6 +24,10 @@ from keras_bert.other_names import refuse_other_names
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 PACKING_NAMES = ("sequence_ids", "position_ids")
+# Of batches of `fit` with gradient accumulation, float32 `(rows, losses)`. The sum over the rows of
+# all devices is the divisor of each loss: the mean divisor of the micro-batches of the update. It
+# is read by the losses of tasks, and is no input of a model.
+LOSS_DIVISORS = "loss_divisors"
 
 
 class TokenModel(ThreadSafeModel):
@@ -239,7 +243,7 @@ def fill_inputs(inputs: Tensor, names: Iterable[str] = INPUT_NAMES) -> dict[str,
     if inputs.get("token_ids") is None:
         raise ValueError(f"`token_ids` is missing; received the inputs {sorted(inputs)}.")
     # Keras would flatten the dict and shift every input that follows an unknown one.
-    unknown = sorted(set(inputs) - set(names))
+    unknown = sorted(set(inputs) - {*names, LOSS_DIVISORS})
     if unknown:
         raise ValueError(
             f"The model has no input {', '.join(map(repr, unknown))}; its inputs are "

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from types import ModuleType
 
@@ -74,6 +75,18 @@ def cuda_capability() -> tuple[int, ...] | None:
         capability: tuple[int, ...] | None = attention_torch.cuda_capability()
         return capability
     return _jax_cuda_capability() if backend == "jax" else None
+
+
+def on_cpu() -> contextlib.AbstractContextManager[object]:
+    """Computes on this process's CPU, such as what is read before the device has finished."""
+    scope: contextlib.AbstractContextManager[object]
+    if keras.backend.backend() == "jax":
+        import jax
+
+        scope = jax.default_device(jax.local_devices(backend="cpu")[0])
+    else:
+        scope = keras.device("cpu")
+    return scope
 
 
 @functools.cache

@@ -71,8 +71,7 @@ class FitUpdates(keras.callbacks.Callback):
         apply_accumulated(optimizer, self.model.trainable_variables)
 
     def _optimizer(self) -> Any:
-        optimizer = self.model.optimizer
-        return getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+        return _inner(self.model.optimizer)
 
     def _check_rates(self, optimizer: Any, epochs: int, num_batches: int) -> None:
         schedule = optimizer._learning_rate
@@ -156,6 +155,15 @@ def with_fit_updates(callbacks: Any, model: keras.Model, *others: keras.callback
         callback.set_params(callbacks.params)
     callbacks.callbacks = [*added, *of_user]
     return callbacks
+
+
+def steps_in_update(optimizer: Any) -> int:
+    """Returns the number of micro-batches in an update of an optimizer."""
+    return _inner(optimizer).gradient_accumulation_steps or 1
+
+
+def _inner(optimizer: Any) -> Any:
+    return getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
 
 
 def _count(optimizer: Any) -> int:

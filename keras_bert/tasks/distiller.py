@@ -200,27 +200,32 @@ class Distiller(CustomObjective, Task):
         parts = {"divergence": self.divergence_weight, "label_loss": self.label_weight}
         return {**parts, **({"cosine_distance": self.cosine_weight} if self.cosine_weight else {})}
 
+    def _loss_targets(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, dict[str, Any]]:
+        if self.is_masked_lm:
+            labels, labeled = slot_targets(x, y, sample_weight)
+            tokens = token_weights(x, labeled)
+            compared = tokens if self.divergence_tokens == "all" else labeled
+            weights = {"divergence": compared, "label_loss": labeled, "cosine_distance": tokens}
+            return labels, weights
+        num_rows = ops.shape(x["token_ids"] if isinstance(x, Mapping) else x)[:1]
+        rows = ops.ones(num_rows) if sample_weight is None else sample_weight
+        rows = ops.reshape(ops.cast(rows, "float32"), (-1,))
+        labels, labeled = _known_labels(y, rows, self.is_regression)
+        return labels, {"divergence": rows, "label_loss": labeled}
+
     def _values(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any
     ) -> dict[str, tuple[Any, Any]]:
         student, teacher = y_pred["student_logits"], y_pred["teacher_logits"]
-        logits, tokens = student, None
-        if self.is_masked_lm:
-            labels, labeled = slot_targets(x, y, sample_weight)
-            tokens = token_weights(x, labeled)
-            compared = labeled
-            if self.divergence_tokens == "all":
-                compared = tokens
-                # (batch, length, vocabulary) -> (batch, slots, vocabulary)
-                logits = tokens_at(logits, x["mask_positions"])
-        else:
-            compared = ops.ones(ops.shape(logits)[:1]) if sample_weight is None else sample_weight
-            compared = ops.reshape(ops.cast(compared, "float32"), (-1,))
-            labels, labeled = _known_labels(y, compared, self.is_regression)
-        values = {"divergence": (self._divergence(teacher, student), compared)}
+        labels, weights = self._loss_targets(x, y, sample_weight)
+        labeled, logits = weights["label_loss"], student
+        if self.is_masked_lm and self.divergence_tokens == "all":
+            # (batch, length, vocabulary) -> (batch, slots, vocabulary)
+            logits = tokens_at(logits, x["mask_positions"])
+        values = {"divergence": (self._divergence(teacher, student), weights["divergence"])}
         if self.cosine_weight:
             distance = cosine_distance(y_pred["teacher_hidden"], y_pred["student_hidden"])
-            values["cosine_distance"] = (distance, tokens)
+            values["cosine_distance"] = (distance, weights["cosine_distance"])
         if labels is None:
             return values
         if self.is_regression:

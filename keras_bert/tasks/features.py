@@ -131,8 +131,11 @@ class ArrayBatches(Batches):
             yield keras.tree.map_structure(lambda x, rows=rows: x[rows], self._x), rows
 
 
-def without_first(batches: Any, count: int, epochs: int) -> Any:
-    """Checks that a single epoch can begin with a given batch, and skips those of a dataset."""
+def without_first(batches: Any, count: int, epochs: int, read: int = 0) -> Any:
+    """Checks that a single epoch can begin with a given batch, and skips those of a dataset.
+
+    The last of these, if any must be `read`, are not skipped.
+    """
     num_batches = batches.num_batches if isinstance(batches, Batches) else None
     if is_dataset(batches) and int(batches.cardinality()) >= 0:
         num_batches = int(batches.cardinality())
@@ -142,4 +145,4 @@ def without_first(batches: Any, count: int, epochs: int) -> Any:
             f"initial_batch is {count}, with {epochs} epochs of {type(batches).__name__}; expected "
             "from 0 to the number of batches, with a single epoch of text or of a tf.data.Dataset."
         )
-    return batches.skip(count) if is_dataset(batches) else batches
+    return batches.skip(count - read) if is_dataset(batches) else batches

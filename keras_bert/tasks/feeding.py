@@ -1,17 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How Keras reads batches: as a `PyDataset`, or on TensorFlow as a `tf.data.Dataset`."""
+"""How Keras reads batches: as a `PyDataset`, or on TensorFlow as a `tf.data.Dataset`.
+
+With gradient accumulation, the micro-batches of an update are read together, and each is given what
+its losses are divided by.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
-from keras.src.trainers.data_adapters import data_adapter_utils
+import numpy as np
+from keras.src.trainers.data_adapters import data_adapter_utils, get_data_adapter
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from keras_bert.data.loader import Batches
+from keras_bert.models.inputs import LOSS_DIVISORS
+from keras_bert.ops import dispatch
+from keras_bert.tasks.objective import ObjectiveModel
 
 
 class Feed(keras.callbacks.Callback):
@@ -164,3 +173,101 @@ class _BatchAdapter(DataAdapter):
 
     def get_torch_dataloader(self) -> Any:
         return data_adapter_utils.get_torch_dataloader(self._feed.read())
+
+
+class MicroBatches(DataAdapter):
+    """Training data whose batches have what their losses are divided by, for gradient accumulation.
+
+    An optimizer takes the mean of the gradients of micro-batches. Losses are means over rows or
+    tokens, of which micro-batches have different numbers, so that this would be a mean of means.
+    If each micro-batch divides its sum by the mean of the divisors of all micro-batches of the
+    update, it is the mean over all rows or tokens. This is a further feature, `LOSS_DIVISORS`.
+
+    Args:
+        model: The compiled task.
+        in_update: The number of micro-batches in an update. There are fewer in the last update of
+            an epoch, if its number of batches is not a multiple.
+        steps_per_epoch: See `keras.Model.fit`.
+        skipped: The number of batches that are read, but not trained on, at the beginning.
+        **data: The arguments of `keras.Model.fit` on data.
+    """
+
+    def __init__(
+        self,
+        model: ObjectiveModel,
+        in_update: int,
+        steps_per_epoch: int | None,
+        skipped: int,
+        **data: Any,
+    ) -> None:
+        self._data = get_data_adapter(steps_per_epoch=steps_per_epoch, **data)
+        self._model = model
+        self._in_update = in_update
+        self._steps = steps_per_epoch
+        self._skipped = skipped
+
+    @property
+    def num_batches(self) -> int | None:
+        count = self._data.num_batches
+        return None if count is None else count - self._skipped
+
+    @property
+    def batch_size(self) -> int | None:
+        return self._data.batch_size  # type: ignore[no-any-return]
+
+    def on_epoch_begin(self) -> None:
+        self._data.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        self._data.on_epoch_end()
+
+    def get_numpy_iterator(self) -> Any:
+        return self._completed(self._data.get_numpy_iterator())
+
+    def get_jax_iterator(self) -> Any:
+        return self._completed(self._data.get_jax_iterator())
+
+    def get_torch_dataloader(self) -> Any:
+        return self._completed(self._data.get_torch_dataloader())
+
+    def get_tf_dataset(self) -> Any:
+        from keras_bert.data.tfdata.text_datasets import mapped_by_group
+
+        return mapped_by_group(
+            self._data.get_tf_dataset(),
+            measure=self._divisors,
+            function=_with_divisors,
+            size=self._in_update,
+            period=self._steps,
+        ).skip(self._skipped)
+
+    def _completed(self, batches: Iterable[Any]) -> Iterator[Any]:
+        last = (self._steps or 0) % self._in_update
+        sizes = [self._in_update] * ((self._steps or 0) // self._in_update) + [last] * (last > 0)
+        unread, skipped = iter(batches), self._skipped
+        for size in itertools.cycle(sizes or [self._in_update]):
+            group = list(itertools.islice(unread, size))
+            if not group:
+                return
+            with dispatch.on_cpu():
+                divisors = [keras.ops.convert_to_numpy(self._divisors(batch)) for batch in group]
+            mean = np.mean(divisors, axis=0)
+            for batch in group[skipped:]:
+                yield _with_divisors(batch, mean)
+            skipped = 0
+
+    def _divisors(self, batch: Any) -> Any:
+        return self._model._loss_divisors(*keras.utils.unpack_x_y_sample_weight(batch))
+
+
+def _with_divisors(batch: Any, divisors: Any) -> Any:
+    """Adds `LOSS_DIVISORS` to a batch, equal parts of the divisors in each of the rows."""
+    x, *targets = batch if isinstance(batch, (tuple, list)) else (batch,)
+    features = x if isinstance(x, Mapping) else {"token_ids": x}
+    if isinstance(divisors, np.ndarray):
+        num_rows = len(features["token_ids"])
+        parts = np.tile((divisors / num_rows).astype("float32"), (num_rows, 1))
+    else:
+        (num_rows,) = keras.ops.shape(features["token_ids"])[:1]
+        parts = keras.ops.tile(divisors[None] / keras.ops.cast(num_rows, "float32"), (num_rows, 1))
+    return {**features, LOSS_DIVISORS: parts}, *targets

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 from keras import ops
+from keras.src.losses.losses import LossFunctionWrapper
 
 from keras_bert.metrics import ClassAccuracy, ElementMean
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.inputs import TokenModel
+from keras_bert.models.inputs import LOSS_DIVISORS, TokenModel
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.optimizer_updates import num_replicas, sum_over_replicas
 from keras_bert.optimizers import AdamW
@@ -158,16 +160,36 @@ class ObjectiveModel(TokenModel):
         if self._output_losses is None:
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         total = 0
+        of_update = _divisors_of_update(x, self._output_losses) if training else {}
         for name, (loss, weight) in self._output_losses.items():
             target, output, weights = _of_output(name, y, y_pred, sample_weight)
-            weights = weights_of_targets(weights, output)
+            shape = ops.shape(output)[:-1]
+            weights = weights_of_targets(weights, shape)
             value = ops.cast(loss(target, output, weights), "float32")
-            divisor = _divisor(loss, output, weights)
+            divisor = _divisor(loss, shape, weights)
             self._loss_means[name].update_state(ops.stop_gradient(value) * num_replicas(), divisor)
             if loss.reduction != "sum":
-                value = _share_of_replica(value, divisor)
+                value = _share_of_update(value, divisor, of_update.get(name))
             total = total + (value if weight == 1 else value * weight)
         return total
+
+    def _has_loss_divisors(self) -> bool:
+        """Returns whether the losses are means over the rows or tokens of all micro-batches.
+
+        Those that are left to Keras are means of the micro-batches.
+        """
+        return self._output_losses is not None and not self.losses
+
+    def _loss_divisors(self, x: Any, y: Any, sample_weight: Any) -> Any:
+        """Returns what `compute_loss` divides the losses of a batch by, float32 `(losses,)`."""
+        y, _, sample_weight = self._compared(x, y, None, sample_weight, training=True)
+        sample_weight = self._weighted_by_class(y, sample_weight)
+        divisors = []
+        for name, (loss, _) in (self._output_losses or {}).items():
+            target, output, weights = _of_output(name, y, self.output, sample_weight)
+            shape = ops.shape(target)[: len(output.shape) - 1]
+            divisors.append(_divisor(loss, shape, weights_of_targets(weights, shape)))
+        return ops.stack(divisors)
 
     def compute_metrics(
         self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
@@ -251,7 +273,8 @@ class ObjectiveModel(TokenModel):
         total = 0
         for name, (loss, weight) in losses.items():
             target, output, weights = _of_output(name, y, y_pred, sample_weight)
-            value = loss(target, output, weights_of_targets(weights, output))
+            weights = weights_of_targets(weights, ops.shape(output)[:-1])
+            value = loss(target, output, weights)
             total = total + weight * ops.cast(value, "float32")
         return total
 
@@ -346,14 +369,14 @@ def _of_output(name: str, *parts: Any) -> list[Any]:
     return [part[name] if isinstance(part, Mapping) else part for part in parts]
 
 
-def weights_of_targets(weights: Any, output: Any) -> Any:
-    """Repeats the weight of each row for its targets, if an output has several in a row.
+def weights_of_targets(weights: Any, shape: Sequence[Any]) -> Any:
+    """Repeats the weight of each row for its targets, whose shape may have a second axis.
 
     The divisor of a loss is the sum of the weights, those of all targets.
     """
-    if weights is None or len(output.shape) < 3 or len(weights.shape) != 1:
+    if weights is None or len(shape) < 2 or len(weights.shape) != 1:
         return weights
-    return ops.broadcast_to(ops.reshape(weights, (-1, 1)), ops.shape(output)[:2])
+    return ops.broadcast_to(ops.reshape(weights, (-1, 1)), shape[:2])
 
 
 def class_loss() -> keras.losses.Loss:
@@ -427,7 +450,8 @@ def _losses_of_outputs(
     loss: Any, weights: Any, outputs: Mapping[str, Any]
 ) -> dict[str, tuple[keras.losses.Loss, float]] | None:
     """Returns the loss and the loss weight of each output; `None` for forms left to Keras."""
-    losses = loss if isinstance(loss, Mapping) else {"": loss}
+    losses = dict(loss) if isinstance(loss, Mapping) else {"": loss}
+    losses = {name: _as_loss(part) for name, part in losses.items()}
     coefficients = weights if isinstance(weights, Mapping) else {"": weights}
     if set(losses) != set(outputs) or not set(coefficients) <= {*outputs, ""}:
         return None
@@ -446,22 +470,42 @@ def _losses_of_outputs(
     }
 
 
-def _divisor(loss: keras.losses.Loss, output: Any, weights: Any) -> Any:
-    """Returns the divisor of a loss: the sum of the weights, or the number of rows or tokens."""
+def _as_loss(loss: Any) -> Any:
+    """Converts the name of a loss, or a function, to what Keras makes of it."""
+    loss = keras.losses.get(loss) if isinstance(loss, str) else loss
+    return LossFunctionWrapper(loss) if inspect.isfunction(loss) else loss
+
+
+def _divisor(loss: keras.losses.Loss, shape: Sequence[Any], weights: Any) -> Any:
+    """Returns the divisor of a loss: the sum of the weights, or the number of targets."""
     if loss.reduction == "mean_with_sample_weight" and weights is not None:
         return ops.sum(ops.cast(weights, "float32"))
-    count = ops.prod(ops.convert_to_tensor(ops.shape(output)[:-1], dtype="int32"))
-    return ops.cast(count, "float32")
+    return ops.cast(ops.prod(ops.convert_to_tensor(shape, dtype="int32")), "float32")
 
 
-def _share_of_replica(mean: Any, divisor: Any) -> Any:
-    """Scales a replica's mean, so that the sum over the replicas is the mean of the whole batch.
+def _divisors_of_update(x: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Returns this replica's part of the divisor of each loss, if the update has micro-batches."""
+    given = x.get(LOSS_DIVISORS) if isinstance(x, Mapping) else None
+    if given is None:
+        return {}
+    sums = ops.sum(given, axis=0)
+    return {name: sums[index] for index, name in enumerate(names)}
 
-    Keras has divided it by the number of replicas, as if each had targets of the same weight.
+
+def _share_of_update(mean: Any, divisor: Any, of_update: Any) -> Any:
+    """Scales the mean of a batch, so that the update has the mean over all that it is made of.
+
+    Keras has divided it by the number of replicas, as if each had targets of the same weight, and
+    the optimizer takes the mean of micro-batches.
+
+    Args:
+        mean: The mean over the targets that this replica has of a batch.
+        divisor: What it was divided by.
+        of_update: See `_divisors_of_update`; `None` without micro-batches.
     """
-    if num_replicas() == 1:
+    if num_replicas() == 1 and of_update is None:
         return mean
-    (total,) = sum_over_replicas([divisor])
+    (total,) = sum_over_replicas([divisor if of_update is None else of_update])
     return mean * ops.stop_gradient(ops.divide_no_nan(divisor * num_replicas(), total))
 
 
@@ -488,11 +532,23 @@ class CustomObjective:
         """Returns the means that the loss is the sum of, with the loss weight of each."""
         raise NotImplementedError
 
+    def _loss_targets(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, Mapping[str, Any]]:
+        """Returns the targets, and the weights of the values of each of the parts of the loss."""
+        raise NotImplementedError
+
     def _values(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any
     ) -> Mapping[str, tuple[Any, Any]]:
         """Returns what the reported means are taken of: values of a batch, and their weights."""
         raise NotImplementedError
+
+    def _has_loss_divisors(self) -> bool:
+        return True
+
+    def _loss_divisors(self, x: Any, y: Any, sample_weight: Any) -> Any:
+        sample_weight = self._weighted_by_class(y, sample_weight)  # type: ignore[attr-defined]
+        weights = self._loss_targets(x, y, sample_weight)[1]
+        return ops.stack([ops.sum(weights[name]) for name in self._loss_parts()])
 
     def compute_loss(
         self,
@@ -505,10 +561,11 @@ class CustomObjective:
         """Computes the weighted sum of the losses of a batch."""
         if training:
             sample_weight = self._weighted_by_class(y, sample_weight)  # type: ignore[attr-defined]
-        values = self._values(x, y, y_pred, sample_weight)
+        values, parts = self._values(x, y, y_pred, sample_weight), self._loss_parts()
+        of_update = _divisors_of_update(x, parts) if training else {}
         return sum(
-            weight * _weighted_mean(*values[name])
-            for name, weight in self._loss_parts().items()
+            weight * _weighted_mean(*values[name], of_update.get(name))
+            for name, weight in parts.items()
             if name in values
         )
 
@@ -556,9 +613,9 @@ class CustomObjective:
         return None
 
 
-def _weighted_mean(values: Any, weights: Any) -> Any:
+def _weighted_mean(values: Any, weights: Any, of_update: Any) -> Any:
     """Returns a replica's part of the mean over all replicas, whose losses are summed."""
-    (total,) = sum_over_replicas([ops.sum(weights)])
+    (total,) = sum_over_replicas([ops.sum(weights) if of_update is None else of_update])
     return ops.divide_no_nan(ops.sum(values * weights), total)
 
 

@@ -262,13 +262,21 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     def _loss_parts(self) -> dict[str, float]:
         return {"masked_lm_loss": 1.0, "replaced_token_loss": self.discriminator_weight}
 
-    def _values(
-        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any
-    ) -> dict[str, tuple[Any, Any]]:
+    def _loss_targets(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, dict[str, Any]]:
         # The generator is measured on the masked tokens; the discriminator on all tokens except
         # padding, in rows that have a masked token with a weight.
         ids, weights = slot_targets(x, y, sample_weight)
-        replaced, weights_of_tokens = _replaced(x, ids, weights, y_pred["sampled_ids"])
+        # The original token of a slot with weight 0 is unknown.
+        known = spread_slots(weights, x["mask_positions"], length_of(x["token_ids"]), empty=-1)
+        tokens = token_weights(x, weights) * ops.cast(ops.not_equal(known, 0), "float32")
+        return ids, {"masked_lm_loss": weights, "replaced_token_loss": tokens}
+
+    def _values(
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any
+    ) -> dict[str, tuple[Any, Any]]:
+        ids, loss_weights = self._loss_targets(x, y, sample_weight)
+        weights, weights_of_tokens = (loss_weights[name] for name in self._loss_parts())
+        replaced = _replaced(x, ids, y_pred["sampled_ids"])
         masked_logits = y_pred["masked_lm_logits"]
         logits = y_pred["replaced_token_logits"]
         best = ops.cast(ops.argmax(masked_logits, axis=-1), ids.dtype)
@@ -386,11 +394,7 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
     )
 
 
-def _replaced(x: Any, ids: Any, weights: Any, sampled: Any) -> tuple[Any, Any]:
-    """Returns which tokens were replaced, and the weight of each, float32 `(batch, length)`."""
-    positions, length = x["mask_positions"], length_of(x["token_ids"])
+def _replaced(x: Any, ids: Any, sampled: Any) -> Any:
+    """Returns which tokens were replaced, float32 `(batch, length)`."""
     is_wrong = ops.cast(ops.not_equal(ops.cast(sampled, "int32"), ids), "float32")
-    replaced = spread_slots(is_wrong, positions, length, empty=0)
-    # The original token of a slot with weight 0 is unknown.
-    is_known = ops.not_equal(spread_slots(weights, positions, length, empty=-1), 0)
-    return replaced, token_weights(x, weights) * ops.cast(is_known, "float32")
+    return spread_slots(is_wrong, x["mask_positions"], length_of(x["token_ids"]), empty=0)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import keras
 import numpy as np
+from keras.src.trainers.data_adapters import array_slicing
 
 from keras_bert import checks
 from keras_bert.config import BertConfig
@@ -29,7 +30,7 @@ from keras_bert.data.loader import DEFAULT_BATCH_SIZE, Batches, BatchOptions
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.thread_safe import check_process
-from keras_bert.optimizers.fit_updates import with_fit_updates
+from keras_bert.optimizers.fit_updates import steps_in_update, with_fit_updates
 from keras_bert.other_names import refuse_other_names
 from keras_bert.tasks.adapters import (
     BatchOutputs,
@@ -53,7 +54,7 @@ from keras_bert.tasks.features import (
     shared_predictions,
     without_first,
 )
-from keras_bert.tasks.feeding import Feed, no_rows
+from keras_bert.tasks.feeding import Feed, MicroBatches, no_rows
 from keras_bert.tasks.objective import ObjectiveModel
 from keras_bert.tasks.presets import check_preprocessor
 
@@ -221,10 +222,11 @@ class TextModel(ObjectiveModel):
                 with `initial_epoch`, it resumes training in the middle of the last epoch.
             **kwargs: Other arguments of `keras.Model.fit`.
 
-        With gradient accumulation, the micro-batches that remain at the end of an epoch make an
-        update too. If a learning rate schedule ends before the training, there is a warning; and
-        once if rows are cut to `sequence_length`, with their number, also by `evaluate` and
-        `predict`.
+        With gradient accumulation, an update is that of one batch of the rows or tokens of all its
+        micro-batches, but for in-batch negatives, which are those of a micro-batch. The
+        micro-batches that remain at the end of an epoch make an update too. If a learning rate
+        schedule ends before the training, there is a warning; and once if rows are cut to
+        `sequence_length`, with their number, also by `evaluate` and `predict`.
 
         Returns:
             A `keras.callbacks.History`.
@@ -267,37 +269,52 @@ class TextModel(ObjectiveModel):
             validation_split = 0.0
         x, y, sample_weight = self._model_data(rows, x, y, sample_weight, options)
         first_epoch = kwargs.get("initial_epoch", 0)
+        in_update = steps_in_update(self.optimizer) if self.compiled else 1
+        # Micro-batches that an update had before this training are read, but not trained on.
+        skipped = initial_batch % in_update
         if initial_batch:
-            x = without_first(x, initial_batch, epochs - first_epoch)
+            x = without_first(x, initial_batch, epochs - first_epoch, skipped)
         validation_batch_size = kwargs.get("validation_batch_size") or batch_size
         if held_out is None:
+            if validation_split and validation_data is None and in_update > 1:
+                # As Keras does; it could not split what `MicroBatches` are made of.
+                (x, y, sample_weight), validation_data = array_slicing.train_validation_split(
+                    (x, y, sample_weight), validation_split=validation_split
+                )
+                validation_split = 0.0
             validation = self._validation_data(validation_data, validation_batch_size)
         else:
             validation = self._batches(
                 held_out, self._options(validation_batch_size, is_shared=True)
             )
-        training_feed = Feed(x, epoch=first_epoch, first=initial_batch)
+        training_feed = Feed(x, epoch=first_epoch, first=initial_batch - skipped)
         validation_feed = Feed(validation)
         with (
             self._weighing_classes(class_weight if has_class_ids else None),
             training_feed.raising_errors(),
             validation_feed.raising_errors(),
         ):
+            data: dict[str, Any] = {
+                "x": training_feed.for_keras(),
+                "y": y,
+                "sample_weight": sample_weight,
+                "batch_size": None if rows is not None else batch_size,
+                # Batches and generators have their own order; Keras would warn about `shuffle`.
+                "shuffle": shuffle
+                and rows is None
+                and not (is_dataset(x) or isinstance(x, Batches | Iterator)),
+                "class_weight": None if has_class_ids else class_weight,
+            }
+            if in_update > 1 and self._has_loss_divisors():
+                steps = kwargs.get("steps_per_epoch")
+                data = {"x": MicroBatches(self, in_update, steps, skipped, **data)}
             return super().fit(
-                training_feed.for_keras(),
-                y,
-                batch_size=None if rows is not None else batch_size,
+                **data,
                 epochs=epochs,
                 verbose=verbose,
                 callbacks=with_fit_updates(callbacks, self, training_feed),
                 validation_split=validation_split,
                 validation_data=validation_feed.for_keras(),
-                # Batches and generators have their own order; Keras would warn about `shuffle`.
-                shuffle=shuffle
-                and rows is None
-                and not (is_dataset(x) or isinstance(x, Batches | Iterator)),
-                class_weight=None if has_class_ids else class_weight,
-                sample_weight=sample_weight,
                 **kwargs,
             )
 

@@ -411,7 +411,7 @@ class TokenClassifier(Task):
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
     ) -> tuple[Any, Any, Any]:
         # Negative labels and padding are ignored, whatever the form of the features.
-        weights = ops.ones(ops.shape(y_pred)[:-1])
+        weights = ops.ones(ops.shape(y)[:2])
         if len(y.shape) == 2:  # and not one-hot
             weights = ops.cast(ops.greater_equal(y, 0), "float32")
             y = ops.maximum(y, 0)
@@ -419,7 +419,7 @@ class TokenClassifier(Task):
         if mask is not None:
             weights *= ops.cast(mask, "float32")
         if sample_weight is not None:
-            weights *= weights_of_targets(ops.cast(sample_weight, "float32"), y_pred)
+            weights *= weights_of_targets(ops.cast(sample_weight, "float32"), weights.shape)
         return y, y_pred, weights
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several micro-batches per update are equivalent to one large batch."""
+"""Several micro-batches per update are equivalent to one large batch.
+
+A row, or a token, counts alike in all of them, so that a loss is not the mean of their means.
+"""
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
+from keras_bert import Distiller, Pretrainer, TextClassifier, TokenClassifier
 from keras_bert.optimizers import LAMB, AdamW, AdamWeightDecay, StableAdamW
+from keras_bert.tasks.feeding import MicroBatches
 from tests.optimizers.compiled_apply import compiled_apply
 from tests.optimizers.small_model import fit, small_model, weights_of
+from tests.small_tasks import CONFIG, TASKS, make_task
 
 PEAK, TOTAL, WARMUP = 1e-2, 8, 4
 
@@ -69,3 +75,78 @@ def test_bfloat16_gradients_accumulate_in_float32():
         apply([ops.full((2,), size, dtype="bfloat16")])
     (accumulator,) = [v for v in optimizer.variables if "gradient_accumulator" in v.name]
     np.testing.assert_array_equal(ops.convert_to_numpy(accumulator.value), 1 + 1 / 256)
+
+
+def batches_of(task):
+    """Six batches in which a row, and so a token, has another weight than in the next one."""
+    random = np.random.default_rng(0)
+    x, y, weights = TASKS[task]()[1]
+
+    def weighted(part):
+        rows = random.uniform(0.1, 2.0, len(part)) * (random.random(len(part)) < 0.7)
+        return (part * rows.reshape(-1, *(1,) * (part.ndim - 1))).astype("float32")
+
+    return [(x, y, keras.tree.map_structure(weighted, weights)) for _ in range(6)]
+
+
+def joined(batches):
+    return keras.tree.map_structure(lambda *parts: np.concatenate(parts), *batches)
+
+
+def trained(task, batches, in_update=None, loss=None, **arguments):
+    """The weights after two epochs of SGD, which does not hide the length of a step."""
+    model = make_task(task, CONFIG.replace(dropout=0.0, attention_dropout=0.0))
+    optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=in_update)
+    model.compile(optimizer, loss, metrics=[] if loss else None)
+    x = (batch for batch in batches) if isinstance(batches, list) else batches[0]
+    y, weights = (None, None) if isinstance(batches, list) else batches[1:]
+    model.fit(x, y, sample_weight=weights, epochs=2, shuffle=False, verbose=0, **arguments)
+    return weights_of(model)
+
+
+def assert_same(found, expected):
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("task", "loss"),
+    [
+        (TokenClassifier, None),
+        (Pretrainer, None),  # two losses, whose divisors are not in proportion
+        pytest.param(Distiller, None, marks=pytest.mark.on_tensorflow),
+        pytest.param(TextClassifier, "mse", marks=pytest.mark.on_tensorflow),
+    ],
+)
+def test_micro_batches_of_a_task_are_one_batch(task, loss):
+    """The last update of an epoch has two micro-batches, one of them smaller."""
+    x, y, weights = keras.tree.map_structure(lambda part: part[:18], joined(batches_of(task)))
+    rows = x, np.eye(2)[y] if loss else y, weights
+    first, last = (
+        keras.tree.map_structure(lambda part, of=of: part[of], rows)
+        for of in (slice(12), slice(12, None))
+    )
+    expected = trained(task, [first, last] * 2, loss=loss, steps_per_epoch=2)
+    assert_same(trained(task, rows, 3, loss=loss, batch_size=4), expected)
+
+
+def test_updates_end_with_the_epoch():
+    """A generator goes on in the next epoch."""
+    batches = batches_of(TokenClassifier)
+    groups = [joined(batches[:2]), batches[2], joined(batches[3:5]), batches[5]]
+    expected = trained(TokenClassifier, groups, steps_per_epoch=2)
+    assert_same(trained(TokenClassifier, batches, 2, steps_per_epoch=3), expected)
+
+
+def test_an_update_that_was_begun_before_is_completed():
+    model = make_task(TokenClassifier)
+    model.compile("sgd")
+    x, y, weights = joined(batches_of(TokenClassifier))
+    data = {"x": x, "y": y, "sample_weight": weights, "batch_size": 4, "shuffle": False}
+
+    def read(skipped):
+        batches = MicroBatches(model, 4, None, skipped, **data)
+        assert batches.num_batches == 6 - skipped
+        return list(batches.get_numpy_iterator())
+
+    keras.tree.map_structure(np.testing.assert_array_equal, read(3), read(0)[3:])

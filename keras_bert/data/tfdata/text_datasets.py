@@ -44,6 +44,58 @@ def num_elements(dataset: tf.data.Dataset) -> int:
     return cardinality
 
 
+def mapped_by_group(
+    dataset: tf.data.Dataset,
+    *,
+    measure: Callable[[Any], tf.Tensor],
+    function: Callable[[Any, tf.Tensor], Any],
+    size: int,
+    period: int | None = None,
+) -> tf.data.Dataset:
+    """Maps the elements of a dataset together with the mean of what is measured of their group.
+
+    Args:
+        dataset: The dataset.
+        measure: Returns a tensor of an element.
+        function: Returns a new element from an element and the mean of its group.
+        size: The number of consecutive elements in a group.
+        period: The number of elements after which a new group begins in any case.
+    """
+    period = period or size
+    in_last = period % size
+
+    @tf.autograph.experimental.do_not_convert
+    def measured(*element: Any) -> Any:
+        # As Keras' trainer reads parts that are `None`
+        element = tf.nest.map_structure(
+            lambda part: None if isinstance(part, tf.experimental.Optional) else part, element
+        )
+        return element, measure(element)
+
+    def is_in_last(index: tf.Tensor, _: Any) -> tf.Tensor:
+        return tf.cast(index % period >= period - in_last, "int64")
+
+    def size_of_group(is_in_last: tf.Tensor) -> tf.Tensor:
+        return tf.where(is_in_last > 0, tf.constant(in_last, "int64"), size)
+
+    @tf.autograph.experimental.do_not_convert
+    def mapped(_: tf.Tensor, group: tf.data.Dataset) -> tf.data.Dataset:
+        group = group.map(lambda _, element: element)
+        shape, dtype = group.element_spec[1].shape, group.element_spec[1].dtype
+        total, count = group.reduce(
+            (tf.zeros(shape, dtype), tf.zeros((), dtype)),
+            lambda sums, element: (sums[0] + element[1], sums[1] + 1),
+        )
+        return group.map(lambda element, _: function(element, total / count))
+
+    return (
+        dataset.map(measured)
+        .enumerate()
+        .group_by_window(is_in_last, mapped, window_size_func=size_of_group)
+        .prefetch(size)
+    )
+
+
 def is_batched(rows: tf.data.Dataset) -> bool:
     """Returns whether the elements of a dataset of text are batches rather than rows."""
     spec = rows.element_spec
