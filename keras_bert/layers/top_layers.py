@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_bert import checks
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.attention_mask import masked_score
 
 BILSTM_OPTIONS = ("bilstm_units", "bilstm_layers")
 """The numbers that describe a stack of `bidirectional_lstm` in presets."""
@@ -89,18 +91,78 @@ def apply_layers(
     """Applies layers one after another.
 
     Args:
-        layers: The layers. Those whose `call` has an argument `mask` receive the padding mask.
+        layers: The layers. Those whose `call` has an argument `mask` receive the padding mask; of
+            what convolutions and the maximum of all tokens read, the padding is replaced.
         x: Symbolic float tensor `(batch, length, hidden)`.
         padding_mask: Symbolic bool tensor `(batch, length)`, False at padding; `None` without
             padding. An optional input that is not passed is no mask.
 
     Returns:
         The outputs of the last layer.
+
+    Raises:
+        ValueError: If the outputs of a layer would depend on how far rows are padded.
     """
     for layer in layers:
-        takes_mask = "mask" in inspect.signature(layer.call).parameters
-        x = layer(x, mask=padding_mask) if takes_mask else layer(x)
+        has_tokens = padding_mask is not None and len(x.shape) == 3
+        if "mask" in inspect.signature(layer.call).parameters:
+            x = layer(x, mask=padding_mask)
+            continue
+        if has_tokens and isinstance(layer, keras.layers.GlobalMaxPooling1D):
+            x = PaddingReplaced(masked_score(x.dtype))(x, padding_mask=padding_mask)
+        elif has_tokens and _is_convolution_of_each_token(layer):
+            x = PaddingReplaced(0.0)(x, padding_mask=padding_mask)
+        elif has_tokens and not _computes_each_token_alone(layer):
+            raise ValueError(
+                f"The outputs of {type(layer).__name__} {layer.name!r} in top_layers depend on how "
+                "far rows are padded. Expected layers whose `call` has an argument `mask`, layers "
+                "that compute each token by itself (in a class of your own, set supports_masking = "
+                "True in __init__), GlobalMaxPooling1D, or a convolution with strides=1 and "
+                "padding='same' or 'causal'."
+            )
+        x = layer(x)
     return x
+
+
+def _computes_each_token_alone(layer: keras.layers.Layer) -> bool:
+    # What Keras' layers say of themselves; this one says nothing.
+    return bool(layer.supports_masking) or isinstance(layer, keras.layers.RMSNormalization)
+
+
+def _is_convolution_of_each_token(layer: keras.layers.Layer) -> bool:
+    """Returns whether a layer convolves rows that it extends with zeros, as padding may be."""
+    kinds = keras.layers.Conv1D, keras.layers.SeparableConv1D, keras.layers.DepthwiseConv1D
+    return (
+        isinstance(layer, kinds)
+        and layer.padding in ("same", "causal")
+        and set(layer.strides) == {1}
+    )
+
+
+class PaddingReplaced(keras.layers.Layer):
+    """Replaces vectors at padding, for layers that know no masks.
+
+    Args:
+        value: The new value.
+    """
+
+    def __init__(self, value: float, **kwargs: Any) -> None:
+        super().__init__(autocast=False, **kwargs)
+        self.value = value
+
+    def call(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        if padding_mask is None:
+            return x
+        # A row of padding alone, which only fills a batch up, stays as it is.
+        has_tokens = ops.any(padding_mask, axis=1, keepdims=True)
+        is_read = ops.logical_or(padding_mask, ops.logical_not(has_tokens))
+        return ops.where(is_read[:, :, None], x, ops.cast(self.value, x.dtype))
+
+    def compute_mask(self, *_: Tensor) -> None:
+        """Returns that the outputs have no mask, as Keras would pass it on."""
+
+    def compute_output_spec(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        return keras.KerasTensor(x.shape, x.dtype)
 
 
 def bilstm_options(layers: Sequence[keras.layers.Layer]) -> dict[str, int] | None:

@@ -174,7 +174,8 @@ class QuestionAnswerer(Task):
             epoch. Long documents have many of them. 1 trains on all, as for SQuAD in the paper.
         top_layers: Keras layers that are applied one after another to the sequence output `(batch,
             length, hidden)`, before the head; the last one returns `(batch, length, features)`. See
-            `keras_bert.layers.bidirectional_lstm`. Defaults to none.
+            `keras_bert.layers.bidirectional_lstm`. Layers that read padding are refused. Defaults
+            to none.
         name: The name of the model.
 
     Call arguments:

@@ -49,7 +49,8 @@ class TextClassifier(Task):
         dropout: Dropout rate on the pooled output. Defaults to that of the encoder's config.
         top_layers: Keras layers that are applied one after another to the sequence output `(batch,
             length, hidden)`; the output of the last one, `(batch, features)`, is classified instead
-            of the pooled output. See `keras_bert.layers.bidirectional_lstm`. Defaults to none.
+            of the pooled output. See `keras_bert.layers.bidirectional_lstm`. Layers that read
+            padding are refused. Defaults to none.
         name: The name of the model.
 
     Call arguments:

@@ -16,9 +16,13 @@ X = np.random.default_rng(0).normal(size=(3, 5, 4)).astype("float32")
 MASK = np.arange(5) < np.array(LENGTHS)[:, None]
 
 
-def make_model(**options):
+def inputs():
     x = keras.Input((None, 4), name="x")
-    mask = keras.Input((None,), dtype="bool", name="mask", optional=True)
+    return x, keras.Input((None,), dtype="bool", name="mask", optional=True)
+
+
+def make_model(**options):
+    x, mask = inputs()
     outputs = apply_layers(bidirectional_lstm(units=3, **options), x, mask)
     model = keras.Model({"x": x, "mask": mask}, outputs)
     random_weights(model)
@@ -50,6 +54,41 @@ def expected(model, x, num_layers):
         backward = states(x[::-1], layer.backward_layer.cell)[::-1]
         x = np.concatenate([forward, backward], -1)
     return np.concatenate([forward[-1], backward[0]]), x
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: [keras.layers.GlobalMaxPooling1D()],
+        lambda: [keras.layers.Conv1D(3, 4, padding="same"), keras.layers.GlobalMaxPooling1D()],
+        lambda: [
+            keras.layers.Conv1D(3, 2, padding="causal"),
+            keras.layers.Conv1D(3, 3, padding="same"),
+            keras.layers.GlobalAveragePooling1D(),
+        ],
+    ],
+    ids=["maximum", "convolution", "convolutions"],
+)
+def test_padding_changes_nothing(make):
+    x, mask = inputs()
+    model = keras.Model(
+        {"x": x, "mask": mask}, apply_layers([keras.layers.Dense(3), *make()], x, mask)
+    )
+    random_weights(model)
+    # Whatever it is: here it is larger than the tokens.
+    padded = to_numpy(model({"x": np.where(MASK[:, :, None], X, 9.0), "mask": MASK}))
+    for row, length in enumerate(LENGTHS):
+        alone = model({"x": X[row : row + 1, :length], "mask": None})
+        np.testing.assert_allclose(padded[row], to_numpy(alone)[0], atol=ATOL)
+
+
+@pytest.mark.on_tensorflow
+@pytest.mark.parametrize(
+    "layer", [keras.layers.Conv1D(3, 2), keras.layers.MaxPooling1D(), keras.layers.Flatten()]
+)
+def test_layers_that_would_read_padding_are_refused(layer):
+    with pytest.raises(ValueError, match=f"{type(layer).__name__} .* depend on how far rows are"):
+        apply_layers([layer], *inputs())
 
 
 @pytest.mark.parametrize("num_layers", [1, 2])
