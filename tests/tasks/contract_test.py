@@ -148,6 +148,36 @@ def test_a_task_learns_in_mixed_precision(dtype, tmp_path):
     check_answers(task, case, tmp_path, tolerance=0.03)
 
 
+LARGE = {"mixed_float16": 0.005, "mixed_bfloat16": 0.02}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        (name, dtype)
+        for column, dtype in enumerate(LARGE)
+        for row, name in enumerate(CASES)
+        if not name.startswith("distilled") and BACKENDS[(row + column) % len(BACKENDS)] == BACKEND
+    ],
+)
+def test_large_weights_do_not_overflow(name, dtype):
+    """The products of queries and keys, before they are scaled, would in float16."""
+    case, tasks, losses = task_case(name), [], []
+    for policy in ("float32", dtype):
+        keras.utils.set_random_seed(0)
+        tasks.append(make_task(case, dtype=policy))
+        tasks[-1].compile("sgd")
+    exact, mixed = tasks
+    for weight in exact.weights:
+        if weight.path.endswith("kernel") and "embedding" not in weight.path:
+            weight.assign(weight * (250 if "query_key_value" in weight.path else 20))
+    mixed.set_weights(exact.get_weights())
+    for task in tasks:
+        keras.utils.set_random_seed(1)  # by which masks are drawn
+        losses.append(evaluate(task, case, NUM_ROWS)["loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=LARGE[dtype], abs=0.002)
+
+
 def test_a_low_rank_update_learns_and_is_loaded(tmp_path):
     # It changes little: the embeddings stay as they were drawn.
     case = dataclasses.replace(task_case("tagging"), rounds=MANY_ROUNDS)
