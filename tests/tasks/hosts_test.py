@@ -72,9 +72,10 @@ def trained():
     history = model.fit(texts, labels, batch_size=8, epochs=2, verbose=0).history
     scores = model.evaluate(texts, labels, batch_size=8, verbose=0)
     choice = make(keras_bert.MultipleChoice, data.MultipleChoicePreprocessor)
-    choice.compile(keras.optimizers.SGD(0.1))
+    choice.compile(keras.optimizers.SGD(0.1, gradient_accumulation_steps=2))
     rows = [(text, ["good", "bad film", "dull"][: 1 + len(text) % 3]) for text in texts[:24]]
-    of_choices = choice.fit(rows, np.zeros(24, "int32"), batch_size=4, verbose=0).history
+    data_of_choices = {"y": np.zeros(24, "int32"), "sample_weight": np.linspace(0, 1, 24)}
+    of_choices = choice.fit(rows, **data_of_choices, batch_size=4, epochs=2, verbose=0).history
     losses = history["loss"] + of_choices["loss"]
     return {"model": model, "losses": losses, "scores": scores}
 
