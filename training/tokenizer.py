@@ -84,7 +84,8 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
         ValueError: If there is no text, or `output_dir` is empty.
     """
     from keras_bert.checkpoints.folders import replaced_files
-    from keras_bert.checkpoints.tokenizer_files import ALL_FILES, SETTINGS_FILE, write_tokenizer
+    from keras_bert.checkpoints.tokenizer_files import ALL_FILES, write_tokenizer
+    from keras_bert.checkpoints.tokenizer_settings import SETTINGS_FILE
 
     from .pretraining.tokenizer_source import NO_LIMIT
 

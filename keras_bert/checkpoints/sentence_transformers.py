@@ -9,7 +9,8 @@ from typing import Any
 
 from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json, write_json
-from keras_bert.checkpoints.tokenizer_files import SETTINGS_FILE, read_tokenizer
+from keras_bert.checkpoints.tokenizer_files import read_tokenizer
+from keras_bert.checkpoints.tokenizer_settings import SETTINGS_FILE
 from keras_bert.checks import POSITIVE_INT
 from keras_bert.vocabularies.files import parse_json, read_text
 

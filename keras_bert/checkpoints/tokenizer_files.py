@@ -4,13 +4,27 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints.errors import CheckpointError, warn
-from keras_bert.checkpoints.folders import checkpoint_errors, read_json, write_json
+from keras_bert.checkpoints.errors import CheckpointError
+from keras_bert.checkpoints.folders import checkpoint_errors, write_json
+from keras_bert.checkpoints.tokenizer_settings import (
+    ADDED_FILE,
+    ALBERT,
+    ALBERT_TOKENS,
+    CAMEMBERT,
+    DEFINED_BY_FILE,
+    KINDS,
+    NAMES_FILE,
+    ROBERTA_TOKENS,
+    SAME_ROLES,
+    SETTINGS_FILE,
+    WORDPIECE_TOKENS,
+    XLM_ROBERTA,
+    TokenizerSettings,
+)
 from keras_bert.vocabularies import fairseq_ids, vocab_txt
 from keras_bert.vocabularies.byte_pair_files import (
     MERGES_FILE,
@@ -20,10 +34,18 @@ from keras_bert.vocabularies.byte_pair_files import (
     save_tokens_and_merges,
 )
 from keras_bert.vocabularies.files import read_bytes
-from keras_bert.vocabularies.sentence_piece_model import read_pieces
+from keras_bert.vocabularies.sentence_piece_model import (
+    PieceType,
+    have_same_pieces,
+    read_characters_map,
+    read_pieces,
+    replace_pieces,
+)
 from keras_bert.vocabularies.tokenizer_config import (
     BYTE_PAIR,
+    MAX_WORD_LENGTH,
     SENTENCE_PIECE,
+    WORD_LENGTH,
     WORDPIECE,
     decode_model,
     list_tokens,
@@ -34,20 +56,18 @@ from keras_bert.vocabularies.tokenizer_json import (
     TokenizerJson,
     byte_pair_json,
     byte_pair_options,
+    merges_of,
     row_formats,
     unigram_json,
     unigram_model,
-    wordpiece_settings,
+    unigram_options,
+    wordpiece_options,
 )
 
 VOCABULARY_FILE = "vocab.txt"
 MODEL_FILE = "spiece.model"
 RELEASED_MODEL_FILE = "30k-clean.model"
 """The SentencePiece model of ALBERT's TF1 release."""
-SETTINGS_FILE = "tokenizer_config.json"
-ADDED_FILE = "added_tokens.json"
-NAMES_FILE = "special_tokens_map.json"
-"""The special tokens by their roles; they may also be in `tokenizer_config.json`."""
 ALL_FILES = (
     VOCABULARY_FILE,
     TOKENS_FILE,
@@ -61,32 +81,13 @@ ALL_FILES = (
 )
 """The names of all tokenizer files; those that are not written belong to another tokenizer."""
 
-_WORDPIECE_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# Classes of the transformers library for tokenizers that are completely defined by a tokenizer.json
-_DEFINED_BY_FILE = ("PreTrainedTokenizer", "TokenizersBackend")
-# These, and those that are equal to BERT's tokenizer whatever normalizer a tokenizer.json has
-_CLASSES = {
-    *(
-        f"{family}Tokenizer"
-        for family in ("Bert", "ConvBert", "DistilBert", "Electra", "LayoutLM", "MobileBert")
-    ),
-    *_DEFINED_BY_FILE,
-}
-# The special tokens of RoBERTa and of ALBERT by their roles
-_ROBERTA_NAMES = {
-    "pad": "<pad>",
-    "unk": "<unk>",
-    "cls": "<s>",
-    "sep": "</s>",
-    "mask": "<mask>",
-}
-_ALBERT_NAMES = {
-    "pad": "<pad>",
-    "unk": "<unk>",
-    "cls": "[CLS]",
-    "sep": "[SEP]",
-    "mask": "[MASK]",
-}
+_MODEL_FILES = (MODEL_FILE, RELEASED_MODEL_FILE, fairseq_ids.MODEL_FILE)
+_KINDS_OF_MODELS = {"WordPiece": WORDPIECE, "BPE": BYTE_PAIR, "Unigram": SENTENCE_PIECE}
+# The maximum number of characters of a word in the transformers library
+_THEIR_WORD_LENGTH = 100
+# What a SentencePiece tokenizer does without any rules of its own
+_PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False}
+_ROW_TOKENS = {role: token for role, token in WORDPIECE_TOKENS.items() if role != "mask"}
 # What they are in files that do not name them
 _USUAL_NAMES = {
     "pad": ("<pad>", "[PAD]"),
@@ -96,12 +97,10 @@ _USUAL_NAMES = {
     "sep": ("<eos>", "</s>", "[SEP]"),
     "mask": ("<mask>", "[MASK]", "<|mask|>"),
 }
-# The names of the tokens at the beginning and the end of a text in the transformers library
-_SAME_ROLES = {"cls": "bos", "sep": "eos"}
-_ID = re.compile("[0-9]{1,18}")
-# A field of this package, which the transformers library ignores.
+# Fields of this package, which the transformers library ignores
 _SPECIAL_IN_TEXT = "special_tokens_in_text"
 _FIRST_WORD = "space_before_first_word"
+_WORD_LENGTH = "max_word_length"
 # The fields of a config that RoBERTa's own files have
 _ROBERTA_FIELDS = {
     "kind",
@@ -109,6 +108,8 @@ _ROBERTA_FIELDS = {
     "merges",
     "add_prefix_space",
     "added_tokens",
+    "mask_takes_space",
+    "truncation_side",
     _SPECIAL_IN_TEXT,
 }
 
@@ -116,7 +117,10 @@ _ROBERTA_FIELDS = {
 def read_tokenizer(folder: Path) -> dict[str, Any] | None:
     """Reads the tokenizer of a folder of this package, of Hugging Face or of a TF1 release.
 
-    The files are tried in this order: `vocab.txt` (WordPiece), `spiece.model`, the released
+    The class that `tokenizer_config.json` or `config.json` names determines which files count, as
+    in the transformers library: of BERT's, RoBERTa's, ALBERT's, XLM-RoBERTa's and CamemBERT's, a
+    `tokenizer.json` has the vocabulary alone; for others, it has everything. Without a class, the
+    files are tried in this order: `vocab.txt` (WordPiece), `spiece.model`, the released
     `30k-clean.model` or XLM-RoBERTa's `sentencepiece.bpe.model` (SentencePiece), `vocab.json` and
     `merges.txt` (BPE), and `tokenizer.json` (any of them).
 
@@ -130,66 +134,38 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
     Raises:
         CheckpointError: If a file is malformed, or the tokenizer is not supported.
     """
-    settings_path = folder / SETTINGS_FILE
-    settings = read_json(settings_path) if settings_path.exists() else {}
-    if "tokenizer_class" not in settings and (folder / "config.json").exists():
-        # Some folders of the transformers library have it there
-        fields = read_json(folder / "config.json")
-        name = fields.get("tokenizer_class")
-        if name is None and fields.get("model_type") == "camembert":
-            name = "CamembertTokenizer"
-        settings = {**settings, **({"tokenizer_class": name} if name else {})}
-    if (folder / NAMES_FILE).exists():
-        settings = {**read_json(folder / NAMES_FILE), **settings}
     with checkpoint_errors():
-        tokenizer = _read_tokenizer(folder, settings)
-        if tokenizer is not None and tokenizer.get("kind") == BYTE_PAIR:
-            file = (
-                TokenizerJson(folder / TOKENIZER_FILE)
-                if (folder / TOKENIZER_FILE).exists()
-                else None
-            )
-            tokenizer = _with_added_tokens(tokenizer, *_added_tokens(folder, settings, file))
-        elif tokenizer is not None and "kind" in tokenizer:
-            _check_added_tokens(tokenizer, folder, settings)
-    if tokenizer is not None and _SPECIAL_IN_TEXT in settings:
-        if not isinstance(settings[_SPECIAL_IN_TEXT], bool):
-            raise CheckpointError(
-                f"{settings_path}: {_SPECIAL_IN_TEXT} is {settings[_SPECIAL_IN_TEXT]!r}; it must "
-                "be true or false."
-            )
-        tokenizer[_SPECIAL_IN_TEXT] = settings[_SPECIAL_IN_TEXT]
-    return tokenizer
-
-
-def _read_tokenizer(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    path = folder / TOKENIZER_FILE
-    if (folder / VOCABULARY_FILE).exists():
+        path = folder / TOKENIZER_FILE
         file = TokenizerJson(path) if path.exists() else None
-        vocabulary = vocab_txt.load_vocabulary(folder / VOCABULARY_FILE)
-        return _wordpiece(vocabulary, folder, settings, file)
-    for name in (MODEL_FILE, RELEASED_MODEL_FILE):
-        if (folder / name).exists():
-            return read_sentence_piece(folder / name, settings)
-    if (folder / fairseq_ids.MODEL_FILE).exists():
-        return _fairseq(folder / fairseq_ids.MODEL_FILE, settings)
-    is_defined_by_file = path.exists() and _tokenizer_class(settings) in _DEFINED_BY_FILE
+        kind = _kind_of_files(folder, file)
+        if kind is None:
+            return None
+        settings = TokenizerSettings(folder, file)
+        expected = KINDS.get(settings.tokenizer_class or "", kind)
+        if expected != kind:
+            raise CheckpointError(
+                f"{folder}: the class of the tokenizer is {settings.tokenizer_class}, of the kind "
+                f"{expected}; the files have a {kind} vocabulary."
+            )
+        settings.check(kind)
+        readers = {WORDPIECE: _wordpiece, BYTE_PAIR: _byte_pair, SENTENCE_PIECE: _sentence_pieces}
+        tokenizer = readers[kind](folder, settings, file)
+    in_text = settings.flag(_SPECIAL_IN_TEXT)
+    if in_text is not None:
+        tokenizer[_SPECIAL_IN_TEXT] = in_text
+    return tokenizer | without_defaults(kind, {"truncation_side": settings.side("truncation")})
+
+
+def _kind_of_files(folder: Path, file: TokenizerJson | None) -> str | None:
+    """Returns the kind of the vocabulary in a folder; `None` if it has none."""
+    if file is not None:
+        return _KINDS_OF_MODELS[file.kind]
+    if (folder / VOCABULARY_FILE).exists():
+        return WORDPIECE
+    if any((folder / name).exists() for name in _MODEL_FILES):
+        return SENTENCE_PIECE
     has_merges = (folder / TOKENS_FILE).exists() and (folder / MERGES_FILE).exists()
-    if has_merges and not is_defined_by_file:
-        prefix = bool(settings.get("add_prefix_space", False))
-        return read_byte_pair(folder / TOKENS_FILE, folder / MERGES_FILE, prefix)
-    if not path.exists():
-        return None
-    file = TokenizerJson(path)
-    if file.kind == "BPE":
-        return _byte_pair_of_file(file, settings)
-    if file.kind == "Unigram":
-        return _sentence_piece_of_file(file, settings)
-    try:
-        vocab_txt.check_vocabulary(file.vocabulary())
-    except ValueError as error:
-        raise CheckpointError(f"{path}: {error}") from error
-    return _wordpiece(file.vocabulary(), folder, settings, file)
+    return BYTE_PAIR if has_merges else None
 
 
 def read_vocabulary(path: Path) -> list[str]:
@@ -215,63 +191,70 @@ def read_byte_pair(tokens_path: Path, merges_path: Path, add_prefix_space: bool)
     """
     with checkpoint_errors():
         vocabulary = load_tokens(tokens_path)
-        config = _byte_pair(vocabulary, (), add_prefix_space, tokens_path)
+        config = _roberta(vocabulary, add_prefix_space, tokens_path)
         return {**config, "merges": list(load_merges(merges_path, set(vocabulary)))}
 
 
 def _byte_pair(
-    vocabulary: Sequence[str], merges: Sequence[str], add_prefix_space: bool, path: Path
+    folder: Path, settings: TokenizerSettings, file: TokenizerJson | None
 ) -> dict[str, Any]:
-    _check_names(_ROBERTA_NAMES, vocabulary, path, "RoBERTa's has")
+    """Creates the config of a BPE tokenizer."""
+    if settings.is_defined_by_file and file is not None:
+        return _byte_pair_of_file(file, settings)
+    prefix = bool(settings.flag("add_prefix_space"))
+    if file is None:
+        config = read_byte_pair(folder / TOKENS_FILE, folder / MERGES_FILE, prefix)
+    else:
+        config = _roberta(file.vocabulary(), prefix, file.path)
+        config["merges"] = merges_of(file)
+    config, lstrip = _with_added_tokens(config, settings)
+    takes_space = lstrip.get(ROBERTA_TOKENS["mask"], True)
+    return config | without_defaults(BYTE_PAIR, {"mask_takes_space": takes_space})
+
+
+def _roberta(vocabulary: Sequence[str], add_prefix_space: bool, path: Path) -> dict[str, Any]:
+    _check_names(ROBERTA_TOKENS, vocabulary, path, "RoBERTa's has")
     return {
         "kind": BYTE_PAIR,
         "vocabulary": list(vocabulary),
-        "merges": list(merges),
         "add_prefix_space": add_prefix_space,
     }
 
 
-def _byte_pair_of_file(file: TokenizerJson, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _byte_pair_of_file(file: TokenizerJson, settings: TokenizerSettings) -> dict[str, Any]:
     """Creates the config of a BPE tokenizer from a `tokenizer.json`."""
     options = byte_pair_options(file)
     vocabulary = file.vocabulary()
     names, between, _ = _special_tokens(file, settings, vocabulary)
     _check_names(names, vocabulary, file.path, "expected")
-    lstrip = {token.get("content"): token.get("lstrip") for token in file.added_tokens()}
-    prefix = settings.get("add_prefix_space", options.pop("add_prefix_space"))
+    unknown = file.part("model").get("unk_token")
+    if unknown not in (None, names["unk"]):
+        raise file.error(f"model.unk_token is {unknown!r}, and unk_token {names['unk']!r}")
     config = {
         "kind": BYTE_PAIR,
         "vocabulary": list(vocabulary),
         "merges": options.pop("merges"),
-        "add_prefix_space": bool(prefix),
+        "add_prefix_space": options.pop("add_prefix_space"),
+        "special_tokens": _renamed(names, ROBERTA_TOKENS),
     }
-    is_roberta = names["cls"] == _ROBERTA_NAMES["cls"]
+    config, lstrip = _with_added_tokens(config, settings)
+    is_roberta = names["cls"] == ROBERTA_TOKENS["cls"]
+    first_word = settings.flag(_FIRST_WORD)
     return config | without_defaults(
         BYTE_PAIR,
         {
             **options,
-            "special_tokens": _renamed(names, _ROBERTA_NAMES),
+            "special_tokens": config.pop("special_tokens"),
             "pair_separators": len(between),
-            # Files of RoBERTa that transformers writes do not have it.
-            "mask_takes_space": is_roberta or bool(lstrip.get(names["mask"], False)),
-            _FIRST_WORD: bool(settings.get(_FIRST_WORD, is_roberta)),
+            "mask_takes_space": lstrip.get(names["mask"], False),
+            _FIRST_WORD: is_roberta if first_word is None else first_word,
             "repeats_cls": between[-1] == names["cls"],
         },
     )
 
 
-def _sentence_piece_of_file(file: TokenizerJson, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Creates the config of a SentencePiece tokenizer from a `tokenizer.json`."""
-    model, options = unigram_model(file)
-    vocabulary = [piece.text for piece in read_pieces(model)]
-    names, between, num_segments = _special_tokens(file, settings, vocabulary)
-    return _sentence_piece(model, file.path, names, **options) | without_defaults(
-        SENTENCE_PIECE, {"pair_separators": len(between), "num_segments": num_segments}
-    )
-
-
 def _special_tokens(
-    file: TokenizerJson, settings: Mapping[str, Any], vocabulary: Collection[str]
+    file: TokenizerJson, settings: TokenizerSettings, vocabulary: Sequence[str]
 ) -> tuple[dict[str, str], list[str], int]:
     """Reads the special tokens of a tokenizer that is defined by a `tokenizer.json`.
 
@@ -281,7 +264,7 @@ def _special_tokens(
 
     Args:
         file: The file.
-        settings: The fields of `tokenizer_config.json`.
+        settings: The settings beside it.
         vocabulary: The tokens.
 
     Returns:
@@ -293,28 +276,52 @@ def _special_tokens(
     """
     names = {}
     for role, usual in _USUAL_NAMES.items():
-        given = [settings.get(f"{name}_token") for name in (role, _SAME_ROLES.get(role, role))]
-        contents = [token.get("content") if isinstance(token, dict) else token for token in given]
-        found = [name for name in (*contents, *usual) if name in vocabulary]
-        names[role] = str(found[0] if found else _ROBERTA_NAMES[role])
+        given = [settings.token(name) for name in (role, SAME_ROLES.get(role, role))]
+        if given[0] is not None and given[0] not in vocabulary:
+            what = f"expected a token of the vocabulary of {len(vocabulary)} tokens"
+            raise settings.error(f"{role}_token", what, given[0])
+        if role == "pad" and given[0] is None:
+            given = [file.part("padding").get("pad_token")]
+        found = [name for name in (*given, *usual) if name in vocabulary]
+        names[role] = str(found[0] if found else ROBERTA_TOKENS[role])
     formats = row_formats(file)
-    if formats:
-        names["cls"], last = formats[0][0][0], formats[0][-1][0]
-        names["sep"] = names["sep"] if last == "A" else last
+    single, pair = ([name for name, _ in row] for row in (formats.single, formats.pair))
+    if len(single) != 3 or single[1] != "A":
+        raise file.error(
+            f"post_processor makes the row {' '.join(single) or 'of nothing'}; it must add a token "
+            f"before each text and one after it, such as {names['cls']} A {names['sep']}"
+        )
+    names["cls"], _, names["sep"] = single
     for role, other in (("pad", "sep"), ("unk", "pad")):
         if names[role] not in vocabulary:
             names[role] = names[other]
     cls, sep = names["cls"], names["sep"]
-    if not formats:
-        is_roberta = cls == _ROBERTA_NAMES["cls"]
-        between = [sep, sep] if is_roberta else [sep]
-        return names, between, 1 if is_roberta else 2
     between = [sep]
-    if len(formats[1]) > len(formats[0]) + 2:
-        between.append(cls if file.kind == "BPE" and formats[1][-3][0] == cls else sep)
-    is_albert = file.kind == "Unigram" and cls == _ALBERT_NAMES["cls"]
-    _check_rows(file, cls, sep, between, has_segments=is_albert)
-    return names, between, 2 if is_albert else 1
+    if len(pair) > len(single) + 2 and file.kind != "WordPiece":
+        between.append(cls if file.kind == "BPE" and pair[-3] == cls else sep)
+    expected = [cls, "A", *between, "B", sep]
+    if pair != expected:
+        raise file.error(
+            f"post_processor makes the row {' '.join(pair)}; it must be {' '.join(expected)}"
+        )
+    for token in (cls, sep):
+        if token not in vocabulary or formats.ids.get(token) != [vocabulary.index(token)]:
+            raise file.error(
+                f"post_processor gives {token!r} the ids {formats.ids.get(token)}, which are not "
+                "those of the vocabulary"
+            )
+    segments = [[segment for _, segment in row] for row in (formats.single, formats.pair)]
+    firsts = len(between) + 2
+    of_two = [[0, 0, 0], [0] * firsts + [1, 1]]
+    is_usual = file.kind == "WordPiece" or (file.kind == "Unigram" and cls == ALBERT_TOKENS["cls"])
+    if not settings.has_segments(is_usual) or not any(map(any, segments)):
+        return names, between, 1
+    if segments != of_two or file.kind == "BPE":
+        raise file.error(
+            f"post_processor gives pairs the segment ids {segments[1]}; expected {of_two[1]}, or 0 "
+            "only"
+        )
+    return names, between, 2
 
 
 def _check_names(
@@ -350,30 +357,111 @@ def read_sentence_piece(path: Path, settings: Mapping[str, Any]) -> dict[str, An
     return _sentence_piece(
         model,
         path,
-        _ALBERT_NAMES,
+        ALBERT_TOKENS,
         lowercase=bool(settings.get("do_lower_case", True)),
         keep_accents=bool(settings.get("keep_accents", False)),
         albert_rules=bool(settings.get("albert_rules", True)),
     )
 
 
-def _fairseq(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Creates the config of XLM-RoBERTa's or CamemBERT's tokenizer from its released model."""
-    name = _tokenizer_class(settings) or ""
-    ids = fairseq_ids.CAMEMBERT if name.startswith("Camembert") else fairseq_ids.XLM_ROBERTA
+def _sentence_pieces(
+    folder: Path, settings: TokenizerSettings, file: TokenizerJson | None
+) -> dict[str, Any]:
+    """Creates the config of a SentencePiece tokenizer."""
+    path = next((folder / name for name in _MODEL_FILES if (folder / name).exists()), None)
+    name = settings.tokenizer_class
+    if name is None and path is not None:
+        name = XLM_ROBERTA if path.name == fairseq_ids.MODEL_FILE else ALBERT
+    model = None if path is None else _released_model(path, name)
+    if file is not None:
+        of_file = unigram_model(file)
+        if model is None:
+            model = of_file
+        elif not have_same_pieces(model, of_file):
+            raise CheckpointError(
+                f"{file.path}: model.vocab or the Precompiled normalizer differs from {path}; "
+                "expected the same pieces, or one of the files."
+            )
+    if model is None:
+        raise CheckpointError(f"{folder} has no SentencePiece model.")
+    where = file.path if path is None and file is not None else path or folder
+    options: dict[str, Any] = dict(_PLAIN)
+    pair_separators, num_segments, names = 2, 1, fairseq_ids.SPECIAL_TOKENS
+    if file is not None and name in (None, *DEFINED_BY_FILE):
+        options = unigram_options(file)
+        vocabulary = [piece.text for piece in read_pieces(model)]
+        names, between, num_segments = _special_tokens(file, settings, vocabulary)
+        pair_separators = len(between)
+    elif name in (ALBERT, *DEFINED_BY_FILE):
+        names, pair_separators = ALBERT_TOKENS, 1
+        num_segments = 1 + settings.has_segments(True)
+        lowercase, rules = (settings.flag(key) for key in ("do_lower_case", "albert_rules"))
+        options = {
+            "lowercase": lowercase is not False,
+            "keep_accents": bool(settings.flag("keep_accents")),
+            "albert_rules": rules is not False,
+        }
+        if file is not None and file.part("post_processor"):
+            # The class of ALBERT takes it from the file too.
+            vocabulary = [piece.text for piece in read_pieces(model)]
+            names, between, num_segments = _special_tokens(file, settings, vocabulary)
+            pair_separators = len(between)
+    if file is not None and not (options["albert_rules"] or read_characters_map(model)):
+        raise file.error(
+            "normalizer has no Precompiled step, which replaces whitespace by the space; without, "
+            "other whitespace is unknown to the model"
+        )
+    unknown = [piece.text for piece in read_pieces(model) if piece.type == PieceType.UNKNOWN]
+    if unknown != [names["unk"]]:
+        raise CheckpointError(
+            f"{where}: the unknown piece is {', '.join(unknown) or 'missing'}; expected "
+            f"{names['unk']}."
+        )
+    model = _with_control_pieces(model, names, settings)
+    return _sentence_piece(model, where, names, **options) | without_defaults(
+        SENTENCE_PIECE, {"pair_separators": pair_separators, "num_segments": num_segments}
+    )
+
+
+def _released_model(path: Path, name: str | None) -> bytes:
+    """Reads a model; that of XLM-RoBERTa or CamemBERT with the ids of the vocabulary."""
+    model = read_bytes(path)
     try:
-        model = fairseq_ids.with_fairseq_ids(read_bytes(path), ids)
+        if path.name == fairseq_ids.MODEL_FILE:
+            ids = fairseq_ids.CAMEMBERT if name == CAMEMBERT else fairseq_ids.XLM_ROBERTA
+            return fairseq_ids.with_fairseq_ids(model, ids)
+        read_pieces(model)
     except ValueError as error:
         raise CheckpointError(f"{path}: the file is {error}.") from error
-    config = _sentence_piece(
-        model,
-        path,
-        fairseq_ids.SPECIAL_TOKENS,
-        lowercase=False,
-        keep_accents=True,
-        albert_rules=False,
-    )
-    return {**config, "pair_separators": 2, "num_segments": 1}
+    return model
+
+
+def _with_control_pieces(
+    model: bytes, names: Mapping[str, str], settings: TokenizerSettings
+) -> bytes:
+    """Returns a model in which other special tokens are control pieces, as those of a row are.
+
+    Raises:
+        CheckpointError: If other tokens were added: SentencePiece finds only pieces of the model.
+    """
+    pieces = read_pieces(model)
+    indices = {piece.text: index for index, piece in enumerate(pieces)}
+    is_changed = False
+    for token in settings.added_tokens():
+        content = token["content"]
+        index = indices.get(content)
+        if content in names.values() or (content in ALBERT_TOKENS.values() and index is None):
+            continue
+        if index is None or not token.get("special", False) or token["id"] not in (None, index):
+            raise CheckpointError(
+                f"{token['path']}: the token {content!r} was added to the vocabulary; this is not "
+                f"supported for a {SENTENCE_PIECE} tokenizer, but for special tokens that are "
+                "pieces of its model."
+            )
+        if pieces[index].type != PieceType.CONTROL:
+            pieces[index] = pieces[index]._replace(type=PieceType.CONTROL)
+            is_changed = True
+    return replace_pieces(model, pieces) if is_changed else model
 
 
 def _sentence_piece(
@@ -390,7 +478,7 @@ def _sentence_piece(
     except ValueError as error:
         raise CheckpointError(f"{path}: the file is {error}.") from error
     _check_names(names, pieces, path, "expected")
-    renamed = _renamed(names, _ALBERT_NAMES)
+    renamed = _renamed(names, ALBERT_TOKENS)
     return {
         "kind": SENTENCE_PIECE,
         "model": base64.b64encode(model).decode("ascii"),
@@ -402,227 +490,134 @@ def _sentence_piece(
 
 
 def _wordpiece(
-    vocabulary: Sequence[str],
-    folder: Path,
-    settings: Mapping[str, Any],
-    file: TokenizerJson | None,
+    folder: Path, settings: TokenizerSettings, file: TokenizerJson | None
 ) -> dict[str, Any]:
     """Creates the config of a WordPiece tokenizer.
 
     Whether text is lowercased is read from `tokenizer_config.json`, or else from the normalizer of
     `tokenizer.json`, or else inferred from the vocabulary. Of a tokenizer that is defined by
-    `tokenizer.json` (by its class, or as the only file), it is read from that file only.
+    `tokenizer.json` (by its class, or as the only file), everything is read from that file.
     """
-    _check_settings(settings, folder / SETTINGS_FILE)
-    name = _tokenizer_class(settings)
-    is_alone = name is None and not (folder / VOCABULARY_FILE).exists()
-    if file and (name in _DEFINED_BY_FILE or is_alone):
-        settings = {**settings, **wordpiece_settings(file)}
-        _check_rows(file, "[CLS]", "[SEP]", ["[SEP]"])
-    normalizer = file.part("normalizer") if file else {}
-    lowercase = settings.get("do_lower_case", normalizer.get("lowercase"))
+    if file is None:
+        vocabulary = vocab_txt.load_vocabulary(folder / VOCABULARY_FILE)
+    else:
+        try:
+            vocabulary = vocab_txt.check_vocabulary(file.vocabulary())
+        except ValueError as error:
+            raise CheckpointError(f"{file.path}: {error}") from error
+    options: dict[str, Any] = {
+        "max_word_length": MAX_WORD_LENGTH if settings.is_empty else _THEIR_WORD_LENGTH,
+        "num_segments": 1 + settings.has_segments(True),
+    }
+    lowercase = settings.flag("do_lower_case")
+    if file is not None and settings.is_defined_by_file:
+        lowercase, options["max_word_length"] = wordpiece_options(file)
+        names, _, options["num_segments"] = _special_tokens(file, settings, vocabulary)
+        has_mask = names["mask"] in vocabulary
+        if names != (WORDPIECE_TOKENS if has_mask else {**names, **_ROW_TOKENS}):
+            raise file.error(
+                f"the special tokens are {', '.join(names.values())}; with a WordPiece vocabulary "
+                f"they must be {', '.join(WORDPIECE_TOKENS.values())}"
+            )
+    elif lowercase is None and file is not None:
+        lowercase = file.part("normalizer").get("lowercase")
     if not isinstance(lowercase, bool):
         lowercase = vocab_txt.looks_uncased(vocabulary)
-    _warn_of_other_normalizing({**normalizer, **settings}, lowercase, folder)
+    own_length = settings.fields.get(_WORD_LENGTH)
+    if own_length is not None:
+        if not WORD_LENGTH.allows(own_length):
+            raise settings.error(_WORD_LENGTH, f"it must be {WORD_LENGTH}", own_length)
+        options["max_word_length"] = own_length
+    strips = settings.fields.get("strip_accents")
+    if not settings.is_defined_by_file and strips not in (None, lowercase):
+        what = f"it must be {lowercase}, as lowercase is, or absent"
+        raise settings.error("strip_accents", what, strips)
     config = {"vocabulary": list(vocabulary), "lowercase": lowercase}
-    return _with_added_tokens(config, *_added_tokens(folder, settings, file))
-
-
-def _check_rows(
-    file: TokenizerJson,
-    start: str,
-    end: str,
-    between: Sequence[str],
-    has_segments: bool = True,
-) -> None:
-    """Checks that a post-processor packs texts into rows as the preprocessors do.
-
-    It warns if only the segment ids of pairs differ, which some models ignore.
-
-    Args:
-        file: The file.
-        start: The token at the beginning of a row.
-        end: The token at the end of each text.
-        between: The tokens between the texts of a pair.
-        has_segments: Whether models with the tokenizer may have segments.
-
-    Raises:
-        CheckpointError: If it does not.
-    """
-    formats = row_formats(file)
-    single = [start, "A", end]
-    expected = [single, [start, "A", *between, "B", end]]
-    found = [[name for name, _ in row] for row in formats]
-    if found and found != expected:
-        row, wanted = next(rows for rows in zip(found, expected, strict=True) if rows[0] != rows[1])
-        raise CheckpointError(
-            f"{file.path}: post_processor makes the row {' '.join(row)}; it must be "
-            f"{' '.join(wanted)}."
-        )
-    segments = [segment for _, segment in formats[1]] if formats else []
-    if has_segments and segments not in ([], [0, 0, 0, 1, 1]):
-        warn(
-            f"{file.path}: post_processor gives pairs the segment ids {segments}; those of "
-            "keras_bert are [0, 0, 0, 1, 1], unless the model has no segments."
-        )
-
-
-def _tokenizer_class(settings: Mapping[str, Any]) -> str | None:
-    """Returns the name of the tokenizer's class in the transformers library, without `Fast`."""
-    name = settings.get("tokenizer_class")
-    return None if name is None else str(name).removesuffix("Fast")
-
-
-def _check_settings(settings: Mapping[str, Any], path: Path) -> None:
-    """Checks that a WordPiece vocabulary belongs to BERT's tokenizer and not to another one.
-
-    Args:
-        settings: The fields of `tokenizer_config.json`.
-        path: Path of the file.
-
-    Raises:
-        CheckpointError: If it does not; the message names the field.
-    """
-    name = _tokenizer_class(settings)
-    if name is not None and name not in _CLASSES:
-        raise CheckpointError(
-            f"{path}: tokenizer_class is {settings['tokenizer_class']!r}, which is not supported; "
-            f"with a WordPiece vocabulary it must be one of {', '.join(sorted(_CLASSES))}."
-        )
-    others = {
-        "word_tokenizer_type": "basic",
-        "subword_tokenizer_type": "wordpiece",
-        "do_basic_tokenize": True,
-        "do_word_tokenize": True,
-        "do_subword_tokenize": True,
-    }
-    for field, expected in others.items():
-        if settings.get(field, expected) not in (expected, None):
-            raise CheckpointError(
-                f"{path}: {field} is {settings[field]!r}, which is not supported; it must be "
-                f"{expected!r} or absent."
-            )
-    words = [word for word in settings.get("never_split") or () if word not in _WORDPIECE_TOKENS]
-    if words:
-        raise CheckpointError(
-            f"{path}: never_split has {', '.join(map(repr, words[:5]))}, which is not supported; "
-            "it may have special tokens only."
-        )
-
-
-def _warn_of_other_normalizing(settings: Mapping[str, Any], lowercase: bool, folder: Path) -> None:
-    strip_accents = settings.get("strip_accents")
-    split_chinese = settings.get("tokenize_chinese_chars", settings.get("handle_chinese_chars"))
-    differs = []
-    if isinstance(strip_accents, bool) and strip_accents != lowercase:
-        differs.append(f"strip_accents={strip_accents} with lowercase={lowercase}")
-    if split_chinese is False:
-        differs.append("tokenize_chinese_chars=False")
-    if settings.get("clean_text") is False:
-        differs.append("clean_text=False")
-    if differs:
-        warn(
-            f"{folder}: the tokenizer has {' and '.join(differs)}, which the original BERT "
-            "tokenizer does not support: some texts will have different ids than in its training.",
-        )
-
-
-def _added_tokens(
-    folder: Path, settings: Mapping[str, Any], file: TokenizerJson | None
-) -> tuple[list[Mapping[str, Any]], Path]:
-    """Reads the tokens that were added to a vocabulary; returns them and the path of their file."""
-    added: list[Mapping[str, Any]]
-    decoder = settings.get("added_tokens_decoder")
-    if isinstance(decoder, dict) and all(isinstance(token, dict) for token in decoder.values()):
-        path = folder / SETTINGS_FILE
-        added = [{**token, "id": index} for index, token in decoder.items()]
-    elif (folder / ADDED_FILE).exists():
-        path = folder / ADDED_FILE
-        added = [{"content": token, "id": index} for token, index in read_json(path).items()]
-    elif file is not None:
-        path, added = file.path, list(file.added_tokens())
-    else:
-        return [], folder
-    for token in added:
-        if not isinstance(token.get("content"), str) or not _ID.fullmatch(str(token.get("id"))):
-            raise CheckpointError(
-                f"{path}: each added token must have a content, a string, and an id, an integer "
-                f"from 0; received {token!r}."
-            )
-    return added, path
-
-
-def _check_added_tokens(
-    tokenizer: Mapping[str, Any], folder: Path, settings: Mapping[str, Any]
-) -> None:
-    """Checks that no tokens were added to a SentencePiece vocabulary, but for pieces of the model.
-
-    SentencePiece itself recognizes user-defined symbols.
-
-    Raises:
-        CheckpointError: If an added token is not in the vocabulary.
-    """
-    path = folder / TOKENIZER_FILE
-    added, path = _added_tokens(folder, settings, TokenizerJson(path) if path.exists() else None)
-    vocabulary = set(list_tokens(tokenizer))
-    missing = [str(token["content"]) for token in added if token["content"] not in vocabulary]
-    if set(missing) - set(_ALBERT_NAMES.values()):
-        raise CheckpointError(
-            f"{path}: the tokens {', '.join(map(repr, missing[:5]))} were added to the vocabulary; "
-            f"this is not supported for a {tokenizer['kind']} tokenizer."
-        )
+    config, _ = _with_added_tokens(config, settings)
+    if lowercase:
+        of_model: Collection[str] = file.part("model")["vocab"] if file else vocabulary
+        uncased = config.get("uncased_tokens", ())
+        for token in config.get("added_tokens", ()):
+            if token in of_model and token not in uncased and token.isalnum():
+                raise CheckpointError(
+                    f"{folder}: the added token {token!r} is also a word of the vocabulary, which "
+                    "is found in lowercased text; this is not supported."
+                )
+    return config | without_defaults(WORDPIECE, options)
 
 
 def _with_added_tokens(
-    config: dict[str, Any], added: Sequence[Mapping[str, Any]], path: Path
-) -> dict[str, Any]:
+    config: dict[str, Any], settings: TokenizerSettings
+) -> tuple[dict[str, Any], dict[str, bool]]:
     """Adds tokens to the config of a WordPiece or BPE tokenizer.
 
     Args:
         config: The config without them.
-        added: The tokens, each with its `id` and `content`, and optionally `single_word`, `special`
-            and `normalized`. They may include the special tokens of the vocabulary.
-        path: The file of the added tokens, for error messages.
+        settings: The settings with the tokens, which may include those of the vocabulary.
+
+    Returns:
+        A tuple of the config, and of whether each token that is added includes the whitespace
+        before it, where files say so.
 
     Raises:
         CheckpointError: If ids do not continue those of the vocabulary, or differ from them, or if
             a token has `single_word`, or one of BPE `lstrip` or `rstrip`, which is not supported.
     """
+    kind = config.get("kind", WORDPIECE)
+    roles = WORDPIECE_TOKENS
+    if kind == BYTE_PAIR:
+        roles = {**ROBERTA_TOKENS, **(config.get("special_tokens") or {})}
     vocabulary = list(config["vocabulary"])
-    for token in sorted(added, key=lambda token: int(token["id"])):
-        index, content = int(token["id"]), str(token["content"])
-        if index == len(vocabulary):
+    indices = {token: index for index, token in enumerate(vocabulary)}
+    added = settings.added_tokens()
+    for token in sorted(added, key=lambda token: (token["id"] is None, token["id"] or 0)):
+        content, index = token["content"], token["id"]
+        if index is None:
+            if content in roles.values() and content not in indices:
+                continue  # such as a mask token, without which a vocabulary may be
+            index = indices.get(content, len(vocabulary))
+        if index == len(vocabulary) and content not in indices:
+            indices[content] = index
             vocabulary.append(content)
         elif not 0 <= index < len(vocabulary) or vocabulary[index] != content:
             has = repr(vocabulary[index]) if 0 <= index < len(vocabulary) else "nothing"
             raise CheckpointError(
-                f"{path}: the added token {content!r} has id {index}, where the vocabulary of "
-                f"{len(vocabulary)} tokens has {has}."
+                f"{token['path']}: the added token {content!r} has id {index}, where the "
+                f"vocabulary of {len(vocabulary)} tokens has {has}."
             )
-    kind = config.get("kind", WORDPIECE)
-    special = _WORDPIECE_TOKENS
-    if kind == BYTE_PAIR:
-        special = tuple({**_ROBERTA_NAMES, **(config.get("special_tokens") or {})}.values())
-    own = [token for token in added if token["content"] not in special]
-    for option in ("single_word", *(("lstrip", "rstrip") if kind == BYTE_PAIR else ())):
-        having = [token["content"] for token in own if token.get(option)]
-        if having:
-            raise CheckpointError(
-                f"{path}: the added token {having[0]!r} has {option}, which is not supported."
-            )
-    names = list(dict.fromkeys(str(token["content"]) for token in own))
+    lstrip = {
+        token["content"]: token.get("lstrip", False)
+        for token in added
+        if "lstrip" in token or (token["id"] is not None and "special" in token)
+    }
+    for token in added:
+        refused = ["single_word"]
+        if kind == BYTE_PAIR:
+            refused += ["rstrip"] if token["content"] == roles["mask"] else ["lstrip", "rstrip"]
+        elif token["content"] in roles.values() and config["lowercase"]:
+            refused.append("normalized")
+        for option in refused:
+            if token.get(option):
+                raise CheckpointError(
+                    f"{token['path']}: the added token {token['content']!r} has {option}, which is "
+                    "not supported."
+                )
+    # A mask token that the vocabulary lacks is not among them.
+    own = [token for token in added if token["content"] not in roles.values()]
+    names = [token["content"] for token in own]
     # "normalized" means that the token is recognized in the normalized text
-    uncased = {
-        str(token["content"])
+    uncased = [
+        token["content"]
         for token in own
         if config.get("lowercase") and token.get("normalized", not token.get("special", False))
-    }
-    return {
+    ]
+    config = {
         **config,
         "vocabulary": vocabulary,
         **({"added_tokens": names} if names else {}),
-        **({"uncased_tokens": [name for name in names if name in uncased]} if uncased else {}),
+        **({"uncased_tokens": uncased} if uncased else {}),
     }
+    return config, lstrip
 
 
 def _added_tokens_field(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -630,17 +625,18 @@ def _added_tokens_field(config: Mapping[str, Any]) -> dict[str, Any]:
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
     # RoBERTa's mask token includes the space before it, which its class in `transformers` 5 does
     # not know by itself.
-    taking_space = ["<mask>"] if config.get("kind") == BYTE_PAIR and "<mask>" in ids else []
+    masks = ["<mask>"] if config.get("kind") == BYTE_PAIR and "<mask>" in ids else []
+    takes_space = config.get("mask_takes_space", True)
     return {
         str(ids[token]): {
             "content": token,
-            "lstrip": token in taking_space,
+            "lstrip": token in masks and takes_space,
             "rstrip": False,
             "single_word": False,
             "normalized": token in config.get("uncased_tokens", ()),
             "special": token not in config.get("uncased_tokens", ()),
         }
-        for token in (*taking_space, *config.get("added_tokens", ()))
+        for token in (*masks, *config.get("added_tokens", ()))
     }
 
 
@@ -669,7 +665,13 @@ def write_tokenizer(
         with checkpoint_errors():
             vocab_txt.save_vocabulary(tokenizer["vocabulary"], folder / VOCABULARY_FILE)
         lowercase = bool(tokenizer.get("lowercase", True))
-        settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase}
+        settings = {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": lowercase,
+            _WORD_LENGTH: int(tokenizer.get(_WORD_LENGTH, MAX_WORD_LENGTH)),
+        }
+        if tokenizer.get("num_segments", 2) == 1:
+            settings["model_input_names"] = ["input_ids", "attention_mask"]
         if tokenizer.get("added_tokens"):
             settings["added_tokens_decoder"] = _added_tokens_field(tokenizer)
     else:
@@ -678,6 +680,8 @@ def write_tokenizer(
             f"{SENTENCE_PIECE}."
         )
     settings["model_max_length"] = max_sequence_length
+    if "truncation_side" in tokenizer:
+        settings["truncation_side"] = tokenizer["truncation_side"]
     if _SPECIAL_IN_TEXT in tokenizer:
         settings[_SPECIAL_IN_TEXT] = bool(tokenizer[_SPECIAL_IN_TEXT])
     write_json(folder / SETTINGS_FILE, settings)
@@ -693,7 +697,7 @@ def _write_byte_pair(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
             "add_prefix_space": prefix,
             "added_tokens_decoder": _added_tokens_field(config),
         }
-    names = {**_ROBERTA_NAMES, **(config.get("special_tokens") or {})}
+    names = {**ROBERTA_TOKENS, **(config.get("special_tokens") or {})}
     write_json(folder / TOKENIZER_FILE, byte_pair_json(config, names))
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -707,7 +711,7 @@ def _write_byte_pair(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
 def _write_sentence_piece(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """Writes a SentencePiece model; returns the fields of `tokenizer_config.json`."""
     model = decode_model(config)
-    names = {**_ALBERT_NAMES, **(config.get("special_tokens") or {})}
+    names = {**ALBERT_TOKENS, **(config.get("special_tokens") or {})}
     write_json(folder / TOKENIZER_FILE, unigram_json(model, config, names))
     names_field = _names_field(names, list_tokens(config))
     released = fairseq_ids.released_model(model)
@@ -721,7 +725,7 @@ def _write_sentence_piece(folder: Path, config: Mapping[str, Any]) -> dict[str, 
             **names_field,
             "model_input_names": inputs,
         }
-    if names != _ALBERT_NAMES:
+    if names != ALBERT_TOKENS:
         inputs = ["input_ids", "attention_mask"]
         return {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -736,7 +740,11 @@ def _write_sentence_piece(folder: Path, config: Mapping[str, Any]) -> dict[str, 
         # It knows their names too.
         **({} if rules else names_field),
         # Both classes leave out the segment ids, which ALBERT needs for pairs.
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "model_input_names": [
+            "input_ids",
+            *(["token_type_ids"] if config.get("num_segments", 2) > 1 else []),
+            "attention_mask",
+        ],
         "do_lower_case": bool(config.get("lowercase", True)),
         "keep_accents": bool(config.get("keep_accents", False)),
         "remove_space": True,

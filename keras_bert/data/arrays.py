@@ -220,10 +220,20 @@ def take_rows(xp: Arrays, rows: Ragged, index: Any) -> Ragged:
     return Ragged(xp.take(rows.values, xp.ranges(starts, lengths)), lengths)
 
 
-def cut_rows(xp: Arrays, rows: Ragged, limits: Any) -> Ragged:
-    """Truncates each row to its first `limits` values, a number for all rows or for each."""
+def cut_rows(xp: Arrays, rows: Ragged, limits: Any, side: str = "right") -> Ragged:
+    """Truncates each row to at most `limits` values, a number for all rows or for each.
+
+    Args:
+        xp: The functions of arrays.
+        rows: The rows.
+        limits: The numbers of values.
+        side: The end that is cut off, `"right"` or `"left"`.
+    """
     lengths = xp.minimum(rows.lengths, limits)
-    index = xp.ranges(row_starts(xp, rows.lengths), lengths)
+    starts = row_starts(xp, rows.lengths)
+    if side == "left":
+        starts = starts + rows.lengths - lengths
+    index = xp.ranges(starts, lengths)
     return Ragged(xp.take(rows.values, index), lengths)
 
 

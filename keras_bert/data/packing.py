@@ -126,12 +126,27 @@ def num_special_tokens(tokenizer: Tokenizer, num_texts: int = 1) -> int:
     return len(tokenizer.row_format(num_texts)) - num_texts
 
 
-def truncate_pair(
-    xp: Arrays, first: Ragged, second: Ragged, max_tokens: int
-) -> tuple[Ragged, Ragged]:
-    """Truncates pairs to a maximum total length, from the end of the longer text."""
+def truncate(
+    xp: Arrays, tokenizer: Tokenizer, first: Ragged, second: Ragged | None, max_tokens: int
+) -> list[Ragged]:
+    """Truncates texts, or pairs of texts, to a maximum number of tokens, the longer text first.
+
+    Args:
+        xp: The functions of arrays.
+        tokenizer: The tokenizer, which determines the end that is cut off.
+        first: Ids of the first texts.
+        second: Ids of the second texts; `None` for single texts.
+        max_tokens: The number of tokens of a text, or of both texts of a pair.
+
+    Returns:
+        A list of the texts, or of the first and the second ones.
+    """
+    side = tokenizer.truncation_side
+    if second is None:
+        return [cut_rows(xp, first, max_tokens, side)]
     limits = pair_limits(first.lengths, second.lengths, max_tokens, xp.maximum)
-    return cut_rows(xp, first, limits[0]), cut_rows(xp, second, limits[1])
+    parts = zip((first, second), limits, strict=True)
+    return [cut_rows(xp, part, limit, side) for part, limit in parts]
 
 
 def pack_texts(

@@ -18,7 +18,7 @@ from keras_bert.data.packing import (
     pack_texts,
     single_or_batch,
     tokenized,
-    truncate_pair,
+    truncate,
 )
 from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
@@ -72,7 +72,8 @@ class TextClassifierPreprocessor:
     Args:
         tokenizer: The tokenizer that converts text to ids.
         sequence_length: Maximum length of a row in tokens, including the special tokens. A pair
-            that is longer is truncated from the end of its longer text, one token at a time.
+            that is longer is truncated from the end of its longer text, one token at a time; from
+            its beginning if the `truncation_side` of the tokenizer is `"left"`.
 
     Call arguments:
         text: A string, or a batch of strings of shape `(batch,)`.
@@ -137,10 +138,8 @@ class TextClassifierPreprocessor:
         """Packs tokenized texts or pairs, the second step of `pack`."""
         xp = functions_for(first.values)
         max_tokens = self.max_tokens(1 if second is None else 2)
-        if second is None:
-            return Sequences(pack_texts(xp, self.tokenizer, cut_rows(xp, first, max_tokens)))
-        pair = truncate_pair(xp, first, second, max_tokens)
-        return Sequences(pack_texts(xp, self.tokenizer, *pair))
+        texts = truncate(xp, self.tokenizer, first, second, max_tokens)
+        return Sequences(pack_texts(xp, self.tokenizer, *texts))
 
     def max_tokens(self, num_texts: int) -> int:
         """Returns the number of tokens of one text, or of two, that a row has space for."""
@@ -205,7 +204,7 @@ class TokenizedTexts:
 
     def _tokenized(self, index: np.ndarray) -> Ragged:
         rows = tokenized(self._tokenizer, [self._texts[row] for row in index])
-        return cut_rows(NUMPY, rows, self._longest)
+        return cut_rows(NUMPY, rows, self._longest, self._tokenizer.truncation_side)
 
     def _keep(self, index: np.ndarray) -> None:
         values, lengths = self._tokenized(index)

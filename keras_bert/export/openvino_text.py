@@ -32,7 +32,6 @@ from keras_bert.text.byte_pair import word_expression
 from keras_bert.text.graph.normalization import lower, normalize
 from keras_bert.text.graph.sentence_piece_cleaning import SentenceCleaner
 from keras_bert.text.graph.wordpiece import PieceFinder
-from keras_bert.text.normalization import MAX_WORD_LENGTH
 from keras_bert.text.special_tokens import longest_of
 from keras_bert.vocabularies.byte_pair_files import token_bytes
 from keras_bert.vocabularies.sentence_piece_model import read_characters_map
@@ -166,7 +165,7 @@ def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
         inputs.append(steps.AddToken(_token_id=tokenizer.sep_token_id, token_type_id=second))
     combine = steps.CombineSegmentsStep(inputs)
     ragged = combine.get_ov_subgraph(
-        [part for text in _truncated(texts, max_tokens) for part in text]
+        [part for text in _truncated(texts, max_tokens, tokenizer.truncation_side) for part in text]
     )
     padding = steps.PaddingStep(_token_id=tokenizer.pad_token_id)
     token_ids, _, mask = padding.get_ov_subgraph(ragged)
@@ -175,8 +174,8 @@ def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
     return dict(zip(INPUT_NAMES, (token_ids, segments[0], mask), strict=True))
 
 
-def _truncated(texts: Sequence[Ids], max_tokens: int) -> list[Ids]:
-    """Ids without those that are too many; see `keras_bert.data.packing.truncate_pair`."""
+def _truncated(texts: Sequence[Ids], max_tokens: int, side: str) -> list[Ids]:
+    """Ids without those that are too many; see `keras_bert.data.packing.truncate`."""
     lengths = [ops.subtract(ends, begins) for begins, ends, _ in texts]
     if len(texts) == 1:
         limits = [_integer(max_tokens)]
@@ -187,9 +186,15 @@ def _truncated(texts: Sequence[Ids], max_tokens: int) -> list[Ids]:
             ops.maximum(rest[1], _integer(max_tokens - half)),
             ops.maximum(rest[0], _integer(half)),
         ]
+    kept = [ops.minimum(*both) for both in zip(lengths, limits, strict=True)]
+    if side == "left":
+        return [
+            [ops.subtract(ends, length).output(0), ends, ids]
+            for (_, ends, ids), length in zip(texts, kept, strict=True)
+        ]
     return [
-        [begins, ops.add(begins, ops.minimum(length, limit)).output(0), ids]
-        for (begins, _, ids), length, limit in zip(texts, lengths, limits, strict=True)
+        [begins, ops.add(begins, length).output(0), ids]
+        for (begins, _, ids), length in zip(texts, kept, strict=True)
     ]
 
 
@@ -210,7 +215,7 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
         strings = _replaced(strings, *sigma) if sigma else strings
         strings = _mapped(strings, characters)
         # The unknown token is no word of a text: its brackets would be words of their own.
-        strings = _replaced(strings, f"[^ ]{{{MAX_WORD_LENGTH + 1},}}", unknown)
+        strings = _replaced(strings, f"[^ ]{{{tokenizer.max_word_length + 1},}}", unknown)
         words = steps.RegexSplitStep(" +").get_ov_subgraph(_as_rows(strings))
         return list(
             steps.WordPieceTokenizationStep(
@@ -229,7 +234,7 @@ def _word_characters(lowercase: bool) -> dict[str, str]:
     ]
     parts = sorted(set("".join(normalized)))
     # "a", the character, "a": how many words that is says what the character is.
-    find = PieceFinder(["[UNK]", "a", "##a"], 0)
+    find = PieceFinder(["[UNK]", "a", "##a"], 0, max_word_length=200)
     pieces = find(tf.constant([f"a{part}a" for part in parts]), tf.constant(False)).ids
     spelled = {}
     for part, ids in zip(parts, pieces.to_list(), strict=True):

@@ -95,6 +95,8 @@ class BytePairTokenizer(Tokenizer):
             Text is not split into words: tokens may have any characters that merges lead to.
         repeats_cls: Whether the last special token between the texts of a pair is the one at the
             beginning of a row, and not a separator.
+        truncation_side: The end at which texts that are too long for a row are truncated: `"right"`
+            or `"left"`.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, or a string tensor of
@@ -109,10 +111,11 @@ class BytePairTokenizer(Tokenizer):
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        TypeError: If a token or a merge is not a string.
+        TypeError: If a token is not a string.
         ValueError: If the vocabulary lacks a special or added token or has a duplicate, a merge is
-            not of two tokens whose concatenation is a token, or `word_pattern` is not one of the
-            above. With `byte_fallback`, if the vocabulary lacks a byte, or a merge has one.
+            not of two tokens whose concatenation is a token, or `word_pattern` or `truncation_side`
+            is not one of the above. With `byte_fallback`, if the vocabulary lacks a byte, or a
+            merge has one.
 
     Example:
 
@@ -160,6 +163,7 @@ class BytePairTokenizer(Tokenizer):
         space_before_first_word: bool = True,
         byte_fallback: bool = False,
         repeats_cls: bool = False,
+        truncation_side: str = "right",
     ) -> None:
         self._renamed = self._rename_special_tokens(special_tokens)
         required = (self.cls_token, self.pad_token, self.sep_token, self.unk_token)
@@ -167,7 +171,8 @@ class BytePairTokenizer(Tokenizer):
             vocabulary = load_tokens(vocabulary)
         if isinstance(merges, str | os.PathLike):
             merges = load_merges(merges)
-        super().__init__(check_vocabulary(vocabulary, required), special_tokens_in_text)
+        tokens = check_vocabulary(vocabulary, required)
+        super().__init__(tokens, special_tokens_in_text, truncation_side)
         self.merges = tuple(merges)
         self.add_prefix_space = add_prefix_space
         self.pair_separators = pair_separators
@@ -287,6 +292,7 @@ class BytePairTokenizer(Tokenizer):
             "space_before_first_word": self.space_before_first_word,
             "byte_fallback": self.byte_fallback,
             "repeats_cls": self.repeats_cls,
+            "truncation_side": self.truncation_side,
         }
 
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -528,7 +534,10 @@ def _merged_ids(merges: Sequence[str], ids: Mapping[str, int]) -> dict[tuple[int
     merged: dict[tuple[int, int], int] = {}
     for index, merge in enumerate(merges):
         left, right = check_merge(merge, ids.keys(), f"Merge {index}")
-        merged.setdefault((ids[left], ids[right]), ids[left + right])
+        pair = ids[left], ids[right]
+        # Of merges of one pair, the last one counts, as in the `tokenizers` library.
+        merged.pop(pair, None)
+        merged[pair] = ids[left + right]
     return merged
 
 

@@ -23,9 +23,6 @@ from keras_bert.text.characters import (
     lowered,
 )
 
-MAX_WORD_LENGTH = 200
-"""The maximum number of characters of a word; longer words are unknown, as in the original."""
-
 # What `str.split` takes for whitespace and the original drops, as control characters
 _DROPPED_SPACE = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 _OTHER_CONTROL = str.maketrans(dict.fromkeys(_DROPPED_SPACE, "\x01"))

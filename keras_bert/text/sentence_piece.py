@@ -76,6 +76,8 @@ class SentencePieceTokenizer(Tokenizer):
             XLM-RoBERTa.
         num_segments: The number of segments of the encoder: 2 in ALBERT; with 1, all segment ids
             are 0.
+        truncation_side: The end at which texts that are too long for a row are truncated: `"right"`
+            or `"left"`.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, or a string tensor of
@@ -121,6 +123,7 @@ class SentencePieceTokenizer(Tokenizer):
         special_tokens: Mapping[str, str] | None = None,
         pair_separators: int = 1,
         num_segments: int = 2,
+        truncation_side: str = "right",
     ) -> None:
         self._renamed = self._rename_special_tokens(special_tokens)
         self.model = model if isinstance(model, bytes) else _read(Path(model))
@@ -129,7 +132,8 @@ class SentencePieceTokenizer(Tokenizer):
             self._processor.id_to_piece(index) for index in range(self._processor.get_piece_size())
         ]
         required = (self.pad_token, self.unk_token, self.cls_token, self.sep_token)
-        super().__init__(check_vocabulary(vocabulary, required), special_tokens_in_text)
+        tokens = check_vocabulary(vocabulary, required)
+        super().__init__(tokens, special_tokens_in_text, truncation_side)
         self.lowercase = lowercase
         self.keep_accents = keep_accents
         self.albert_rules = albert_rules
@@ -180,6 +184,7 @@ class SentencePieceTokenizer(Tokenizer):
                     "special_tokens": self._renamed or None,
                     "pair_separators": self.pair_separators,
                     "num_segments": self.num_segments,
+                    "truncation_side": self.truncation_side,
                 },
             ),
         }

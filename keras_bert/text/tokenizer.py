@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.text.characters import check_characters
-from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config
+from keras_bert.vocabularies.tokenizer_config import TRUNCATION_SIDES, check_tokenizer_config
 
 if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
@@ -136,6 +136,11 @@ class Tokenizer(abc.ABC):
         vocabulary: The tokens in the order of their ids.
         special_tokens_in_text: Whether special tokens that occur in a text, such as `[MASK]`, are
             one token each, instead of being split like other text.
+        truncation_side: The end at which texts that are too long for a row are truncated: `"right"`
+            or `"left"`.
+
+    Raises:
+        ValueError: If `truncation_side` is not one of the above.
 
     Example:
 
@@ -172,9 +177,16 @@ class Tokenizer(abc.ABC):
     masks_with_special_tokens: ClassVar[bool] = True
     """Whether the random tokens of the family's masking may be special tokens."""
 
-    def __init__(self, vocabulary: tuple[str, ...], special_tokens_in_text: bool) -> None:
+    def __init__(
+        self, vocabulary: tuple[str, ...], special_tokens_in_text: bool, truncation_side: str
+    ) -> None:
+        if truncation_side not in TRUNCATION_SIDES:
+            raise ValueError(
+                f"truncation_side is {truncation_side!r}; expected {' or '.join(TRUNCATION_SIDES)}."
+            )
         self.vocabulary = vocabulary
         self.special_tokens_in_text = special_tokens_in_text
+        self.truncation_side = truncation_side
         self._ids = {token: index for index, token in enumerate(vocabulary)}
         self._graph: GraphTokenizer | None = None
         self._lock = threading.RLock()
@@ -374,8 +386,8 @@ class Tokenizer(abc.ABC):
             add_special_tokens: Whether to add the special tokens of the row. Without, the texts of
                 a pair follow one another.
             sequence_length: Maximum length of a row in tokens, including the special tokens. A pair
-                that is longer is truncated from the end of its longer text, one token at a time.
-                Defaults to no limit.
+                that is longer is truncated from the end of its longer text, one token at a time,
+                or from its beginning by `truncation_side`. Defaults to no limit.
 
         Returns:
             A list of the ids, or for a batch a list of such lists.
@@ -404,8 +416,22 @@ class Tokenizer(abc.ABC):
         )
         limit = None if sequence_length is None else sequence_length - num_special_tokens
         tokens = [_rows(*self.flat_ids(texts)) for texts, _ in columns]
-        rows = [_row(row_format, _truncated(parts, limit)) for parts in zip(*tokens, strict=True)]
+        rows = [
+            _row(row_format, self._truncated(parts, limit)) for parts in zip(*tokens, strict=True)
+        ]
         return rows[0] if columns[0][1] else rows
+
+    def _truncated(self, parts: tuple[list[int], ...], limit: int | None) -> Iterator[list[int]]:
+        """Yields the ids of a text or of both texts of a pair, of which `limit` fit into a row."""
+        if limit is None:
+            return iter(parts)
+        limits = (limit,) if len(parts) == 1 else pair_limits(len(parts[0]), len(parts[1]), limit)
+        firsts = (
+            max(0, len(part) - most) if self.truncation_side == "left" else 0
+            for part, most in zip(parts, limits, strict=True)
+        )
+        bounds = zip(parts, firsts, limits, strict=True)
+        return (part[first : first + most] for part, first, most in bounds)
 
     def row_format(self, num_texts: int = 1) -> list[int | None]:
         """Returns the ids of the special tokens of a row in order, with `None` for each text.
@@ -722,14 +748,6 @@ def _rows(values: np.ndarray, lengths: np.ndarray) -> Iterator[list[int]]:
     """Yields the rows of a flat array as lists."""
     flat = iter(values.tolist())
     return (list(itertools.islice(flat, length)) for length in lengths.tolist())
-
-
-def _truncated(parts: tuple[list[int], ...], limit: int | None) -> Iterator[list[int]]:
-    """Yields the ids of a text or of both texts of a pair, of which `limit` fit into the row."""
-    if limit is None:
-        return iter(parts)
-    limits = (limit,) if len(parts) == 1 else pair_limits(len(parts[0]), len(parts[1]), limit)
-    return (part[:most] for part, most in zip(parts, limits, strict=True))
 
 
 def _row(row_format: Iterable[int | None], texts: Iterator[list[int]]) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from keras_bert import checks
 from keras_bert.text.byte_pair import byte_word_splitter
 from keras_bert.text.composition import composed
-from keras_bert.text.normalization import MAX_WORD_LENGTH, split_words
+from keras_bert.text.normalization import split_words
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import SPECIAL_TOKENS, SUFFIX
 from keras_bert.text.training_corpus import (
@@ -26,6 +26,7 @@ from keras_bert.text.training_corpus import (
 )
 from keras_bert.vocabularies import fairseq_ids
 from keras_bert.vocabularies.byte_pair_files import byte_characters
+from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH
 
 # RoBERTa's special tokens by their roles, in the order of their ids
 _BYTE_PAIR_TOKENS = {

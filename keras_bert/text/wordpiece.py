@@ -13,7 +13,6 @@ import numpy as np
 from keras_bert.text import special_tokens
 from keras_bert.text.characters import category
 from keras_bert.text.normalization import (
-    MAX_WORD_LENGTH,
     drops_characters,
     is_extending,
     letters_of_words,
@@ -24,6 +23,7 @@ from keras_bert.text.normalization import (
 )
 from keras_bert.text.special_tokens import SUFFIX, TokenMarks
 from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
+from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH, WORD_LENGTH, without_defaults
 from keras_bert.vocabularies.vocab_txt import check_vocabulary, load_vocabulary, save_vocabulary
 
 if TYPE_CHECKING:
@@ -56,6 +56,11 @@ class WordPieceTokenizer(Tokenizer):
             each where they occur in a text, also inside a word.
         uncased_tokens: Those of `added_tokens` that are recognized in any case and with any
             accents.
+        max_word_length: Maximum number of characters of a word; a longer one is an unknown token.
+            It is 200 in the released code, and 100 in `transformers`.
+        num_segments: The number of segments of the encoder; with 1, all segment ids are 0.
+        truncation_side: The end at which texts that are too long for a row are truncated: `"right"`
+            or `"left"`.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, or a string tensor of
@@ -71,7 +76,8 @@ class WordPieceTokenizer(Tokenizer):
     Raises:
         FileNotFoundError: If the file does not exist.
         ValueError: If the vocabulary lacks `[PAD]`, `[UNK]`, `[CLS]` or `[SEP]`, has an empty,
-            duplicate or too long token (more than 256 bytes), or does not have an added token.
+            duplicate or too long token (more than 256 bytes), or does not have an added token; if
+            `max_word_length` is not in [1, 999]; or if `truncation_side` is not one of the above.
 
     Example:
 
@@ -110,6 +116,9 @@ class WordPieceTokenizer(Tokenizer):
         special_tokens_in_text: bool = False,
         added_tokens: Sequence[str] = (),
         uncased_tokens: Sequence[str] = (),
+        max_word_length: int = MAX_WORD_LENGTH,
+        num_segments: int = 2,
+        truncation_side: str = "right",
     ) -> None:
         tokens = (
             load_vocabulary(vocabulary)
@@ -117,7 +126,10 @@ class WordPieceTokenizer(Tokenizer):
             else check_vocabulary(vocabulary)
         )
         _check_sizes(tokens)
-        super().__init__(tokens, special_tokens_in_text)
+        super().__init__(tokens, special_tokens_in_text, truncation_side)
+        WORD_LENGTH.check(max_word_length=max_word_length)
+        self.max_word_length = max_word_length
+        self.num_segments = num_segments
         self.lowercase = lowercase
         self.added_tokens = tuple(added_tokens)
         self.uncased_tokens = tuple(uncased_tokens)
@@ -132,7 +144,7 @@ class WordPieceTokenizer(Tokenizer):
         in_text = list(dict.fromkeys(in_text))
         self.token_marks = TokenMarks(in_text, self.uncased_tokens) if in_text else None
         """The recognition of special and added tokens in texts; `None` if there are none."""
-        self._subwords = _Subwords(self.matched_vocabulary, self.unk_token_id)
+        self._subwords = _Subwords(self.matched_vocabulary, self.unk_token_id, max_word_length)
         self._known_ids = KnownWords(self._ids_of_word, width=1)
         self._known_tokens = KnownWords(self._tokens_of_word, width=3)
 
@@ -171,6 +183,14 @@ class WordPieceTokenizer(Tokenizer):
             "special_tokens_in_text": self.special_tokens_in_text,
             **({"added_tokens": list(self.added_tokens)} if self.added_tokens else {}),
             **({"uncased_tokens": list(self.uncased_tokens)} if self.uncased_tokens else {}),
+            **without_defaults(
+                self.kind,
+                {
+                    "max_word_length": self.max_word_length,
+                    "num_segments": self.num_segments,
+                    "truncation_side": self.truncation_side,
+                },
+            ),
         }
 
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -219,6 +239,7 @@ class WordPieceTokenizer(Tokenizer):
             self.matched_vocabulary,
             self.lowercase,
             self.token_marks,
+            self.max_word_length,
         )
 
     def _ids_of_word(self, raw: str) -> list[int]:
@@ -258,9 +279,11 @@ class _Subwords:
     Args:
         tokens: The strings that match, in the order of their ids.
         unknown_id: The id of the unknown token.
+        max_length: The maximum number of characters of a word.
     """
 
-    def __init__(self, tokens: Sequence[str], unknown_id: int) -> None:
+    def __init__(self, tokens: Sequence[str], unknown_id: int, max_length: int) -> None:
+        self._max_length = max_length
         self.widths = [len(token.removeprefix(SUFFIX)) for token in tokens]
         """The number of letters of each token."""
         self.unknown_id = unknown_id
@@ -278,7 +301,7 @@ class _Subwords:
         """Returns the ids of the tokens of a word."""
         ids: list[int] = []
         tokens, lengths = self._beginnings
-        if len(word) > MAX_WORD_LENGTH:
+        if len(word) > self._max_length:
             return [self.unknown_id]
         while word:
             index = tokens.get(word)

@@ -156,11 +156,10 @@ def check_merge(merge: object, vocabulary: Collection[str], where: str) -> tuple
         A tuple of its two tokens.
 
     Raises:
-        TypeError: If the merge is not a string.
-        ValueError: If it is not two tokens whose concatenation is a token too.
+        ValueError: If it is not a string of two tokens whose concatenation is a token too.
     """
     if not isinstance(merge, str):
-        raise TypeError(f"{where} is {merge!r}; expected a string of two tokens.")
+        raise ValueError(f"{where} is {merge!r}; expected a string of two tokens.")
     left, _, right = merge.partition(" ")
     missing = [token for token in (left, right, left + right) if token not in vocabulary]
     if missing or " " in right:

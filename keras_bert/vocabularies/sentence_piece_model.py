@@ -75,6 +75,15 @@ def read_characters_map(model: bytes) -> bytes:
     return b""
 
 
+def have_same_pieces(model: bytes, other: bytes) -> bool:
+    """Returns whether two models have the same pieces, scores and normalization map."""
+    pieces, others = (
+        [(piece.text, round(piece.score, 3)) for piece in read_pieces(each)]
+        for each in (model, other)
+    )
+    return pieces == others and read_characters_map(model) == read_characters_map(other)
+
+
 def write_model(pieces: Iterable[Piece], characters_map: bytes) -> bytes:
     """Serializes a unigram model.
 

@@ -12,9 +12,17 @@ import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from keras_bert import checks
 from keras_bert.vocabularies.sentence_piece_model import read_pieces
 
 WORDPIECE, BYTE_PAIR, SENTENCE_PIECE = KINDS = ("wordpiece", "byte_pair", "sentence_piece")
+
+MAX_WORD_LENGTH = 200
+"""The maximum number of characters of a word in BERT's released code; longer ones are unknown."""
+WORD_LENGTH = checks.Numbers(at_least=1, below=1000, integer=True)
+"""The range of other such maxima, of which regular expressions (RE2) count no more."""
+TRUNCATION_SIDES = ("right", "left")
+"""The ends at which texts that are too long for a row may be truncated, the usual one first."""
 
 _STRINGS, _FLAG, _BASE64 = "a list of strings", "True or False", "a string, the model in base64"
 _STRING, _INTEGER, _NAMES = "a string", "a positive integer", "a dict of strings"
@@ -24,7 +32,14 @@ _REQUIRED = {
     SENTENCE_PIECE: {"model": _BASE64},
 }
 _OPTIONAL = {
-    WORDPIECE: {"lowercase": _FLAG, "added_tokens": _STRINGS, "uncased_tokens": _STRINGS},
+    WORDPIECE: {
+        "lowercase": _FLAG,
+        "added_tokens": _STRINGS,
+        "uncased_tokens": _STRINGS,
+        "max_word_length": _INTEGER,
+        "num_segments": _INTEGER,
+        "truncation_side": _STRING,
+    },
     BYTE_PAIR: {
         "add_prefix_space": _FLAG,
         "special_tokens": _NAMES,
@@ -37,6 +52,7 @@ _OPTIONAL = {
         "space_before_first_word": _FLAG,
         "byte_fallback": _FLAG,
         "repeats_cls": _FLAG,
+        "truncation_side": _STRING,
     },
     SENTENCE_PIECE: {
         "lowercase": _FLAG,
@@ -45,9 +61,15 @@ _OPTIONAL = {
         "special_tokens": _NAMES,
         "pair_separators": _INTEGER,
         "num_segments": _INTEGER,
+        "truncation_side": _STRING,
     },
 }
 _DEFAULTS: dict[str, dict[str, Any]] = {
+    WORDPIECE: {
+        "max_word_length": MAX_WORD_LENGTH,
+        "num_segments": 2,
+        "truncation_side": "right",
+    },
     BYTE_PAIR: {
         "special_tokens": None,
         "pair_separators": 2,
@@ -59,8 +81,14 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "space_before_first_word": True,
         "byte_fallback": False,
         "repeats_cls": False,
+        "truncation_side": "right",
     },
-    SENTENCE_PIECE: {"special_tokens": None, "pair_separators": 1, "num_segments": 2},
+    SENTENCE_PIECE: {
+        "special_tokens": None,
+        "pair_separators": 1,
+        "num_segments": 2,
+        "truncation_side": "right",
+    },
 }
 # Longer values are cut in error messages
 _SHOWN = 80

@@ -9,10 +9,9 @@ differ from those of SentencePiece.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_bert.vocabularies.byte_pair_files import BLANK, check_merge, tokens_in_order
 from keras_bert.vocabularies.files import read_json
@@ -23,6 +22,7 @@ from keras_bert.vocabularies.sentence_piece_model import (
     read_pieces,
     write_model,
 )
+from keras_bert.vocabularies.tokenizer_config import WORD_LENGTH
 
 TOKENIZER_FILE = "tokenizer.json"
 
@@ -139,15 +139,8 @@ def byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
     for name, off in _OFF.items():
         if model.get(name) not in off:
             raise tokenizer.error(f"model.{name} is {model[name]!r}, which is not supported")
-    merges = model.get("merges")
-    if not isinstance(merges, list):
-        raise tokenizer.error(f"model.merges is {type(merges).__name__}; it must be a list")
-    merges = [" ".join(map(str, merge)) if isinstance(merge, list) else merge for merge in merges]
-    vocabulary = set(tokenizer.vocabulary())
-    for index, merge in enumerate(merges):
-        check_merge(merge, vocabulary, f"{tokenizer.path}: model.merges[{index}]")
     options = {
-        "merges": merges,
+        "merges": merges_of(tokenizer),
         "ignore_merges": bool(model.get("ignore_merges", False)),
         "byte_fallback": bool(model.get("byte_fallback", False)),
     }
@@ -166,6 +159,22 @@ def byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
         "word_pattern": word_pattern,
         "compose": bool(normalizer),
     }
+
+
+def merges_of(tokenizer: TokenizerJson) -> list[str]:
+    """Reads the merges of a BPE model.
+
+    Raises:
+        ValueError: If they are malformed.
+    """
+    merges = tokenizer.part("model").get("merges")
+    if not isinstance(merges, list):
+        raise tokenizer.error(f"model.merges is {type(merges).__name__}; it must be a list")
+    merges = [" ".join(map(str, merge)) if isinstance(merge, list) else merge for merge in merges]
+    vocabulary = set(tokenizer.vocabulary())
+    for index, merge in enumerate(merges):
+        check_merge(merge, vocabulary, f"{tokenizer.path}: model.merges[{index}]")
+    return merges
 
 
 def _check_byte_fallback(tokenizer: TokenizerJson) -> None:
@@ -209,7 +218,8 @@ def _byte_words(tokenizer: TokenizerJson) -> tuple[str, bool]:
     if last.get("type") == "ByteLevel" and last.get("use_regex", True) == (not splits):
         if not splits:
             word_pattern = "gpt2"
-        elif len(splits) == 1 and splits[0].get("type") == "Split":
+        # It would add a space before every word.
+        elif splits[0].get("type") == "Split" and not (splits[1:] or last.get("add_prefix_space")):
             is_usual = splits[0].get("behavior") == "Isolated" and not splits[0].get("invert")
             pattern = splits[0].get("pattern")
             regex = pattern.get("Regex") if isinstance(pattern, dict) else None
@@ -310,12 +320,12 @@ def _gemma_steps() -> dict[str, Any]:
     }
 
 
-def wordpiece_settings(tokenizer: TokenizerJson) -> dict[str, Any]:
-    """Reads how a WordPiece tokenizer normalizes text.
+def wordpiece_options(tokenizer: TokenizerJson) -> tuple[bool, int]:
+    """Reads how a WordPiece tokenizer normalizes text and splits words.
 
     Returns:
-        The equivalent settings of BERT's tokenizer: `do_lower_case`, `strip_accents`,
-        `tokenize_chinese_chars` and `clean_text`.
+        A tuple of whether it lowercases text and strips accents, and of the maximum number of
+        characters of a word.
 
     Raises:
         ValueError: If the tokenizer differs from BERT's; the message names the step.
@@ -324,6 +334,11 @@ def wordpiece_settings(tokenizer: TokenizerJson) -> dict[str, Any]:
     for name, expected in (("continuing_subword_prefix", "##"), ("unk_token", "[UNK]")):
         if model.get(name, expected) != expected:
             raise tokenizer.error(f"model.{name} is {model[name]!r}; it must be {expected!r}")
+    length = model.get("max_input_chars_per_word", 100)
+    if not WORD_LENGTH.allows(length):
+        raise tokenizer.error(
+            f"model.max_input_chars_per_word is {length!r}; it must be {WORD_LENGTH}"
+        )
     steps = tokenizer.steps("pre_tokenizer")
     # BertPreTokenizer does what the other two do one after the other.
     splits = {str(step.get("type")) for step in steps}
@@ -338,66 +353,84 @@ def wordpiece_settings(tokenizer: TokenizerJson) -> dict[str, Any]:
         )
     # Texts are split at whitespace, so that stripping it has no effect.
     steps = [step for step in tokenizer.steps("normalizer") if step.get("type") != "Strip"]
-    types = [str(step.get("type")) for step in steps]
-    if types == ["BertNormalizer"]:
-        return {
-            "do_lower_case": steps[0].get("lowercase", True),
-            "strip_accents": steps[0].get("strip_accents"),
-            "tokenize_chinese_chars": steps[0].get("handle_chinese_chars", True),
-            "clean_text": steps[0].get("clean_text", True),
-        }
-    # Accents are separate characters, which can be stripped, only after NFD.
-    strips = "NFD" in types and "StripAccents" in types[types.index("NFD") :]
-    if set(types) - {"NFD", "Lowercase", "StripAccents"} or ("StripAccents" in types) != strips:
+    if [step.get("type") for step in steps] != ["BertNormalizer"]:
         raise tokenizer.error(
-            f"normalizer has the steps {_described(steps)}; it must be BertNormalizer, or have the "
-            "steps NFD, Lowercase and StripAccents only"
+            f"normalizer has the steps {_described(steps)}; it must be BertNormalizer"
         )
-    return {
-        "do_lower_case": "Lowercase" in types,
-        "strip_accents": strips,
-        "tokenize_chinese_chars": False,
-        "clean_text": False,
+    lowercase = steps[0].get("lowercase", True)
+    expected_options = {
+        "lowercase": (True, False),
+        "strip_accents": (None, lowercase),
+        "handle_chinese_chars": (True,),
+        "clean_text": (True,),
     }
+    for name, allowed in expected_options.items():
+        value = steps[0].get(name, allowed[0])
+        if value not in allowed:
+            raise tokenizer.error(
+                f"normalizer.{name} is {value!r}, with lowercase={lowercase!r}; it must be "
+                f"{' or '.join(map(repr, allowed))}, as in BERT's released code"
+            )
+    return bool(lowercase), int(length)
 
 
-def row_formats(tokenizer: TokenizerJson) -> list[list[tuple[str, int]]]:
+class RowFormats(NamedTuple):
+    """How a post-processor packs texts into rows.
+
+    Args:
+        single: The special tokens of the row of a text, and `A` for the text, with their segment
+            ids.
+        pair: Those of the row of two texts, and `A` and `B`.
+        ids: The ids that each special token has in a row.
+    """
+
+    single: list[tuple[str, int]]
+    pair: list[tuple[str, int]]
+    ids: dict[str, list[Any]]
+
+
+def row_formats(tokenizer: TokenizerJson) -> RowFormats:
     """Reads how the post-processor packs a text, and two, into a row.
-
-    Returns:
-        A list of the two formats, each a list of special tokens, and of `A` and `B` for the texts,
-        with their segment ids; an empty list if there is no post-processor.
 
     Raises:
         ValueError: If the file is malformed, or the post-processor is of another kind.
     """
     # ByteLevel changes offsets only.
     steps = [step for step in tokenizer.steps("post_processor") if step.get("type") != "ByteLevel"]
-    if not steps:
-        return []
     kinds = ("BertProcessing", "RobertaProcessing", "TemplateProcessing")
-    if len(steps) > 1 or steps[0].get("type") not in kinds:
+    if len(steps) != 1 or steps[0].get("type") not in kinds:
         raise tokenizer.error(
             f"post_processor has the steps {_described(steps)}; it must be one of "
-            f"{', '.join(kinds)}"
+            f"{', '.join(kinds)}, without which no special tokens are added"
         )
     kind = steps[0]["type"]
+    ids = {}
     try:
         if kind == "TemplateProcessing":
-            rows = (steps[0]["single"], steps[0]["pair"])
-            return [[_template_part(part) for part in row] for row in rows]
-        start, end = (str(steps[0][name][0]) for name in ("cls", "sep"))
+            single, pair = (
+                [_template_part(part) for part in steps[0][row]] for row in ("single", "pair")
+            )
+            for name, token in (steps[0].get("special_tokens") or {}).items():
+                ids[name] = list(token["ids"])
+        else:
+            ends = {name: steps[0][name] for name in ("cls", "sep")}
+            ids = {str(token): [index] for token, index in ends.values()}
+            start, end = (str(token) for token, _ in ends.values())
+            single = [(start, 0), ("A", 0), (end, 0)]
+            pair = [*single, ("B", 1), (end, 1)]
+            if kind == "RobertaProcessing":
+                pair = [*single, (end, 0), ("B", 0), (end, 0)]
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise tokenizer.error(f"post_processor is a malformed {kind} ({error!r})") from error
-    single = [(start, 0), ("A", 0), (end, 0)]
-    if kind == "BertProcessing":
-        return [single, [*single, ("B", 1), (end, 1)]]
-    return [single, [*single, (end, 0), ("B", 0), (end, 0)]]
+    return RowFormats(single, pair, ids)
 
 
 def _template_part(part: Mapping[str, Mapping[str, Any]]) -> tuple[str, int]:
-    (value,) = part.values()
-    return str(value["id"]), int(value["type_id"])
+    ((kind, value),) = part.items()
+    name = str(value["id"])
+    if (kind == "Sequence") != (name in ("A", "B")):
+        raise ValueError(f"{kind} is {name!r}")
+    return name, int(value["type_id"])
 
 
 def _described(steps: Sequence[Mapping[str, Any]]) -> str:
@@ -460,20 +493,25 @@ def unigram_json(
     }
 
 
-def unigram_model(tokenizer: TokenizerJson) -> tuple[bytes, dict[str, bool]]:
+def unigram_model(tokenizer: TokenizerJson) -> bytes:
     """Creates a SentencePiece model from the pieces of a `tokenizer.json`.
 
     Returns:
-        A tuple of the serialized model, and of the fields `lowercase`, `keep_accents` and
-        `albert_rules` of a tokenizer's config.
+        The serialized model, with the Precompiled normalizer of the file if it has one.
 
     Raises:
-        ValueError: If the file is malformed, or its tokenizer is neither ALBERT's nor
-            XLM-RoBERTa's.
+        ValueError: If the file is malformed.
     """
-    options, characters_map = _normalizing(tokenizer)
-    _check_pre_tokenizer(tokenizer)
-    return write_model(_pieces(tokenizer), characters_map), options
+    characters_map = b""
+    for step in tokenizer.steps("normalizer"):
+        if step.get("type") == "Precompiled":
+            try:
+                encoded = step.get("precompiled_charsmap") or ""
+                characters_map = base64.b64decode(encoded, validate=True)
+            except (TypeError, ValueError) as error:
+                raise tokenizer.error(f"precompiled_charsmap is not base64 ({error})") from error
+            break
+    return write_model(_pieces(tokenizer), characters_map)
 
 
 def _added_token(token: str, token_id: int, takes_space: bool = False) -> dict[str, Any]:
@@ -542,8 +580,6 @@ def _template(
 
 def _pieces(tokenizer: TokenizerJson) -> list[Piece]:
     model = tokenizer.part("model")
-    if model.get("byte_fallback"):
-        raise tokenizer.error("model.byte_fallback is True, which is not supported")
     kinds = {
         token.get("content"): PieceType.CONTROL if token.get("special") else PieceType.USER_DEFINED
         for token in tokenizer.added_tokens()
@@ -563,21 +599,22 @@ def _pieces(tokenizer: TokenizerJson) -> list[Piece]:
     return pieces
 
 
-def _normalizing(tokenizer: TokenizerJson) -> tuple[dict[str, bool], bytes]:
-    """Reads `lowercase`, `keep_accents`, `albert_rules`, and the precompiled normalization map."""
-    names = []
-    characters_map = b""
-    for step in tokenizer.steps("normalizer"):
-        name = str(step.get("type"))
-        if name == "Replace":
-            name = f"Replace {_replacement(step)}"
-        elif name == "Precompiled":
-            try:
-                encoded = step.get("precompiled_charsmap") or ""
-                characters_map = base64.b64decode(encoded, validate=True)
-            except (TypeError, binascii.Error) as error:
-                raise tokenizer.error(f"precompiled_charsmap is not base64 ({error})") from error
-        names.append(name)
+def unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
+    """Reads how a tokenizer with a unigram model normalizes text and splits it into words.
+
+    Returns:
+        The fields `lowercase`, `keep_accents` and `albert_rules` of a tokenizer's config.
+
+    Raises:
+        ValueError: If its steps are neither ALBERT's nor XLM-RoBERTa's.
+    """
+    if tokenizer.part("model").get("byte_fallback"):
+        raise tokenizer.error("model.byte_fallback is True, which is not supported")
+    steps = tokenizer.steps("normalizer")
+    names = [
+        f"Replace {_replacement(step)}" if step.get("type") == "Replace" else str(step.get("type"))
+        for step in steps
+    ]
     keep_accents, lowercase = "StripAccents" not in names, "Lowercase" in names
     rules = [f"Replace {quotes!r} by '\"'" for quotes in _QUOTES]
     albert_rules = any(name.startswith("Replace") and name not in _OF_SPACES for name in names)
@@ -585,16 +622,17 @@ def _normalizing(tokenizer: TokenizerJson) -> tuple[dict[str, bool], bytes]:
         *(rules if albert_rules else []),
         *([] if keep_accents else ["NFKD", "StripAccents"]),
         *(["Lowercase"] if lowercase else []),
-        *(["Precompiled"] if "Precompiled" in names else []),
+        # It replaces whitespace by the space, as ALBERT's rules do.
+        *(["Precompiled"] if "Precompiled" in names or not albert_rules else []),
     ]
     if [name for name in names if name not in _OF_SPACES] != expected:
         raise tokenizer.error(
             f"normalizer has the steps {', '.join(names) or 'none'}; expected ALBERT's, "
             f"{', '.join([*rules, *expected[len(rules) * albert_rules :]])}, or XLM-RoBERTa's, "
-            "Precompiled. Use the SentencePiece model of the checkpoint instead"
+            "Precompiled"
         )
-    options = {"lowercase": lowercase, "keep_accents": keep_accents, "albert_rules": albert_rules}
-    return options, characters_map
+    _check_pre_tokenizer(tokenizer, steps)
+    return {"lowercase": lowercase, "keep_accents": keep_accents, "albert_rules": albert_rules}
 
 
 def _replacement(step: Mapping[str, Any]) -> str:
@@ -603,7 +641,9 @@ def _replacement(step: Mapping[str, Any]) -> str:
     return f"{pattern!r} by {step.get('content')!r}"
 
 
-def _check_pre_tokenizer(tokenizer: TokenizerJson) -> None:
+def _check_pre_tokenizer(
+    tokenizer: TokenizerJson, normalizers: Sequence[Mapping[str, Any]]
+) -> None:
     steps = tokenizer.steps("pre_tokenizer")
     types = [step.get("type") for step in steps]
     last = steps[-1] if steps else {}
@@ -612,15 +652,16 @@ def _check_pre_tokenizer(tokenizer: TokenizerJson) -> None:
         and last.get("add_prefix_space", True)
         and last.get("replacement", BLANK) == BLANK
     )
-    # Files of transformers 4 have normalizers of runs of whitespace instead of WhitespaceSplit.
-    normalizers = [step.get("type") for step in tokenizer.steps("normalizer")]
-    splits = types == ["WhitespaceSplit", "Metaspace"] or (
-        types == ["Metaspace"]
-        and normalizers[-2:] in (["Precompiled", "Replace"], ["Strip", "Replace"])
+    # Files of transformers 4 may normalize runs of spaces, and drop those at the end, instead of
+    # WhitespaceSplit.
+    kinds = [step.get("type") for step in normalizers[-3:]]
+    drops_spaces = (
+        kinds == ["Precompiled", "Strip", "Replace"] and normalizers[-2].get("strip_right") is True
     )
+    splits = types == ["WhitespaceSplit", "Metaspace"] or (types == ["Metaspace"] and drops_spaces)
     if not splits or not begins_words:
         raise tokenizer.error(
             f"pre_tokenizer has the steps {_described(steps)}; expected ALBERT's, WhitespaceSplit "
-            f"and a Metaspace that begins every text with {BLANK}. Use the SentencePiece model of "
-            "the checkpoint instead"
+            f"and a Metaspace that begins every text with {BLANK}, or that Metaspace alone after "
+            "the normalizers Precompiled, Strip on the right, and Replace of runs of spaces"
         )

@@ -109,6 +109,7 @@ def test_added_tokens_join_the_vocabulary(tmp_path):
         "added_tokens": [{"id": 5, "content": "[ENTITY]", "special": True}],
         "normalizer": UNCASED,
         "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": BERT_ROWS,
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
     tokenizer = read_tokenizer(tmp_path)
@@ -251,12 +252,31 @@ def test_the_released_vocabularies_are_told_apart(name, uncased):
     assert looks_uncased(read_vocabulary(path)) is uncased
 
 
-@pytest.mark.parametrize("settings", [{"strip_accents": False}, {"tokenize_chinese_chars": False}])
-def test_another_normalization_warns(settings, tmp_path):
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"strip_accents": False}, "strip_accents is False, which is not supported"),
+        ({"tokenize_chinese_chars": False}, "tokenize_chinese_chars is False"),
+        ({"do_lower_case": "false"}, "do_lower_case is 'false', .* it must be true or false"),
+        ({"split_special_tokens": True}, "split_special_tokens is True"),
+        ({"cls_token": "film"}, r"cls_token is 'film', .* it must be '\[CLS\]' or absent"),
+        ({"truncation_side": "middle"}, "truncation_side is 'middle', .* right or left"),
+        ({"extra_special_tokens": [5]}, r"extra_special_tokens\[0\] is 5"),
+    ],
+)
+def test_a_field_that_changes_ids_is_refused_by_name(settings, message, tmp_path):
     write_tokenizer(tmp_path, {"vocabulary": VOCABULARY}, 12)
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
-    with pytest.warns(CheckpointWarning, match=next(iter(settings))):
+    with pytest.raises(CheckpointError, match=rf"tokenizer_config\.json: {message}"):
+        read_tokenizer(tmp_path)
+
+
+def test_a_side_of_padding_that_may_change_results_warns(tmp_path):
+    write_tokenizer(tmp_path, {"vocabulary": VOCABULARY}, 12)
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "padding_side": "left"}))
+    with pytest.warns(CheckpointWarning, match="Rows are padded on the right here"):
         read_tokenizer(tmp_path)
 
 
@@ -267,6 +287,7 @@ STRIP = {"type": "Strip", "strip_left": True, "strip_right": True}
 
 
 BERT_SPLITS = {"type": "BertPreTokenizer"}
+BERT_ROWS = {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
 
 
 def write_tokenizer_json(folder, normalizer, pre_tokenizer=BERT_SPLITS, prefix="##"):
@@ -279,7 +300,7 @@ def write_tokenizer_json(folder, normalizer, pre_tokenizer=BERT_SPLITS, prefix="
         "added_tokens": [],
         "normalizer": normalizer,
         "pre_tokenizer": pre_tokenizer,
-        "post_processor": None,
+        "post_processor": BERT_ROWS,
         "decoder": None,
         "model": {
             "type": "WordPiece",
@@ -310,11 +331,8 @@ UNCASED = {
         UNCASED,
         {**UNCASED, "lowercase": False},
         {"type": "Sequence", "normalizers": [UNCASED]},
-        {"type": "Sequence", "normalizers": [NFD, LOWERED, STRIPPED]},
-        None,
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*tokenize_chinese_chars")
 def test_a_tokenizer_json_alone_defines_how_text_is_normalized(normalizer, tmp_path):
     pytest.importorskip("tensorflow_text")
     from keras_bert.text import tokenizer_from_config
@@ -348,9 +366,11 @@ def replaced(text, content):
         ({}, ""),
         ({"pre_tokenizer": TWO_SPLITS}, ""),
         ({"normalizer": sequence(STRIP, UNCASED)}, ""),
-        ({"normalizer": {**UNCASED, "clean_text": False}}, "clean_text=False"),
-        ({"normalizer": {**UNCASED, "strip_accents": False}}, "strip_accents=False"),
-        ({"normalizer": LOWERED}, "strip_accents=False .*chinese_chars=False and clean_text"),
+        ({"normalizer": {**UNCASED, "clean_text": False}}, "clean_text is False"),
+        ({"normalizer": {**UNCASED, "strip_accents": False}}, "strip_accents is False"),
+        ({"normalizer": {**UNCASED, "handle_chinese_chars": False}}, "chinese_chars is False"),
+        ({"normalizer": sequence(NFD, LOWERED, STRIPPED)}, "has the steps NFD, Lowercase, Strip"),
+        ({"normalizer": None}, "normalizer has the steps missing; it must be BertNormalizer"),
         *(
             ({"pre_tokenizer": {"type": kind, **options}}, f"pre_tokenizer is {kind}; it must be")
             for kind, options in {
@@ -399,15 +419,16 @@ def test_each_step_of_a_tokenizer_json_is_applied_or_named(changes, expected, se
     else:
         text = " film. CAFÉS caf-film\tfilm?  s"
         ours = tokenizer_from_config(read_tokenizer(tmp_path))
-        assert ours(text) == theirs.encode(text).ids
+        assert ours(text) == theirs.encode(text, add_special_tokens=False).ids
 
 
 def test_a_vocabulary_of_its_own_is_that_of_bert_s_tokenizer(tmp_path):
     """As in transformers, whose class ignores the steps of a tokenizer.json beside it."""
     write_tokenizer_json(tmp_path, UNCASED, {"type": "WhitespaceSplit"})
-    (tmp_path / "tokenizer_config.json").unlink()
+    expected = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"]
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
     save_vocabulary(VOCABULARY, tmp_path / "vocab.txt")
-    assert read_tokenizer(tmp_path)["vocabulary"] == VOCABULARY
+    assert read_tokenizer(tmp_path)["vocabulary"] == list(expected)
 
 
 def row(*parts):
@@ -419,7 +440,11 @@ def row(*parts):
 
 
 def template(single, pair):
-    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": {}}
+    tokens = {
+        name: {"id": name, "ids": [ids], "tokens": [name]}
+        for name, ids in (("[CLS]", 2), ("[SEP]", 3))
+    }
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": tokens}
 
 
 SINGLE, PAIR = ["[CLS]", "A", "[SEP]"], ["B:1", "[SEP]:1"]
@@ -428,17 +453,26 @@ SINGLE, PAIR = ["[CLS]", "A", "[SEP]"], ["B:1", "[SEP]:1"]
 @pytest.mark.parametrize(
     ("post_processor", "message"),
     [
-        (None, ""),
+        (None, "has the steps missing; .* without which no special tokens are added"),
         (template(row(*SINGLE), row(*SINGLE, *PAIR)), ""),
-        ({"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}, ""),
-        ({"type": "ByteLevel"}, ""),
-        (template(row(*SINGLE), row(*SINGLE, "B", "[SEP]")), r"the segment ids \[0, 0, 0, 0, 0\]"),
-        (template(row("A"), row("A", "B")), r"makes the row A; it must be \[CLS\] A \[SEP\]"),
+        (BERT_ROWS, ""),
+        ({**BERT_ROWS, "sep": ["[SEP]", 2]}, r"gives '\[SEP\]' the ids \[2\]"),
+        ({"type": "ByteLevel"}, "has the steps missing"),
+        (template(row(*SINGLE), row(*SINGLE, "B", "[SEP]")), ""),
+        (
+            template(row(*SINGLE), row(*SINGLE, "B:1", "[SEP]")),
+            r"the segment ids \[0, 0, 0, 1, 0\]",
+        ),
+        (template([], []), "makes the row of nothing; it must add a token before each text"),
+        (template(row("A"), row("A", "B")), r"makes the row A; it must add a token before each"),
         (
             template(row(*SINGLE), row(*SINGLE, "[SEP]", *PAIR)),
             r"makes the row \[CLS\] A \[SEP\] \[SEP\] B \[SEP\]; it must be",
         ),
-        ({"type": "RobertaProcessing", "sep": ["</s>", 3], "cls": ["<s>", 2]}, "makes the row <s>"),
+        (
+            {"type": "RobertaProcessing", "sep": ["</s>", 3], "cls": ["<s>", 2]},
+            "gives '<s>' the ids",
+        ),
         (
             {"type": "Sequence", "processors": [{"type": "Other"}]},
             "has the steps Other; it must be",

@@ -128,12 +128,9 @@ def test_transformers_reads_a_model_without_albert_s_rules(tmp_path):
     assert [getattr(theirs, f"{name}_token_id") for name in special] == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("without_file", [True, False])
-def test_a_unigram_in_a_tokenizer_json_becomes_a_model(without_file, tmp_path):
+def test_a_unigram_in_a_tokenizer_json_becomes_a_model(tmp_path):
     config = config_of("sentence_piece")
     write_tokenizer(tmp_path, config, 12)
-    if without_file:  # Theirs then has more added tokens.
-        (tmp_path / "tokenizer.json").unlink()
     theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
     theirs.save_pretrained(tmp_path / "saved")
     (tmp_path / "saved" / "spiece.model").unlink(missing_ok=True)
@@ -141,6 +138,19 @@ def test_a_unigram_in_a_tokenizer_json_becomes_a_model(without_file, tmp_path):
     assert {**found, "model": ""} == {**config, "model": ""}
     assert list_tokens(found) == list_tokens(config)
     assert ids_of(found) == ids_of(config)
+
+
+def test_added_tokens_that_are_pieces_are_refused(tmp_path):
+    """Without a tokenizer.json, theirs adds the pieces that SentencePiece finds by itself.
+
+    It begins a word after each of them, as after all added tokens.
+    """
+    write_tokenizer(tmp_path, config_of("sentence_piece"), 12)
+    (tmp_path / "tokenizer.json").unlink()
+    theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
+    theirs.save_pretrained(tmp_path / "saved")
+    with pytest.raises(CheckpointError, match=r"the token '\(' was added to the vocabulary"):
+        read_tokenizer(tmp_path / "saved")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -248,7 +258,7 @@ METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "alway
             "a Metaspace that begins every text with ▁",
         ),
         ({"vocab": {"a": 0}}, "model.vocab must be a list of pieces with their scores"),
-        ({"vocab": [["a", 0.0], ["b", 0.0]]}, "of 2 tokens lacks <s>, </s>"),
+        ({"vocab": [["a", 0.0], ["b", 0.0]]}, r"gives '\[CLS\]' the ids \[2\]"),
         ({"byte_fallback": True}, "model.byte_fallback is True"),
     ],
 )
@@ -261,6 +271,7 @@ def test_another_unigram_is_refused(change, message, tmp_path):
     fields = {
         "normalizer": {"type": "Sequence", "normalizers": [*replaced, {"type": "Lowercase"}]},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [SPLIT_AT_SPACES, METASPACE]},
+        "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
     }
     model = {"type": "Unigram", "unk_id": 1, "vocab": pieces}
     path = tmp_path / "tokenizer.json"

@@ -6,7 +6,7 @@ import pytest
 
 from keras_bert.data import TextClassifierPreprocessor
 from keras_bert.data.arrays import NUMPY, Ragged
-from keras_bert.data.packing import truncate_pair
+from keras_bert.data.packing import truncate
 from keras_bert.data.texts import TokenizedTexts
 from tests.text.small_tokenizers import of_tokens
 
@@ -59,6 +59,28 @@ def test_a_long_text_is_cut_at_the_end(preprocessor):
     assert rows(preprocessor(["a b c d e f g h a b c"])) == [[CLS, *ids("abcdefgh"), SEP]]
 
 
+def test_a_long_text_is_cut_at_its_beginning_if_the_tokenizer_says_so():
+    tokenizer = of_tokens(*TOKENS, truncation_side="left")
+    assert tokenizer.get_config()["truncation_side"] == "left"
+    preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=10)
+    text, pair = "a b c d e f g h a b c", "h g f e d c b a"
+    single = [CLS, *ids("defghabc"), SEP]
+    both = [CLS, *ids("habc"), SEP, *ids("cba"), SEP]
+    assert rows(preprocessor([text, "a"])) == [single, [CLS, *ids("a"), SEP]]
+    assert rows(preprocessor([text], [pair])) == [both]
+    assert tokenizer.encode(text, sequence_length=10) == single
+    assert tokenizer.encode(text, pair, sequence_length=10) == both
+    # In a graph, and with the tokens in memory
+    tf = pytest.importorskip("tensorflow")
+    assert preprocessor(tf.constant([text]), tf.constant([pair]))["token_ids"].numpy().tolist() == [
+        both
+    ]
+    kept = TokenizedTexts(["b " * 20 + text], preprocessor).take(np.array([0])).to_list()
+    assert kept == [ids("abcdefghabc")[-10:]]
+    with pytest.raises(ValueError, match="truncation_side is 'middle'; expected right or left"):
+        of_tokens(*TOKENS, truncation_side="middle")
+
+
 def test_pairs_are_cut_as_the_reference_cuts_them():
     generator = np.random.default_rng(0)
     lengths = generator.integers(0, 12, (200, 2))
@@ -66,7 +88,7 @@ def test_pairs_are_cut_as_the_reference_cuts_them():
         Ragged(np.concatenate([np.arange(n) for n in column]), column) for column in lengths.T
     )
     for max_tokens in (1, 2, 7, 8):
-        kept = truncate_pair(NUMPY, first, second, max_tokens)
+        kept = truncate(NUMPY, of_tokens(*TOKENS), first, second, max_tokens)
         received = np.stack([part.lengths for part in kept], axis=1)
         expected = [one_at_a_time(*pair, max_tokens) for pair in lengths]
         np.testing.assert_array_equal(received, expected)

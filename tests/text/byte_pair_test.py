@@ -81,6 +81,18 @@ def test_special_tokens_that_are_typed():
     assert differences(texts, tokenizer, expected) == []
 
 
+def test_of_merges_of_one_pair_the_last_one_counts():
+    tokens = [*SPECIAL, "a", "b", "c", "ab", "bc"]
+    merges = ["a b", "b c", "a b"]
+    model = tokenizers.models.BPE(
+        {token: i for i, token in enumerate(tokens)}, [tuple(merge.split()) for merge in merges]
+    )
+    expected = [token.id for token in model.tokenize("abc")]
+    tokenizer = BytePairTokenizer(tokens, merges)
+    for each in (tokenizer, InGraph(tokenizer)):
+        assert each("abc") == expected == [tokens.index("a"), tokens.index("bc")]
+
+
 def test_words_of_their_own_have_a_space_before_them():
     tokenizer = small_tokenizers.make("byte_pair")
     words = ["the", "test", "", "'s", " case"]
@@ -139,7 +151,7 @@ def test_files_and_lists_make_the_same_tokenizer(tmp_path):
         ([*SPECIAL, "a", "a"], [], ValueError, r"'a' .index 5, index 6."),
         ([*SPECIAL, "a", "b"], ["a b"], ValueError, "Merge 0 is 'a b': the vocabulary lacks 'ab'"),
         ([*SPECIAL, "a"], ["a"], ValueError, "Merge 0 is 'a': the vocabulary lacks ''"),
-        ([*SPECIAL, "a"], [("a", "b")], TypeError, "Merge 0 is .'a', 'b'.; expected a string"),
+        ([*SPECIAL, "a"], [("a", "b")], ValueError, "Merge 0 is .'a', 'b'.; expected a string"),
     ],
 )
 def test_what_is_refused(vocabulary, merges, error, message):

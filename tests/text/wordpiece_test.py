@@ -52,6 +52,19 @@ def test_a_string_gives_a_list(tokenizer, text):
     assert tokens_of(tokenizer, tokenizer(text)) == ["the", "caf", "##e", "##s"]
 
 
+@pytest.mark.parametrize("longest", [1, 4, 100, 200, 999])
+def test_a_word_that_is_too_long_is_unknown(longest, executor):
+    tokens = [*vocabularies.SPECIAL_TOKENS, "é", "##é", "a", "##a"]
+    tokenizer = WordPieceTokenizer(tokens, lowercase=False, max_word_length=longest)
+    assert WordPieceTokenizer.from_config(tokenizer.get_config()).max_word_length == longest
+    run = run_by(tokenizer, executor)
+    for letter, first in (("é", 5), ("a", 7)):
+        word, longer = letter * longest, letter * (longest + 1)
+        ids, starts, ends = run.tokenize_with_offsets(f"{word} {longer} {letter}")
+        assert ids == [first, *[first + 1] * (longest - 1), 1, first]
+        assert [starts[longest], ends[longest]] == [longest + 1, 2 * longest + 2]
+
+
 def test_a_tensor_gives_a_tensor():
     tokenizer = WordPieceTokenizer(TOKENS)
     ids = tokenizer(tf.constant("The sat"))

@@ -20,18 +20,15 @@ from keras_bert.text.characters import (
 )
 from keras_bert.text.composition import MAX_MARKS
 from keras_bert.text.graph.rows import row_ids
-from keras_bert.text.normalization import MAX_WORD_LENGTH
+from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH
 
-# Texts of printable ASCII characters whose words have at most 200 characters: lowercasing A-Z is
-# all that is necessary. Most English text matches, and skips the full normalization.
-_PLAIN = rf"(?:[!-~]{{0,{MAX_WORD_LENGTH}}}[ \t\r\n])*[!-~]{{0,{MAX_WORD_LENGTH}}}"
 # Categories Cc and Cf except tab, newline and carriage return; and the replacement character.
 _DROPPED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
 _ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
-# A coarse filter, by CJK ideographs and most punctuation; exact lengths are computed later.
-_MAYBE_LONG_WORD = (
-    rf"(?s).*[^\x00-\x20{_ASCII_PUNCTUATION}\p{{Z}}\x{{3000}}-\x{{3003}}\x{{3008}}-\x{{3011}}"
-    rf"\x{{ff01}}-\x{{ff0f}}{IDEOGRAPHS}]{{{MAX_WORD_LENGTH + 1}}}.*"
+# What is not in a word, coarsely: CJK ideographs and most punctuation
+_BETWEEN_WORDS = (
+    rf"\x00-\x20{_ASCII_PUNCTUATION}\p{{Z}}\x{{3000}}-\x{{3003}}\x{{3008}}-\x{{3011}}"
+    rf"\x{{ff01}}-\x{{ff0f}}{IDEOGRAPHS}"
 )
 _NONCHARACTERS = [
     *range(0xFDD0, 0xFDF0),
@@ -56,23 +53,31 @@ _USUAL = "".join(
 )
 
 
-def normalize(text: tf.Tensor, lowercase: bool) -> tuple[tf.Tensor, tf.Tensor]:
+def normalize(
+    text: tf.Tensor, lowercase: bool, max_word_length: int = MAX_WORD_LENGTH
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Normalizes texts: drops control characters and, for uncased vocabularies, case and accents.
 
     Args:
         text: String tensor `(texts,)`, UTF-8; invalid bytes are dropped.
         lowercase: Whether to lowercase and strip accents, for an uncased vocabulary.
+        max_word_length: The maximum number of characters of a word.
 
     Returns:
         A tuple of the normalized texts, a string tensor `(texts,)`, and of whether they may have
-        words of more than 200 characters, a bool scalar; if it is False, they have none.
+        longer words, a bool scalar; if it is False, they have none.
     """
-    rows = tf.where(~tf.strings.regex_full_match(text, _PLAIN))
+    # Texts of printable ASCII characters without long words: lowercasing A-Z is all that is
+    # necessary. Most English text matches, and skips the full normalization.
+    plain_text = rf"(?:[!-~]{{0,{max_word_length}}}[ \t\r\n])*[!-~]{{0,{max_word_length}}}"
+    # A coarse filter; exact lengths are computed later.
+    maybe_long = rf"(?s).*[^{_BETWEEN_WORDS}]{{{max_word_length + 1}}}.*"
+    rows = tf.where(~tf.strings.regex_full_match(text, plain_text))
     slow = normalize_slow_path(tf.gather(text, rows[:, 0]), lowercase)
     plain = tf.strings.lower(text) if lowercase else text
     return (
         tf.tensor_scatter_nd_update(plain, rows, slow),
-        tf.reduce_any(tf.strings.regex_full_match(slow, _MAYBE_LONG_WORD)),
+        tf.reduce_any(tf.strings.regex_full_match(slow, maybe_long)),
     )
 
 

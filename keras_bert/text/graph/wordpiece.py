@@ -13,7 +13,6 @@ from keras_bert.text.graph.offsets import Pieces, to_source_characters
 from keras_bert.text.graph.rows import row_ids, select
 from keras_bert.text.graph.special_tokens import mark_tokens, to_unmarked_characters
 from keras_bert.text.graph.tokenizer import GraphTokenizer
-from keras_bert.text.normalization import MAX_WORD_LENGTH
 from keras_bert.text.special_tokens import SUFFIX, TokenMarks
 
 # TF Text limits the bytes of a word, not its characters, so its limit is disabled.
@@ -30,6 +29,7 @@ class WordPieceGraph(GraphTokenizer):
         matched: The tokens as strings that match in marked texts, in the order of their ids.
         lowercase: Whether to lowercase text and strip accents.
         token_marks: The recognition of special and added tokens in texts; `None` if there are none.
+        max_word_length: The maximum number of characters of a word; longer ones are unknown.
     """
 
     def __init__(
@@ -40,23 +40,27 @@ class WordPieceGraph(GraphTokenizer):
         matched: Sequence[str],
         lowercase: bool,
         token_marks: TokenMarks | None,
+        max_word_length: int,
     ) -> None:
         super().__init__(special_token_ids)
         self._lowercase = lowercase
         self._token_marks = token_marks
-        self._find_pieces = PieceFinder(matched, unknown_id)
+        self._max_word_length = max_word_length
+        self._find_pieces = PieceFinder(matched, unknown_id, max_word_length)
         with tf.init_scope(), tf.device("CPU:0"):
             self._tokens = tf.constant(list(vocabulary))
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         marks = self._token_marks
         marked = mark_tokens(texts, marks) if marks else texts
-        return self._find_pieces(*normalize(marked, self._lowercase)).ids
+        normalized = normalize(marked, self._lowercase, self._max_word_length)
+        return self._find_pieces(*normalized).ids
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         marks = self._token_marks
         marked = drop_invalid(mark_tokens(texts, marks) if marks else texts)
-        pieces = self._find_pieces(*normalize(marked, self._lowercase))
+        normalized = normalize(marked, self._lowercase, self._max_word_length)
+        pieces = self._find_pieces(*normalized)
         pieces = to_source_characters(marked, self._lowercase, pieces)
         return to_unmarked_characters(marked, pieces, marks) if marks else pieces
 
@@ -73,12 +77,14 @@ class PieceFinder:
     Args:
         tokens: The strings that match, in the order of their ids.
         unknown_id: The id of the unknown token.
+        max_word_length: The maximum number of characters of a word.
 
     Reference:
         [Song et al., 2021](https://arxiv.org/abs/2012.15524), the search.
     """
 
-    def __init__(self, tokens: Sequence[str], unknown_id: int) -> None:
+    def __init__(self, tokens: Sequence[str], unknown_id: int, max_word_length: int) -> None:
+        self._max_word_length = max_word_length
         # Constants that are created while a graph is traced would belong to that graph alone.
         with tf.init_scope(), tf.device("CPU:0"):
             self._search = tf_text.FastWordpieceTokenizer(
@@ -96,7 +102,7 @@ class PieceFinder:
 
         Args:
             normalized: String tensor `(texts,)` that `normalize` returned.
-            may_have_long_words: Bool scalar, whether words may have more than 200 characters.
+            may_have_long_words: Bool scalar, whether words may be longer than the maximum.
 
         Returns:
             `Pieces` with offsets in bytes of the normalized text.
@@ -117,13 +123,13 @@ class PieceFinder:
     def _forget_long_words(
         self, normalized: tf.Tensor, pieces: Pieces
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Replaces each word of more than 200 characters with one unknown token."""
+        """Replaces each word that is too long with one unknown token."""
         ids, starts, ends = (part.flat_values for part in pieces)
         continues = tf.gather(self._is_suffix, ids)
         word = tf.cumsum(tf.cast(~continues, tf.int32)) - 1
         num_words = tf.reduce_sum(tf.cast(~continues, tf.int32))
         lengths = _lengths_in_characters(normalized, pieces)
-        is_long = tf.gather(tf.math.segment_sum(lengths, word) > MAX_WORD_LENGTH, word)
+        is_long = tf.gather(tf.math.segment_sum(lengths, word) > self._max_word_length, word)
         word_ends = tf.gather(tf.math.unsorted_segment_max(ends, word, num_words), word)
         is_kept = ~(is_long & continues)
         num_kept = tf.concat([[0], tf.cumsum(tf.cast(is_kept, tf.int64))], axis=0)

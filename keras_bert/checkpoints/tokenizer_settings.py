@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the settings of a tokenizer may say: `tokenizer_config.json` and the files beside it.
+
+A field is read, or has no effect on ids, or is refused unless it has its default, so that no word
+of a file is lost. `python -m tests.checkpoints.altered_tokenizers` compares this with
+`transformers`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_bert.checkpoints.errors import CheckpointError, warn
+from keras_bert.checkpoints.folders import read_json
+from keras_bert.vocabularies.tokenizer_config import (
+    BYTE_PAIR,
+    SENTENCE_PIECE,
+    TRUNCATION_SIDES,
+    WORDPIECE,
+)
+from keras_bert.vocabularies.tokenizer_json import TokenizerJson
+
+SETTINGS_FILE = "tokenizer_config.json"
+NAMES_FILE = "special_tokens_map.json"
+"""The special tokens by their roles, of files whose settings do not have all added tokens."""
+ADDED_FILE = "added_tokens.json"
+
+WORDPIECE_TOKENS = {
+    "pad": "[PAD]",
+    "unk": "[UNK]",
+    "cls": "[CLS]",
+    "sep": "[SEP]",
+    "mask": "[MASK]",
+}
+"""The special tokens of BERT by their roles."""
+ROBERTA_TOKENS = {
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "cls": "<s>",
+    "sep": "</s>",
+    "mask": "<mask>",
+}
+"""Those of RoBERTa, XLM-RoBERTa and CamemBERT."""
+ALBERT_TOKENS = {
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "cls": "[CLS]",
+    "sep": "[SEP]",
+    "mask": "[MASK]",
+}
+"""Those of ALBERT."""
+SAME_ROLES = {"cls": "bos", "sep": "eos"}
+"""The names of the tokens at the beginning and the end of a text in the transformers library."""
+
+ALBERT, XLM_ROBERTA, CAMEMBERT = "AlbertTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"
+ROBERTA = "RobertaTokenizer"
+KINDS = {
+    **{
+        f"{family}Tokenizer": WORDPIECE
+        for family in ("Bert", "ConvBert", "DistilBert", "Electra", "LayoutLM", "MobileBert")
+    },
+    ROBERTA: BYTE_PAIR,
+    **dict.fromkeys((ALBERT, XLM_ROBERTA, CAMEMBERT), SENTENCE_PIECE),
+}
+"""The kinds of the classes of `transformers` that take a vocabulary alone from `tokenizer.json`."""
+DEFINED_BY_FILE = ("PreTrainedTokenizer", "TokenizersBackend")
+"""Its classes for tokenizers that are completely defined by a `tokenizer.json`."""
+_TOKENS_OF_CLASSES = {
+    ALBERT: ALBERT_TOKENS,
+    **dict.fromkeys((ROBERTA, XLM_ROBERTA, CAMEMBERT), ROBERTA_TOKENS),
+}
+# The classes of folders that do not name one, by the model_type of their config.json
+_CLASSES_OF_MODELS = {
+    **dict.fromkeys(
+        ("bert", "convbert", "distilbert", "electra", "layoutlm", "mobilebert", "nomic_bert"),
+        "BertTokenizer",
+    ),
+    "roberta": ROBERTA,
+    "albert": ALBERT,
+    "xlm-roberta": XLM_ROBERTA,
+    "camembert": CAMEMBERT,
+    "modernbert": "TokenizersBackend",
+}
+# This model has it, whatever class its files name.
+_ALWAYS_BY_FILE = ("modernbert",)
+
+# Fields that change ids in `transformers`, and the values with which they do not
+_DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "split_special_tokens": (False, None),
+    "init_inputs": ([], None),
+    "vocab": (None,),
+    "merges": (None,),
+    "word_tokenizer_type": ("basic", None),
+    "subword_tokenizer_type": ("wordpiece", None),
+    "do_basic_tokenize": (True, None),
+    "do_word_tokenize": (True, None),
+    "do_subword_tokenize": (True, None),
+}
+# Those of classes that take a vocabulary alone
+_DEFAULTS_OF_KINDS: dict[str, dict[str, tuple[Any, ...]]] = {
+    WORDPIECE: {"tokenize_chinese_chars": (True,)},
+    BYTE_PAIR: {},
+    SENTENCE_PIECE: {"add_prefix_space": (True,)},
+}
+# Those without a `tokenizer.json`, which has the tokens of a row otherwise
+_DEFAULTS_WITHOUT_FILE: dict[str, tuple[Any, ...]] = {
+    "add_bos_token": (False, None),
+    "add_eos_token": (False, None),
+}
+_EXTRA = "extra_special_tokens"
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+_ID = re.compile("[0-9]{1,18}")
+
+
+class TokenizerSettings:
+    """The settings of a tokenizer in a folder.
+
+    Args:
+        folder: The folder.
+        file: Its `tokenizer.json`; `None` if it has none.
+
+    Raises:
+        CheckpointError: If a file is malformed, or names a class that is not supported.
+    """
+
+    def __init__(self, folder: Path, file: TokenizerJson | None) -> None:
+        self._folder = folder
+        self._file = file
+        self.path = folder / SETTINGS_FILE
+        self.fields = read_json(self.path) if self.path.exists() else {}
+        names = folder / NAMES_FILE
+        if names.exists() and "added_tokens_decoder" not in self.fields:
+            more = read_json(names)
+            first, second = self.fields.get(_EXTRA), more.get(_EXTRA)
+            self.fields |= more
+            if isinstance(first, list) and isinstance(second, list):
+                self.fields[_EXTRA] = [*first, *second]
+        self.is_empty = not (self.fields or file or (folder / "config.json").exists())
+        """Whether the folder has no file of the transformers library but a vocabulary."""
+        self.tokenizer_class = self._class()
+
+    def _class(self) -> str | None:
+        """Returns the name of the tokenizer's class, without `Fast`; `None` if no file says it."""
+        path = self._folder / "config.json"
+        config = read_json(path) if path.exists() else {}
+        model_type = config.get("model_type")
+        if not isinstance(model_type, str):
+            model_type = None
+        if model_type in _ALWAYS_BY_FILE and self._file is not None:
+            return "TokenizersBackend"
+        name = self.fields.get("tokenizer_class") or config.get("tokenizer_class")
+        if name is None:
+            return _CLASSES_OF_MODELS.get(model_type or "")
+        found = str(name).removesuffix("Fast")
+        if found not in KINDS and found not in DEFINED_BY_FILE:
+            expected = ", ".join(sorted((*KINDS, *DEFINED_BY_FILE)))
+            raise self.error("tokenizer_class", f"it must be one of {expected}", name)
+        return found
+
+    @property
+    def is_defined_by_file(self) -> bool:
+        """Whether the class takes everything from a `tokenizer.json`."""
+        return self._file is not None and self.tokenizer_class in (None, *DEFINED_BY_FILE)
+
+    def check(self, kind: str) -> None:
+        """Checks the fields that are neither read nor without effect on ids.
+
+        Args:
+            kind: The kind of the tokenizer.
+
+        Raises:
+            CheckpointError: If one has another value than its default; the message names it.
+        """
+        defaults = {**_DEFAULTS}
+        if not self.is_defined_by_file:
+            defaults |= _DEFAULTS_OF_KINDS[kind]
+            names = _TOKENS_OF_CLASSES.get(self.tokenizer_class or "")
+            if kind == WORDPIECE:
+                names = WORDPIECE_TOKENS
+            for role, token in (names or {}).items():
+                defaults[f"{role}_token"] = (token, None)
+                if kind != WORDPIECE and role in SAME_ROLES:
+                    defaults[f"{SAME_ROLES[role]}_token"] = (token, None)
+        if self._file is None:
+            defaults |= _DEFAULTS_WITHOUT_FILE
+        for field, allowed in defaults.items():
+            if field in self.fields:
+                value = _content(self.fields[field])
+                if not any(value == each and type(value) is type(each) for each in allowed):
+                    raise self.error(field, f"it must be {allowed[0]!r} or absent", value)
+        words = self.fields.get("never_split") or ()
+        others = [word for word in words if word not in WORDPIECE_TOKENS.values()]
+        if others:
+            raise CheckpointError(
+                f"{self.path}: never_split has {', '.join(map(repr, others[:5]))}, which is not "
+                "supported; it may have special tokens only."
+            )
+        if self.side("padding", ("right", "left")) == "left":
+            warn(
+                f"{self.path}: padding_side is 'left'. Rows are padded on the right here, which "
+                "does not change their results; in transformers, it does with absolute positions, "
+                "or where the first token of a row is pooled."
+            )
+
+    def flag(self, field: str) -> bool | None:
+        """Returns a field that is true or false; `None` if it is absent."""
+        if field not in self.fields:
+            return None
+        value = self.fields[field]
+        if not isinstance(value, bool):
+            raise self.error(field, "it must be true or false", value)
+        return value
+
+    def side(self, what: str, sides: Sequence[str] = TRUNCATION_SIDES) -> str:
+        """Returns the end at which rows are padded or truncated, which `tokenizer.json` may say."""
+        field = f"{what}_side"
+        part = self._file.part("truncation" if what == "truncation" else what) if self._file else {}
+        value = self.fields.get(field) or str(part.get("direction", sides[0])).lower()
+        if value not in sides:
+            raise self.error(field, f"it must be {' or '.join(sides)}", value)
+        return str(value)
+
+    def has_segments(self, default: bool) -> bool:
+        """Returns whether the encoder gets the segment ids of a row."""
+        names = self.fields.get("model_input_names")
+        return default if names is None else "token_type_ids" in names
+
+    def token(self, role: str) -> str | None:
+        """Returns the token of a role, such as `"cls"` or `"bos"`; `None` if it is not named."""
+        token: str | None = _content(self.fields.get(f"{role}_token"))
+        return token
+
+    def added_tokens(self) -> list[dict[str, Any]]:
+        """Returns the tokens that are added to the vocabulary, or that texts are split at.
+
+        Each has a `content` and its `id`, which is `None` for those that only a name mentions, and
+        optionally `single_word`, `lstrip`, `rstrip`, `special` and `normalized`.
+
+        Raises:
+            CheckpointError: If one is malformed.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        for path, tokens in self._lists_of_added_tokens():
+            for token in tokens:
+                content, index = token.get("content"), token.get("id")
+                if not isinstance(content, str) or not _ID.fullmatch(str(index)):
+                    raise CheckpointError(
+                        f"{path}: each added token must have a content, a string, and an id, an "
+                        f"integer from 0; received {token!r}."
+                    )
+                if not all(isinstance(token.get(flag, False), bool) for flag in _FLAGS):
+                    raise CheckpointError(
+                        f"{path}: {', '.join(_FLAGS)} of an added token must be true or false; "
+                        f"received {token!r}."
+                    )
+                found[content] = {**token, "id": int(str(index)), "path": path}
+        for token in self._named_tokens():
+            found.setdefault(token["content"], token)
+        return list(found.values())
+
+    def _lists_of_added_tokens(self) -> Iterator[tuple[Path, list[Mapping[str, Any]]]]:
+        of_file = (self._file.path, list(self._file.added_tokens())) if self._file else None
+        decoder = self.fields.get("added_tokens_decoder")
+        if decoder is not None:
+            if not isinstance(decoder, dict) or not all(
+                isinstance(token, dict) for token in decoder.values()
+            ):
+                raise self.error("added_tokens_decoder", "it must have an object for each id", "…")
+            if of_file and self.is_defined_by_file:
+                yield of_file
+            yield self.path, [{**token, "id": index} for index, token in decoder.items()]
+            return
+        path = self._folder / ADDED_FILE
+        if path.exists():
+            yield (
+                path,
+                [{"content": token, "id": index} for token, index in read_json(path).items()],
+            )
+        if of_file:
+            yield of_file
+
+    def _named_tokens(self) -> Iterator[dict[str, Any]]:
+        """Yields the tokens that fields name, whether or not they have an id."""
+        fields = self.fields
+        more = fields.get(_EXTRA) or fields.get("additional_special_tokens") or []
+        specific = fields.get("model_specific_special_tokens") or {}
+        values = {name: value for name, value in fields.items() if name.endswith("_token")}
+        if isinstance(more, dict):
+            values |= more
+        elif isinstance(more, list):
+            values |= {f"{_EXTRA}[{index}]": value for index, value in enumerate(more)}
+        else:
+            raise self.error(_EXTRA, "it must be a list of tokens or an object", more)
+        if not isinstance(specific, dict):
+            raise self.error("model_specific_special_tokens", "it must be an object", specific)
+        for name, value in {**values, **specific}.items():
+            # Such as add_bos_token
+            if value is None or isinstance(value, bool):
+                continue
+            content = _content(value)
+            if not isinstance(content, str) or not content:
+                raise self.error(name, "it must be a token", value)
+            flags = value if isinstance(value, dict) else {}
+            yield {**flags, "content": content, "id": None, "special": True, "path": self.path}
+
+    def error(self, field: str, expected: str, value: Any) -> CheckpointError:
+        """Creates an error that names a field."""
+        return CheckpointError(
+            f"{self.path}: {field} is {value!r}, which is not supported; {expected}."
+        )
+
+
+def _content(token: Any) -> Any:
+    return token.get("content") if isinstance(token, dict) else token
