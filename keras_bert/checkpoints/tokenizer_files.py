@@ -532,12 +532,13 @@ def _wordpiece(
     if not settings.is_defined_by_file and strips not in (None, lowercase):
         what = f"it must be {lowercase}, as lowercase is, or absent"
         raise settings.error("strip_accents", what, strips)
-    config = {"vocabulary": list(vocabulary), "lowercase": lowercase}
+    config: dict[str, Any] = {"vocabulary": list(vocabulary), "lowercase": lowercase}
     config, _ = _with_added_tokens(config, settings)
     if lowercase:
         of_model: Collection[str] = file.part("model")["vocab"] if file else vocabulary
-        uncased = config.get("uncased_tokens", ())
-        for token in config.get("added_tokens", ()):
+        uncased: Sequence[str] = config.get("uncased_tokens", ())
+        added: Sequence[str] = config.get("added_tokens", ())
+        for token in added:
             if token in of_model and token not in uncased and token.isalnum():
                 raise CheckpointError(
                     f"{folder}: the added token {token!r} is also a word of the vocabulary, which "

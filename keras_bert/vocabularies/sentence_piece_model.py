@@ -40,6 +40,8 @@ class Piece(NamedTuple):
     type: int
 
 
+# Scores that differ less are those of one piece, in decimal digits and as a float.
+_SAME_SCORE = 1e-3
 _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 _UNIGRAM = 1
 _MOST_VARINT_BYTES = 10  # of 64 bits, 7 in a byte
@@ -76,12 +78,18 @@ def read_characters_map(model: bytes) -> bytes:
 
 
 def have_same_pieces(model: bytes, other: bytes) -> bool:
-    """Returns whether two models have the same pieces, scores and normalization map."""
-    pieces, others = (
-        [(piece.text, round(piece.score, 3)) for piece in read_pieces(each)]
-        for each in (model, other)
+    """Returns whether two models have the same pieces, with the same scores, and the same map."""
+    pieces, others = read_pieces(model), read_pieces(other)
+    return (
+        len(pieces) == len(others)
+        and all(
+            piece.text == other.text
+            # Only those that are found by their scores need them.
+            and (piece.type != PieceType.NORMAL or abs(piece.score - other.score) < _SAME_SCORE)
+            for piece, other in zip(pieces, others, strict=True)
+        )
+        and read_characters_map(model) == read_characters_map(other)
     )
-    return pieces == others and read_characters_map(model) == read_characters_map(other)
 
 
 def write_model(pieces: Iterable[Piece], characters_map: bytes) -> bytes:

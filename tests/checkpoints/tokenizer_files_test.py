@@ -471,7 +471,7 @@ SINGLE, PAIR = ["[CLS]", "A", "[SEP]"], ["B:1", "[SEP]:1"]
         ),
         (
             {"type": "RobertaProcessing", "sep": ["</s>", 3], "cls": ["<s>", 2]},
-            "gives '<s>' the ids",
+            "makes the row <s>",
         ),
         (
             {"type": "Sequence", "processors": [{"type": "Other"}]},
