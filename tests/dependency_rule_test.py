@@ -26,7 +26,7 @@ PACKAGES = {
     "losses": {"checks", "ops"},
     "metrics": {"ops"},
     "optimizers": {"checks", "ops"},
-    "vocabularies": {"atomic"},
+    "vocabularies": {"atomic", "checks"},
     "text": {"atomic", "checks", "checkpoints", "progress", "vocabularies"},
     "data": {"atomic", "checks", "text"},
     "layers": {"checks", "config", "ops"},
