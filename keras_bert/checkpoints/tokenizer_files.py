@@ -603,7 +603,6 @@ def _with_added_tokens(
                     f"{token['path']}: the added token {token['content']!r} has {option}, which is "
                     "not supported."
                 )
-    # A mask token that the vocabulary lacks is not among them.
     own = [token for token in added if token["content"] not in roles.values()]
     names = [token["content"] for token in own]
     # "normalized" means that the token is recognized in the normalized text

@@ -181,7 +181,8 @@ class TokenizerSettings:
             if kind == WORDPIECE:
                 names = WORDPIECE_TOKENS
             for role, token in (names or {}).items():
-                defaults[f"{role}_token"] = (token, None)
+                # Without an unknown token, the first piece of a model takes its place.
+                defaults[f"{role}_token"] = (token,) if role == "unk" else (token, None)
                 if kind != WORDPIECE and role in SAME_ROLES:
                     defaults[f"{SAME_ROLES[role]}_token"] = (token, None)
         if self._file is None:
