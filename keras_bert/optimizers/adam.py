@@ -86,6 +86,7 @@ class AdamW(DecoupledDecayOptimizer):
         num_layers: int | None = None,
         gradient_accumulation_steps: int | None = None,
         name: str = "adamw",
+        shard_state: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -102,6 +103,7 @@ class AdamW(DecoupledDecayOptimizer):
             num_layers=num_layers,
             gradient_accumulation_steps=gradient_accumulation_steps,
             name=name,
+            shard_state=shard_state,
             **kwargs,
         )
 

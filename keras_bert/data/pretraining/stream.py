@@ -220,7 +220,8 @@ class PretrainingStream:
 
         Args:
             count: The number of batches.
-            shard, as_shares: See `from_batch`.
+            shard: See `from_batch`.
+            as_shares: See `from_batch`.
         """
         count = min(count, self.batches_per_epoch)
 
