@@ -100,8 +100,8 @@ class MultipleChoice(Task):
     choices, or a dict of `text` and `choices`; `y` is the index of the right choice of each text.
     For text, `predict` returns logits `(rows, choices)`, where `choices` is the maximum number.
 
-    The defaults of `compile()` are AdamW with a learning rate of 2e-5, the cross-entropy over the
-    choices of a row, and accuracy.
+    The defaults of `compile()` are AdamW with a learning rate for the size of the encoder, the
+    cross-entropy over the choices of a row, and accuracy.
 
     Args:
         backbone: The encoder, a `Backbone`.

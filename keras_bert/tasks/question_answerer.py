@@ -156,8 +156,8 @@ class QuestionAnswerer(Task):
     `end_logits`, positions `(batch,)`. For questions, `predict` returns a dict of lists with an
     array `(length,)` for each window.
 
-    The defaults of `compile()` are AdamW with a learning rate of 5e-5, the mean of the
-    cross-entropies of the start position and of the end position, and the accuracy of each.
+    The defaults of `compile()` are AdamW with a learning rate for the size of the encoder, the mean
+    of the cross-entropies of the start position and of the end position, and the accuracy of each.
 
     Args:
         backbone: The encoder, a `Backbone`.
@@ -203,7 +203,6 @@ class QuestionAnswerer(Task):
     preset_options = ("dropout", "max_answer_length", "null_threshold", "negative_share")
     preprocessor_class = QuestionAnswererPreprocessor
     head_name = "question_answerer"
-    default_learning_rate = 5e-5
     uses_pooler = False
 
     def __init__(

@@ -70,6 +70,7 @@ class TextEmbedder(Task):
 
     verb = "embed"
     needs_labels = False
+    default_learning_rate = 2e-5
     preset_options = ("pooling", "normalize")
     output_name = "embedding"
     uses_pooler = False

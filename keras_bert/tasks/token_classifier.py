@@ -210,8 +210,8 @@ class TokenClassifier(Task):
     For words, `predict` returns an array of logits `(words, num_classes)` for each sentence, nested
     like the input; it also takes text as `tag` does.
 
-    The defaults of `compile()` are AdamW with a learning rate of 5e-5, the cross-entropy and
-    accuracy of the first subwords.
+    The defaults of `compile()` are AdamW with a learning rate for the size of the encoder, the
+    cross-entropy and accuracy of the first subwords.
 
     Args:
         backbone: The encoder, a `Backbone`.
@@ -250,7 +250,6 @@ class TokenClassifier(Task):
     preset_options = ("dropout",)
     preprocessor_class = TokenClassifierPreprocessor
     head_name = "token_classifier"
-    default_learning_rate = 5e-5
     supports_class_weight = True
     uses_pooler = False
 

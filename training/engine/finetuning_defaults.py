@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Default learning rate and number of epochs for classification, tagging and multiple choice.
+"""Default learning rate, and number of epochs for classification, tagging and multiple choice.
 
 The number of updates matters most. With MiniLM L6-H384, three epochs at 5e-5 learn nothing from 100
 rows of SST-2, CoLA or STS-B, and little from 800; ten epochs at 1.5e-4 learn STS-B from 800 rows.
@@ -16,6 +16,7 @@ from typing import TypeVar
 from absl import logging
 
 from keras_bert import checkpoints
+from keras_bert.tasks.objective import fine_tuning_rate
 
 from .options import LabeledFilesConfig
 
@@ -25,20 +26,12 @@ Config = TypeVar("Config", bound=LabeledFilesConfig)
 _ROWS_SEEN = 8_000
 _MAX_EPOCHS = 20
 _MIN_EPOCHS = 3
-# (minimum hidden_dim, learning rate). MiniLM's rate was measured, the next is interpolated, and
-# those of BASE and LARGE are among the paper's (2e-5, 3e-5, 5e-5).
-_RATES = ((1024, 2e-5), (768, 3e-5), (512, 1e-4), (0, 1.5e-4))
 
 
 def choose(num_rows: int, hidden_dim: int) -> tuple[float, int]:
     """Chooses a peak learning rate, with linear decay, and a number of epochs, for batches of 32.
 
-    | hidden_dim | learning rate | source |
-    |---|---|---|
-    | below 512 | 1.5e-4 | MiniLM on 100 and 800 rows of three GLUE tasks; the recipes |
-    | 512 to 767 | 1e-4 | not measured |
-    | 768 to 1023 | 3e-5 | BERT, appendix A.3; not measured here |
-    | 1024 and more | 2e-5 | BERT, appendix A.3; not measured here |
+    The rate is that of `compile()`, see `keras_bert.tasks.objective.fine_tuning_rate`.
 
     The number of epochs is 3, as in BERT's paper, or as many as process 8,000 rows in total, up to
     20: on small data three epochs are too few updates, for large encoders too (Mosbach et al.,
@@ -60,12 +53,11 @@ def choose(num_rows: int, hidden_dim: int) -> tuple[float, int]:
 
     Reference:
 
-    - [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), appendix A.3.
     - [Mosbach et al., 2021](https://arxiv.org/abs/2006.04884).
     - [Zhang et al., 2021](https://arxiv.org/abs/2006.05987).
     """
-    rate = next(rate for least, rate in _RATES if hidden_dim >= least)
-    return rate, min(max(-(-_ROWS_SEEN // max(num_rows, 1)), _MIN_EPOCHS), _MAX_EPOCHS)
+    epochs = min(max(-(-_ROWS_SEEN // max(num_rows, 1)), _MIN_EPOCHS), _MAX_EPOCHS)
+    return fine_tuning_rate(hidden_dim), epochs
 
 
 def complete(config: Config, num_rows: int, preset: str) -> Config:

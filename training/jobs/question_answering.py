@@ -20,7 +20,6 @@ from ..engine.options import (
     SCORED_ROWS,
     Fraction,
     LabeledFilesConfig,
-    NonNegativeFloat,
     NonNegativeInt,
     PositiveInt,
     check_one_of,
@@ -67,7 +66,6 @@ class SquadConfig(LabeledFilesConfig):
         document_words: Of TriviaQA, number of words to read of a document, the first ones; 0 for
             all. Documents in which they contain no answer are not trained on.
         epochs: Number of passes over the training windows.
-        learning_rate: Peak learning rate, reached at the end of the warm-up.
         batch_size: Windows in an optimizer step.
         sequence_length: Maximum length of a window in tokens, including the question.
         doc_stride: Distance in tokens between the starts of two consecutive windows of a passage.
@@ -88,7 +86,6 @@ class SquadConfig(LabeledFilesConfig):
     skip_bad: bool = False
     document_words: NonNegativeInt = DOCUMENT_WORDS
     epochs: PositiveInt = 3
-    learning_rate: NonNegativeFloat = 5e-5
     sequence_length: PositiveInt = 384
     doc_stride: PositiveInt = 128
     max_query_length: PositiveInt = 64

@@ -5,10 +5,18 @@ import dataclasses
 
 import pytest
 
-from keras_bert import Backbone, BertConfig
+from keras_bert import (
+    Backbone,
+    BertConfig,
+    MultipleChoice,
+    QuestionAnswerer,
+    TextClassifier,
+    TokenClassifier,
+)
 from training.engine import finetuning_defaults
 from training.jobs.classification import FinetuneConfig
 from training.jobs.multiple_choice import ChoiceConfig
+from training.jobs.question_answering import SquadConfig
 from training.jobs.tagging import TaggingConfig
 
 pytestmark = pytest.mark.backend_independent
@@ -49,14 +57,28 @@ def test_only_what_was_not_given_is_chosen(tmp_path, caplog):
     assert finetuning_defaults.complete(given, 800, "nowhere") is given
 
 
-@pytest.mark.parametrize(("config_class", "batch_size"), [(TaggingConfig, 32), (ChoiceConfig, 16)])
-def test_tags_and_choices_take_the_same_rule(tmp_path, config_class, batch_size):
+TASKS = [
+    (FinetuneConfig, 32, 20, lambda backbone: TextClassifier(backbone, num_classes=2)),
+    (TaggingConfig, 32, 20, lambda backbone: TokenClassifier(backbone, num_classes=2)),
+    (ChoiceConfig, 16, 20, MultipleChoice),
+    (SquadConfig, 32, 3, QuestionAnswerer),
+]
+
+
+@pytest.mark.parametrize(("hidden_dim", "rate"), [(8, 1.5e-4), (768, 3e-5)])
+@pytest.mark.parametrize(("config_class", "batch_size", "epochs", "task"), TASKS)
+def test_tasks_and_compile_take_the_same_rule(
+    tmp_path, config_class, batch_size, epochs, task, hidden_dim, rate
+):
     config = BertConfig(
-        vocabulary_size=10, num_layers=1, num_heads=1, hidden_dim=8, intermediate_dim=8
+        vocabulary_size=10, num_layers=1, num_heads=1, hidden_dim=hidden_dim, intermediate_dim=8
     )
-    Backbone(config).save_to_preset(tmp_path)
+    model = task(Backbone(config))
+    model.compile()
+    assert float(model.optimizer.learning_rate) == pytest.approx(rate)
+    model.backbone.save_to_preset(tmp_path)
     completed = finetuning_defaults.complete(config_class(), 150, str(tmp_path))
-    assert (completed.learning_rate, completed.epochs) == (1.5e-4, 20)
+    assert (completed.learning_rate, completed.epochs) == (rate, epochs)
     assert completed.batch_size == batch_size
     given = config_class(learning_rate=2e-5, epochs=3)
     assert finetuning_defaults.complete(given, 150, "nowhere") is given
