@@ -6,6 +6,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from keras_bert.checks import importing_keras
+
 if TYPE_CHECKING:
     from keras_bert import (
         checkpoints,
@@ -102,19 +104,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _LAZY_IMPORTS and name not in _MODULES:
         raise AttributeError(f"module 'keras_bert' has no attribute {name!r}")
-    try:
+    with importing_keras():
         if name in _MODULES:
             return importlib.import_module(f"keras_bert.{name}")
         return getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)
-    except ModuleNotFoundError as error:
-        # Keras imports its backend, which only the extra of the same name installs.
-        if error.name not in ("jax", "torch"):
-            raise
-        raise ModuleNotFoundError(
-            f"No module named {error.name!r}, the backend that Keras is set to use "
-            f"(KERAS_BACKEND={error.name}): pip install 'keras3-bert[{error.name}]'",
-            name=error.name,
-        ) from error
 
 
 def __dir__() -> list[str]:

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers that an option accepts: one rule for arguments, configs and command-line flags."""
+"""Checks of options and libraries: one rule for arguments, configs and command-line flags."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import difflib
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+BACKENDS = ("tensorflow", "jax", "torch")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,3 +120,68 @@ def check_names(option: str, names: Iterable[Any]) -> None:
     for index, name in enumerate(names):
         if not isinstance(name, str):
             raise ValueError(f"{option} has {name!r} at index {index}; it must have strings.")
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Returns a sentence after a space with the known name nearest to a wrong one, if one is near.
+
+    Example:
+
+    >>> did_you_mean("pytorch", BACKENDS)
+    ' Did you mean torch?'
+    """
+    near = difflib.get_close_matches(name.lower(), tuple(names), n=1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def install(extra: str) -> str:
+    """Returns the command that installs an extra of this project, which no package index has."""
+    return f"pip install -e '.[{extra}]' in a checkout of keras_bert"
+
+
+@contextlib.contextmanager
+def importing(extra: str, purpose: str) -> Iterator[None]:
+    """Says what to install where a library of an extra is not installed.
+
+    Args:
+        extra: The extra.
+        purpose: What needs the library, to begin the message with.
+
+    Raises:
+        ImportError: If the library is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{purpose} needs {error.name}: {install(extra)}") from error
+
+
+@contextlib.contextmanager
+def importing_keras() -> Iterator[None]:
+    """Says which backend Keras is set to use, and what to do, where it cannot import it.
+
+    Raises:
+        ModuleNotFoundError: If the backend is not installed.
+        ValueError: If Keras has no such backend.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in BACKENDS:
+            raise
+        other = f", or set KERAS_BACKEND to {' or '.join(BACKENDS[1:])} where that is installed"
+        is_default = error.name == BACKENDS[0]
+        raise ModuleNotFoundError(
+            f"No module named {error.name!r}, the backend that Keras is set to use "
+            f"(KERAS_BACKEND={error.name}): "
+            + (f"pip install {error.name}{other}" if is_default else install(error.name)),
+            name=error.name,
+        ) from error
+    except ValueError as error:
+        problem, _, backend = str(error).partition("Unable to import backend : ")
+        if problem or not backend:
+            raise
+        raise ValueError(
+            f"Keras has no backend {backend!r} (KERAS_BACKEND={backend}); expected "
+            f"{', '.join(BACKENDS[:-1])} or {BACKENDS[-1]}.{did_you_mean(backend, BACKENDS)}"
+        ) from error

@@ -439,8 +439,9 @@ class BertConfig:
         """
         canonical = named_sizes.KERAS_HUB_ALIASES.get(name, name)
         if canonical not in named_sizes.SIZES:
+            meant = checks.did_you_mean(name, cls.names())
             raise ConfigError(
-                f"There is no configuration named {name!r}. The names are: "
+                f"There is no configuration named {name!r}.{meant} The names are: "
                 f"{', '.join(cls.names())}."
             )
         return cls(**named_sizes.SIZES[canonical])

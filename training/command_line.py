@@ -12,12 +12,13 @@ Each command runs a module of this package: `keras-bert finetune` is equivalent 
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib.metadata
 import importlib.util
 import runpy
 import sys
 from pathlib import Path
+
+from keras_bert import checks
 
 from .engine import child_programs
 
@@ -35,6 +36,8 @@ COMMANDS = {
         "ablation",
     ),
 }
+# What others call them
+_MEANT = {"train": "finetune or pretrain", "fit": "finetune", "test": "evaluate"}
 _HELP = ("--help", "-h", "help")
 _WRONG_COMMAND = 2
 
@@ -58,10 +61,11 @@ def main() -> None:
         # Runs as `__main__`, so that flags and help are those of the program.
         runpy.run_module(module_name(command), run_name="__main__", alter_sys=True)
     else:
-        near = difflib.get_close_matches(command.replace("_", "-"), names, n=1, cutoff=0.5)
-        meant = f" Did you mean {near[0]}?" if near else ""
+        meant = f" Did you mean {_MEANT[command]}?" if command in _MEANT else ""
         print(
-            f"error: unknown command {command!r}.{meant} `keras-bert` lists the commands.",
+            f"error: unknown command {command!r}."
+            f"{meant or checks.did_you_mean(command.replace('_', '-'), names)} "
+            "`keras-bert` lists the commands.",
             file=sys.stderr,
         )
         sys.exit(_WRONG_COMMAND)

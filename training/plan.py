@@ -31,12 +31,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.data.pretraining.static_masking import default_max_predictions
 
 from .costs import energy, run_cost
 from .costs.hardware import ACCELERATORS, ASSUMED_SHARE
-from .engine import child_programs, program, run_report
+from .engine import program, run_report
 from .engine.options import (
     Fraction,
     NonNegativeFloat,
@@ -281,7 +282,7 @@ def plan(config: PlanConfig) -> str:
             grams = energy.grams_per_kwh(config.country)
             emitted = f", {run_cost.mass(kwh * grams / 1000)} of CO2 ({config.country})"
         else:
-            emitted = f" (for CO2: {child_programs.install('energy')})"
+            emitted = f" (for CO2: {checks.install('energy')})"
         lines.append(f"energy      {run_cost.kilowatt_hours(kwh)} at {rate.watts:.0f} W{emitted}")
     if config.price_per_hour:
         lines.append(f"price       {config.num_devices * config.price_per_hour * hours:,.2f}")

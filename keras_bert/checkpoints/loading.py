@@ -16,6 +16,7 @@ from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json
 from keras_bert.checkpoints.formats import google_tf1, hugging_face, keras_hub, preset
 from keras_bert.checkpoints.tokenizer_files import read_tokenizer
+from keras_bert.checks import did_you_mean
 
 _ADDRESS_FORM = (
     f"{hub.SCHEME}organization/model (such as {hub.SCHEME}google-bert/bert-base-uncased)"
@@ -71,8 +72,8 @@ def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> 
         return open_folder(keras_hub.download(source, weights=weights))
     raise CheckpointError(
         f"There is no checkpoint {source!r}: it is neither a folder, nor {minilm.NAME!r}, nor an "
-        f"address {_ADDRESS_FORM}, nor the name of a KerasHub preset"
-        + (f" ({', '.join(names)})." if names else ".")
+        f"address {_ADDRESS_FORM}, nor the name of a KerasHub preset."
+        + did_you_mean(source, (minilm.NAME, *names))
         + (
             f" If it is a model on the Hugging Face Hub, write {hub.SCHEME}{source}."
             if re.fullmatch(r"\w[\w.-]*/[\w.-]+(@[\w./-]+)?", source)

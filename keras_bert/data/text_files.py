@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, cast
 
+from keras_bert.checks import importing
 from keras_bert.data.file_systems import open_file
 
 # Suffixes of compressed files; they are recognized by their first bytes
@@ -141,13 +142,8 @@ def byte_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[bytes]:
 
 
 def _from_zstandard(file: BinaryIO, name: str | os.PathLike[str]) -> BinaryIO:
-    try:
+    with importing("tables", f"{name}, compressed by Zstandard,"):
         import pyarrow
-    except ImportError as error:
-        raise ImportError(
-            f"{name} is compressed by Zstandard, which pyarrow decompresses: "
-            "pip install 'keras3-bert[tables]'"
-        ) from error
     return cast(BinaryIO, pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd"))
 
 

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras_bert.progress import bar
 from keras_bert.text.characters import category
@@ -95,21 +94,6 @@ def spelled_out(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
         whole, rest = divmod(count, _WORDS_AT_A_TIME)
         for times in (*[_WORDS_AT_A_TIME] * whole, rest):
             yield " ".join([word] * times)
-
-
-def import_trainer(name: str) -> Any:
-    """Imports a library that trains vocabularies.
-
-    Raises:
-        ImportError: If it is not installed; the message says how to install it.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ImportError(
-            f"Training a vocabulary requires the package {name}: "
-            'pip install "keras3-bert[vocabulary]".'
-        ) from error
 
 
 class LetterCase(NamedTuple):

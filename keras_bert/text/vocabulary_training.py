@@ -20,7 +20,6 @@ from keras_bert.text.training_corpus import (
     Corpus,
     chosen_lowercase,
     count_words,
-    import_trainer,
     read_corpus,
     spelled_out,
 )
@@ -88,7 +87,8 @@ def train_vocabulary(
     >>> vocabulary[13:]
     ('##e', '##l', '##o', '##r', '##s', '##t', '##w', '##ow', 'low', 'lowe', 'lower')
     """
-    tokenizers = import_trainer("tokenizers")
+    with checks.importing("vocabulary", "Training a vocabulary"):
+        import tokenizers
     if lowercase is None:
         lowercase = chosen_lowercase(corpus, progress)
     counts = _counts(read_corpus(corpus, progress), lowercase, max_distinct_words, progress)
@@ -183,7 +183,8 @@ def train_byte_pair_vocabulary(
     ('l o', 'lo w', 'low e')
     >>> tokenizer = BytePairTokenizer(*made)
     """
-    tokenizers = import_trainer("tokenizers")
+    with checks.importing("vocabulary", "Training a vocabulary"):
+        import tokenizers
     first = list(dict.fromkeys((special_tokens or _BYTE_PAIR_TOKENS).values()))
     smallest = len(first) + 256
     if vocabulary_size < smallest:
@@ -276,7 +277,8 @@ def train_sentence_piece_model(
     >>> tokenizer.vocabulary[:5]
     ('<pad>', '<unk>', '[CLS]', '[SEP]', '[MASK]')
     """
-    sentencepiece = import_trainer("sentencepiece")
+    import sentencepiece
+
     if lowercase is None:
         lowercase = chosen_lowercase(corpus, progress)
         keep_accents = keep_accents or not lowercase

@@ -108,13 +108,15 @@ def test_a_folder_comes_before_a_name(tmp_path, monkeypatch):
 
 
 def test_an_unknown_name_says_what_was_looked_for():
-    with pytest.raises(CheckpointError) as raised:
-        Backbone.from_preset("bert_gigantic")
-    message = str(raised.value)
-    assert "no checkpoint 'bert_gigantic'" in message
-    assert "neither a folder" in message
-    assert "hf://organization/model" in message
-    assert "bert_base_en_uncased" in message
+    for name, meant in [("minlm", "minilm"), ("bert_base_en_uncasd", "bert_base_en_uncased")]:
+        with pytest.raises(CheckpointError) as raised:
+            Backbone.from_preset(name)
+        message = str(raised.value)
+        assert f"no checkpoint {name!r}" in message
+        assert "neither a folder" in message
+        assert "hf://organization/model" in message
+        assert message.endswith(f" Did you mean {meant}?")
+        assert len(message) < 300
 
 
 @pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-uncased"])

@@ -158,7 +158,7 @@ def test_what_is_refused():
 
 def test_without_the_library_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(ImportError, match=r'pip install "keras3-bert\[vocabulary\]"'):
+    with pytest.raises(ImportError, match=r"pip install -e '\.\[vocabulary\]'"):
         train_vocabulary(["the"], 100)
 
 

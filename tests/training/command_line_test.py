@@ -88,7 +88,8 @@ def test_a_reader_that_stops_reading_ends_it_quietly():
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("finetune_glue", "finetune-glue"), ("predcit", "predict")]
+    ("typed", "meant"),
+    [("finetune_glue", "finetune-glue"), ("predcit", "predict"), ("train", "finetune or pretrain")],
 )
 def test_a_mistyped_command_is_answered_with_the_nearest(typed, meant):
     wrong = run(typed)

@@ -26,6 +26,9 @@ from training.create_pretraining_data import create_pretraining_data as create  
 from training.engine import config_flags, program  # noqa: E402
 from training.pretraining.config import PretrainConfig, PretrainingDataConfig  # noqa: E402
 from training.pretraining.pretraining_text import vocabulary_path  # noqa: E402
+from training.pretraining.run import pretrain  # noqa: E402
+
+INSTALL = r"pip install -e '\.\[pretraining\]'"
 
 WORDS = [f"w{i}" for i in range(40)]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *WORDS]
@@ -250,15 +253,17 @@ def test_the_library_for_paragraphs_is_missed_before_any_work(
         changes = {"input_files": (str(tmp_path / "c.jsonl"),)}
     monkeypatch.setitem(sys.modules, "sentencex", None)
     run = dataclasses.replace(config, **changes)
-    with pytest.raises(ImportError, match="needs the package sentencex"):
+    with pytest.raises(ImportError, match=rf"needs sentencex: {INSTALL}"):
         create(run)
     assert not (tmp_path / "records" / "work" / "store").exists()
-    untrained = PretrainConfig(
-        input_files=run.input_files, format=run.format, output_dir=str(tmp_path / "run")
-    )
-    with pytest.raises(ImportError, match="needs the package sentencex"):
-        vocabulary_path(untrained)
-    assert not (tmp_path / "run").exists()
+    # Of the held-out text alone, too: its records are written after those that are trained on
+    for name in ("input_files", "dev_files"):
+        pretraining = PretrainConfig(
+            **{name: run.input_files}, format=run.format, output_dir=str(tmp_path / "run")
+        )
+        with pytest.raises(ImportError, match=rf"needs sentencex: {INSTALL}"):
+            pretrain(pretraining)
+        assert not (tmp_path / "run").exists()
 
 
 def test_what_is_printed_is_for_people(config, tmp_path, capsys):

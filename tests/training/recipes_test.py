@@ -45,7 +45,7 @@ def test_a_recipe_that_a_docstring_or_a_page_names_is_there():
 
 
 def test_an_unknown_recipe_names_those_there_are():
-    with pytest.raises(ValueError, match=r"--recipe=x does not exist, expected .*minilm_cola"):
+    with pytest.raises(ValueError, match=r"--recipe=x does not exist. Expected .*minilm_cola"):
         recipes.load("x", FinetuneConfig)
 
 

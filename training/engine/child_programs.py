@@ -35,13 +35,6 @@ def typed(program: str) -> str:
     return f"python -m {_PACKAGE}.{program}"
 
 
-def install(extra: str) -> str:
-    """Returns the command that installs an extra of this project."""
-    if _PACKAGE == "training":
-        return f"pip install -e '.[{extra}]' in the folder of this project"
-    return f"pip install 'keras3-bert[{extra}]'"
-
-
 def command_record(command: Sequence[str], preset: str = "") -> dict[str, Any]:
     """Returns a record that identifies the settings of a run, written beside its results.
 

@@ -21,6 +21,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_bert.checks import importing
+
 from . import hosts
 from .output_folder import file_sha256
 
@@ -172,13 +174,8 @@ def assign(folder: Path, variables: Mapping[str, Any]) -> None:
 
 
 def _checkpointer() -> Any:
-    try:
+    with importing("distributed", "a checkpoint of several hosts or devices"):
         import orbax.checkpoint as ocp
-    except ImportError as error:
-        raise ImportError(
-            "the checkpoint is one of several hosts or devices, which Orbax reads: "
-            "pip install 'keras3-bert[distributed]'"
-        ) from error
     return ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
 
 

@@ -69,7 +69,8 @@ def claimed(output_dir: str | os.PathLike[str]) -> Iterator[Path]:
         except OtherSettingsError:
             raise  # The same command will not do, and the message says what will.
         except BaseException as error:
-            error.add_note(kept(path))
+            if _finished(path) or not isinstance(error, Exception):
+                error.add_note(kept(path))
             raise
         finally:
             _claimed.remove(path)
@@ -82,21 +83,28 @@ def claimed_folders() -> tuple[Path, ...]:
 
 def kept(folder: Path) -> str:
     """Describes what an interrupted run left in its folder, and what the same command will do."""
+    found = _finished(folder)
+    # Of models alone nothing is resumed.
+    resumes = any(not part.endswith("model.keras") for part in found)
+    then = "resumes from there" if resumes else "starts from the beginning"
+    return (
+        f"{folder} contains {', '.join(found) or 'nothing finished yet'}; the same command {then}"
+    )
+
+
+def _finished(folder: Path) -> list[str]:
+    """Describes what a run has finished in its folder."""
     models = sorted(folder.glob("seed_*/model.keras"))
     # Finished runs of a grid, or finished seeds of a run
     done = [*folder.glob("*/results.json"), *folder.glob("seed_*/run.json")]
     steps = sorted(folder.glob("**/checkpoints/step_*[0-9]"))
     shards = sum(1 for _ in folder.glob("**/pretraining-*-of-*.tfrecord"))
-    found = [
+    return [
         *(f"{path.relative_to(folder)}" for path in models),
         *(f"the checkpoint {path.relative_to(folder)}" for path in steps[-1:]),
         *([f"{len(done)} finished run{'s' * (len(done) > 1)}"] if done else []),
         *([f"{shards} file{'s' * (shards > 1)} of records"] if shards else []),
     ]
-    then = "resumes from there" if steps or done or shards else "starts from the beginning"
-    return (
-        f"{folder} contains {', '.join(found) or 'nothing finished yet'}; the same command {then}"
-    )
 
 
 def trained_on_pairs(model: str | os.PathLike[str]) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from keras_bert import other_names
+from keras_bert import checks, other_names
 
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
@@ -263,7 +263,7 @@ def require(names: tuple[str, ...], extra: str) -> None:
     """
     missing = [name for name in names if not _is_installed(name)]
     if missing:
-        raise ImportError(f"{', '.join(missing)} is not installed: {child_programs.install(extra)}")
+        raise ImportError(f"{', '.join(missing)} is not installed: {checks.install(extra)}")
 
 
 def _is_installed(name: str) -> bool:
@@ -287,7 +287,8 @@ def import_quietly(name: str = "keras") -> None:
     with tempfile.TemporaryFile() as hidden:
         os.dup2(hidden.fileno(), 2)
         try:
-            importlib.import_module(name)
+            with checks.importing_keras():
+                importlib.import_module(name)
         except BaseException:
             hidden.seek(0)
             os.write(standard_error, hidden.read())

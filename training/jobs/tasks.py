@@ -13,6 +13,8 @@ from typing import Any
 
 from absl import flags
 
+from keras_bert.checks import did_you_mean
+
 from .. import recipes
 from ..engine import config_flags, program
 from ..engine.job import Job
@@ -183,8 +185,8 @@ def _named(name: str) -> FineTuningTask:
         return TASKS["classification"]
     if name not in TASKS:
         raise ValueError(
-            f"--task is {name!r}, expected one of {', '.join(TASKS)}, or a GLUE task: "
-            f"{', '.join(glue.TASKS)}"
+            f"--task is {name!r}.{did_you_mean(name, (*TASKS, *glue.TASKS))} Expected one of "
+            f"{', '.join(TASKS)}, or a GLUE task: {', '.join(glue.TASKS)}"
         )
     return TASKS[name]
 

@@ -18,6 +18,7 @@ from keras_bert.data.pretraining.corpus import resolve_format
 from keras_bert.text import WordPieceTokenizer, save_vocabulary
 
 from ..create_pretraining_data import (
+    SUMMARY_FILE,
     create_pretraining_data,
     require_libraries,
     warn_of_unknown_tokens,
@@ -33,6 +34,24 @@ TOKENIZER = "tokenizer"
 _RECORDS = "*.tfrecord*"
 # What the vocabulary was made of
 SOURCE_FILE = "vocabulary.json"
+
+
+def check_text(config: PretrainConfig) -> None:
+    """Checks, before any work, that there is the text of a run, and what splits it is installed.
+
+    Records that exist need neither.
+
+    Raises:
+        FileNotFoundError: If an entry of `input_files` or `dev_files` matches no file.
+        ImportError: If the library that splits paragraphs into sentences is not installed.
+    """
+    lengths = {phase.sequence_length for phase in config.plan()}
+    for name, files in (("records", config.input_files), ("dev_records", config.dev_files)):
+        folders = [Path(config.output_dir) / f"{name}_{length}" for length in lengths]
+        are_made = all((folder / SUMMARY_FILE).exists() for folder in folders)
+        if files and not getattr(config, name) and not are_made:
+            text = config.data_config(128, files, Path(), Path())
+            require_libraries(text, text.inputs())
 
 
 def vocabulary_path(config: PretrainConfig) -> Path:
@@ -79,9 +98,7 @@ def _tokenizer_config(config: PretrainConfig) -> dict[str, Any]:
     kind = architecture.tokenizer
     logging.info("training a vocabulary of %d tokens (%s)", config.vocabulary_size, kind)
     text = _text_config(config)
-    # Training a vocabulary takes long: what the records will need is checked before.
     inputs = text.inputs()
-    require_libraries(text, inputs)
     files = [Path(file.path) for file in inputs]
     for file in inputs:
         if is_url(file.path) or resolve_format(file.path, text.format) == "parquet":

@@ -33,7 +33,13 @@ from . import pretraining_run
 from .config import Phase, PretrainConfig
 from .pretraining_report import metrics_line
 from .pretraining_run import PretrainingModel
-from .pretraining_text import dev_records, given_files, training_records, vocabulary_path
+from .pretraining_text import (
+    check_text,
+    dev_records,
+    given_files,
+    training_records,
+    vocabulary_path,
+)
 from .tokenizer_source import is_lowercased, open_tokenizer, tokenizer_content
 from .unigrams import unigram_model
 
@@ -73,6 +79,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
     """
     hosts.agree("the command", _settings(config))
     _check_shares(config)
+    check_text(config)
     with hosts.writer_first():
         policy = precision.resolve(config.precision, config.output_dir)
     config = dataclasses.replace(config, precision=policy, warmup_steps=config.num_warmup_steps)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..engine import child_programs
+from keras_bert import checks
+
 from .values import BadRows, excerpt, row_error
 
 # The number of a file among those of a split: train-00000-of-00002.parquet. Older versions of
@@ -179,12 +180,9 @@ def _read(file: Path, columns: list[str] | None = None) -> Any:
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[tuple[Any, Callable[[list[str] | None], Any]]]:
     """Yields the schema of a file, and what reads columns of it."""
-    try:
+    with checks.importing("tables", f"{file}, a Parquet or Arrow file,"):
+        import pyarrow
         from pyarrow import ipc, parquet
-    except ImportError as error:
-        raise ImportError(
-            f"{file} is read by pyarrow, which is not installed: {child_programs.install('tables')}"
-        ) from error
     try:
         with open(file, "rb") as source:
             start = source.read(6)

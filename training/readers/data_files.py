@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from keras_bert import checks
 from keras_bert.data.text_files import plain_name, read_lines
 
-from ..engine import child_programs
 from . import arrow_files
 from .json_objects import read_objects
 from .separated_values import Quoting, read_separated
@@ -251,13 +251,8 @@ def read_cells(
 
 def _excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yields the number and the cells of each row of the first sheet of an Excel file."""
-    try:
+    with checks.importing("tables", f"{path}, an Excel file,"):
         import openpyxl
-    except ImportError as error:
-        raise ImportError(
-            f"{path} is read by openpyxl, which is not installed: "
-            f"{child_programs.install('tables')}"
-        ) from error
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         sheet, *others = book.worksheets

@@ -5,6 +5,8 @@ import importlib
 import pkgutil
 from typing import TypeVar
 
+from keras_bert.checks import did_you_mean
+
 Config = TypeVar("Config")
 
 
@@ -24,7 +26,10 @@ def load(name: str, kind: type[Config]) -> Config:
         ValueError: If the recipe does not exist or is for another program.
     """
     if name not in names():
-        raise ValueError(f"--recipe={name} does not exist, expected one of {', '.join(names())}")
+        raise ValueError(
+            f"--recipe={name} does not exist.{did_you_mean(name, names())} Expected one of "
+            f"{', '.join(names())}"
+        )
     config = importlib.import_module(f"{__name__}.{name}").CONFIG
     if not isinstance(config, kind):
         raise ValueError(

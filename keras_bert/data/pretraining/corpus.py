@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
+from keras_bert.checks import importing
 from keras_bert.data.file_systems import is_url, open_file
 from keras_bert.data.text_files import decoded_lines, plain_name
 
@@ -119,13 +120,8 @@ def sentence_splitter(language: str = "en") -> Callable[[str], list[str]]:
     Raises:
         ImportError: If `sentencex` is not installed.
     """
-    try:
+    with importing("pretraining", "Splitting paragraphs into sentences"):
         from sentencex import segment
-    except ImportError as error:
-        raise ImportError(
-            "Splitting paragraphs into sentences needs the package sentencex: "
-            'pip install "keras3-bert[pretraining]".'
-        ) from error
     return lambda paragraph: list(segment(language, paragraph))
 
 
@@ -200,13 +196,9 @@ def _json_texts(lines: Iterator[str], path: str, field: str) -> Iterator[str]:
 
 
 def _parquet_texts(file: BinaryIO, path: str, field: str) -> Iterator[str]:
-    try:
+    with importing("tables", f"{path}, a Parquet file,"):
         import pyarrow
         from pyarrow import parquet
-    except ImportError as error:
-        raise ImportError(
-            f"{path} is read by pyarrow: pip install 'keras3-bert[tables]'"
-        ) from error
     number = 0
     try:
         table = parquet.ParquetFile(file, page_checksum_verification=True)
