@@ -82,7 +82,8 @@ def read(name: str) -> Command:
     if name == "finetune":
         for names in tasks.tasks_by_config().values():
             own = _help(name, f"--task={names[0]}")[1]
-            by_task[", ".join(names)] = tuple(flag for flag in own if flag not in flags)
+            if others := tuple(flag for flag in own if flag not in flags):
+                by_task[", ".join(names)] = others
     return Command(name, description, flags, by_task)
 
 

@@ -39,6 +39,8 @@ def define_flags(
 ) -> None:
     """Defines a flag for every field of a dataclass, with the field's default.
 
+    `--help` lists them in the order of the docstrings: that of the class, and then of its bases.
+
     Args:
         config: A frozen dataclass, or an instance whose values become the defaults. Its docstring,
             or that of a base class, describes each field under `Args:`. Fields are of type bool,
@@ -49,9 +51,10 @@ def define_flags(
     config_class = config if isinstance(config, type) else type(config)
     types = typing.get_type_hints(config_class)
     texts: dict[str, str] = {}
-    for base in reversed(config_class.__mro__):
-        texts |= _field_texts(base.__doc__ or "")
-    for field in dataclasses.fields(config):
+    for base in config_class.__mro__:
+        for name, text in _field_texts(base.__doc__ or "").items():
+            texts.setdefault(name, text)
+    for field in sorted(dataclasses.fields(config), key=lambda field: list(texts).index(field.name)):
         if field.name in skip:
             continue
         default = getattr(config, field.name)

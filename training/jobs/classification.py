@@ -52,7 +52,7 @@ DEFAULT_BILSTM_LAYERS = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuneConfig(LabeledFilesConfig, TextColumns):
+class FinetuneConfig(TextColumns, LabeledFilesConfig):
     """Fine-tuning on a file of labeled text, or on a GLUE task.
 
     Args:

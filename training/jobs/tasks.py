@@ -18,7 +18,7 @@ from keras_bert.checks import did_you_mean
 from .. import recipes
 from ..engine import config_flags, program
 from ..engine.job import Job
-from ..engine.options import FineTuningConfig, LabeledFilesConfig
+from ..engine.options import FineTuningConfig
 from ..readers import glue, trec_files
 from ..readers.data_files import exists
 from ..readers.task_files import FileTask, task_of_file
@@ -70,6 +70,10 @@ TASKS = {
     "ranking": FineTuningTask(reranking.RerankConfig, reranking.run_program),
 }
 
+# The task whose flags `--help` lists, and what is asked first about it
+_DEFAULT = TASKS["classification"]
+_FIRST = ("task", "train_file", "text", "label", "dev_file", "preset", "epochs", "output_dir")
+
 
 def jobs_by_verb() -> dict[str, type[Job]]:
     """Returns the jobs by the verb of their task, for programs that score and explain models."""
@@ -98,7 +102,7 @@ def _define_common_flags(flag_values: flags.FlagValues) -> list[str]:
 def help_text() -> str:
     """Returns what `--help` prints: the flags of the task that is named beside it.
 
-    Without one, those that all tasks on labeled files share, and the names of the others.
+    Without one, those of classification, and the names of those that other tasks have.
     """
     values = flags.FlagValues()
     defined = _define_common_flags(values)
@@ -109,24 +113,27 @@ def help_text() -> str:
     if name:
         base = _named(name).config_class()
     elif base is None:
-        base = LabeledFilesConfig()
-        lines += ["", "Flags of a task, which --task=NAME --help describes:", ""]
+        base = _DEFAULT.config_class()
+        lines += ["", "Flags of other tasks, which --task=NAME --help describes:", ""]
         for line in _own_options():
             lines += textwrap.wrap(line, 100, initial_indent="  ", subsequent_indent=" " * 6)
     config_flags.define_flags(base, values, skip=defined)
-    return program.help_text([values[name] for name in values]) + "\n".join([*lines, ""])
+    shown = sorted(values, key=lambda name: (*_FIRST, name).index(name))
+    return program.help_text([values[name] for name in shown]) + "\n".join([*lines, ""])
 
 
 def _own_options() -> list[str]:
-    """Returns a line for each class of options: its own, and those of the shared it lacks."""
-    shared = [field.name for field in dataclasses.fields(LabeledFilesConfig)]
+    """Returns a line for each other class of options: its own, and of `_FIRST` what it lacks."""
+    shared = _DEFAULT.options
     lines = []
-    for names in tasks_by_config().values():
+    for config_class, names in tasks_by_config().items():
+        if config_class is _DEFAULT.config_class:
+            continue
         options = TASKS[names[0]].options
-        own = [f"--{option}" for option in options if option not in (*shared, "task")]
-        lacking = [f"--{option}" for option in shared if option not in options]
-        without = f"; none of {' '.join(lacking)}" if lacking else ""
-        lines.append(f"{', '.join(names)}: {' '.join(own)}{without}")
+        own = [f"--{option}" for option in options if option not in shared]
+        lacking = [f"--{option}" for option in _FIRST[1:] if option not in options]
+        parts = [" ".join(own), f"no {' '.join(lacking)}" if lacking else ""]
+        lines.append(f"{', '.join(names)}: {'; '.join(filter(None, parts))}")
     return lines
 
 

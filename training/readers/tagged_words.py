@@ -116,7 +116,7 @@ def _strings(record: Mapping[str, Any], names: Sequence[str]) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggedFilesConfig(LabeledFilesConfig, WordColumns):
+class TaggedFilesConfig(WordColumns, LabeledFilesConfig):
     """Training on words and labels in columns: entities, chunks, or parts of speech.
 
     Args:

@@ -11,7 +11,7 @@ import pytest
 from absl import flags
 
 from training import recipes
-from training.engine.options import FineTuningConfig
+from training.engine.options import HOST_OPTIONS, FineTuningConfig
 from training.jobs import tasks
 from training.jobs.tasks import TASKS
 
@@ -116,9 +116,12 @@ def test_help_is_of_the_task(monkeypatch):
         return tasks.help_text()
 
     text = listed()
-    assert {"train_file", "epochs"} < set(re.findall(r"^  --(\w+)=", text, re.M))
-    assert re.search(r"^  classification, pairs, regression: --text ", text, re.M)
-    assert re.search(r"^  ranking: --documents .*; none of --train_file", text, re.M | re.S)
+    names = re.findall(r"^  --(?:\[no\])?(\w+)=", text, re.M)
+    assert names[:4] == ["task", "train_file", "text", "label"]
+    assert names.index("preset") < names.index("epochs") < 10
+    assert names[-4:] == [*HOST_OPTIONS]
+    assert "--output_dir=runs/finetune\n" in text
+    assert re.search(r"^  ranking: --documents .*; no --train_file", text, re.M | re.S)
     assert re.search(r"^  questions: .*--document_words", text, re.M)
     for name, task in TASKS.items():
         of_task = set(re.findall(r"^  --(?:\[no\])?(\w+)=", listed(f"--task={name}"), re.M))
