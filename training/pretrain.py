@@ -39,7 +39,7 @@ def main(config: PretrainConfig) -> None:
     from .pretraining.run import pretrain
 
     program.require(("matplotlib",), "pretraining")
-    with program.joined_hosts(config), program.claimed_by_writer(config.output_dir):
+    with program.joined_hosts(config), program.claimed_by_writer(config):
         try:
             results = pretrain(config)
         except NotFiniteError as error:

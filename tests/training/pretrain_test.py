@@ -262,6 +262,28 @@ def test_killed_in_its_second_phase_it_ends_with_the_same_weights(finished, corp
         assert [record[name] for record in results["log"]] == losses
 
 
+@pytest.mark.on_each_backend
+def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
+    corpus, finished, tmp_path, monkeypatch
+):
+    begin = pretraining_run.IntervalReport.on_train_batch_begin
+
+    def press(report, batch, logs=None):
+        begin(report, batch, logs)
+        if report.state.step == 3 and batch == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    run_config = config(corpus, tmp_path / "run")
+    with monkeypatch.context() as patched:
+        patched.setattr(pretraining_run.IntervalReport, "on_train_batch_begin", press)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(run_config)
+    assert (tmp_path / "run" / "checkpoints" / "step_000000005").is_dir()
+    resumed = pretrain(run_config)
+    assert [record["step"] for record in resumed["log"]] == [3, 6, 7, 10]
+    assert weights(tmp_path / "run") == weights(finished[0])
+
+
 class Stopped(Exception):
     """Stands for a killed process, after a checkpoint."""
 

@@ -54,7 +54,8 @@ def define_flags(
     for base in config_class.__mro__:
         for name, text in _field_texts(base.__doc__ or "").items():
             texts.setdefault(name, text)
-    for field in sorted(dataclasses.fields(config), key=lambda field: list(texts).index(field.name)):
+    order = list(texts)
+    for field in sorted(dataclasses.fields(config), key=lambda field: order.index(field.name)):
         if field.name in skip:
             continue
         default = getattr(config, field.name)

@@ -123,8 +123,24 @@ class HostOptions(ProgramConfig):
             )
 
 
-# They do not change the result of a run.
 HOST_OPTIONS = tuple(field.name for field in dataclasses.fields(HostOptions))
+# Options that do not change the result of a run, but for rounding
+NO_INFLUENCE = (
+    "output_dir",
+    "data_dir",
+    "devices",
+    "shard_optimizer",
+    "export",
+    "tensorboard",
+    "checkpoint_seconds",
+    "keep_checkpoints",
+    "keep_store",
+    "num_workers",
+    "measure_energy",
+    "country",
+    "price_per_hour",
+    *HOST_OPTIONS,
+)
 
 
 @dataclasses.dataclass(frozen=True)

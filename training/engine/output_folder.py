@@ -22,6 +22,8 @@ except ImportError:  # not available on Windows
     fcntl = None  # type: ignore[assignment]
 
 _LOCK_FILE = ".lock"
+# The settings of the run in the folder, to say in which of them another differs
+_SETTINGS_FILE = "settings.json"
 _CHECKSUM = "checksum"
 _claimed: list[Path] = []
 
@@ -39,7 +41,9 @@ class OtherSettingsError(ValueError):
 
 
 @contextlib.contextmanager
-def claimed(output_dir: str | os.PathLike[str]) -> Iterator[Path]:
+def claimed(
+    output_dir: str | os.PathLike[str], settings: Mapping[str, Any] | None = None
+) -> Iterator[Path]:
     """Creates the folder and locks it against other processes that claim it.
 
     The lock is the operating system's, and is released when the process ends for any reason. On
@@ -47,6 +51,8 @@ def claimed(output_dir: str | os.PathLike[str]) -> Iterator[Path]:
 
     Args:
         output_dir: The folder; it is created, with its parents, if it does not exist.
+        settings: The options that determine the result of the run, as JSON values: the error for a
+            folder with a run of others names those that differ. `None` if there are none.
 
     Raises:
         FolderInUseError: If another process holds the lock; the message names that process.
@@ -64,16 +70,36 @@ def claimed(output_dir: str | os.PathLike[str]) -> Iterator[Path]:
         for folder in (path, *path.glob("seed_*")):
             atomic.remove_abandoned(folder)
         _claimed.append(path)
+        file = path / _SETTINGS_FILE
+        if settings is not None and not (file.exists() and _finished(path)):
+            atomic.write_json(file, settings)
         try:
             yield path
-        except OtherSettingsError:
-            raise  # The same command will not do, and the message says what will.
+        except OtherSettingsError as error:
+            # The same command will not do, and the message says what will.
+            if settings is not None:
+                error.add_note(_differences(file, settings))
+            raise
         except BaseException as error:
             if _finished(path) or not isinstance(error, Exception):
                 error.add_note(kept(path))
             raise
         finally:
             _claimed.remove(path)
+
+
+def _differences(file: Path, settings: Mapping[str, Any]) -> str:
+    """Describes in which options a run differs from that whose options a file has."""
+    before = json.loads(file.read_text(encoding="utf-8"))
+    now = json.loads(json.dumps(settings))
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    if not names:
+        return "its options are the same: the data, or the backend, are others"
+    described = (
+        " ".join(f"--{name}={'' if values.get(name) is None else values[name]}" for name in names)
+        for values in (before, now)
+    )
+    return "that run has {}, this one {}".format(*described)
 
 
 def claimed_folders() -> tuple[Path, ...]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import importlib.util
 import logging as standard_logging
@@ -14,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -28,22 +28,19 @@ from keras_bert import checks, other_names
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
 from . import child_programs, config_flags, output_folder, run_report
+from .interrupts import INTERRUPTED, NOTHING, InterruptWatch
 from .job import Job
-from .options import HostOptions
+from .options import NO_INFLUENCE, HostOptions
 
 # absl attributes the flags to the program that calls `run`, so that `--help` shows them.
 flags.disclaim_key_flags()
 
 HELP_FLAGS = frozenset({"--help", "-help", "-h", "-?", "--helpshort", "-helpshort"})
-_INTERRUPTED = 130
 # What a shell reports of a program that SIGPIPE has ended
 _OUTPUT_CLOSED = 141
 _WRONG_FLAG = 2
 # The flags for which a file name without a flag is meant, where the program has one of them
 _FILE_FLAGS = ("train_file", "train_files", "data_file", "input", "model")
-_NOTHING = "nothing had been written yet"
-# How long to wait after Ctrl-C for Python to raise KeyboardInterrupt, which native code can delay.
-_SECONDS_TO_END = 1.0
 # Libraries whose messages below warnings are of interest to their developers: that JAX has found no
 # TPU, each step of TensorFlow's exports and of Orbax's checkpoints, where a client of S3 has found
 # its credentials. Some of them log by the root logger, or by absl's, which is ours too.
@@ -93,12 +90,12 @@ def run(
     for name in (None, "absl"):
         standard_logging.getLogger(name).addFilter(_is_no_detail_of_a_library)
     logging.get_absl_handler().setFormatter(_PlainFormatter())
-    watch = _InterruptWatch()
+    watch = InterruptWatch()
     try:
         with quiet_where_output_is_closed(_OUTPUT_CLOSED), plain_errors():
             app.run(main, flags_parser=_parse_flags)
     except KeyboardInterrupt as error:
-        watch.end((*getattr(error, "__notes__", ()), _NOTHING)[0])
+        watch.end((*getattr(error, "__notes__", ()), NOTHING)[0])
 
 
 def _with_config(
@@ -307,7 +304,7 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except subprocess.CalledProcessError as error:
-        if error.returncode in (_INTERRUPTED, -signal.SIGINT):
+        if error.returncode in (INTERRUPTED, -signal.SIGINT):
             interrupt = KeyboardInterrupt()
             interrupt.__notes__ = getattr(error, "__notes__", [])
             raise interrupt from None
@@ -338,33 +335,6 @@ def _end(error: Exception, message: str) -> None:
     sys.exit(f"error: {message.strip()}{notes}")
 
 
-class _InterruptWatch:
-    """Ends the process after Ctrl-C, even while native code keeps Python from handling it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        read, write = os.pipe()
-        if hasattr(os, "set_blocking"):  # on Windows since Python 3.12, and not required there
-            os.set_blocking(write, False)
-        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        threading.Thread(target=self._watch, args=(read,), daemon=True).start()
-
-    def _watch(self, read: int) -> None:
-        while os.read(read, 1) != bytes([signal.SIGINT]):
-            pass
-        folders = output_folder.claimed_folders()
-        time.sleep(_SECONDS_TO_END)
-        self.end(output_folder.kept(folders[0]) if folders else _NOTHING)
-
-    def end(self, what_is_left: str) -> None:
-        """Prints one line and ends the process without waiting for other threads."""
-        self._lock.acquire()  # never released: a second caller blocks until the process ends
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            print(f"\ninterrupted: {what_is_left}", file=sys.stderr, flush=True)
-        os._exit(_INTERRUPTED)
-
-
 def fine_tune(config: Any, job_class: type[Job]) -> None:
     """Reads and validates the files of a run, trains, and prints the report.
 
@@ -387,7 +357,7 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
         from . import finetuning, hosts
 
         with (
-            claimed_by_writer(config.output_dir),
+            claimed_by_writer(config),
             hosts.energy_meter(config.measure_energy, config.country) as meter,
         ):
             results = finetuning.run(job_class, config, data, meter)
@@ -418,9 +388,14 @@ def joined_hosts(config: HostOptions) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def claimed_by_writer(output_dir: str) -> Iterator[None]:
+def claimed_by_writer(config: Any) -> Iterator[None]:
     """Claims the folder of a run in the process that writes to it, see `output_folder.claimed`."""
     from . import hosts
 
-    with output_folder.claimed(output_dir) if hosts.is_writer() else contextlib.nullcontext():
+    if not hosts.is_writer():
+        yield
+        return
+    options = dataclasses.asdict(config)
+    settings = {name: value for name, value in options.items() if name not in NO_INFLUENCE}
+    with output_folder.claimed(config.output_dir, settings):
         yield

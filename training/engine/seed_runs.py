@@ -21,8 +21,8 @@ from absl import logging
 
 from keras_bert import atomic
 
-from . import hosts
-from .options import HOST_OPTIONS
+from . import hosts, interrupts
+from .options import NO_INFLUENCE
 from .output_folder import (
     OtherSettingsError,
     check_same_start,
@@ -38,22 +38,6 @@ from .run_checkpoints import (
     seed_dropout,
 )
 
-# Settings that do not change the result of a seed
-_NO_INFLUENCE = (
-    "output_dir",
-    "data_dir",
-    "devices",
-    "shard_optimizer",
-    "seed",
-    "num_seeds",
-    "export",
-    "tensorboard",
-    "checkpoint_seconds",
-    "measure_energy",
-    "country",
-    "price_per_hour",
-    *HOST_OPTIONS,
-)
 # Minimum ratio of training time to the time for writing checkpoints
 _LEAST_RATIO = 20.0
 # At the end of an epoch, a checkpoint is due after this share of the usual interval.
@@ -182,7 +166,7 @@ class SeedRun:
         keeper.restore(model)
         guard = StopWhereNotFinite(keeper.place)
         try:
-            with self.checkpoints:
+            with self.checkpoints, interrupts.deferred(hosts.count() == 1) as keeper.is_interrupted:
                 while keeper.epoch < epochs and not keeper.stopped:
                     random.seed(f"{self.seed} {keeper.epoch}")
                     self.first_batch = keeper.batch - keeper.to_redo
@@ -206,6 +190,7 @@ class _Checkpoints(keras.callbacks.Callback):
         # the metrics' variables in the first step. Everything is restored after that step.
         self.to_redo = 0
         self.stopped = False
+        self.is_interrupted: Callable[[], bool] = bool
         self.records: list[dict[str, float]] = []
         self._start = self._last = time.perf_counter()
         self._seconds = 0.0  # of the processes before this one
@@ -260,6 +245,7 @@ class _Checkpoints(keras.callbacks.Callback):
         # After the last batch of an epoch, `on_epoch_end` saves.
         if batch + 1 != self.params["steps"] and self._is_due(self.run.seconds):
             self._save()
+            self._end_if_interrupted()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.records.append({name: float(value) for name, value in (logs or {}).items()})
@@ -267,9 +253,17 @@ class _Checkpoints(keras.callbacks.Callback):
         self.stopped = self.model.stop_training
         if self._is_due(self.run.seconds * _EPOCH_SHARE):
             self._save()
+        self._end_if_interrupted()
+
+    def _end_if_interrupted(self) -> None:
+        if self.is_interrupted():
+            self.run.checkpoints.wait()
+            raise KeyboardInterrupt
 
     def _is_due(self, seconds: float) -> bool:
         def is_due() -> bool:
+            if self.is_interrupted():
+                return True
             pause = max(seconds, _LEAST_RATIO * self._cost) if seconds else 0.0
             return time.perf_counter() - self._last >= pause
 
@@ -314,7 +308,7 @@ def run_fingerprint(config: Any, data: Any, **more: Any) -> str:
         **more: Further settings.
     """
     settings = dataclasses.asdict(config)
-    for name in _NO_INFLUENCE:
+    for name in (*NO_INFLUENCE, "seed", "num_seeds"):
         settings.pop(name, None)
     content = hashlib.sha256()
     _add(content, data)

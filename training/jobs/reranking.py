@@ -101,7 +101,7 @@ def run_program(config: RerankConfig) -> None:
             Path(config.data_dir), config.documents, config.queries, config.judgements
         )
         program.import_quietly()
-        with program.claimed_by_writer(config.output_dir):
+        with program.claimed_by_writer(config):
             scores = rerank(config, collection)
         folder = Path(config.output_dir)
         print("\n" + text_table(*of_records("held-out queries", scores)))

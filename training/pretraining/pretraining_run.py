@@ -9,6 +9,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -334,6 +335,9 @@ class IntervalReport(keras.callbacks.Callback):
         checkpoints: The checkpoints to write to.
     """
 
+    # Returns whether Ctrl-C was pressed: the run then ends after a checkpoint.
+    is_interrupted: Callable[[], bool]
+
     def __init__(
         self,
         config: PretrainConfig,
@@ -362,6 +366,7 @@ class IntervalReport(keras.callbacks.Callback):
         self._steps_between_scores = 0 if dev is None else config.steps_between_scores(len(dev))
         self.meter = meter
         self.checkpoints = checkpoints
+        self.is_interrupted = bool
         self._folder = Path(config.output_dir)
         # The first interval of a run is drawn at once
         self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES if state.log else 0.0
@@ -371,8 +376,25 @@ class IntervalReport(keras.callbacks.Callback):
         self._start = time.perf_counter()
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        if batch == 0:
-            seed_dropout(self.config.seed, self.state.step)
+        seed_dropout(self.config.seed, self.state.step * self.config.accumulation + batch)
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        steps, rest = divmod(batch + 1, self.config.accumulation)
+        # After the last step of an interval, `on_epoch_end` saves.
+        if self.is_interrupted() and not rest and steps < self.interval:
+            if keras.backend.backend() == "jax":
+                # On JAX, Keras updates the variables only at the end of an epoch.
+                self.model.jax_state_sync()
+            seconds = self.state.seconds + time.perf_counter() - self._start
+            step = self.state.step + steps
+            state = dataclasses.replace(self.state, step=step, seconds=seconds)
+            self.checkpoints.save(self.model, state)
+            self._end_if_interrupted()
+
+    def _end_if_interrupted(self) -> None:
+        if self.is_interrupted():
+            self.checkpoints.wait()
+            raise KeyboardInterrupt
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         seconds = time.perf_counter() - self._start
@@ -404,6 +426,7 @@ class IntervalReport(keras.callbacks.Callback):
         self.checkpoints.save(self.model, self.state)
         if hosts.is_writer():
             self._write(record)
+        self._end_if_interrupted()
 
     def _write(self, record: Log) -> None:
         """Writes the log and the plot of an interval."""

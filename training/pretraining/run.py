@@ -25,8 +25,8 @@ from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.text.tokenizer import Tokenizer
 
 from ..costs import energy, model_flops, run_cost
-from ..engine import devices, hosts, output_folder, precision
-from ..engine.options import HOST_OPTIONS
+from ..engine import devices, hosts, interrupts, output_folder, precision
+from ..engine.options import NO_INFLUENCE
 from ..engine.progress import Progress, TimeLeft
 from ..engine.run_checkpoints import RunCheckpoints, RunState, StopWhereNotFinite
 from . import pretraining_run
@@ -43,21 +43,6 @@ from .pretraining_text import (
 from .tokenizer_source import is_lowercased, open_tokenizer, tokenizer_content
 from .unigrams import unigram_model
 
-# Settings that do not change the result, but for rounding
-_NO_INFLUENCE = (
-    "output_dir",
-    "data_dir",
-    "devices",
-    "shard_optimizer",
-    "keep_checkpoints",
-    "keep_store",
-    "num_workers",
-    "tensorboard",
-    "measure_energy",
-    "country",
-    "price_per_hour",
-    *HOST_OPTIONS,
-)
 _BATCHES_LOOKED_AT = 20
 
 
@@ -281,7 +266,7 @@ def _content(flag: str, groups: list[list[Path]]) -> str:
 def _settings(config: PretrainConfig) -> dict[str, Any]:
     """Returns the settings that determine the result."""
     settings = dataclasses.asdict(config)
-    return {name: value for name, value in settings.items() if name not in _NO_INFLUENCE}
+    return {name: value for name, value in settings.items() if name not in NO_INFLUENCE}
 
 
 def _fingerprint(config: PretrainConfig, vocabulary: Path) -> str:
@@ -329,8 +314,10 @@ class _Run:
         while state.step < end:
             done = state.step - phase.first_step
             left = end - state.step
-            # Whole intervals in one call of `fit`, and the remaining steps in another
-            count, steps = (left // interval, interval) if left >= interval else (1, left)
+            # Whole intervals in one call of `fit`, and the remaining steps in another: those at the
+            # end, and those of an interval in which the run was interrupted
+            rest = min(left, interval - done % interval)
+            count, steps = (left // interval, interval) if rest == interval else (1, rest)
             state = self._fit(train, dev, state, done, count, steps, end)
         return state
 
@@ -376,17 +363,18 @@ class _Run:
         batches = train.from_batch(
             done * config.accumulation, hosts.shard(), as_shares=hosts.count() > 1
         )
-        self.model.fit(
-            self._examples(batches, state.step * config.accumulation),
-            steps_per_epoch=steps * config.accumulation,
-            epochs=count,
-            verbose=0,
-            callbacks=[
-                StopWhereNotFinite(place),
-                report,
-                *([progress] if hosts.is_writer() else []),
-            ],
-        )
+        with interrupts.deferred(hosts.count() == 1) as report.is_interrupted:
+            self.model.fit(
+                self._examples(batches, state.step * config.accumulation),
+                steps_per_epoch=steps * config.accumulation,
+                epochs=count,
+                verbose=0,
+                callbacks=[
+                    StopWhereNotFinite(place),
+                    report,
+                    *([progress] if hosts.is_writer() else []),
+                ],
+            )
         return report.state
 
     def _examples(self, batches: Any, first: int = 0) -> Any:

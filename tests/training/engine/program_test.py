@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command-line interface of programs."""
 
+import dataclasses
 import importlib
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from tests.source_imports import ROOT
 from training.engine import output_folder, program
+from training.jobs.classification import FinetuneConfig
 
 pytestmark = pytest.mark.backend_independent
 
@@ -171,12 +173,23 @@ def test_an_error_tells_what_a_run_left(tmp_path):
         raise ValueError("broken")
 
 
-def test_an_error_of_other_settings_does_not_say_that_the_same_command_resumes(tmp_path):
-    (tmp_path / "checkpoints" / "step_000000007").mkdir(parents=True)
+@pytest.mark.parametrize(
+    ("settings", "difference"),
+    [
+        (
+            FinetuneConfig(epochs=2),
+            "that run has --epochs= --train_file=a, this one --epochs=2",
+        ),
+        (FinetuneConfig(train_file="a", tensorboard=True), "its options are the same: the data"),
+    ],
+)
+def test_an_error_of_other_settings_names_them(tmp_path, settings, difference):
+    with program.claimed_by_writer(FinetuneConfig(train_file="a", output_dir=str(tmp_path))):
+        (tmp_path / "checkpoints" / "step_000000007").mkdir(parents=True)
     with (
-        pytest.raises(SystemExit, match=r"^error: other settings$"),
+        pytest.raises(SystemExit, match=rf"^error: other settings \({difference}[^(]*\)$"),
         program.plain_errors(),
-        output_folder.claimed(tmp_path),
+        program.claimed_by_writer(dataclasses.replace(settings, output_dir=str(tmp_path))),
     ):
         raise output_folder.OtherSettingsError("other settings")
 

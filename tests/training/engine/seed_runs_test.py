@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import random
+import re
+import signal
 
 import keras
 import numpy as np
@@ -15,7 +17,11 @@ BATCH_SIZE, BATCHES, EPOCHS = 4, 5, 3
 
 
 class Killed(Exception):
-    """Ends a run, as a signal would."""
+    """Ends a run, as a signal would that no process can answer."""
+
+
+def press_ctrl_c():
+    signal.raise_signal(signal.SIGINT)
 
 
 class Score(keras.callbacks.Callback):
@@ -50,10 +56,21 @@ def build(seed, optimizer=None):
     return model
 
 
+def kill():
+    raise Killed
+
+
 def train(
-    folder, seconds=0.0, killed_at=None, stops=False, fingerprint="abc", preset="", optimizer=None
+    folder,
+    seconds=0.0,
+    killed_at=None,
+    stops=False,
+    fingerprint="abc",
+    preset="",
+    optimizer=None,
+    end=kill,
 ):
-    """The run in a folder, killed after so many batches, one that is done again counted, or not."""
+    """The run in a folder, ended after so many batches, one that is done again counted, or not."""
     run = SeedRun(folder, 3, fingerprint, seconds, preset)
     model, score = build(3, optimizer), Score(stops)
     generator = np.random.default_rng(0)
@@ -71,16 +88,16 @@ def train(
             initial_epoch=epoch,
             epochs=epoch + 1,
             callbacks=with_fit_updates(
-                [*callbacks, keras.callbacks.LambdaCallback(on_train_batch_end=kill)], model
+                [*callbacks, keras.callbacks.LambdaCallback(on_train_batch_end=count)], model
             ),
             verbose=0,
         )
 
-    def kill(batch, logs):
+    def count(batch, logs):
         nonlocal done
         done += 1
         if done == killed_at:
-            raise Killed
+            end()
 
     records = run.fit(model, fit_epoch, EPOCHS, [score], score)
     return model_tensors(model), records, score.seen
@@ -106,6 +123,17 @@ def test_killed_anywhere_it_ends_as_if_it_had_not_been(tmp_path, capsys):
         "Resuming seed 3 from epoch 2, batch 5",
         "Resuming seed 3 from epoch 3, batch 4",
     ]
+
+
+@pytest.mark.parametrize("at", [2, 4])
+def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(tmp_path, capsys, at):
+    expected = train(tmp_path / "whole", seconds=1e9)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "ended", seconds=1e9, killed_at=at, end=press_ctrl_c)
+    assert_same(train(tmp_path / "ended", seconds=1e9), expected)
+    # Of the batch in which it came, or that after
+    found = re.findall(r"from epoch (\d), batch (\d)", capsys.readouterr().out)
+    assert found == [{2: ("1", "4"), 4: ("2", "1")}[at]]
 
 
 def test_a_run_that_had_stopped_early_does_not_go_on(tmp_path):
