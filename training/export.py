@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .engine import example_request, program, run_report, saved_models
+from .engine import example_request, output_folder, program, run_report, saved_models
 from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, check_one_of
 from .readers.labeled_text import read_labeled_text
 
@@ -146,7 +146,8 @@ def export(config: ExportConfig) -> str:
             lines.append(f"version  {deploy(written, config.deploy_to)}")
     if format == "tf_saved_model" and config.output:
         fields = (*task.fields, *(task.optional_fields if config.pair else ()))
-        lines.append(example_request.next_commands(config.output, "texts.txt", fields))
+        example = output_folder.results_of(files[0]).get("example")
+        lines.append(example_request.next_commands(config.output, "texts.txt", fields, example))
     return "\n".join(lines)
 
 

@@ -406,7 +406,8 @@ def _saved(files: Sequence[Path]) -> Predictor:
     if not getattr(task, "verb", ""):  # as an encoder
         name = type(task).__name__
         raise ValueError(f"{files[0]} holds a {name}, which does not predict on text")
-    pairs = task.optional_fields if any(map(output_folder.trained_on_pairs, files)) else ()
+    has_pairs = any(output_folder.results_of(file).get("pairs") for file in files)
+    pairs = task.optional_fields if has_pairs else ()
     return Predictor((*task.fields, *pairs), task.apply_verb, task.list_fields, task)
 
 

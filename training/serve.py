@@ -28,7 +28,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .engine import example_request, program
+from .engine import example_request, output_folder, program
 from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, num_cores
 from .serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE
 
@@ -186,7 +186,9 @@ def ready_text(config: ServeConfig, server: ModelServer, address: str) -> str:
         [
             f"serving {config.model} at {model}; Ctrl-C ends it",
             f"metrics {address}/metrics",
-            example_request.curl_command(fields, model),
+            example_request.curl_command(
+                fields, model, **output_folder.results_of(config.model).get("example", {})
+            ),
         ]
     )
 

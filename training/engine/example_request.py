@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import child_programs
@@ -35,29 +35,33 @@ def curl_command(
     Args:
         fields: The fields of a row.
         model: The address of the model; by default that of `training.serve` without flags.
-        **values: Values of fields instead of the examples.
+        **values: Values instead of the examples; of other fields they are ignored.
 
     Example:
 
     >>> print(curl_command(["text"], "http://localhost:8501/v1/models/sst2", text="a film"))
     curl http://localhost:8501/v1/models/sst2:predict -d '{"instances": ["a film"]}'
     """
-    row = example_row(fields) | values
+    row = example_row(fields) | {name: values[name] for name in fields if name in values}
     instance: Any = next(iter(row.values())) if len(row) == 1 else row
-    return f"curl {model}:predict -d {shlex.quote(json.dumps({'instances': [instance]}))}"
+    body = json.dumps({"instances": [instance]}, ensure_ascii=False)
+    return f"curl {model}:predict -d {shlex.quote(body)}"
 
 
-def next_commands(model: str, example_input: str, fields: Sequence[str]) -> str:
+def next_commands(
+    model: str, example_input: str, fields: Sequence[str], values: Mapping[str, Any] | None = None
+) -> str:
     """Returns the commands that ask a model, for the end of a program that has written one.
 
     Args:
         model: Its path.
         example_input: A name for a file of texts.
         fields: The fields of a row.
+        values: As for `curl_command`.
     """
     option, file = shlex.quote(f"--model={model}"), shlex.quote(f"--input={example_input}")
     return (
         f"Next: {child_programs.typed('serve')} {option}\n"
-        f"      {curl_command(fields)}\n"
+        f"      {curl_command(fields, **values or {})}\n"
         f"  or: {child_programs.typed('predict')} {option} {file}"
     )

@@ -31,6 +31,7 @@ from ..costs import model_flops, run_cost
 from ..costs.energy import Energy, Meter
 from ..plots.curves import curves_figure
 from ..plots.style import save
+from ..readers import data_inspection
 from ..scores import baselines
 from . import devices, hosts, output_folder, precision, run_presets
 from .job import DevScores, Job, Training
@@ -263,6 +264,8 @@ def run(
         raise
     best = max(runs, key=lambda run: job.selection_score(next(iter(run.best.values()))))
     results = results_record(job.config, runs, best, to_beat) | {"diverged": diverged}
+    # What to try the model with
+    results["example"] = data_inspection.text_rows([*data.parts().values()][1]).example()
     # The export of an earlier run of the same command, perhaps with other seeds
     if (exported := _exported_model(folder)) is not None:
         results["exported_model"] = exported

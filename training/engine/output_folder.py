@@ -133,17 +133,19 @@ def _finished(folder: Path) -> list[str]:
     ]
 
 
-def trained_on_pairs(model: str | os.PathLike[str]) -> bool:
-    """Returns whether the run that a `.keras` file belongs to recorded that it has pairs of texts.
+def results_of(model: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns the results of the run that a model belongs to; empty if there are none.
 
     Args:
-        model: The file in the folder of a seed; beside that folder is the run's results.json.
+        model: A `.keras` file in the folder of a seed, or an export, in that of exports; results
+            are in the folder above.
     """
-    results = Path(model).absolute().parent.parent / "results.json"
     try:
-        return bool(json.loads(results.read_text(encoding="utf-8")).get("pairs"))
-    except (OSError, ValueError, AttributeError):
-        return False
+        path = Path(model).absolute().parent.parent / "results.json"
+        results = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return results if isinstance(results, dict) else {}
 
 
 def _lock(file: IO[str], folder: Path) -> None:

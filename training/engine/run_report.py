@@ -100,7 +100,9 @@ def report(
         if results.get("pairs"):
             example_input, fields = "pairs.csv", ("text", "text_pair")
         model = present.get("export", present.get("model"))
-        blocks.append(example_request.next_commands(f"{model}", example_input, fields))
+        blocks.append(
+            example_request.next_commands(f"{model}", example_input, fields, results.get("example"))
+        )
     return "\n" + "\n\n".join(blocks)
 
 

@@ -33,7 +33,7 @@ from ..engine.options import (
     ProperFraction,
     check_one_of,
 )
-from ..engine.output_folder import trained_on_pairs
+from ..engine.output_folder import results_of
 from ..readers import glue
 from ..readers.data_files import FORMATS, MissingColumnError
 from ..readers.data_splits import hold_out_tenth, stratified_sample
@@ -179,7 +179,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     from ..readers import answer_files
     from ..scores import classifier_scores
 
-    if model and not config.text_pair and trained_on_pairs(config.model):
+    if model and not config.text_pair and results_of(config.model).get("pairs"):
         raise ValueError(
             f"{config.model} was trained on pairs of texts: name the column of the second one by "
             "--text_pair"

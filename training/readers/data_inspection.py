@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import textwrap
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,6 +46,20 @@ class Rows:
     labels: Sequence[str] | None = None
     have_choices: bool = False
     share_passages: bool = False
+
+    def example(self) -> dict[str, Any]:
+        """Returns the fields of the first row with their beginnings, as a server takes them.
+
+        Example:
+
+        >>> Rows([("Who?", "A passage.")], share_passages=True).example()
+        {'question': 'Who?', 'context': 'A passage.'}
+        """
+        first, *others = (textwrap.shorten(text, 200, placeholder=" …") for text in self.texts[0])
+        if self.have_choices:
+            return {"text": first, "choices": others}
+        names = ("question", "context") if self.share_passages else ("text", "text_pair")
+        return dict(zip(names, (first, *others), strict=False))
 
     def keys(self) -> list[tuple[str, ...]]:
         """Returns the texts, normalized so that copies are equal: case, spaces, compatibility."""

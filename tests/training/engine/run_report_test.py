@@ -76,11 +76,15 @@ def test_the_next_command_can_be_pasted(results, tmp_path):
     results["config"]["output_dir"] = str(folder)
     results["kept"]["model"] = str(folder / "seed_1" / "model.keras")
     fields = ("question", "context")
+    results["example"] = {"question": "Qui l'a écrit ?"}
     commands = report(results, {}, "my texts.txt", fields).rpartition("Next: ")[2]
     serve, curl, predict = map(shlex.split, commands.splitlines())
     model = f"--model={folder / 'export/1'}"
     assert serve[2:] == ["training.serve", model]
-    assert set(json.loads(curl[-1])["instances"][0]) == set(fields)
+    assert "écrit" in curl[-1]
+    (instance,) = json.loads(curl[-1])["instances"]
+    assert set(instance) == set(fields)
+    assert instance["question"] == "Qui l'a écrit ?"
     assert predict[1:] == ["python", "-m", "training.predict", model, "--input=my texts.txt"]
 
 
