@@ -54,10 +54,13 @@ _OUR_NAMES: dict[str, tuple[str, ...]] = {
 }
 
 # What is said where none of ours exists, as in programs, which read labels from files
-_ANSWERS = dict.fromkeys(
-    ("num_labels", "num_classes", "id2label", "label2id"),
-    "The classes are those of the labels in the data.",
-)
+_ANSWERS = {
+    **dict.fromkeys(
+        ("num_labels", "num_classes", "id2label", "label2id"),
+        "The classes are those of the labels in the data.",
+    ),
+    "task": "The files tell the task, and --regression that labels are scores.",
+}
 
 
 def suggestion(names: Iterable[str], known: Collection[str]) -> str:

@@ -87,6 +87,14 @@ def test_the_readme_is_one_page():
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
 
 
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_rows_stand_below_the_head_of_a_table(page):
+    """Others are shown as text."""
+    text = re.sub(BLOCK, "", page.read_text(encoding="utf-8"))
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        assert re.match(r".*\n\|[-|: ]+\|\n", table), table
+
+
 # === Python snippets ===
 
 

@@ -48,7 +48,9 @@ def download(address: str, *, weights: bool = True) -> Path:
     # OSError: no connection and not in the cache. ValueError: a malformed name. HfHubHTTPError: no
     # such model, or no access to it.
     except (HfHubHTTPError, OSError, ValueError) as error:
-        raise CheckpointError(f"{address} could not be downloaded: {error}") from error
+        reason = " ".join(str(error).split())
+        # Not `from error`: the traceback of what the client tried is hundreds of lines.
+        raise CheckpointError(f"{address} could not be downloaded: {reason}") from None
     return Path(folder)
 
 
@@ -82,5 +84,6 @@ def upload(
         )
     # OSError: no connection. ValueError: a malformed name, or no account.
     except (HfHubHTTPError, OSError, ValueError) as error:
-        raise CheckpointError(f"{folder} could not be uploaded to {model}: {error}") from error
+        reason = " ".join(str(error).split())
+        raise CheckpointError(f"{folder} could not be uploaded to {model}: {reason}") from None
     return str(commit)

@@ -402,7 +402,8 @@ def check_input_form(x: Any, forms: str) -> None:
     if names is not None and has_text and not is_text(x):
         raise ValueError(
             f"Received columns of text named {', '.join(map(str, names))}; expected {forms}, "
-            "or features."
+            f"or features. Rename the columns, or pass them by themselves: x[{names[0]!r}]"
+            + (f", with y=x[{names[-1]!r}]." if len(names) > 1 else ".")
         )
     is_iterator = isinstance(x, (Iterator, Set)) and not isinstance(x, Generator)
     is_lazy = names is None and any(hasattr(x, name) for name in ("collect", "column_names"))

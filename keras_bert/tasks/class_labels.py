@@ -234,9 +234,11 @@ def _ids_of_names(
     labels: np.ndarray[Any, Any], class_names: Sequence[str] | None, first_row: int
 ) -> np.ndarray[Any, Any]:
     if class_names is None:
+        found = sorted(set(map(str, labels.flat)))
         raise ValueError(
             f"The labels are names, such as {str(labels.flat[0])!r}, but this task has no "
-            "class_names. Pass them to its constructor."
+            "class_names. Create it with them, by `from_preset` or by its class: "
+            f"class_names={found if len(found) < 6 else [*found[:5], '…']}."
         )
     ids = {name: index for index, name in enumerate(class_names)}
     for row, label in enumerate(labels, first_row):

@@ -93,7 +93,10 @@ def test_columns_with_other_names(tasks):
     classifier = tasks["TextClassifier"]
     classifier.compile("sgd")
     dataset = tf.data.Dataset.from_tensor_slices((columns, [0, 1]))
-    message = 'columns of text named premise, hypothesis, label; expected .* a dict of "text"'
+    message = (
+        'columns of text named premise, hypothesis, label; expected .* a dict of "text".*'
+        r"Rename the columns, or pass them by themselves: x\['premise'\], with y=x\['label'\]"
+    )
     for method in (classifier.predict, classifier.classify, classifier.fit):
         for x in (columns, pandas.DataFrame(columns), dataset):
             with pytest.raises(ValueError, match=message):

@@ -176,6 +176,9 @@ def configured(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningT
             raise ValueError(
                 f"--{option} is a flag of --task={' and '.join(others)}, not of {name}"
             )
+        if option in task.settings and not given[option]:
+            value = given[option]
+            raise ValueError(f"--task={name} contradicts --{option}={str(value).lower()}")
     base = task.config_class() if base is None else base
     if type(base) is not task.config_class:
         raise ValueError(

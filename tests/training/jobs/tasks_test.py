@@ -89,6 +89,7 @@ def test_a_recipe_tells_its_task(name):
             ["--task=ner"],
             "--task is 'ner'.* Expected one of .*, ranking, or a GLUE",
         ),
+        (["--task=regression", "--noregression"], "--task=regression contradicts --regression=fal"),
         (["--task=pairs", "--n_best=3"], "--n_best is a flag of --task=questions, not of pairs"),
         (["--task=choice", "--dropout=0", "--text=a"], "classification and pairs and regression"),
         (["--task=ranking", "--export"], "--export is a flag of .*, not of ranking"),
