@@ -181,7 +181,6 @@ def _read(file: Path, columns: list[str] | None = None) -> Any:
 def _opened(file: Path) -> Iterator[tuple[Any, Callable[[list[str] | None], Any]]]:
     """Yields the schema of a file, and what reads columns of it."""
     with checks.importing("tables", f"{file}, a Parquet or Arrow file,"):
-        import pyarrow
         from pyarrow import ipc, parquet
     try:
         with open(file, "rb") as source:
