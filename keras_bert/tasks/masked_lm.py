@@ -118,6 +118,13 @@ class MaskedTokenTask(Task):
 class MaskedLM(MaskedTokenTask):
     """An encoder with a masked language modeling (MLM) head.
 
+    ```python
+    masked_lm = keras_bert.MaskedLM.from_preset("hf://google-bert/bert-base-uncased")
+    masked_lm.fill("a [MASK] film", top_k=2)  # [{"token": "short", "score": 0.2, …}, …]
+    masked_lm.compile()
+    masked_lm.fit(["a gripping film", "a moving film"])  # goes on with the pre-training
+    ```
+
     `fit` and `evaluate` take text without labels. In training the masks differ in each epoch, in
     evaluation they are always the same. With a causal encoder, they train and evaluate a
     left-to-right language model instead, in which every token predicts the next one.

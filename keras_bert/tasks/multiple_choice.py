@@ -95,6 +95,14 @@ class ChoiceAdapter(TextAdapter):
 class MultipleChoice(Task):
     """An encoder that encodes a text with each of its choices, and predicts a logit for each pair.
 
+    ```python
+    chooser = keras_bert.MultipleChoice.from_preset("minilm")
+    chooser.compile()
+    rows = [("She opened the umbrella.", ["It was raining.", "It was noon."])]
+    chooser.fit(rows, [0])
+    chooser.choose(rows)  # [[{"choice": 0, "text": "It was raining.", "score": 0.9}, …]]
+    ```
+
     The number of choices may differ between rows. `fit` and `evaluate` take a list of
     (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list of their lists of
     choices, or a dict of `text` and `choices`; `y` is the index of the right choice of each text.

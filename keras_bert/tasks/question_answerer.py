@@ -144,6 +144,15 @@ def _with_positions(batch: Batch) -> tuple[Any, ...]:
 class QuestionAnswerer(Task):
     """An encoder with a question answering head: a start logit and an end logit for each token.
 
+    ```python
+    answerer = keras_bert.QuestionAnswerer.from_preset("minilm")
+    answerer.compile()
+    context = "Faust is a tragedy by Goethe."
+    answers = [{"text": "Goethe", "answer_start": 22}]
+    answerer.fit([{"question": "Who wrote Faust?", "context": context, "answers": answers}])
+    answerer.answer("Who wrote Faust?", context)  # {"answer": "Goethe", "score": 0.9, …}
+    ```
+
     A passage that is too long for one row is split into overlapping windows. The target of a window
     that does not contain the answer is `[CLS]`.
 

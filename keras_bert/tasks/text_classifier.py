@@ -31,13 +31,19 @@ if TYPE_CHECKING:
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TextClassifier(Task):
-    """An encoder with a classification head on the pooled output.
+    """An encoder with a classification head: a class, or a score, for each text or pair of texts.
 
-    The pooled output of a causal encoder is that of the last token, the only one that attends to
-    the whole text.
+    ```python
+    classifier = keras_bert.TextClassifier.from_preset("minilm", class_names=["bad", "good"])
+    classifier.compile()
+    classifier.fit(["dull", "a gripping film"], ["bad", "good"])  # or y of ids, such as [0, 1]
+    classifier.classify(["a moving film"])  # [{"label": "good", "score": 0.9}]
+    ```
 
-    The defaults of `compile()` are AdamW with a learning rate of 2e-5, the cross-entropy and
-    accuracy; for regression, the mean squared error and the mean absolute error.
+    The defaults of `compile()` are AdamW with a learning rate for the size of the encoder, the
+    cross-entropy and accuracy; for regression, the mean squared error and the mean absolute error.
+    What is classified is the pooled output; that of a causal encoder is of the last token, the only
+    one that attends to the whole text.
 
     Args:
         backbone: The encoder, a `Backbone`.

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 class TextEmbedder(Task):
     """An encoder with pooling, which computes an embedding for each text.
 
+    ```python
+    embedder = keras_bert.TextEmbedder.from_preset("minilm")
+    vectors = embedder.embed(["a gripping film", "a moving film"])  # (2, 384)
+    similarities = vectors @ vectors.T
+    ```
+
     `fit` takes pairs of texts that have the same meaning, or are question and answer, without
     labels: a list of (a, b) pairs, a tuple of two lists, or a dict of `text` and `text_pair`. The
     texts of the other pairs in a batch are the negatives. `batch_size` counts pairs, and

@@ -197,6 +197,13 @@ def _with_tags(batch: Batch) -> tuple[Any, ...]:
 class TokenClassifier(Task):
     """An encoder with a classification head on every token, which predicts a class for each word.
 
+    ```python
+    tagger = keras_bert.TokenClassifier.from_preset("minilm", class_names=["O", "B-LOC", "I-LOC"])
+    tagger.compile()
+    tagger.fit([["in", "New", "York"]], [["O", "B-LOC", "I-LOC"]])
+    tagger.entities("a film from New York")  # [{"type": "LOC", "text": "New York", …}]
+    ```
+
     The class of a word is that of its first subword.
 
     `fit` and `evaluate` take a list of sentences, each a list of words, or a list of documents,
