@@ -85,5 +85,6 @@ def upload(
     # OSError: no connection. ValueError: a malformed name, or no account.
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise CheckpointError(f"{folder} could not be uploaded to {model}: {reason}") from None
+        # (The folder may be a temporary one.)
+        raise CheckpointError(f"The model could not be uploaded to {model}: {reason}") from None
     return str(commit)

@@ -56,7 +56,7 @@ def export_task(
     pair: bool = False,
     text: bool = False,
     max_batch_size: int = 32,
-    warm_up: bool = True,
+    warm_up: bool | None = None,
     sequence_length: int | None = None,
     max_text_bytes: int | None = None,
     part_tokens: int = 256,
@@ -100,7 +100,8 @@ def export_task(
         text: Whether an OpenVINO model takes text instead of ids. A SavedModel always does; ONNX
             and LiteRT cannot.
         max_batch_size: The largest batch that a server forms of waiting requests.
-        warm_up: Whether to add requests that a server runs before it serves others.
+        warm_up: Whether to add requests that a server runs before it serves others. By default
+            they are added where `tensorflow-serving-api` is installed, which writes them.
         sequence_length: The only length, in tokens, that a LiteRT model takes. Defaults to the
             longest possible. The other formats take any length.
         max_text_bytes: The number of bytes of UTF-8 that a SavedModel reads of each text; longer
@@ -148,7 +149,7 @@ def export_task(
         text=text,
         calibration=rows,
         max_batch_size=max_batch_size,
-        warm_up=format == "tf_saved_model" and warm_up and _can_warm_up(),
+        warm_up=format == "tf_saved_model" and _is_warmed_up(warm_up),
         sequence_length=sequence_length or task.config.max_sequence_length,
         max_text_bytes=max_text_bytes,
         part_tokens=part_tokens,
@@ -293,15 +294,13 @@ def _check_takes_text(task: Any, format: str) -> None:
         )
 
 
-def _can_warm_up() -> bool:
-    if importlib.util.find_spec("tensorflow_serving") is not None:
-        return True
-    warnings.warn(
-        "The export has no warm-up requests, for the package tensorflow-serving-api is missing: "
-        "`pip install tensorflow-serving-api`, or pass warm_up=False.",
-        stacklevel=4,
-    )
-    return False
+def _is_warmed_up(warm_up: bool | None) -> bool:
+    is_possible = importlib.util.find_spec("tensorflow_serving") is not None
+    if warm_up and not is_possible:
+        raise ExportError(
+            f"warm_up is {warm_up}, which needs `pip install tensorflow-serving-api`."
+        )
+    return is_possible and warm_up is not False
 
 
 @contextlib.contextmanager

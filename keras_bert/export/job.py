@@ -98,7 +98,8 @@ def run_job_in_child_process(folder: Path) -> None:
         reason = f"exit status {finished.returncode}: {finished.stderr.strip()[-2000:]}"
     raise ExportError(
         "A SavedModel is written by a child process with the TensorFlow backend, and that failed: "
-        f"{reason}"
+        # The folder is a temporary one.
+        + reason.replace(str(folder), f"{folder.parent}")
     )
 
 

@@ -77,16 +77,16 @@ def test_an_export_is_not_overwritten_unasked(exported):
         exported.classifier.export(exported.folder)
 
 
-def test_overwrites_warns_of_no_version_number_and_of_no_warm_up(classifier, tmp_path, monkeypatch):
+def test_overwrites_and_warns_of_no_version_number(classifier, tmp_path, monkeypatch):
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "old").touch()
     monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
-    with (
-        pytest.warns(UserWarning, match="pip install tensorflow-serving-api"),
-        pytest.warns(UserWarning, match="'model' is none"),
-    ):
+    with pytest.raises(ExportError, match="pip install tensorflow-serving-api"):
+        classifier.export(folder, overwrite=True, warm_up=True)
+    with pytest.warns(UserWarning, match="'model' is none") as warned:
         classifier.export(folder, overwrite=True)
+    assert not any("serving-api" in str(warning.message) for warning in warned)
     assert {path.name for path in folder.iterdir()} >= {"saved_model.pb", "variables"}
     assert not (folder / "old").exists()
     assert {path.name for path in (folder / "assets.extra").iterdir()} == {"task.json"}

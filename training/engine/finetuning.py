@@ -13,7 +13,6 @@ import json
 import math
 import os
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -203,17 +202,6 @@ def can_export() -> bool:
     return not missing
 
 
-def _export(job: Job, model: Any, folder: Path) -> None:
-    with warnings.catch_warnings():
-        if importlib.util.find_spec("tensorflow_serving") is None:
-            warnings.filterwarnings("ignore", "The export has no warm-up requests")
-            logging.info(
-                "note: after `pip install tensorflow-serving-api`, an export contains sample "
-                "requests, with which TensorFlow Serving warms up before it answers clients"
-            )
-        job.export(model, folder)
-
-
 def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
     """Returns a function that computes the FLOPs of an epoch, for `Training.epoch_flops`.
 
@@ -281,7 +269,7 @@ def run(
         with watch.part("export"):
             content = output_folder.file_sha256(best.model_path)
             if exported != content or not (target / "saved_model.pb").is_file():
-                _export(job, load(), target)
+                job.export(load(), target)
             results["exported_model"] = content
     results["cost"] = total_cost(runs, results["seconds"], config)
     _write_results(results, folder)
