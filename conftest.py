@@ -30,6 +30,8 @@ if TENSORFLOW_IS_BLOCKED:
     tensorflow_blocker.install()
 # PyTorch's builds for CUDA bring it; imported after TensorFlow, it ends the process.
 BEFORE_TENSORFLOW = "triton"
+# Marks of tests that another session runs than those without TensorFlow
+RUNS_ELSEWHERE = ("needs_tensorflow", "backend_independent", "on_tensorflow")
 with contextlib.suppress(ImportError):
     importlib.import_module(BEFORE_TENSORFLOW)
 
@@ -88,6 +90,17 @@ def pytest_runtest_makereport(item):
     report = yield
     if TENSORFLOW_IS_BLOCKED and report.skipped and "import 'tensorflow" in str(report.longrepr):
         report.outcome, report.longrepr = "failed", f"{item.nodeid} lacks the mark needs_tensorflow"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Fails a module that is skipped as a whole for want of TensorFlow without the mark, too."""
+    report = yield
+    if TENSORFLOW_IS_BLOCKED and report.skipped and "import 'tensorflow" in str(report.longrepr):
+        source = collector.path.read_text(encoding="utf-8")
+        if not any(mark in source for mark in RUNS_ELSEWHERE):
+            report.outcome, report.longrepr = "failed", f"{collector.nodeid} lacks needs_tensorflow"
     return report
 
 

@@ -63,7 +63,9 @@ _TOKENIZER = "keras-bert tokenizer --input_files=corpus.txt"
 INSTALLED = {
     "": """
         pip check
-        for name in $(keras-bert | sed -nE 's/^  ([a-z-]+) .*/\\1/p'); do
+        names=$(keras-bert | sed -nE 's/^  ([a-z-]+) .*/\\1/p')
+        test -n "$names"  # without any, the loop would pass
+        for name in $names; do
             keras-bert $name --help
         done
         python tiny.py
@@ -284,7 +286,9 @@ def newcomer(session: nox.Session, backend: str) -> None:
         "predict": predict,
         "serve": f"""
             {serve.strip()} &
-            until curl --silent --fail http://127.0.0.1:8501/v1/models/model; do sleep 1; done
+            until curl --silent --fail http://127.0.0.1:8501/v1/models/model; do
+                kill -0 $! && sleep 1 || exit 1
+            done
             {curl}
             kill $! && wait $!
         """,
