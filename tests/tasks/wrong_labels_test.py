@@ -80,20 +80,6 @@ def test_a_regression_has_no_loss_of_classes(kind):
         compiled(TextClassifier, num_classes=1).compile("sgd", loss=loss)
 
 
-def test_a_model_with_such_a_loss_is_loaded_with_its_default(tmp_path, monkeypatch):
-    classifier = compiled(TextClassifier, num_classes=5)
-    with monkeypatch.context() as context:
-        context.setattr(TextClassifier, "_check_loss", lambda self, loss: None)
-        classifier.compile("sgd", loss="sparse_categorical_crossentropy")
-        classifier.save(tmp_path / "old.keras")
-    with pytest.warns(UserWarning, match="loaded with its default loss: The loss sparse_cat"):
-        loaded = keras.models.load_model(tmp_path / "old.keras")
-    assert loaded.loss.from_logits
-    np.testing.assert_array_equal(
-        loaded.predict(IDS, verbose=0), classifier.predict(IDS, verbose=0)
-    )
-
-
 def test_scores_of_a_regression_are_checked():
     regression = compiled(TextClassifier, num_classes=1)
     with pytest.raises(ValueError, match="row 1 is nan; expected a finite number"):
