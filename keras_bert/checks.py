@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 import math
 import numbers
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -44,9 +45,11 @@ class Numbers:
         """Returns whether a value is one of the numbers."""
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             return False
-        # `math.isfinite` cannot take integers that are too large for a float
         is_integer = isinstance(value, numbers.Integral)
         if not is_integer and (self.integer or not math.isfinite(value)):
+            return False
+        # Too large for a float
+        if is_integer and not self.integer and abs(int(value)) > sys.float_info.max:
             return False
         number: Any = value  # mypy has no order between a Real and a float
         return not (

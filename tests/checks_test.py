@@ -56,7 +56,7 @@ REQUIRED = {
     ("numbers", "name", "allowed", "refused"),
     [
         (checks.FINITE, "a finite number", (-1, 0.5, np.float32(2)), (NAN, INFINITE, True, "1")),
-        (checks.POSITIVE, "a finite number above 0", (1e-9, 3), (0, -1, NAN, INFINITE, None)),
+        (checks.POSITIVE, "a finite number above 0", (1e-9, 3), (0, NAN, INFINITE, 10**400)),
         (checks.NON_NEGATIVE, "a finite number of at least 0", (0, 1.5), (-1e-9, NAN, -INFINITE)),
         (checks.PROPER_FRACTION, "a number in [0, 1)", (0, 0.99), (1, -0.1, NAN, False)),
         (checks.POSITIVE_FRACTION, "a number in (0, 1]", (1, 0.01), (0, 1.01, NAN)),

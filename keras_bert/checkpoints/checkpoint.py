@@ -158,7 +158,7 @@ class Checkpoint:
         stored = self._found(self.head_layouts[head])["kernel"]
         self._reject_missing({"kernel": stored}, f"{head} head")
         shape = self._tensors.shape(stored.names[0])
-        return shape[0] if stored.transposed else shape[-1]
+        return stored.second_of_two + (shape[0] if stored.transposed else shape[-1])
 
     def new_backbone(
         self,

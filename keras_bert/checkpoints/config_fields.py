@@ -30,6 +30,50 @@ _WITHOUT_EFFECT = (
 # Number of segment embeddings, all 0, in the file of an encoder that has none
 ZERO_SEGMENTS = 2
 
+NEEDED: dict[str, tuple[Any, ...]] = {
+    "add_cross_attention": (False,),
+    "configuration_files": (),
+    "is_decoder": (False,),
+    "per_layer_config": ({},),
+    "position_embedding_type": ("absolute",),
+    "pruned_heads": ({},),
+    "quantization_config": (),
+    "transformers_weights": (),
+}
+"""Fields of the files of all families that change what is computed, or which file is read, and the
+values that are allowed; an absent field, or null, always is."""
+IGNORED = (
+    # Which outputs are returned, and how they are computed
+    *("output_hidden_states", "output_attentions", "return_dict", "use_cache", "dtype"),
+    *("chunk_size_feed_forward", "is_encoder_decoder"),
+    # The tokenizer's files have the special tokens.
+    *("bos_token_id", "eos_token_id"),
+    # Redundant
+    *("label2id", "transformers_version"),
+)
+"""Fields of the files of all families that have no effect on what is read."""
+
+
+def meaning(
+    fields: Mapping[str, Any], name: str, words: Mapping[str, str], path: Path, default: str = ""
+) -> str:
+    """Returns the name in `BertConfig` of the word in a field.
+
+    Args:
+        fields: The JSON object of a file.
+        name: The name of the field.
+        words: The names in `BertConfig` of the words that are allowed.
+        path: Path of the file, for the error message.
+        default: The word of a file without the field.
+
+    Raises:
+        CheckpointError: If the field has something else.
+    """
+    word = fields.get(name, default)
+    if not isinstance(word, str) or word not in words:
+        raise CheckpointError(f"{path}: {name} is {word!r}; it must be one of {', '.join(words)}.")
+    return words[word]
+
 
 @dataclasses.dataclass(frozen=True)
 class ConfigFields:
@@ -39,6 +83,11 @@ class ConfigFields:
         required: The name in the file of each field of `BertConfig` that must be present.
         optional: The name in the file of each field that may be absent.
         defaults: Defaults of optional fields that differ from those of `BertConfig`.
+        needed: The values that are allowed in other fields of the file that change what is
+            computed; an absent field, or null, always is. Such fields of all families are added.
+        ignored: Further fields of the family's class in `transformers` that have no effect.
+        token_ids: The role of each special token whose id is written, since the class has that of
+            the released vocabulary as the default. When read, the tokenizer's files have them.
         fixed: Values of fields that are constant in the code of the family.
         activation: The name in the file of the activation.
         always_projects: Whether the embeddings are projected even if their dimension is that of the
@@ -50,6 +99,9 @@ class ConfigFields:
     required: Mapping[str, str]
     optional: Mapping[str, str] = dataclasses.field(default_factory=dict)
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    needed: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+    token_ids: Mapping[str, str] = dataclasses.field(default_factory=dict)
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     activation: str = "hidden_act"
     always_projects: bool = False
@@ -70,6 +122,11 @@ class ConfigFields:
         Raises:
             CheckpointError: If a field is missing or has a value that is not allowed.
         """
+        for name, values in {**NEEDED, **self.needed}.items():
+            # Some files have null for an absent value.
+            if fields.get(name) not in (None, *values):
+                expected = " or ".join([*map(repr, values), "absent"])
+                raise CheckpointError(f"{path}: {name} is {fields[name]!r}; it must be {expected}.")
         if self.to_flat is not None:
             fields = self.to_flat(fields, path, activations)
         missing = [
@@ -77,19 +134,13 @@ class ConfigFields:
         ]
         if missing:
             raise CheckpointError(f"{path}: the fields {', '.join(missing)} are missing.")
-        word = fields[self.activation]
-        if not isinstance(word, str) or word not in activations:
-            raise CheckpointError(
-                f"{path}: {self.activation} is {word!r}; it must be one of "
-                f"{', '.join(activations)}."
-            )
+        activation = meaning(fields, self.activation, activations, path)
         values = {ours: fields[theirs] for ours, theirs in self.required.items()}
-        # Some files have null for an absent value.
         given = {ours: fields.get(theirs) for ours, theirs in self.optional.items()}
         values |= self.defaults
         values |= {ours: value for ours, value in given.items() if value is not None}
         try:
-            config = BertConfig(**values, **self.fixed, activation=activations[word])
+            config = BertConfig(**values, **self.fixed, activation=activation)
             # Redundant values are `None`, so that equal architectures have equal configs.
             changes: dict[str, Any] = {}
             if config.masked_lm_activation == config.activation:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints import modern_bert_fields, nomic_bert_fields, rotary_fields
@@ -159,7 +160,10 @@ _HUB_FIELDS = {
 _HUB_SEGMENT_FIELDS = {**_HUB_FIELDS, "num_segments": "num_segments"}
 _HUB_TANH_GELU = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12}
 
-_BERT_CONFIG = ConfigFields(_REQUIRED, _OPTIONAL)
+_ENDS = {"bos_token_id": "cls", "eos_token_id": "sep"}
+# The families whose classes can attend to the tokens before a token only
+_CAN_BE_CAUSAL: dict[str, tuple[Any, ...]] = {"is_decoder": (False, True)}
+_BERT_CONFIG = ConfigFields(_REQUIRED, _OPTIONAL, needed=_CAN_BE_CAUSAL)
 BERT = Family(
     name="bert",
     class_prefix="Bert",
@@ -217,6 +221,8 @@ ROBERTA = Family(
         _REQUIRED,
         _OPTIONAL,
         defaults={"pad_token_id": 1},
+        needed=_CAN_BE_CAUSAL,
+        token_ids=_ENDS,
         fixed={
             "masked_lm_activation": "gelu_erf",
             "pooler_dropout": 0.1,
@@ -276,6 +282,8 @@ _ALBERT_CONFIG = ConfigFields(
         "num_layer_groups": "num_hidden_groups",
     },
     defaults={"dropout": 0.0, "attention_dropout": 0.0, "classifier_dropout": 0.1},
+    needed={"inner_group_num": (1,)},
+    token_ids=_ENDS,
     fixed={"layer_sharing": "all", "tokenizer": "sentence_piece"},
     always_projects=True,
 )
@@ -360,6 +368,14 @@ ALBERT = Family(
 _ELECTRA_CONFIG = ConfigFields(
     {**_REQUIRED, "embedding_dim": "embedding_size"},
     _OPTIONAL,
+    needed={
+        **_CAN_BE_CAUSAL,
+        "summary_type": ("first",),
+        "summary_use_proj": (True,),
+        "summary_activation": ("gelu",),
+        "summary_proj_to_labels": (False,),
+    },
+    ignored=("summary_last_dropout",),
     fixed={
         "masked_lm_activation": "gelu_erf",
         "pooler": False,
@@ -434,6 +450,19 @@ ELECTRA = Family(
     ),
 )
 
+
+def _distilbert_fields(
+    fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
+) -> dict[str, Any]:
+    """Returns the fields of a file, where BERT's names of three of them come first."""
+    names = {
+        "hidden_size": "dim",
+        "num_attention_heads": "n_heads",
+        "num_hidden_layers": "n_layers",
+    }
+    return {**fields, **{names[name]: fields[name] for name in names if name in fields}}
+
+
 DISTILBERT = Family(
     name="distilbert",
     class_prefix="DistilBert",
@@ -456,6 +485,9 @@ DISTILBERT = Family(
             "pad_token_id": "pad_token_id",
         },
         defaults={"token_dropout": 0.1, "classifier_dropout": 0.2, "answer_dropout": 0.1},
+        # The initial positions
+        ignored=("sinusoidal_pos_embds",),
+        to_flat=_distilbert_fields,
         fixed={
             "num_segments": 0,
             "pooler": False,
@@ -561,6 +593,7 @@ MODERNBERT = Family(
     },
 )
 
+_ROPE: dict[str, tuple[Any, ...]] = {"position_embedding_type": ("absolute", "rope")}
 _ROTARY = {"rotary_base": rotary_fields.BASE, "rotary_scale": rotary_fields.SCALE}
 # The tasks that `transformers` has of some families
 _CLASSIFYING = {
@@ -574,6 +607,7 @@ NOMIC_BERT = Family(
         _REQUIRED,
         {**_OPTIONAL, **_ROTARY},
         defaults={"dropout": 0.0, "attention_dropout": 0.0},
+        needed={**_ROPE, **nomic_bert_fields.NEEDED},
         fixed={
             "positions": "rotary",
             "feed_forward": "gated",
@@ -652,6 +686,8 @@ GTE = dataclasses.replace(
         _REQUIRED,
         {**_OPTIONAL, **_ROTARY},
         defaults={"attention_dropout": 0.0, "pad_token_id": 1},
+        # The others are of the released code.
+        needed={**_ROPE, "layer_norm_type": ("layer_norm",), "logn_attention_scale": (False,)},
         fixed={
             "masked_lm_activation": "gelu_erf",
             "positions": "rotary",
@@ -707,6 +743,10 @@ EUROBERT = Family(
             "layer_norm_epsilon": 1e-5,
             "pad_token_id": 128_001,
         },
+        # The released code calls the pooling `clf_pooling`.
+        needed={**_ROPE, "tie_word_embeddings": (False,), "clf_pooling": ("late",)},
+        ignored=("pretraining_tp",),
+        token_ids={**_ENDS, "mask_token_id": "mask"},
         fixed={
             "num_segments": 0,
             "positions": "rotary",

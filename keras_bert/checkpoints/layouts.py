@@ -28,6 +28,8 @@ class Stored:
             of the usual name is the weight, and the other one may be another weight.
         widths: The sizes of the tensors along the last axis of the weight; `None` for equal ones.
         halves_swapped: Whether the second half of the weight is stored before the first one.
+        second_of_two: Whether it is stored for the second of two classes alone, as by a classifier
+            with one output and a sigmoid, which is a softmax with the logit 0 of the first class.
         instead: The name of a tensor that is this weight in the files that have it, even if they
             have a tensor of the usual name too, which may be another weight.
     """
@@ -38,6 +40,7 @@ class Stored:
     instead: str | None = None
     widths: tuple[int, ...] | None = None
     halves_swapped: bool = False
+    second_of_two: bool = False
 
     def found_in(self, names: Collection[str]) -> Stored:
         """Replaces the name by that under which a file has the weight.
@@ -66,7 +69,7 @@ def stored_shapes(stored: Stored, shape: tuple[int, ...]) -> list[tuple[int, ...
     """Returns the shape that each tensor of a weight must have, by the shape of the weight."""
     parts = len(stored.names)
     if parts == 1:
-        widths: tuple[int, ...] = shape[-1:]
+        widths: tuple[int, ...] = (shape[-1] - stored.second_of_two,)
     else:
         widths = stored.widths or (shape[-1] // parts,) * parts
     shapes = [(*shape[:-1], *widths[part : part + 1]) for part in range(parts)]
@@ -110,6 +113,8 @@ def assemble(stored: Stored, source: TensorSource) -> np.ndarray[Any, Any]:
     parts = [_read_float(name, source) for name in stored.names]
     if stored.transposed:
         parts = [part.T for part in parts]
+    if stored.second_of_two:
+        parts = [np.zeros_like(parts[0]), *parts]
     whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
     return _with_halves_swapped(whole) if stored.halves_swapped else whole
 

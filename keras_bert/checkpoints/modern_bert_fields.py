@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints.config_fields import ConfigFields
+from keras_bert.checkpoints import rotary_fields
+from keras_bert.checkpoints.config_fields import ConfigFields, meaning
 from keras_bert.checkpoints.errors import CheckpointError
+from keras_bert.checks import POSITIVE_INT
 
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
 _BASES = {_GLOBAL: "global_rope_theta", _LOCAL: "local_rope_theta"}
@@ -24,31 +26,30 @@ _EVERY = "global_attn_every_n_layers"
 
 def _read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]) -> dict[str, Any]:
     """Returns the fields of a file with one value for each field of `BertConfig`."""
-    flat = dict(fields)
-    for name, needed in (("decoder_bias", True), ("tie_word_embeddings", True)):
-        if fields.get(name, needed) is not needed:
-            raise CheckpointError(f"{path}: {name} is {fields[name]!r}; it must be {needed}.")
-    flat[_EVERY] = _global_every(fields, path)
-    window = fields.get("local_attention", 128)
-    flat["attention_window"] = None
-    if flat[_EVERY] != 1:
-        if not isinstance(window, int) or isinstance(window, bool) or window < 2 or window % 2:
-            raise CheckpointError(
-                f"{path}: local_attention is {window!r}; it must be an even number above 0."
-            )
-        flat["attention_window"] = window // 2
-    flat.update(_bases(fields, path))
-    for name, default, words in (
-        ("classifier_activation", "gelu", activations),
-        ("classifier_pooling", "cls", _POOLINGS),
-    ):
-        word = fields.get(name, default)
-        if not isinstance(word, str) or word not in words:
-            raise CheckpointError(
-                f"{path}: {name} is {word!r}; it must be one of {', '.join(words)}."
-            )
-        flat[name] = words[word]
-    return flat
+    every = _global_every(fields, path)
+    return {
+        **fields,
+        _EVERY: every,
+        "attention_window": None if every == 1 else _window(fields, path),
+        **_rotations(fields, path),
+        "classifier_activation": meaning(
+            fields, "classifier_activation", activations, path, "gelu"
+        ),
+        "classifier_pooling": meaning(fields, "classifier_pooling", _POOLINGS, path, "cls"),
+    }
+
+
+def _window(fields: Mapping[str, Any], path: Path) -> int:
+    """Returns the largest distance of two tokens, which the reference calls `sliding_window`."""
+    name, parts = "sliding_window", 1
+    if fields.get(name) is None:
+        name, parts = "local_attention", 2
+    window = fields.get(name, 128)
+    if not POSITIVE_INT.allows(window) or window < parts:
+        raise CheckpointError(
+            f"{path}: {name} is {window!r}; it must be an integer of at least {parts}."
+        )
+    return int(window // parts)
 
 
 def _global_every(fields: Mapping[str, Any], path: Path) -> Any:
@@ -74,20 +75,32 @@ def _global_every(fields: Mapping[str, Any], path: Path) -> Any:
     return every
 
 
-def _bases(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Returns the base of the rotary positions of both kinds of layers."""
-    given = fields.get("rope_parameters") or {}
-    bases = {}
+def _rotations(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Returns the base of the rotary positions of both kinds of layers, and their factor."""
+    given = fields.get("rope_parameters")
+    given = {kind: {"rope_type": "default"} for kind in _BASES} if given is None else given
+    scaling = fields.get("rope_scaling") or {}
+    if not isinstance(given, dict) or given.keys() - _BASES or not isinstance(scaling, dict):
+        raise CheckpointError(
+            f"{path}: rope_parameters is {given!r} and rope_scaling {scaling!r}; they must be "
+            f"objects, the first one with {_GLOBAL} and {_LOCAL}."
+        )
+    bases: dict[str, Any] = {}
+    scales = set()
     for kind, name in _BASES.items():
-        of_kind = given.get(kind) or {} if isinstance(given, dict) else None
-        if not isinstance(of_kind, dict) or of_kind.get("rope_type", "default") != "default":
-            raise CheckpointError(
-                f"{path}: rope_parameters is {given!r}; it must have the rope_type 'default' for "
-                f"{_GLOBAL} and {_LOCAL}."
-            )
-        base = of_kind.get("rope_theta", fields.get(name))
-        bases[name] = _DEFAULT_BASES[kind] if base is None else float(base)
-    return bases
+        of_kind = given.get(kind) or {}
+        # The reference adds the object of the older name to that of each kind.
+        merged = {**of_kind, **scaling} if isinstance(of_kind, dict) else of_kind
+        default = _DEFAULT_BASES[kind] if fields.get(name) is None else fields[name]
+        base, scale = rotary_fields.rotation(merged, fields, path, default)
+        bases[name] = float(base)
+        scales.add(scale)
+    if len(scales) > 1:
+        raise CheckpointError(
+            f"{path}: rope_parameters is {given!r}; positions must be scaled alike for {_GLOBAL} "
+            f"and {_LOCAL}."
+        )
+    return {**bases, rotary_fields.SCALE: scales.pop()}
 
 
 def _written(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
@@ -97,6 +110,7 @@ def _written(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str
     words = {ours: theirs for theirs, ours in _POOLINGS.items()}
     fields[_EVERY] = every if local else 1
     layers = range(fields["num_hidden_layers"])
+    kind_of_scale = rotary_fields.written_kind(fields.pop(rotary_fields.SCALE))
     bases = {name: fields[name] or fields[_BASES[_GLOBAL]] for name in _BASES.values()}
     return {
         **fields,
@@ -104,7 +118,7 @@ def _written(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str
         "layer_types": [_LOCAL if index % fields[_EVERY] else _GLOBAL for index in layers],
         "local_attention": 2 * (local or 64),
         "rope_parameters": {
-            kind: {"rope_type": "default", "rope_theta": bases[name]}
+            kind: {**kind_of_scale, rotary_fields.BASE: bases[name]}
             for kind, name in _BASES.items()
         },
         "classifier_activation": activations[fields["classifier_activation"]],
@@ -131,6 +145,7 @@ FIELDS = ConfigFields(
         "head_bias": "classifier_bias",
         "rotary_base": _BASES[_GLOBAL],
         "local_rotary_base": _BASES[_LOCAL],
+        "rotary_scale": rotary_fields.SCALE,
         "attention_window": "attention_window",
         "global_attention_every": _EVERY,
         "masked_lm_activation": "classifier_activation",
@@ -155,6 +170,16 @@ FIELDS = ConfigFields(
         "embedding_dropout": 0.0,
         "classifier_dropout": 0.0,
         "pad_token_id": 50283,
+    },
+    needed={"decoder_bias": (True,)},
+    # Of training, and of a cutoff of the initial weights
+    ignored=(
+        *("deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index"),
+        "initializer_cutoff_factor",
+    ),
+    token_ids={
+        **dict.fromkeys(("bos_token_id", "cls_token_id"), "cls"),
+        **dict.fromkeys(("eos_token_id", "sep_token_id"), "sep"),
     },
     fixed={
         "num_segments": 0,

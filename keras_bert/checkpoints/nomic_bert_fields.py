@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints import rotary_fields
-from keras_bert.checkpoints.errors import CheckpointError
+from keras_bert.checkpoints.config_fields import meaning
 
 # The names of GPT-2 of BERT's fields
 _RELEASED = {
@@ -28,22 +28,22 @@ _RELEASED = {
 }
 # The activations of the gated feed-forward networks
 _GATED = {"swiglu": "silu", "geglu": "gelu"}
-# What the code of the release can do and NomicBERT does not
-_NEEDED: dict[str, Any] = {
-    "rotary_emb_fraction": 1.0,
-    "rotary_emb_interleaved": False,
-    "rotary_emb_scale_base": None,
-    "prenorm": False,
-    "parallel_block": False,
-    "use_rms_norm": False,
-    "causal": False,
-    "qkv_proj_bias": False,
-    "mlp_fc1_bias": False,
-    "mlp_fc2_bias": False,
-    "scale_attn_weights": True,
-    "scale_attn_by_inverse_layer_idx": False,
-    "num_experts": 0,
+NEEDED: dict[str, tuple[Any, ...]] = {
+    "rotary_emb_fraction": (1.0,),
+    "rotary_emb_interleaved": (False,),
+    "rotary_emb_scale_base": (),
+    "prenorm": (False,),
+    "parallel_block": (False,),
+    "use_rms_norm": (False,),
+    "causal": (False,),
+    "qkv_proj_bias": (False,),
+    "mlp_fc1_bias": (False,),
+    "mlp_fc2_bias": (False,),
+    "scale_attn_weights": (True,),
+    "scale_attn_by_inverse_layer_idx": (False,),
+    "num_experts": (0,),
 }
+"""What the code of the release can do and NomicBERT does not."""
 
 
 def read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]) -> dict[str, Any]:
@@ -53,20 +53,13 @@ def read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]) 
         CheckpointError: If the file has another architecture; the message names the field.
     """
     flat = dict(fields)
-    for name, needed in _NEEDED.items():
-        if fields.get(name) not in (None, needed):
-            raise CheckpointError(f"{path}: {name} is {fields[name]!r}; it must be {needed!r}.")
-    for name, released in _RELEASED.items():
-        if fields.get(name) is None and fields.get(released) is not None:
-            flat[name] = fields[released]
-    word = fields.get("activation_function")
-    if fields.get("hidden_act") is None and word is not None:
-        if word not in _GATED:
-            raise CheckpointError(
-                f"{path}: activation_function is {word!r}; it must be one of {', '.join(_GATED)}."
-            )
-        flat["hidden_act"] = _GATED[word]
-    if fields.get("rotary_scaling_factor") is not None and "max_position_embeddings" not in fields:
-        # Positions are scaled in texts that are longer than those of the training.
-        flat["max_position_embeddings"] = fields.get("max_trained_positions", 2048)
+    if fields.get("hidden_size") is None:
+        for name, released in _RELEASED.items():
+            if fields.get(name) is None and fields.get(released) is not None:
+                flat[name] = fields[released]
+        if fields.get("hidden_act") is None and fields.get("activation_function") is not None:
+            flat["hidden_act"] = meaning(fields, "activation_function", _GATED, path)
+        if fields.get("rotary_scaling_factor") is not None:
+            # Positions are scaled in texts that are longer than those of the training.
+            flat["max_position_embeddings"] = fields.get("max_trained_positions", 2048)
     return rotary_fields.read(flat, path, activations, default=1000.0)

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_bert.checkpoints.config_fields import meaning
 from keras_bert.checkpoints.errors import CheckpointError
+from keras_bert.checks import POSITIVE
 
 BASE = "rope_theta"
 """The name of the base, in the object `rope_parameters` or beside the other fields."""
@@ -15,20 +17,21 @@ SCALE = "rope_scale"
 """A name for the factor of the frequencies, which files do not have."""
 
 
-def read(
-    fields: Mapping[str, Any], path: Path, activations: Mapping[str, str], *, default: float
-) -> dict[str, Any]:
-    """Returns the fields of a file with `BASE` and `SCALE` beside the others.
+_KINDS = ("default", "linear", "ntk", "dynamic")
 
-    See `ConfigFields.to_flat`. Of the ways to scale positions, those that are a base and a factor
-    of the frequencies are read: `linear`, and the fixed `ntk` of the files that Alibaba released.
-    A `dynamic` one has no effect up to the number of positions of the file.
+
+def rotation(given: Any, fields: Mapping[str, Any], path: Path, base: Any) -> tuple[float, float]:
+    """Returns the base and the factor of the frequencies of an object of a file.
+
+    Of the ways to scale positions, those that are a base and a factor of the frequencies are read:
+    `linear`, and the fixed `ntk` of the files that Alibaba released. A `dynamic` one has no effect
+    up to the number of positions of the file.
 
     Args:
+        given: The parameters of the rotary positions, which should be a JSON object.
         fields: The JSON object of the file.
         path: Path of the file, for error messages.
-        activations: Not used.
-        default: The base if the file has none.
+        base: The base if the parameters have none.
 
     Raises:
         CheckpointError: If positions are scaled in another way, or the dimension of heads is not
@@ -38,37 +41,62 @@ def read(
         [Position interpolation](https://arxiv.org/abs/2306.15595), section 3, for `linear`;
         [mGTE](https://arxiv.org/abs/2407.19669), section 2.1, for `ntk`.
     """
-    given = fields.get("rope_parameters") or fields.get("rope_scaling") or {}
-    kind = None
-    if isinstance(given, dict):
-        kind = given.get("rope_type", given.get("type", "default"))
-    if kind not in ("default", "linear", "ntk", "dynamic"):
+    parameters = given if isinstance(given, dict) else {}
+    kind = parameters.get("rope_type", parameters.get("type", "default"))
+    if not isinstance(given, dict) or kind not in _KINDS:
         raise CheckpointError(
-            f"{path}: rope_parameters is {given!r}; it must have the rope_type 'default', "
-            "'linear', 'ntk' or 'dynamic'."
+            f"{path}: the parameters of the rotary positions (rope_parameters, rope_scaling) are "
+            f"{given!r}; they must have the rope_type {' or '.join(map(repr, _KINDS))}."
         )
-    hidden, heads, dim = (
-        fields.get(name) for name in ("hidden_size", "num_attention_heads", "head_dim")
-    )
-    if dim is not None and isinstance(heads, int) and dim * heads != hidden:
+    partial = parameters.get("partial_rotary_factor", fields.get("partial_rotary_factor"))
+    factor = 1.0 if kind == "default" else parameters.get("factor")
+    if (
+        not POSITIVE.allows(factor)
+        or parameters.get("mixed_b") is not None
+        or partial not in (None, 1)
+    ):
         raise CheckpointError(
-            f"{path}: head_dim is {dim!r}; it must be hidden_size / num_attention_heads."
+            f"{path}: the parameters of the rotary positions are {given!r}; they must have a "
+            "factor above 0, no mixed_b, and no partial_rotary_factor but 1."
         )
-    base = given.get(BASE, fields.get(BASE))
-    flat = {**fields, BASE: default if base is None else base, SCALE: 1.0}
-    factor = given.get("factor", 1.0)
-    if not isinstance(factor, (int, float)) or factor <= 0 or given.get("mixed_b") is not None:
+    base = base if parameters.get(BASE) is None else parameters[BASE]
+    if not POSITIVE.allows(base):
+        raise CheckpointError(f"{path}: {BASE} is {base!r}; it must be {POSITIVE}.")
+    hidden, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
+    dim = hidden / heads if POSITIVE.allows(hidden) and POSITIVE.allows(heads) else None
+    if dim and fields.get("head_dim") not in (None, dim):
         raise CheckpointError(
-            f"{path}: rope_parameters is {given!r}; it must have a factor above 0 and no mixed_b."
+            f"{path}: head_dim is {fields['head_dim']!r}; it must be hidden_size / "
+            "num_attention_heads."
         )
     if kind == "linear":
-        flat[SCALE] = 1 / factor
-    elif kind == "ntk" and isinstance(hidden, int) and isinstance(heads, int) and heads:
-        flat[BASE] *= factor
-        flat[SCALE] = factor ** (-2 * heads / hidden)
-    elif kind == "dynamic" and given.get("original_max_position_embeddings") is not None:
-        flat["max_position_embeddings"] = given["original_max_position_embeddings"]
-    return flat
+        return base, 1 / factor
+    if kind == "ntk" and dim:
+        return base * factor, factor ** (-2 / dim)
+    return base, 1.0
+
+
+def read(
+    fields: Mapping[str, Any], path: Path, activations: Mapping[str, str], *, default: float
+) -> dict[str, Any]:
+    """Returns the fields of a file with `BASE` and `SCALE` beside the others.
+
+    See `ConfigFields.to_flat`.
+
+    Args:
+        fields: The JSON object of the file.
+        path: Path of the file, for error messages.
+        activations: Not used.
+        default: The base if the file has none.
+
+    Raises:
+        CheckpointError: See `rotation`.
+    """
+    # Of two objects the reference takes that of the older name.
+    given = fields.get("rope_scaling") or fields.get("rope_parameters") or {}
+    base = default if fields.get(BASE) is None else fields[BASE]
+    base, scale = rotation(given, fields, path, base)
+    return {**fields, BASE: base, SCALE: scale}
 
 
 _POOLINGS = {"bos": "first", "mean": "mean", "late": "late"}
@@ -79,17 +107,11 @@ def read_eurobert(
 ) -> dict[str, Any]:
     """Returns the fields of a file of EuroBERT, with `pooling` by the names of `BertConfig`."""
     flat = read(fields, path, activations, default=10_000.0)
-    if fields.get("tie_word_embeddings"):
-        raise CheckpointError(f"{path}: tie_word_embeddings is True; it must be False.")
-    pooling = fields.get("classifier_pooling", "late")
-    if pooling not in _POOLINGS:
-        raise CheckpointError(
-            f"{path}: classifier_pooling is {pooling!r}; it must be one of {', '.join(_POOLINGS)}."
-        )
+    pooling = meaning(fields, "classifier_pooling", _POOLINGS, path, "late")
     # As many as there are heads is no sharing.
     if flat.get("num_key_value_heads") == flat.get("num_attention_heads"):
         flat["num_key_value_heads"] = None
-    return {**flat, "classifier_pooling": _POOLINGS[pooling]}
+    return {**flat, "classifier_pooling": pooling}
 
 
 def written_eurobert(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
@@ -105,10 +127,14 @@ def written_eurobert(fields: dict[str, Any], activations: Mapping[str, str]) -> 
 
 def written(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
     """Returns the fields of a file, the inverse of `read`; see `ConfigFields.from_flat`."""
-    scale = fields.pop(SCALE)
-    kind = {"rope_type": "default"} if scale == 1 else {"rope_type": "linear", "factor": 1 / scale}
+    kind = written_kind(fields.pop(SCALE))
     return {
         **fields,
         "head_dim": fields["hidden_size"] // fields["num_attention_heads"],
         "rope_parameters": {**kind, BASE: fields[BASE]},
     }
+
+
+def written_kind(scale: float) -> dict[str, Any]:
+    """Returns the parameters of rotary positions whose frequencies have a factor."""
+    return {"rope_type": "default"} if scale == 1 else {"rope_type": "linear", "factor": 1 / scale}

@@ -18,6 +18,7 @@ MODULES_FILE = "modules.json"
 POOLING_FILE = "1_Pooling/config.json"
 LENGTH_FILE = "sentence_bert_config.json"
 PROMPTS_FILE = "config_sentence_transformers.json"
+ACTIVATION = "activation_fn"
 NORMALIZE_FOLDER = "2_Normalize"
 ALL_FILES = (
     MODULES_FILE,
@@ -73,10 +74,37 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
     return options
 
 
+def output_activation(folder: Path, fields: Mapping[str, Any]) -> str | None:
+    """Reads what sentence-transformers applies to the outputs of a cross-encoder.
+
+    Args:
+        folder: The folder of a checkpoint of Hugging Face.
+        fields: The JSON object of its config.json.
+
+    Returns:
+        The name of a class of PyTorch, such as `"Sigmoid"`; `None` if the files do not have it.
+
+    Raises:
+        CheckpointError: If it is not the path of such a class.
+    """
+    path, own = folder / PROMPTS_FILE, fields.get("sentence_transformers")
+    name = read_json(path).get(ACTIVATION) if path.exists() else None
+    name = own.get(ACTIVATION) if name is None and isinstance(own, dict) else name
+    # Up to version 3 of sentence-transformers
+    name = fields.get("sbert_ce_default_activation_function") if name is None else name
+    if name is None:
+        return None
+    if not isinstance(name, str) or not name.startswith("torch."):
+        raise CheckpointError(
+            f"{folder}: {ACTIVATION} of a cross-encoder is {name!r}; it must be a class of PyTorch."
+        )
+    return name.rpartition(".")[2]
+
+
 def _warn_of_prompt(path: Path) -> None:
     fields = read_json(path) if path.exists() else {}
     prompts, name = fields.get("prompts"), fields.get("default_prompt_name")
-    prompt = prompts.get(name) if isinstance(prompts, dict) else None
+    prompt = prompts.get(str(name)) if isinstance(prompts, dict) else None
     if prompt:
         warn(
             f"{path}: sentence-transformers adds the prompt {prompt!r} in front of each text by "
@@ -88,10 +116,10 @@ def _pooling(path: Path) -> str:
     fields = read_json(path)
     modes = [name for name, value in fields.items() if "_mode_" in name and value is True]
     named = fields.get("pooling_mode", [_OLD_MODES.get(name, name) for name in modes])
-    modes = [named] if isinstance(named, str) else list(named)
+    modes = named if isinstance(named, list) else [named]
     if len(modes) != 1 or modes[0] not in _MODES:
         raise CheckpointError(
-            f"{path}: the modes are {', '.join(modes) or 'none'}; expected one of "
+            f"{path}: the modes are {', '.join(map(str, modes)) or 'none'}; expected one of "
             f"{', '.join(_MODES)}."
         )
     return str(modes[0])

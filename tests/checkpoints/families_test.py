@@ -286,10 +286,11 @@ def test_hidden_states_of_long_texts_equal_those_of_transformers(family, tmp_pat
         np.testing.assert_allclose(mine[mask], other[mask], atol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["eurobert", "gte", "nomic_bert"])
+@pytest.mark.parametrize("family", ["eurobert", "gte", "nomic_bert", "modernbert"])
 def test_positions_that_are_scaled_are_those_of_transformers(family, tmp_path, no_warning):
     rope = {"rope_type": "linear", "rope_theta": 7.0, "factor": 2.5}
-    changes = {"rope_parameters": rope}
+    # To all kinds of layers of ModernBERT
+    changes = {"rope_scaling" if family == "modernbert" else "rope_parameters": rope}
     model = saved_by_transformers(family, "plain", "Model", tmp_path / "theirs", **changes)
     checkpoint = checkpoints.open_checkpoint(tmp_path / "theirs")
     assert checkpoint.config.rotary_scale == 0.4
@@ -329,11 +330,13 @@ def test_the_scaled_positions_that_alibaba_released_are_a_base_and_a_factor(tmp_
     checkpoint.load_into(checkpoint.new_backbone())
     assert checkpoint.unused() == []
     edit_json(tmp_path / "config.json", rope_scaling={"type": "yarn", "factor": 8.0})
-    with pytest.raises(CheckpointError, match="must have the rope_type 'default', 'linear', 'ntk'"):
+    with pytest.raises(
+        CheckpointError, match="must have the rope_type 'default' or 'linear' or 'ntk'"
+    ):
         checkpoints.open_checkpoint(tmp_path)
     mixed = {"type": "ntk", "factor": 8.0, "mixed_b": 0.6}
     edit_json(tmp_path / "config.json", rope_scaling=mixed)
-    with pytest.raises(CheckpointError, match="factor above 0 and no mixed_b"):
+    with pytest.raises(CheckpointError, match="factor above 0, no mixed_b"):
         checkpoints.open_checkpoint(tmp_path)
 
 
@@ -703,6 +706,28 @@ def same_tensors(folder):
     assert ours.keys() == theirs.keys()
     for name, tensor in theirs.items():
         np.testing.assert_array_equal(ours[name], tensor)
+
+
+@pytest.mark.parametrize("family", ["modernbert", "eurobert"])
+def test_ids_of_special_tokens_are_those_of_the_tokenizer_that_is_written(family, tmp_path):
+    """The defaults of the classes are ids of the released vocabularies."""
+    saved_by_transformers(family, "plain", "Model", tmp_path / "theirs")
+    backbone = Backbone.from_preset(tmp_path / "theirs")
+    names = FAMILIES[family].tokenizer["special_tokens"]
+    vocabulary = [*"abc", *dict.fromkeys(names.values())]
+    tokenizer = {
+        "kind": "byte_pair",
+        "vocabulary": vocabulary,
+        "merges": [],
+        "special_tokens": names,
+    }
+    for folder, given in (("with", tokenizer), ("without", None)):
+        checkpoints.save_hugging_face(backbone, tmp_path / folder, tokenizer=given)
+        config = transformers.AutoConfig.from_pretrained(tmp_path / folder)
+        for field, role in FAMILIES[family].config.token_ids.items():
+            if given or role != "mask":
+                expected = vocabulary.index(names[role]) if given else None
+                assert getattr(config, field) == expected
 
 
 def test_a_classifier_on_a_checkpoint_without_one_brings_a_pooler_of_its_own(tmp_path):

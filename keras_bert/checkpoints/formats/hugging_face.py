@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ import numpy as np
 from keras_bert.checkpoints import sentence_transformers, weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.checkpoints.families import BERT, ELECTRA, FAMILIES, Family, fitting_families
+from keras_bert.checkpoints.families import BERT, FAMILIES, Family, fitting_families
 from keras_bert.checkpoints.folders import read_json, replaced_files, write_json
 from keras_bert.checkpoints.layouts import Layout, Stored, disassemble
 from keras_bert.checkpoints.tensors import (
@@ -27,6 +28,7 @@ from keras_bert.checkpoints.tokenizer_files import ALL_FILES, read_tokenizer, wr
 from keras_bert.checkpoints.weight_names import CLASSIFIERS, hf_dense
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS
 from keras_bert.config import BertConfig
+from keras_bert.vocabularies.tokenizer_config import list_tokens
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -51,6 +53,18 @@ _ACTIVATIONS = {
 _ON_POOLED_OUTPUT = ("next_sentence", "classifier", "multiple_choice")
 # The pooler of causal models under names that do not exist: a stored pooler is reported as unused.
 _POOLER = {name: Stored((f"{name} (of the last token)",)) for name in POOLER_WEIGHTS}
+_SINGLE_LABEL, _MULTI_LABEL = "single_label_classification", "multi_label_classification"
+# Of a single output, which the pipeline and the cross-encoder else take for that of a sigmoid
+_REGRESSION = {
+    "problem_type": "regression",
+    "sentence_transformers": {sentence_transformers.ACTIVATION: "torch.nn.modules.linear.Identity"},
+}
+# Of WordPiece and SentencePiece, and of byte-level BPE
+_SPECIAL_TOKENS = {
+    "cls": ("[CLS]", "<s>"),
+    "sep": ("[SEP]", "</s>"),
+    "mask": ("[MASK]", "<mask>"),
+}
 _PLACEHOLDER = re.compile(r"LABEL_\d+")
 _WORDS = {
     "gelu_erf": "gelu",
@@ -74,21 +88,30 @@ def open_folder(folder: Path) -> Checkpoint:
     path = folder / CONFIG_FILE
     fields = read_json(path)
     family = _family(fields, path)
-    _reject_unsupported(fields, path, family)
     config = family.config.read(fields, path, _ACTIVATIONS)
     if fields.get("is_decoder"):
         config = config.replace(causal=True)
     layout = family.hugging_face.backbone_layout(config)
+    head_layouts = _head_layouts(fields, family, config.causal)
+    class_names = _class_names(fields, path)
+    num_outputs = len(class_names) if class_names else fields.get("num_labels", 2)
+    activation, unsupported = _activation(fields, num_outputs, folder)
+    if num_outputs == 1 and activation == "Sigmoid" and "classifier" in head_layouts:
+        class_names = None  # that of the second class alone
+        head_layouts["classifier"] = {
+            ours: dataclasses.replace(stored, second_of_two=True)
+            for ours, stored in head_layouts["classifier"].items()
+        }
     return Checkpoint(
         format="hugging_face",
         folder=folder,
         config=config,
         backbone_layout=layout | (_POOLER if config.causal and config.pooler else {}),
-        head_layouts=_head_layouts(fields, family, config.causal),
+        head_layouts=head_layouts,
         open_tensors=lambda: SafetensorsFiles(_locations(folder, family.scopes)),
         open_tokenizer=lambda: read_tokenizer(folder),
-        unsupported_heads=_unsupported_heads(fields),
-        class_names=_class_names(fields, path),
+        unsupported_heads={"classifier": unsupported} if unsupported else {},
+        class_names=None if all(map(_PLACEHOLDER.fullmatch, class_names or ())) else class_names,
         decoder_is_tied=fields.get("tie_word_embeddings") is not False,
     )
 
@@ -105,32 +128,6 @@ def _family(fields: Mapping[str, Any], path: Path) -> Family:
             f"{' or '.join(map(repr, FAMILIES))}."
         )
     return found[0]
-
-
-def _reject_unsupported(fields: Mapping[str, Any], path: Path, family: Family) -> None:
-    has_rotary = family.config.fixed.get("positions") == "rotary"
-    allowed: dict[str, tuple[Any, ...]] = {
-        "position_embedding_type": ("absolute", *(["rope"] if has_rotary else []), None),
-        "is_decoder": (False, True, None) if family.can_be_causal else (False, None),
-        "add_cross_attention": (False, None),
-        "pruned_heads": ({}, None),
-        "quantization_config": (None,),
-        "inner_group_num": (1, None),
-        "layer_norm_type": ("layer_norm", None),
-        "logn_attention_scale": (False, None),
-    }
-    if family is ELECTRA:
-        allowed |= {
-            "summary_type": ("first", None),
-            "summary_use_proj": (True, None),
-            "summary_activation": ("gelu", None),
-        }
-    for key, values in allowed.items():
-        if fields.get(key) not in values:
-            expected = " or ".join("absent" if value is None else repr(value) for value in values)
-            raise CheckpointError(
-                f"{path}: {key} is {fields[key]!r}, which is not supported; it must be {expected}."
-            )
 
 
 def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> dict[str, Layout]:
@@ -155,16 +152,40 @@ def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> di
     return heads
 
 
-def _unsupported_heads(fields: Mapping[str, Any]) -> dict[str, str]:
+def _activation(fields: Mapping[str, Any], num_outputs: Any, folder: Path) -> tuple[str, str]:
+    """Returns what makes answers of the outputs of a classifier.
+
+    Args:
+        fields: The JSON object of config.json.
+        num_outputs: Their number.
+        folder: The folder of the file.
+
+    Returns:
+        The name of a class of PyTorch, that of sentence-transformers if the files name one, or else
+        that of the pipeline of `transformers`; and an error message if no task has such answers.
+    """
     problem = fields.get("problem_type")
-    if problem != "multi_label_classification":
-        return {}
-    return {
-        "classifier": f"{CONFIG_FILE} has problem_type {problem!r}: the outputs of the classifier "
-        "are independent (a sigmoid), while those of a TextClassifier are mutually exclusive "
-        "(a softmax). A task with several labels is the example of docs/extend/new_task.md; a "
+    if problem not in (None, "regression", _SINGLE_LABEL, _MULTI_LABEL) or (
+        problem == _SINGLE_LABEL and num_outputs == 1
+    ):
+        raise CheckpointError(
+            f"{folder / CONFIG_FILE}: problem_type is {problem!r} for {num_outputs} outputs; it "
+            f"must be 'regression', {_SINGLE_LABEL!r} (of 2 or more), {_MULTI_LABEL!r} or absent."
+        )
+    activation = sentence_transformers.output_activation(folder, fields)
+    if num_outputs == 1:
+        activation = activation or ("Identity" if problem == "regression" else "Sigmoid")
+        is_supported = activation in ("Identity", "Sigmoid")
+    else:
+        activation = activation or "Softmax"
+        is_supported = problem in (None, _SINGLE_LABEL) and activation in ("Identity", "Softmax")
+    message = (
+        f"{CONFIG_FILE} has problem_type {problem!r}, {num_outputs} outputs and the activation "
+        f"{activation}, while those of a TextClassifier are mutually exclusive (a softmax), or a "
+        "single score. A task with several labels is the example of docs/extend/new_task.md; a "
         "different number of classes gives a TextClassifier with a new head."
-    }
+    )
+    return activation, "" if is_supported else message
 
 
 def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | None:
@@ -176,8 +197,7 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
         raise CheckpointError(
             f"{path}: id2label is {names!r}; it must name the classes '0', '1', '2' …"
         )
-    ordered = tuple(str(names[index]) for index in ids)
-    return None if all(map(_PLACEHOLDER.fullmatch, ordered)) else ordered
+    return tuple(str(names[index]) for index in ids)
 
 
 def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
@@ -293,6 +313,7 @@ def save_hugging_face(
         **family.config.write(backbone.config, _WORDS),
         **({"is_decoder": True} if causal else {}),
         **_labels(heads, class_names),
+        **_token_ids(family, tokenizer),
     }
     embeds = sentence_transformers.model_options(model)
     owned = (
@@ -309,6 +330,18 @@ def save_hugging_face(
         write_tokenizer(temporary, tokenizer, length)
         if embeds:
             sentence_transformers.write_options(temporary, embeds, backbone.config.hidden_dim)
+
+
+def _token_ids(family: Family, tokenizer: Mapping[str, Any] | None) -> dict[str, int | None]:
+    """Returns the ids of special tokens that the class would otherwise take from its defaults."""
+    tokens = list_tokens(tokenizer) if tokenizer else []
+    named = (tokenizer or {}).get("special_tokens") or {}
+    ids: dict[str, int | None] = {}
+    for field, role in family.config.token_ids.items():
+        names = [name for name in (named.get(role), *_SPECIAL_TOKENS[role]) if name in tokens]
+        if names or role != "mask":  # whose id must be one
+            ids[field] = tokens.index(names[0]) if names else None
+    return ids
 
 
 def _matching_family(config: BertConfig, masked_lm: bool) -> Family:
@@ -386,9 +419,7 @@ def _pooler_tensors(
     }
 
 
-def _labels(
-    heads: Mapping[str, weights.Head], class_names: Sequence[str] | None
-) -> dict[str, dict[str, Any]]:
+def _labels(heads: Mapping[str, weights.Head], class_names: Sequence[str] | None) -> dict[str, Any]:
     classifier = next((heads[name] for name in CLASSIFIERS[:2] if name in heads), None)
     if classifier is None:
         return {}
@@ -401,4 +432,5 @@ def _labels(
     return {
         "id2label": {str(index): name for index, name in enumerate(names)},
         "label2id": {name: index for index, name in enumerate(names)},
+        **(_REGRESSION if num_classes == 1 else {}),
     }

@@ -159,12 +159,14 @@ def test_a_task_is_written_with_its_tokenizer_and_class_names(tmp_path):
         checkpoints.save_hugging_face(task.head, tmp_path / "head")
 
 
-def test_the_number_of_classes_is_written_without_names_too(tmp_path):
-    heads = {"classifier": classification_head(8, 5)}
+@pytest.mark.parametrize(("num_classes", "problem"), [(5, None), (1, "regression")])
+def test_the_number_of_classes_is_written_without_names_too(num_classes, problem, tmp_path):
+    heads = {"classifier": classification_head(8, num_classes)}
     checkpoints.save_hugging_face(small_backbone(), tmp_path, heads=heads)
     model = transformers.BertForSequenceClassification.from_pretrained(tmp_path)
-    assert model.num_labels == 5
-    assert checkpoints.open_checkpoint(tmp_path).class_names is None
+    assert (model.num_labels, model.config.problem_type) == (num_classes, problem)
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    assert (checkpoint.num_classes(), checkpoint.class_names) == (num_classes, None)
 
 
 def test_another_number_of_class_names_is_an_error(tmp_path):
