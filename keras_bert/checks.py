@@ -48,12 +48,10 @@ class Numbers:
         is_integer = isinstance(value, numbers.Integral)
         if not is_integer and (self.integer or not math.isfinite(value)):
             return False
-        # Too large for a float
-        if is_integer and not self.integer and abs(int(value)) > sys.float_info.max:
-            return False
         number: Any = value  # mypy has no order between a Real and a float
         return not (
-            (self.at_least is not None and number < self.at_least)
+            (is_integer and not self.integer and abs(int(number)) > sys.float_info.max)
+            or (self.at_least is not None and number < self.at_least)
             or (self.above is not None and number <= self.above)
             or (self.at_most is not None and number > self.at_most)
             or (self.below is not None and number >= self.below)

@@ -122,10 +122,10 @@ class ConfigFields:
         Raises:
             CheckpointError: If a field is missing or has a value that is not allowed.
         """
-        for name, values in {**NEEDED, **self.needed}.items():
+        for name, allowed in {**NEEDED, **self.needed}.items():
             # Some files have null for an absent value.
-            if fields.get(name) not in (None, *values):
-                expected = " or ".join([*map(repr, values), "absent"])
+            if fields.get(name) not in (None, *allowed):
+                expected = " or ".join([*map(repr, allowed), "absent"])
                 raise CheckpointError(f"{path}: {name} is {fields[name]!r}; it must be {expected}.")
         if self.to_flat is not None:
             fields = self.to_flat(fields, path, activations)

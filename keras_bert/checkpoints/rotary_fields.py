@@ -9,7 +9,7 @@ from typing import Any
 
 from keras_bert.checkpoints.config_fields import meaning
 from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.checks import POSITIVE
+from keras_bert.checks import POSITIVE, Numbers
 
 BASE = "rope_theta"
 """The name of the base, in the object `rope_parameters` or beside the other fields."""
@@ -17,6 +17,7 @@ SCALE = "rope_scale"
 """A name for the factor of the frequencies, which files do not have."""
 
 
+_NTK_FACTOR = Numbers(at_least=1)
 _KINDS = ("default", "linear", "ntk", "dynamic")
 
 
@@ -49,19 +50,21 @@ def rotation(given: Any, fields: Mapping[str, Any], path: Path, base: Any) -> tu
             f"{given!r}; they must have the rope_type {' or '.join(map(repr, _KINDS))}."
         )
     partial = parameters.get("partial_rotary_factor", fields.get("partial_rotary_factor"))
-    factor = 1.0 if kind == "default" else parameters.get("factor")
+    factor: Any = 1.0 if kind == "default" else parameters.get("factor")
     if (
-        not POSITIVE.allows(factor)
+        not (_NTK_FACTOR if kind == "ntk" else POSITIVE).allows(factor)
         or parameters.get("mixed_b") is not None
         or partial not in (None, 1)
     ):
         raise CheckpointError(
             f"{path}: the parameters of the rotary positions are {given!r}; they must have a "
-            "factor above 0, no mixed_b, and no partial_rotary_factor but 1."
+            "factor above 0 (of at least 1 for 'ntk'), no mixed_b, and no partial_rotary_factor but 1."
         )
     base = base if parameters.get(BASE) is None else parameters[BASE]
     if not POSITIVE.allows(base):
         raise CheckpointError(f"{path}: {BASE} is {base!r}; it must be {POSITIVE}.")
+    hidden: Any
+    heads: Any
     hidden, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
     dim = hidden / heads if POSITIVE.allows(hidden) and POSITIVE.allows(heads) else None
     if dim and fields.get("head_dim") not in (None, dim):
@@ -72,7 +75,7 @@ def rotation(given: Any, fields: Mapping[str, Any], path: Path, base: Any) -> tu
     if kind == "linear":
         return base, 1 / factor
     if kind == "ntk" and dim:
-        return base * factor, factor ** (-2 / dim)
+        return float(base) * factor, factor ** (-2 / dim)
     return base, 1.0
 
 
