@@ -58,7 +58,8 @@ def rotation(given: Any, fields: Mapping[str, Any], path: Path, base: Any) -> tu
     ):
         raise CheckpointError(
             f"{path}: the parameters of the rotary positions are {given!r}; they must have a "
-            "factor above 0 (of at least 1 for 'ntk'), no mixed_b, and no partial_rotary_factor but 1."
+            "factor above 0 (for 'ntk' of at least 1), no mixed_b, and 1 as "
+            "partial_rotary_factor."
         )
     base = base if parameters.get(BASE) is None else parameters[BASE]
     if not POSITIVE.allows(base):

@@ -336,7 +336,7 @@ def test_the_scaled_positions_that_alibaba_released_are_a_base_and_a_factor(tmp_
         checkpoints.open_checkpoint(tmp_path)
     mixed = {"type": "ntk", "factor": 8.0, "mixed_b": 0.6}
     edit_json(tmp_path / "config.json", rope_scaling=mixed)
-    with pytest.raises(CheckpointError, match="factor above 0 .* no mixed_b"):
+    with pytest.raises(CheckpointError, match=r"factor above 0 .* no mixed_b"):
         checkpoints.open_checkpoint(tmp_path)
 
 
