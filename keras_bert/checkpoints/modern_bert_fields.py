@@ -171,7 +171,11 @@ FIELDS = ConfigFields(
         "classifier_dropout": 0.0,
         "pad_token_id": 50283,
     },
-    needed={"decoder_bias": (True,)},
+    needed={
+        "decoder_bias": (True,),
+        # Of released files: the positions are rotary whatever it is.
+        "position_embedding_type": ("absolute", "rope", "sans_pos"),
+    },
     # Of training, and of a cutoff of the initial weights
     ignored=(
         *("deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index"),

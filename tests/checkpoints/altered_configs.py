@@ -100,7 +100,7 @@ WORDS = {
     "activation": ["gelu_new", "tanh", "silu", "swiglu", "mish"],
     "pooling": ["cls", "bos", "mean", "late", "max"],
     "summary_type": ["last", "first", "mean", "cls_index"],
-    "position_embedding_type": ["absolute", "relative_key", "rope"],
+    "position_embedding_type": ["absolute", "relative_key", "rope", "sans_pos"],
     "problem_type": [
         *("regression", "single_label_classification", "multi_label_classification"),
     ],

@@ -57,6 +57,7 @@ def test_all_fields_of_the_class_of_the_reference_are_read_needed_or_ignored(fam
         ("modernbert", {"rope_parameters": BY_KIND}, EQUAL),
         ("modernbert", {"rope_parameters": LINEAR}, BOTH),
         ("modernbert", {"sliding_window": 3}, EQUAL),
+        ("modernbert", {"position_embedding_type": "sans_pos"}, EQUAL),
         *(
             (family, {"rope_scaling": scaling, "rope_parameters": BASE}, EQUAL)
             for family, scaling in (("eurobert", LINEAR), ("nomic_bert", LINEAR), ("gte", DYNAMIC))
