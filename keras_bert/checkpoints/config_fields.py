@@ -54,6 +54,26 @@ IGNORED = (
 """Fields of the files of all families that have no effect on what is read."""
 
 
+def check_needed(
+    fields: Mapping[str, Any], needed: Mapping[str, tuple[Any, ...]], path: Path
+) -> None:
+    """Checks that fields of a file have allowed values, or are absent or null.
+
+    Args:
+        fields: The JSON object of the file.
+        needed: The allowed values of each field.
+        path: Path of the file, for the error message.
+
+    Raises:
+        CheckpointError: If a field has another value.
+    """
+    for name, allowed in needed.items():
+        # Some files have null for an absent value.
+        if fields.get(name) not in (None, *allowed):
+            expected = " or ".join([*map(repr, allowed), "absent"])
+            raise CheckpointError(f"{path}: {name} is {fields[name]!r}; it must be {expected}.")
+
+
 def meaning(
     fields: Mapping[str, Any], name: str, words: Mapping[str, str], path: Path, default: str = ""
 ) -> str:
@@ -122,11 +142,7 @@ class ConfigFields:
         Raises:
             CheckpointError: If a field is missing or has a value that is not allowed.
         """
-        for name, allowed in {**NEEDED, **self.needed}.items():
-            # Some files have null for an absent value.
-            if fields.get(name) not in (None, *allowed):
-                expected = " or ".join([*map(repr, allowed), "absent"])
-                raise CheckpointError(f"{path}: {name} is {fields[name]!r}; it must be {expected}.")
+        check_needed(fields, {**NEEDED, **self.needed}, path)
         if self.to_flat is not None:
             fields = self.to_flat(fields, path, activations)
         missing = [

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_bert.checkpoints.config_fields import check_needed
 from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json, write_json
 from keras_bert.checkpoints.tokenizer_files import read_tokenizer
@@ -49,8 +50,8 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
         the folder specifies; empty if it is not a sentence-transformers model.
 
     Raises:
-        CheckpointError: If the pooling or another module is not supported, or texts are lowercased
-            for a tokenizer that does not do it.
+        CheckpointError: If the pooling or another module is not supported, embeddings are
+            truncated, or texts are lowercased for a tokenizer that does not do it.
     """
     options: dict[str, Any] = {}
     length: Any = None
@@ -70,7 +71,10 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
             length = read_json(folder / SETTINGS_FILE).get("model_max_length")
     if POSITIVE_INT.allows(length):
         options["sequence_length"] = min(length, max_sequence_length)
-    _warn_of_prompt(folder / PROMPTS_FILE)
+    path = folder / PROMPTS_FILE
+    fields = read_json(path) if path.exists() else {}
+    check_needed(fields, {"truncate_dim": ()}, path)
+    _warn_of_prompt(fields, path)
     return options
 
 
@@ -101,8 +105,7 @@ def output_activation(folder: Path, fields: Mapping[str, Any]) -> str | None:
     return name.rpartition(".")[2]
 
 
-def _warn_of_prompt(path: Path) -> None:
-    fields = read_json(path) if path.exists() else {}
+def _warn_of_prompt(fields: Mapping[str, Any], path: Path) -> None:
     prompts, name = fields.get("prompts"), fields.get("default_prompt_name")
     prompt = prompts.get(str(name)) if isinstance(prompts, dict) else None
     if prompt:
@@ -114,6 +117,8 @@ def _warn_of_prompt(path: Path) -> None:
 
 def _pooling(path: Path) -> str:
     fields = read_json(path)
+    # Without the tokens of a prompt, if there is one
+    check_needed(fields, {"include_prompt": (True,)}, path)
     modes = [name for name, value in fields.items() if "_mode_" in name and value is True]
     named = fields.get("pooling_mode", [_OLD_MODES.get(name, name) for name in modes])
     modes = named if isinstance(named, list) else [named]

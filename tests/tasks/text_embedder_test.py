@@ -190,6 +190,14 @@ def test_a_prompt_that_is_added_by_default_is_told_of(tmp_path):
     edit_json(path, default_prompt_name="query")
     with pytest.warns(CheckpointWarning, match="adds the prompt 'query: ' in front of each text"):
         TextEmbedder.from_preset(tmp_path)
+    for file, changes in (
+        (path, {"truncate_dim": 8}),
+        (tmp_path / "1_Pooling" / "config.json", {"include_prompt": False}),
+    ):
+        edit_json(file, **changes)
+        with pytest.raises(CheckpointError, match=rf"{file}: {next(iter(changes))} is .* absent"):
+            TextEmbedder.from_preset(tmp_path)
+        edit_json(file, **dict.fromkeys(changes))
 
 
 def test_a_pooling_that_is_not_ours_is_named(tmp_path):
