@@ -160,6 +160,20 @@ class Checkpoint:
         shape = self._tensors.shape(stored.names[0])
         return stored.second_of_two + (shape[0] if stored.transposed else shape[-1])
 
+    def with_scores(self) -> Checkpoint:
+        """Returns the checkpoint with the logit of a sigmoid as the score of a regression.
+
+        Without it, the single output of a classifier with a sigmoid is read as two classes.
+        """
+        head_layouts = {
+            head: {
+                ours: dataclasses.replace(stored, second_of_two=False)
+                for ours, stored in layout.items()
+            }
+            for head, layout in self.head_layouts.items()
+        }
+        return dataclasses.replace(self, head_layouts=head_layouts)
+
     def new_backbone(
         self,
         config: BertConfig | None = None,

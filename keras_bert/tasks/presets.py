@@ -75,6 +75,8 @@ def task_of_preset(
             f"{', '.join(sorted(known))}, and those of the encoder "
             f"{', '.join(_ENCODER_OPTIONS)}.{suggestion(unknown, {*known, *_ENCODER_OPTIONS})}"
         )
+    if given.get("num_classes") == 1:
+        checkpoint = checkpoint.with_scores()
     saved = make_task.options_of_checkpoint(checkpoint)
     head = _choose_head(make_task, checkpoint, saved, given, load_weights)
     kept = set(make_task.preset_options).intersection(make_task.options)

@@ -189,6 +189,21 @@ def test_a_multi_label_head_is_refused_by_name(tmp_path):
         assert TextClassifier.from_preset(tmp_path, num_classes=2).num_classes == 2
 
 
+def test_a_cross_encoder_has_two_classes_or_a_score(tmp_path):
+    model = saved_by_transformers("BertForSequenceClassification", tmp_path, num_labels=1)
+    save_vocabulary(VOCABULARY, tmp_path / "vocab.txt")
+    task = TextClassifier.from_preset(tmp_path)
+    inputs = random_inputs(task.config)
+    logits = reference_outputs(model, inputs).logits
+    probabilities = keras.ops.softmax(task(inputs))[:, 1:]
+    np.testing.assert_allclose(probabilities, logits.sigmoid(), atol=1e-5)
+    assert not TextClassifier.from_preset(tmp_path, load_weights=False, num_classes=2).is_regression
+    score = TextClassifier.from_preset(tmp_path, num_classes=1)
+    np.testing.assert_allclose(outputs_of(score, inputs), logits, atol=1e-5)
+    edit_json(tmp_path / "config.json", problem_type="regression")
+    assert TextClassifier.from_preset(tmp_path).is_regression
+
+
 def test_placeholder_labels_are_no_class_names(tmp_path):
     saved_by_transformers("BertForSequenceClassification", tmp_path, num_labels=3)
     assert checkpoints.open_checkpoint(tmp_path).class_names is None
