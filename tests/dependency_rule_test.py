@@ -17,7 +17,7 @@ PACKAGES = {
     "checks": set(),
     "minilm": set(),
     "named_sizes": set(),
-    "other_names": set(),
+    "aliases": set(),
     "tables": set(),
     "intervals": set(),
     "progress": set(),
@@ -31,13 +31,13 @@ PACKAGES = {
     "data": {"atomic", "checks", "text"},
     "layers": {"checks", "config", "ops"},
     "checkpoints": {"atomic", "checks", "config", "minilm", "tables", "vocabularies"},
-    "models": {"atomic", "checks", "config", "ops", "other_names", "layers", "checkpoints"},
+    "models": {"atomic", "checks", "config", "ops", "aliases", "layers", "checkpoints"},
     "export": {
         "atomic", "checks", "config", "ops", "layers", "models", "data", "text", "vocabularies",
     },
     "tasks": {
         "checks", "config", "ops", "layers", "models", "checkpoints", "export",
-        "text", "data", "losses", "metrics", "optimizers", "other_names", "vocabularies",
+        "text", "data", "losses", "metrics", "optimizers", "aliases", "vocabularies",
     },
     "insight": {
         "checks", "config", "intervals", "ops", "layers", "models", "data", "tables", "tasks",
@@ -51,7 +51,7 @@ LIBRARIES = {
     "checks": set(),
     "minilm": set(),
     "named_sizes": set(),
-    "other_names": set(),
+    "aliases": set(),
     "tables": set(),
     "intervals": {"numpy", "scipy"},
     "progress": {"tqdm"},

@@ -471,7 +471,7 @@ def train(task: Any, case: TaskCase) -> dict[str, list[float]]:
     # Weights that learn nothing stay as they are.
     task.compile(keras_bert.optimizers.AdamW(case.rate, steps, steps // 10, weight_decay=0.0))
     before = values_of(task)
-    history = task.fit(**data, **options, length_window=1, verbose=0).history
+    history = task.fit(**data, **options, bucketing_window=1, verbose=0).history
     after = values_of(task)
     unchanged = {name for name, value in after.items() if np.array_equal(value, before[name])}
     assert unchanged <= set(case.without_gradient)

@@ -312,7 +312,7 @@ def main(config: AblationConfig) -> None:
     config.check_folders()
     program.require(program.TRAINING_LIBRARIES, "training")
     program.import_quietly()
-    with output_folder.claimed(os.fspath(config.folder)):
+    with output_folder.locked(os.fspath(config.folder)):
         records = ablation(config)
     print(format_table(config, records))
 
@@ -323,7 +323,7 @@ def ablation(config: AblationConfig) -> list[dict[str, Any]]:
     Returns:
         A record for each row: `name`, `column`, and in `scores`, by task, those of the seeds in
         percent, without runs that diverged. Of sizes, unless pre-training diverged, also
-        `parameters`, `flops`, and the `perplexity` on held-out text.
+        `parameters`, `flops`, and the `perplexity` on validation text.
 
     Raises:
         subprocess.CalledProcessError: If a run fails.

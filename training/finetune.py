@@ -17,9 +17,9 @@ The file tells the task, or else --task names it:
                     Hugging Face's squad has them; TriviaQA's JSON with its documents
     choice          SWAG's CSV, CODAH's TSV, or JSON with text, choices and label, or with the
                     fields of CommonsenseQA, ARC, OpenBookQA, COPA, RACE, DREAM, Cosmos QA or QuAIL
-    ranking         a folder, --data_dir, of documents, queries and judgements: those of Cranfield,
+    ranking         a folder, --data_dir, of documents, queries and qrels: those of Cranfield,
                     of a BEIR collection, or of MS MARCO; an encoder ranks BM25's results anew. Of
-                    judgements by split, such as qrels/train.tsv and qrels/test.tsv, the first are
+                    qrels by split, such as qrels/train.tsv and qrels/test.tsv, the first are
                     trained on, and the last scored
 
 --task=sst2 and the other GLUE tasks are read from their download in --data_dir. With a recipe, any
@@ -43,8 +43,8 @@ files as `dev.conll` and `test.conll`, the predictions in the last column, with 
 entity type (`dev_scores.json`, `test_scores.json`); questions as BERT's released code,
 `predictions.json`, `nbest_predictions.json` and, where questions may be unanswerable,
 `null_odds.json`, and for the test file in the folder `test`. Ranking writes the rankings of
-held-out queries by BM25, by the encoder and by both (`bm25.run`, `reranked.run`, `combined.run`),
-their judgements (`held_out.qrels`), `scores.json` and `model.keras`.
+validation queries by BM25, by the encoder and by both (`bm25.run`, `reranked.run`, `combined.run`),
+their qrels (`held_out.qrels`), `scores.json` and `model.keras`.
 """
 
 from .engine import program

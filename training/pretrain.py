@@ -39,7 +39,7 @@ def main(config: PretrainConfig) -> None:
     from .pretraining.run import pretrain
 
     program.require(("matplotlib",), "pretraining")
-    with program.joined_hosts(config), program.claimed_by_writer(config):
+    with program.joined_hosts(config), program.locked_by_main_process(config):
         try:
             results = pretrain(config)
         except NotFiniteError as error:
@@ -47,7 +47,7 @@ def main(config: PretrainConfig) -> None:
                 f"{error}; the last checkpoint is kept. Try a lower --learning_rate or more "
                 "--warmup_steps, with another --output_dir"
             ) from error
-    if not hosts.is_writer():
+    if not hosts.is_main_process():
         return
     folder = Path(config.output_dir)
     files = {

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From text to a served model in a minute: what does a pictograph show, by its name?
+"""From text to a served model in a minute: what does an emoji show, by its name?
 
     python -m training.quickstart
 
 It fine-tunes a real pretrained encoder on text that every machine has, the names of Unicode's
-pictographs: is "steam locomotive" an animal, food, something of an office, a vehicle, or weather?
+emoji: is "steam locomotive" an animal, food, something of an office, a vehicle, or weather?
 Most words of the test are not in the training names, so that a bag of words has little to go by:
 what the encoder knows of their meaning decides. It prints the test score beside those of the
 majority class and of a bag of words, exports a model that takes text, and has a new process, which
@@ -34,8 +34,8 @@ from keras_bert import minilm
 from .engine import child_programs, example_request, output_folder, program
 from .engine.options import PositiveInt, ProgramConfig, Seed
 from .jobs.classification import score_classifier
+from .readers.emoji import split_emoji, write_emoji
 from .readers.labeled_text import LabeledText
-from .readers.pictographs import split_pictographs, write_pictographs
 
 if TYPE_CHECKING:
     from keras_bert import TextClassifier
@@ -89,7 +89,7 @@ def main(config: QuickstartConfig) -> None:
     logging.set_verbosity(logging.WARNING)
     minilm.resolve(minilm.NAME)  # an error before Keras is imported, which takes seconds
     program.require(program.TRAINING_LIBRARIES, "training")
-    with output_folder.claimed(config.output_dir):
+    with output_folder.locked(config.output_dir):
         program.import_quietly()
         quickstart(config, minilm.NAME)
     print(f"\nIt took {time.perf_counter() - started:.0f} s.")
@@ -106,11 +106,11 @@ def quickstart(config: QuickstartConfig, preset: str) -> None:
     from .engine.progress import Progress
 
     folder = Path(config.output_dir)
-    rows = folder / "pictographs.csv"
-    write_pictographs(rows)
-    train, test = split_pictographs(config.seed)
+    rows = folder / "emoji.csv"
+    write_emoji(rows)
+    train, test = split_emoji(config.seed)
     print(
-        f"{len(train)} names of pictographs for training, {len(test)} for the test (see {rows}). "
+        f"{len(train)} names of emoji for training, {len(test)} for the test (see {rows}). "
         f"The label is what they show: {', '.join(train.class_names or ())}."
     )
     set_random_seed(config.seed)

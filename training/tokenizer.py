@@ -178,7 +178,7 @@ def main(config: TokenizerConfig) -> None:
     program.import_quietly()
     if not config.output_dir:
         raise ValueError("--output_dir is empty, expected a folder")
-    with output_folder.claimed(config.output_dir):
+    with output_folder.locked(config.output_dir):
         paths = train_tokenizer(config)
     for path in paths:
         logging.info("wrote %s, %d bytes", path, path.stat().st_size)

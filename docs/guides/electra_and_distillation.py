@@ -187,8 +187,8 @@ for name in names:
 # ## The same as commands
 #
 # ```bash
-# keras-bert pretrain --input_files=corpus --dev_files=held_out.txt --kind=full_sentences \
+# keras-bert pretrain --input_files=corpus --dev_files=validation.txt --kind=full_sentences \
 #   --objective=replaced_token --init_preset=hf://google-bert/bert-base-uncased --output_dir=runs/electra
-# keras-bert pretrain --input_files=corpus --dev_files=held_out.txt --kind=full_sentences \
+# keras-bert pretrain --input_files=corpus --dev_files=validation.txt --kind=full_sentences \
 #   --objective=distillation --teacher=hf://google-bert/bert-base-uncased --num_layers=6 --output_dir=runs/student
 # ```

@@ -57,7 +57,7 @@ def paragraphs(path):
 documents = [document for document in map("\n".join, map(paragraphs, MODULES)) if document]
 held_out = documents[7::20]
 corpus = [document for index, document in enumerate(documents) if index % 20 != 7]
-for name, kept in (("corpus.txt", corpus), ("held_out.txt", held_out)):
+for name, kept in (("corpus.txt", corpus), ("validation.txt", held_out)):
     Path(name).write_text("\n\n".join(kept) + "\n", encoding="utf-8")
     print(f"{name}: {len(kept)} modules, {Path(name).stat().st_size / 1e6:.2f} MB")
 
@@ -67,7 +67,7 @@ for name, kept in (("corpus.txt", corpus), ("held_out.txt", held_out)):
 # `--model` names the architecture; the flags after it make it small. Without `--vocabulary`, the command trains one of the model's
 # kind, byte-level BPE. What makes it the training of ModernBERT:
 #
-# - `--masked_lm_probability=0.3`: each row has more to predict, so that fewer rows are needed. The held-out text is scored with 15 %, as
+# - `--masked_lm_probability=0.3`: each row has more to predict, so that fewer rows are needed. The validation text is scored with 15 %, as
 #   other models are.
 # - `--kind=full_sentences --packing`: rows are filled with text, and no padding is computed.
 # - `--optimizer=stable_adamw --clip_norm=0`: AdamW that divides the learning rate of a tensor whose gradient suddenly grows, instead of
@@ -80,7 +80,7 @@ for name, kept in (("corpus.txt", corpus), ("held_out.txt", held_out)):
 #   with a smaller learning rate.
 
 # %% small="COMMAND += ' --num_steps=8 --batch_warmup_steps=3 --warmup_steps=1 --decay_steps=2 --num_layers=2 --hidden_dim=32 --vocabulary_size=400 --dev_batches=1 --interval=4'"
-COMMAND = """pretrain --input_files=corpus.txt --dev_files=held_out.txt --format=paragraphs
+COMMAND = """pretrain --input_files=corpus.txt --dev_files=validation.txt --format=paragraphs
     --model=modernbert_base --num_layers=4 --hidden_dim=128 --num_heads=2 --vocabulary_size=2000
     --kind=full_sentences --packing --duplicate_factor=1
     --masked_lm_probability=0.3 --dev_masked_lm_probability=0.15
@@ -102,7 +102,7 @@ report = process.stdout.partition("\nPre-trained")
 print("Pre-trained" + report[2].partition("\nTime:")[0])
 
 # %% [markdown]
-# The unigram model always predicts the most frequent token. How the scores of the held-out text got there, with the learning rate of the
+# The unigram model always predicts the most frequent token. How the scores of the validation text got there, with the learning rate of the
 # next update:
 
 # %%

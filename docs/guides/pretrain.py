@@ -145,11 +145,11 @@ for text in (
 # ## A real corpus
 #
 # For more text than fits in memory there is a command. It trains the vocabulary, converts the text to records with all cores,
-# trains, and reports accuracy and perplexity on held-out text beside those of a unigram model. If it is interrupted, the same command
+# trains, and reports accuracy and perplexity on validation text beside those of a unigram model. If it is interrupted, the same command
 # resumes, and ends with the same weights, bit for bit (on a CPU).
 #
 # ```bash
-# keras-bert pretrain --input_files=corpus --dev_files=held_out.txt --format=paragraphs --language=ko \
+# keras-bert pretrain --input_files=corpus --dev_files=validation.txt --format=paragraphs --language=ko \
 #   --model=bert_small_uncased --phases=128:0.9,512:0.1 --num_steps=100000 --warmup_steps=1000 \
 #   --output_dir=runs/korean
 # ```

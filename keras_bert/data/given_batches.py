@@ -218,7 +218,7 @@ class GivenBatches(Batches):
         self._read_columns = read_columns
         self._options = options
         self._steps = steps
-        self.works_ahead = text.can_be_read_ahead
+        self.prefetches = text.can_be_read_ahead
 
     @property
     def num_batches(self) -> int | None:

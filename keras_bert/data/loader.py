@@ -31,7 +31,7 @@ WINDOWS_IN_EPOCH = 16
 # The number of rows, in batches, that are in memory to shuffle rows of unknown number
 SHUFFLE_BATCHES = 1024
 # The number of batches that a thread makes in advance
-BATCHES_AHEAD = 8
+PREFETCHED_BATCHES = 8
 # The number of rows that are packed at a time only to know their sizes
 _ROWS_SIZED = 2048
 
@@ -39,8 +39,8 @@ _ROWS_SIZED = 2048
 RowFunction = Callable[[np.ndarray], np.ndarray]
 
 
-class DividedMap(Protocol):
-    """A function of rows, computed by several processes: `keras_bert.ops.jax_steps.divided_map`."""
+class ShardedMap(Protocol):
+    """A function of rows, computed by several processes: `keras_bert.ops.jax_steps.sharded_map`."""
 
     def __call__(self, function: RowFunction, num_rows: int, **same: int) -> np.ndarray: ...
 
@@ -61,14 +61,14 @@ class BatchOptions:
             does not shuffle. Of rows of unknown number, a row is at most 1,024 batches earlier than
             in the input.
         training: Whether the rows are training data.
-        length_window: Number of batches whose rows are sorted by length together; 1 does not
+        bucketing_window: Number of batches whose rows are sorted by length together; 1 does not
             regroup rows. Defaults to 64, and if rows are shuffled, to at most a sixteenth of an
             epoch; of rows of unknown number, of the rows before.
         num_replicas: Number of devices of this process that share each batch. The last batch
             is then completed with filler rows too, so that each device has as many.
         shard: The index of this process and the number of processes that share each batch: each has
             as many of its consecutive rows, and pads them to the same length as the others.
-        divided_map: Computes a function of rows, of which each process has its share, and checks
+        sharded_map: Computes a function of rows, of which each process has its share, and checks
             that processes have some numbers in common. With it, a process packs a share of the rows
             in memory to know all lengths, and then those of its share of each batch; without, it
             packs all rows.
@@ -85,15 +85,15 @@ class BatchOptions:
     batches_for_more_lengths: int | None = None
     shuffle_seed: int | None = None
     training: bool = False
-    length_window: int | None = None
+    bucketing_window: int | None = None
     num_replicas: int = 1
     shard: tuple[int, int] = (0, 1)
-    divided_map: DividedMap | None = None
+    sharded_map: ShardedMap | None = None
     allow_unlabeled: bool = False
 
     def __post_init__(self) -> None:
         checks.POSITIVE_INT.check_given(
-            batch_size=self.batch_size, length_window=self.length_window
+            batch_size=self.batch_size, bucketing_window=self.bucketing_window
         )
         if self.rows_in_batch % self.num_replicas:
             raise ValueError(
@@ -124,8 +124,8 @@ class BatchOptions:
 
     def window(self, num_rows: int | None) -> int | None:
         """Returns the number of batches in a window; `None` if it grows with the rows before."""
-        if self.length_window is not None or self.shuffle_seed is None:
-            return self.length_window or WINDOW_BATCHES
+        if self.bucketing_window is not None or self.shuffle_seed is None:
+            return self.bucketing_window or WINDOW_BATCHES
         if num_rows is None:
             return None
         return max(1, min(WINDOW_BATCHES, num_rows // (WINDOWS_IN_EPOCH * self.rows_in_batch)))
@@ -240,18 +240,18 @@ class RowsInMemory:
 
     def sizes(self, options: BatchOptions) -> np.ndarray | None:
         """Returns `sizes` of all rows, if processes share them out; otherwise `None`."""
-        if options.divided_map is None:
+        if options.sharded_map is None:
             return None
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
             parts = (rows[at : at + _ROWS_SIZED] for at in range(0, len(rows), _ROWS_SIZED))
             return np.concatenate([sizes(self.examples.pack(part)) for part in parts])
 
-        return options.divided_map(
+        return options.sharded_map(
             of_rows,
             len(self.examples),
             batch_size=options.rows_in_batch,
-            length_window=options.window(len(self.examples)) or 0,
+            bucketing_window=options.window(len(self.examples)) or 0,
             shuffle_seed=-1 if options.shuffle_seed is None else options.shuffle_seed,
         )
 
@@ -273,7 +273,7 @@ class Batches(abc.ABC):
     rows_in_batch: int | None = None
     """The number of rows of every batch; `None` if some have another number."""
 
-    works_ahead = True
+    prefetches = True
     """Whether a thread makes batches in advance, more perhaps than are used."""
 
     has_one_shape = False
@@ -306,8 +306,8 @@ class Batches(abc.ABC):
         batches = self._epoch(number, first)
         # (A thread for a single batch would take longer than the batch.)
         is_single = self.num_batches is not None and self.num_batches - first <= 1
-        works_ahead = self.works_ahead and not is_single
-        with contextlib.closing(made_ahead(batches) if works_ahead else batches) as batches:
+        prefetches = self.prefetches and not is_single
+        with contextlib.closing(prefetch(batches) if prefetches else batches) as batches:
             while True:
                 asked = time.perf_counter()
                 batch = next(batches, None)
@@ -374,7 +374,7 @@ class Loader(Batches):
     def example(self) -> Any:
         """Returns a batch of the first row; `None` if there are no rows."""
         unshuffled = dataclasses.replace(
-            self.options, shuffle_seed=None, length_window=1, num_replicas=1, shard=(0, 1)
+            self.options, shuffle_seed=None, bucketing_window=1, num_replicas=1, shard=(0, 1)
         )
         for window in self.source.windows(0, unshuffled, 0):
             window = window._replace(rows=window.rows[:1])
@@ -493,7 +493,7 @@ class BatchesOfBatches(Batches):
         super().__init__()
         self._batches = batches
         self.rows_in_batch = batches.rows_in_batch
-        self.works_ahead = batches.works_ahead
+        self.prefetches = batches.prefetches
         self.has_one_shape = batches.has_one_shape
 
     @property
@@ -622,7 +622,7 @@ class _Failure(NamedTuple):
     error: BaseException
 
 
-def made_ahead(batches: Iterable[Any], ahead: int = BATCHES_AHEAD) -> Generator[Any, None, None]:
+def prefetch(batches: Iterable[Any], ahead: int = PREFETCHED_BATCHES) -> Generator[Any, None, None]:
     """Yields batches that a thread makes in advance.
 
     The thread ends when the generator is closed or collected.

@@ -3,7 +3,7 @@
 
 from keras_bert.insight.attention_patterns import MEASURES, AttentionPatterns, attention
 from keras_bert.insight.attribution import METHODS, Attribution, attributions
-from keras_bert.insight.contexts import Neighbours, WordContexts, contexts, neighbours
+from keras_bert.insight.contexts import Neighbors, WordContexts, contexts, neighbors
 from keras_bert.insight.counterfactual import (
     Counterfactuals,
     ErrorRates,
@@ -52,7 +52,7 @@ __all__ = [
     "HeadImportance",
     "LayerPredictions",
     "Measure",
-    "Neighbours",
+    "Neighbors",
     "PairScores",
     "ProbeScores",
     "PronounScores",
@@ -78,7 +78,7 @@ __all__ = [
     "layers",
     "masked_log_probabilities",
     "mentions",
-    "neighbours",
+    "neighbors",
     "probe",
     "prune_heads",
     "pseudo_log_likelihood",

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Neighbours:
+class Neighbors:
     """The tokens whose embeddings are nearest to that of a token.
 
     Attributes:
         token: The token.
-        tokens: Its neighbours, the nearest first.
-        similarities: The cosine of each with the token, float64 `(neighbours,)`.
+        tokens: Its neighbors, the nearest first.
+        similarities: The cosine of each with the token, float64 `(neighbors,)`.
     """
 
     token: str
@@ -68,15 +68,15 @@ class Neighbours:
         return axes
 
 
-def neighbours(
+def neighbors(
     model: Backbone | Task, token: str, top_k: int = 10, *, preprocessor: Any = None
-) -> Neighbours:
+) -> Neighbors:
     """Finds the tokens whose embeddings have the highest cosine with that of a token.
 
     Args:
         model: A task with a preprocessor, or a `Backbone`.
         token: A token of the vocabulary, as it is written there.
-        top_k: How many neighbours to return.
+        top_k: How many neighbors to return.
         preprocessor: For a `Backbone`: has its tokenizer.
 
     Raises:
@@ -85,7 +85,7 @@ def neighbours(
     Example:
 
     ```python
-    print(neighbours(masked_lm, "paris"))
+    print(neighbors(masked_lm, "paris"))
     ```
     """
     backbone, preprocessor = encoder_and_preprocessor(model, preprocessor)
@@ -103,7 +103,7 @@ def neighbours(
     own = tokenizer.token_to_id(token)
     cosines = units @ units[own]
     order = [index for index in np.argsort(-cosines, kind="stable") if index != own][:top_k]
-    return Neighbours(token, tuple(vocabulary[index] for index in order), cosines[order])
+    return Neighbors(token, tuple(vocabulary[index] for index in order), cosines[order])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ from keras_bert.ops import (
     attention_with_scores,
     bias_add,
     dispatch,
-    is_near,
+    in_sliding_window,
     local_attention,
     rotate,
     take,
@@ -490,7 +490,7 @@ def _combined(
     if causal or window is not None:
         positions = ops.arange(length_of(inputs))
         distances = positions[:, None] - positions
-        masks.append(is_near(distances, window, causal)[None, None])
+        masks.append(in_sliding_window(distances, window, causal)[None, None])
     if padding_mask is not None:
         # (batch, length) -> (batch, 1, 1, length): only keys are masked
         masks.append(ops.cast(padding_mask, "bool")[:, None, None, :])

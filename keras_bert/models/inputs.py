@@ -13,6 +13,7 @@ from typing import Any, Self
 import keras
 import numpy as np
 
+from keras_bert.aliases import refuse_aliases
 from keras_bert.atomic import atomic_path
 from keras_bert.layers.frozen import NO_CLONE
 from keras_bert.layers.shapes import too_long
@@ -20,7 +21,6 @@ from keras_bert.models.thread_safe import ThreadSafeModel
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.lazy_tensorflow import without_tensorflow_import
 from keras_bert.ops.unpadded import unpadded_form
-from keras_bert.other_names import refuse_other_names
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 PACKING_NAMES = ("sequence_ids", "position_ids")
@@ -39,7 +39,7 @@ class TokenModel(ThreadSafeModel):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         # Here, since subclasses read their arguments before they call `__init__` of this class.
-        refuse_other_names(cls.__init__, kwargs, cls.__name__)
+        refuse_aliases(cls.__init__, kwargs, cls.__name__)
         return super().__new__(cls, *args, **kwargs)
 
     def __call__(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:

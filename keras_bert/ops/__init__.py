@@ -8,7 +8,7 @@ from keras_bert.ops.activations import (
     gated_activation,
 )
 from keras_bert.ops.attention import attention, attention_with_scores
-from keras_bert.ops.attention_mask import is_near
+from keras_bert.ops.attention_mask import in_sliding_window
 from keras_bert.ops.dropout import dropout
 from keras_bert.ops.local_attention import local_attention
 from keras_bert.ops.norm import bias_dropout_residual, bias_dropout_residual_norm, layer_norm, norm
@@ -28,7 +28,7 @@ __all__ = [
     "bias_dropout_residual_norm",
     "dropout",
     "gated_activation",
-    "is_near",
+    "in_sliding_window",
     "layer_norm",
     "local_attention",
     "norm",

@@ -19,7 +19,7 @@ def masked_score(dtype: str) -> float:
     return -3e4 if dtype == "float16" else -1e9
 
 
-def is_near(distances: Tensor, window: int | None, causal: bool) -> Tensor:
+def in_sliding_window(distances: Tensor, window: int | None, causal: bool) -> Tensor:
     """Returns a bool tensor, True where queries may attend to keys.
 
     Args:

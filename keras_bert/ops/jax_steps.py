@@ -125,7 +125,7 @@ def shared_among_devices(rows: Any) -> Any:
     return keras.tree.map_structure(shared, rows)
 
 
-def divided_map(
+def sharded_map(
     function: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]], num_rows: int, **same: int
 ) -> np.ndarray[Any, Any]:
     """Computes a function of rows, of which each process has its share.

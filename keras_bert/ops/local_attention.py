@@ -25,7 +25,7 @@ from keras_bert.ops.attention_kernels import (
     WINDOW,
     fused_kernel,
 )
-from keras_bert.ops.attention_mask import is_near
+from keras_bert.ops.attention_mask import in_sliding_window
 from keras_bert.ops.shapes import length_of
 
 # Measured on CPUs: products of smaller blocks are slower, and so are two or three blocks than one,
@@ -240,7 +240,7 @@ class Blocks:
             return None
         keys = ops.arange(self.before + self.size + self.after, dtype="int32") - self.before
         distances = ops.arange(self.size, dtype="int32")[:, None] - keys
-        return is_near(distances, self.window, self.causal)
+        return in_sliding_window(distances, self.window, self.causal)
 
     def _padded(self, x: Tensor) -> Tensor:
         """Extends `(batch, length, ...)` with zeros to all blocks."""

@@ -181,7 +181,7 @@ def stable_rate(gradient: Tensor, velocity: Tensor, coefficients: Coefficients) 
 def _direction(
     weight: Tensor, gradient: Tensor, momentum: Tensor, velocity: Tensor, coefficients: Coefficients
 ) -> tuple[Any, Any, Any, Any]:
-    weight = widened(weight)
+    weight = upcast(weight)
     gradient = _scaled(gradient, weight.dtype, coefficients)
     momentum = _moved(momentum, gradient, coefficients.beta_1)
     velocity = _moved(velocity, ops.square(gradient), coefficients.beta_2)
@@ -211,7 +211,7 @@ def _unbiased(moment: Tensor, beta: float, step: Tensor) -> Tensor:
     return moment / -ops.expm1(ops.cast(step, moment.dtype) * math.log(beta))
 
 
-def widened(tensor: Tensor) -> Tensor:
+def upcast(tensor: Tensor) -> Tensor:
     """Casts a tensor to float32, unless its dtype is wider."""
     return ops.cast(tensor, keras.backend.result_type(tensor.dtype, "float32"))
 

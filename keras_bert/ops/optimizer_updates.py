@@ -19,7 +19,7 @@ from keras_bert.ops.optimizer_rules import (
     Update,
     portable_global_norm,
     portable_update_variables,
-    widened,
+    upcast,
 )
 
 
@@ -42,7 +42,7 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
     Returns:
         A scalar tensor, float32 or wider.
     """
-    wide = [widened(gradient) for gradient in gradients]
+    wide = [upcast(gradient) for gradient in gradients]
     kernels = _backend_kernels()
     return kernels.global_norm(wide) if kernels else portable_global_norm(wide)
 

@@ -393,11 +393,11 @@ def _norm(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]
         of = dict(zip(names, tensors, strict=True))
         total = _total(options, of)
         mean = tf.reduce_mean(total, -1, keepdims=True) if options.kind == "layer_norm" else None
-        centred = total if mean is None else total - mean
+        centered = total if mean is None else total - mean
         scale = tf.math.rsqrt(
-            tf.reduce_mean(centred * centred, -1, keepdims=True) + options.epsilon
+            tf.reduce_mean(centered * centered, -1, keepdims=True) + options.epsilon
         )
-        y = centred * scale * wide(of["gamma"])
+        y = centered * scale * wide(of["gamma"])
         if "beta" in of:
             y += wide(of["beta"])
         statistics = (scale,) if mean is None else (scale, mean)

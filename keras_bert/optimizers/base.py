@@ -14,7 +14,7 @@ from keras import ops
 from keras_bert import checks
 from keras_bert.ops import optimizer_updates
 from keras_bert.ops.annotations import Shape, Tensor
-from keras_bert.ops.optimizer_rules import Coefficients, Rule, Update, adam_update, widened
+from keras_bert.ops.optimizer_rules import Coefficients, Rule, Update, adam_update, upcast
 from keras_bert.optimizers.layer_decay import count_layers, layer_depth
 from keras_bert.optimizers.schedules import BertWarmupDecay, LearningRate, LinearWarmupDecay
 
@@ -192,7 +192,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
     ) -> None:
         grads = [None if g is None else optimizer_updates.dense_gradient(g) for g in grads]
         if self.gradient_accumulation_steps:
-            grads = [None if g is None else widened(g) for g in grads]
+            grads = [None if g is None else upcast(g) for g in grads]
         super().apply(grads, trainable_variables)
 
     def _backend_apply_gradients(

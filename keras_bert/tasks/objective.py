@@ -12,13 +12,13 @@ import keras
 from keras import ops
 from keras.src.losses.losses import LossFunctionWrapper
 
+from keras_bert.aliases import refuse_aliases
 from keras_bert.metrics import ClassAccuracy, ElementMean
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import LOSS_DIVISORS, TokenModel
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.optimizer_updates import num_replicas, sum_over_replicas
 from keras_bert.optimizers import AdamW
-from keras_bert.other_names import refuse_other_names
 
 # (minimum hidden_dim, learning rate). MiniLM's rate was measured, the next is interpolated, and
 # those of BASE and LARGE are among the paper's (2e-5, 3e-5, 5e-5).
@@ -140,7 +140,7 @@ class ObjectiveModel(TokenModel):
             ValueError: If only one of `metrics` and `weighted_metrics` is a dict by output, or a
                 loss takes probabilities: outputs are logits.
         """
-        refuse_other_names(self.compile, kwargs, "compile")
+        refuse_aliases(self.compile, kwargs, "compile")
         weighted_metrics = _joined(metrics, weighted_metrics)
         if weighted_metrics is None:
             weighted_metrics = self._default_metrics()

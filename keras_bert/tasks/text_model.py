@@ -15,6 +15,7 @@ import numpy as np
 from keras.src.trainers.data_adapters import array_slicing
 
 from keras_bert import checks
+from keras_bert.aliases import refuse_aliases
 from keras_bert.config import BertConfig
 from keras_bert.data.given_batches import BatchedText, opened
 from keras_bert.data.input_forms import (
@@ -31,7 +32,6 @@ from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.thread_safe import check_process
 from keras_bert.optimizers.fit_updates import steps_in_update, with_fit_updates
-from keras_bert.other_names import refuse_other_names
 from keras_bert.tasks.adapters import (
     BatchOutputs,
     InputAdapter,
@@ -178,7 +178,7 @@ class TextModel(ObjectiveModel):
         shuffle: bool = True,
         class_weight: Any = None,
         sample_weight: Any = None,
-        length_window: int | None = None,
+        bucketing_window: int | None = None,
         initial_batch: int = 0,
         **kwargs: Any,
     ) -> keras.callbacks.History:
@@ -209,11 +209,11 @@ class TextModel(ObjectiveModel):
             shuffle: Whether to shuffle the rows in each epoch, those of a `tf.data.Dataset` too if
                 it is of single texts, and the batches of a `PyDataset`. Of a dataset that does not
                 know its size, 1,024 batches of rows are in memory for it. Without, the batches of a
-                `length_window` are sorted by length.
+                `bucketing_window` are sorted by length.
             class_weight: A dict of the weight of each class; the keys are ids, or names of
                 classes. They weigh the loss of training alone, and not the metrics.
             sample_weight: See `keras.Model.fit`; each is at least 0.
-            length_window: Number of batches of text whose rows are sorted by length together. 1
+            bucketing_window: Number of batches of text whose rows are sorted by length together. 1
                 does not sort rows: there is more padding, but each batch is a random sample.
                 Defaults to 64; if rows are shuffled, to a sixteenth of an epoch if that is less:
                 with only a few windows in an epoch, long and short rows would never be in the same
@@ -235,7 +235,7 @@ class TextModel(ObjectiveModel):
             ValueError: If a row, a label or an argument is invalid; the message names the row. Or
                 if the learning rate schedule has ended before, so that no weight would change.
         """
-        refuse_other_names(self.fit, kwargs, "fit")
+        refuse_aliases(self.fit, kwargs, "fit")
         checks.NON_NEGATIVE_INT.check(epochs=epochs, initial_batch=initial_batch)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
         x = opened(x)
@@ -258,7 +258,7 @@ class TextModel(ObjectiveModel):
             # Python's generator is seeded by keras.utils.set_random_seed
             shuffle_seed=random.getrandbits(31) if shuffle else None,
             training=True,
-            length_window=length_window,
+            bucketing_window=bucketing_window,
             num_replicas=self._num_replicas(),
             **_sharing(),
         )
@@ -801,9 +801,9 @@ def _sharing() -> dict[str, Any]:
     shard = _shard()
     if shard[1] == 1:
         return {}
-    from keras_bert.ops.jax_steps import divided_map
+    from keras_bert.ops.jax_steps import sharded_map
 
-    return {"shard": shard, "divided_map": divided_map}
+    return {"shard": shard, "sharded_map": sharded_map}
 
 
 def _shard() -> tuple[int, int]:

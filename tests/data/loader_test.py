@@ -16,8 +16,8 @@ from keras_bert.data.loader import (
     Loader,
     RowsInMemory,
     bucket_lengths,
-    made_ahead,
     permutation,
+    prefetch,
     with_index,
 )
 from keras_bert.data.packing import Sequences
@@ -86,14 +86,16 @@ def test_every_row_comes_once_in_as_many_batches_as_promised(num_rows, seed):
 
 
 def test_a_window_of_one_batch_leaves_rows_where_they_are():
-    for start, index in zip(range(0, 50, 4), order(batches_of(50, length_window=1)), strict=True):
+    for start, index in zip(
+        range(0, 50, 4), order(batches_of(50, bucketing_window=1)), strict=True
+    ):
         assert sorted(index) == list(range(start, min(start + 4, 50)))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"length_window": 0}, "length_window is 0"),
+        ({"bucketing_window": 0}, "bucketing_window is 0"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"num_replicas": 3}, "in a distribution over 3 devices"),
         ({"shard": (2, 2)}, "shard is"),
@@ -173,17 +175,17 @@ def test_many_compiled_batches_have_more_lengths():
 
 
 def all_rows(function, num_rows, **same):
-    """What `keras_bert.ops.jax_steps.divided_map` returns."""
+    """What `keras_bert.ops.jax_steps.sharded_map` returns."""
     return function(np.arange(num_rows))
 
 
-@pytest.mark.parametrize("divided_map", [None, all_rows])
+@pytest.mark.parametrize("sharded_map", [None, all_rows])
 @pytest.mark.parametrize("first", [0, 3])
-def test_the_shares_of_processes_are_the_batch_of_one(divided_map, first):
-    options = {"shuffle_seed": 5, "length_window": 2}
+def test_the_shares_of_processes_are_the_batch_of_one(sharded_map, first):
+    options = {"shuffle_seed": 5, "bucketing_window": 2}
     whole = list(batches_of(30, None, num_replicas=2, **options).epoch(1, first))
     loaders = [
-        batches_of(30, None, shard=(n, 2), divided_map=divided_map, **options) for n in range(2)
+        batches_of(30, None, shard=(n, 2), sharded_map=sharded_map, **options) for n in range(2)
     ]
     for loader in loaders:
         loader.source.examples.packed = []
@@ -194,26 +196,26 @@ def test_the_shares_of_processes_are_the_batch_of_one(divided_map, first):
         for column in (1, 2):
             found = np.concatenate([part[column] for part in parts])
             np.testing.assert_array_equal(found, batch[column])
-    if divided_map is not None:
+    if sharded_map is not None:
         for loader, share in zip(loaders, shares, strict=True):
             assert loader.source.examples.packed == [row for batch in share for row in batch[1]]
 
 
-@pytest.mark.parametrize("divided_map", [None, all_rows])
-def test_the_shares_of_a_batch_have_as_many_sequences(divided_map):
+@pytest.mark.parametrize("sharded_map", [None, all_rows])
+def test_the_shares_of_a_batch_have_as_many_sequences(sharded_map):
     texts = ["a b", "b", "a b a", "b a b"]
     choices = [["a"], ["b", "a"], ["b"], ["a", "b", "b"]]
     tokenizer = of_tokens("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b")
     preprocessor = MultipleChoicePreprocessor(tokenizer, 9)
     source = RowsInMemory(ChoiceExamples(texts, choices, preprocessor))
     for number in range(2):
-        options = BatchOptions(4, shard=(number, 2), divided_map=divided_map)
+        options = BatchOptions(4, shard=(number, 2), sharded_map=sharded_map)
         ((features,),) = Loader(source, preprocessor, options, lambda batch: (batch.features,))
         assert features["token_ids"].shape == (2, 3, 8)
 
 
 def test_rows_that_another_process_does_not_have_are_told():
-    loader = batches_of(9, shard=(1, 2), divided_map=lambda *_, **__: np.ones((9, 2), "int32"))
+    loader = batches_of(9, shard=(1, 2), sharded_map=lambda *_, **__: np.ones((9, 2), "int32"))
     with pytest.raises(ValueError, match=r"Row [2-8] has [3-9] tokens in this process, and 1 in"):
         list(loader)
 
@@ -240,7 +242,7 @@ def test_batches_are_made_ahead_and_errors_arrive_in_their_place():
             yield number
         raise OSError("no more")
 
-    batches = made_ahead(make(), ahead=2)
+    batches = prefetch(make(), ahead=2)
     assert next(batches) == 0
     deadline = time.monotonic() + 10
     while len(made) < 4 and time.monotonic() < deadline:  # two ready, and one that waits
@@ -255,7 +257,7 @@ def test_a_thread_ends_with_the_reading():
     def names():
         return [thread.name for thread in threading.enumerate()]
 
-    batches = made_ahead(itertools.count())
+    batches = prefetch(itertools.count())
     next(batches)
     assert "batches" in names()
     batches.close()

@@ -61,7 +61,7 @@ def test_a_word_longer_than_the_window_is_cut():
     assert places(windows) == [(0, 1), (0, 2), (0, 4)]
 
 
-def test_neighbours_in_a_document_fill_the_window():
+def test_neighbors_in_a_document_fill_the_window():
     documents = [[["a"], ["b", "c"], ["d", "e"], ["f"]], [["g"]]]
     windows = make_preprocessor(sequence_length=6).windows(documents)
     assert windows.token_ids.to_list() == [

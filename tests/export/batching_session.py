@@ -156,7 +156,7 @@ def run_in_parts(
     signature: Signature,
     request: Tensors,
     max_execution_batch_size: int,
-    neighbours: Sequence[Tensors] = (),
+    neighbors: Sequence[Tensors] = (),
 ) -> Tensors:
     """The answer to a request that the server splits (`enable_large_batch_splitting`).
 
@@ -164,7 +164,7 @@ def run_in_parts(
         signature: Of a SavedModel.
         request: Of any number of rows.
         max_execution_batch_size: Rows of a part.
-        neighbours: Requests of others; the first shares its batch with the first part, and so on.
+        neighbors: Requests of others; the first shares its batch with the first part, and so on.
 
     Raises:
         AssertionError: If the parts' outputs differ in width: the server's process then ends.
@@ -175,7 +175,7 @@ def run_in_parts(
         part = {
             name: value[start : start + max_execution_batch_size] for name, value in request.items()
         }
-        answers.append(run_together(signature, [part, *neighbours[index : index + 1]])[0])
+        answers.append(run_together(signature, [part, *neighbors[index : index + 1]])[0])
     for name in answers[0]:
         widths = {answer[name].shape[1:] for answer in answers}
         assert len(widths) == 1, f"{name} has parts of the shapes {sorted(widths)}"

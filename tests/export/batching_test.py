@@ -117,10 +117,10 @@ def test_large_requests_in_parts(served):
     if not served.splits:
         pytest.skip("the width of the outputs depends on the part")
     for name, requests in served.requests.items():
-        request, *neighbours = (requests[index] for index in (0, 2, 1))
+        request, *neighbors = (requests[index] for index in (0, 2, 1))
         repeated = {key: np.concatenate([value] * 3) for key, value in request.items()}
         alone = run_alone(served.signatures[name], repeated)
-        check_same(run_in_parts(served.signatures[name], repeated, 4, neighbours), alone)
+        check_same(run_in_parts(served.signatures[name], repeated, 4, neighbors), alone)
 
 
 def test_a_server_that_does_not_pad_fails_unequal_requests_and_no_others(served_tagger):

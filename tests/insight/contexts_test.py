@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neighbours of tokens and contexts of a word, held to NumPy on `transformers`' hidden states."""
+"""Neighbors of tokens and contexts of a word, held to NumPy on `transformers`' hidden states."""
 
 import json
 
@@ -80,9 +80,9 @@ def test_contexts_are_compared_in_every_layer(folder, model):
     np.testing.assert_array_equal(lines[1].get_ydata(), found.baseline)
 
 
-def test_neighbours_have_the_nearest_embeddings(folder, model):
+def test_neighbors_have_the_nearest_embeddings(folder, model):
     backbone, preprocessor = model
-    found = insight.neighbours(backbone, "bank", 4, preprocessor=preprocessor)
+    found = insight.neighbors(backbone, "bank", 4, preprocessor=preprocessor)
     table = transformers.BertModel.from_pretrained(folder).get_input_embeddings().weight
     table = table.detach().numpy()
     own = table[TOKENS.index("bank")]
@@ -101,9 +101,9 @@ def test_neighbours_have_the_nearest_embeddings(folder, model):
 def test_what_cannot_be_compared_is_refused(model):
     backbone, preprocessor = model
     with pytest.raises(ValueError, match=r"'banks' is not a token.*\['bank', '##s'\]"):
-        insight.neighbours(backbone, "banks", preprocessor=preprocessor)
+        insight.neighbors(backbone, "banks", preprocessor=preprocessor)
     with pytest.raises(ValueError, match=r"top_k is 0; it must be an integer in \[1, 17\]"):
-        insight.neighbours(backbone, "bank", 0, preprocessor=preprocessor)
+        insight.neighbors(backbone, "bank", 0, preprocessor=preprocessor)
     for texts, message in (
         ("the bank", "expected at least two texts"),
         (["the bank", "a film"], "Text 1 has no word 'bank'"),

@@ -90,7 +90,7 @@ def test_packed_and_unpacked_have_the_same_gradients():
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_no_token_sees_a_neighbour(training):
+def test_no_token_sees_a_neighbor(training):
     model = Backbone(WITHOUT_DROPOUT, packed=True)
     random_weights(model)
     before = to_numpy(model(FEATURES, training=training)["sequence_output"])

@@ -36,7 +36,7 @@ def test_keys_that_differ_little_drop_independently(key):
         assert abs(agreement - 0.5) < 4 * 0.5 / 256
 
 
-def test_neighbours_drop_independently():
+def test_neighbors_drop_independently():
     kept = keeps((0, 0))
     for rows, columns in [(0, 1), (0, 2), (1, 0), (1, 1), (2, 0), (128, 0), (0, 128)]:
         agreement = (kept == np.roll(kept, (rows, columns), (0, 1))).mean()

@@ -14,8 +14,8 @@ EPSILON = 1e-12
 
 
 def numpy_layer_norm(x, gamma, beta):
-    centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + EPSILON) * gamma + beta
+    centered = x - x.mean(-1, keepdims=True)
+    return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + EPSILON) * gamma + beta
 
 
 def tensors_of(dtype):

@@ -130,7 +130,7 @@ def test_batches_of_each_of_several_processes_have_the_maximum_length(classifier
 @pytest.mark.parametrize("form", FORMS)
 def test_batches_are_trained_on_evaluated_and_predicted_as_they_are(form, trained, classifier):
     x = PAIRS if form in (Sequence, data_loader) else TEXTS
-    in_order = {"batch_size": 2, "length_window": 1, "shuffle": False}
+    in_order = {"batch_size": 2, "bucketing_window": 1, "shuffle": False}
     expected = trained(x, LABELS, sample_weight=np.array(WEIGHTS), **in_order)
     data = (x, LABELS, np.array(WEIGHTS, "float32"))
     assert trained(form(*data), shuffle=False) == pytest.approx(expected, rel=1e-5)
@@ -146,7 +146,7 @@ def test_batches_are_trained_on_evaluated_and_predicted_as_they_are(form, traine
 @pytest.mark.parametrize("form", [lambda *x: Sequence(*x, num_batches=None), endless])
 def test_steps_are_those_of_an_endless_input(form, trained, classifier):
     first_six = slice(0, 6)
-    in_order = {"batch_size": 2, "length_window": 1, "shuffle": False}
+    in_order = {"batch_size": 2, "bucketing_window": 1, "shuffle": False}
     expected = trained(TEXTS[first_six], LABELS[first_six], **in_order)
     history = trained(form(TEXTS, LABELS), steps_per_epoch=3, epochs=2, shuffle=False)
     assert history[0] == pytest.approx(expected[0], rel=1e-5)
@@ -158,7 +158,7 @@ def test_steps_are_those_of_an_endless_input(form, trained, classifier):
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.parametrize("form", [Sequence, unknown_loader])
 def test_several_epochs_and_validation(form, trained):
-    in_order = {"batch_size": 2, "length_window": 1, "shuffle": False, "epochs": 2}
+    in_order = {"batch_size": 2, "bucketing_window": 1, "shuffle": False, "epochs": 2}
     expected = trained(TEXTS, LABELS, **in_order)
     data = {"validation_data": form(TEXTS, LABELS), "epochs": 2, "shuffle": False}
     assert trained(form(TEXTS, LABELS), **data) == pytest.approx(expected, rel=1e-5)
@@ -184,7 +184,7 @@ def _noting(seen, function):
 
 
 def test_training_resumes_in_the_middle_of_a_sequence(trained, classifier):
-    options = {"batch_size": 2, "length_window": 1, "shuffle": False}
+    options = {"batch_size": 2, "bucketing_window": 1, "shuffle": False}
     expected = trained(TEXTS, LABELS, initial_batch=2, **options)
     for form in (Sequence, data_loader):
         assert trained(form(TEXTS, LABELS), initial_batch=2, shuffle=False) == pytest.approx(
@@ -252,7 +252,7 @@ DATASETS = [single, batched, of_unknown_size, batched_of_unknown_size]
 @pytest.mark.parametrize("form", DATASETS)
 def test_a_dataset_gives_the_results_of_lists(form, trained, classifier):
     tf = pytest.importorskip("tensorflow")
-    options = {"batch_size": 2, "length_window": 1, "shuffle": False, "epochs": 2}
+    options = {"batch_size": 2, "bucketing_window": 1, "shuffle": False, "epochs": 2}
     names, weights = [NAMES[label] for label in LABELS], np.array(WEIGHTS, "float32")
     expected = trained(PAIRS, LABELS, sample_weight=weights, **options)
     dataset = form(tf, PAIRS, names, weights)
@@ -281,7 +281,7 @@ def test_a_dataset_gives_the_results_of_lists(form, trained, classifier):
 def test_an_infinite_dataset_needs_steps(form, shuffle, trained, monkeypatch):
     tf = pytest.importorskip("tensorflow")
     monkeypatch.setattr("keras_bert.data.tfdata.text_datasets.SHUFFLE_BATCHES", 8)
-    options = {"batch_size": 2, "length_window": 1, "shuffle": False}
+    options = {"batch_size": 2, "bucketing_window": 1, "shuffle": False}
     dataset = form(tf, TEXTS[:6], LABELS[:6]).repeat()
     losses = trained(dataset, steps_per_epoch=3, epochs=2, **{**options, "shuffle": shuffle})
     assert len(losses) == 2

@@ -53,7 +53,7 @@ def test_a_window_of_one_batch_trains_on_rows_as_they_come(name, monkeypatch):
     seen = []
     monkeypatch.setattr(keras.Model, "fit", lambda self, x, *_, **__: seen.append(x))
     for window in (1, None):
-        task.fit(*rows, batch_size=2, shuffle=False, length_window=window)
+        task.fit(*rows, batch_size=2, shuffle=False, bucketing_window=window)
     as_they_come, sorted_by_length = ([longest(batch) for batch in x] for x in seen)
     assert np.diff(as_they_come, axis=1).tolist() == [[8], [6], [4]]
     assert np.diff(np.ravel(sorted_by_length)).tolist() == [1, 1, 4, 1, 1]
@@ -81,8 +81,8 @@ def test_batches_of_small_data_are_of_other_rows_in_each_epoch(monkeypatch):
 
 def test_a_window_of_no_batch_is_refused():
     task, rows = TASKS["TextClassifier"]()
-    with pytest.raises(ValueError, match="length_window is 0"):
-        task.fit(*rows, length_window=0)
+    with pytest.raises(ValueError, match="bucketing_window is 0"):
+        task.fit(*rows, bucketing_window=0)
 
 
 def longest(batch) -> list[int]:

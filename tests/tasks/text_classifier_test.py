@@ -70,7 +70,7 @@ def test_the_last_rows_are_held_out(trained):
 
 @pytest.mark.needs_tensorflow
 @pytest.mark.on_each_backend
-def test_predict_keeps_the_order_and_ignores_the_neighbours(trained):
+def test_predict_keeps_the_order_and_ignores_the_neighbors(trained):
     tf = pytest.importorskip("tensorflow")
     classifier, _ = trained
     texts, _ = reviews(37)

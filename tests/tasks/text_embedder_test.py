@@ -16,8 +16,8 @@ from tests.checkpoints.small_models import edit_json  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
-COLOURS = ["red", "green", "blue", "white", "black", "grey"]
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", *COLOURS]
+COLORS = ["red", "green", "blue", "white", "black", "grey"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", *COLORS]
 TEXTS = ["a red b", "green", "b b a blue white", "a"]
 
 

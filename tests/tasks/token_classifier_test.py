@@ -60,7 +60,7 @@ def test_the_last_sentences_are_held_out(trained):
     assert trained[1]["val_accuracy"] == [1.0]
 
 
-def test_predict_gives_each_word_its_logits_whatever_its_neighbours(trained):
+def test_predict_gives_each_word_its_logits_whatever_its_neighbors(trained):
     tagger, _ = trained
     words, labels = sentences(20)
     together = tagger.predict(words, batch_size=4, verbose=0)

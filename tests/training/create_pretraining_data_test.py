@@ -256,7 +256,7 @@ def test_the_library_for_paragraphs_is_missed_before_any_work(
     with pytest.raises(ImportError, match=rf"needs sentencex: {INSTALL}"):
         create(run)
     assert not (tmp_path / "records" / "work" / "store").exists()
-    # Of the held-out text alone, too: its records are written after those that are trained on
+    # Of the validation text alone, too: its records are written after those that are trained on
     for name in ("input_files", "dev_files"):
         pretraining = PretrainConfig(
             **{name: run.input_files}, format=run.format, output_dir=str(tmp_path / "run")

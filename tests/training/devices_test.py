@@ -104,8 +104,8 @@ def ranked(num_devices):
     )
     documents = {f"d{number}": row.split("\\t")[0] for number, row in enumerate(rows)}
     queries = {f"q{number}": f"{word} film" for number, word in enumerate(WORDS)}
-    judgements = {query: {f"d{5 * number + 6}": 1} for number, query in enumerate(queries)}
-    rerank(made, Collection(documents, queries, judgements))
+    qrels = {query: {f"d{5 * number + 6}": 1} for number, query in enumerate(queries)}
+    rerank(made, Collection(documents, queries, qrels))
     lines = (folder / f"ranked_{num_devices}" / "reranked.run").read_text().splitlines()
     ranking = [line.split() for line in lines]
     return {f"{query} {document}": float(score) for query, _, document, _, score, _ in ranking}

@@ -60,7 +60,7 @@ from training.engine import config_flags, hosts
 from training.engine.options import HostOptions
 from training.engine.run_checkpoints import DiskFullError, RunCheckpoints
 from training.pretraining.run import pretrain
-from tests.training.engine.divided_tensors_test import build, state
+from tests.training.engine.sharded_tensors_test import build, state
 from tests.training.pretrain_on_hosts_test import (
     ELECTRA, config, keep_first_half, leave_broken_checkpoints, names
 )
@@ -73,7 +73,7 @@ with hosts.joined(config_flags.read_flags(HostOptions)):
     whole = pretrain(config(folder, "two"))
     pretrain(config(folder, "two_electra", **ELECTRA))
     with hosts.writer_first():
-        if hosts.is_writer():
+        if hosts.is_main_process():
             keep_first_half(folder, "two", "two_twice")
             leave_broken_checkpoints(folder, "two", "two_twice")
     pretrain(config(folder, "two_twice"))
@@ -107,13 +107,13 @@ with hosts.joined(config_flags.read_flags(HostOptions)):
         hosts.agree("the number", hosts.index())
     except hosts.DisagreementError as error:
         answers["number"] = str(error)
-    answers["divided"] = hosts.divided_map(lambda item: [item, hosts.index()], "abc")
+    answers["divided"] = hosts.sharded_map(lambda item: [item, hosts.index()], "abc")
     answers["merged"] = hosts.merged("the sizes", {"of all": 3, f"of {hosts.index()}": 1})
     try:
         hosts.merged("the sizes", {"of all": hosts.index(), f"of {hosts.index()}": 1})
     except hosts.DisagreementError as error:
         answers["sizes"] = str(error)
-    answers["gathered"] = hosts.gather([hosts.index(), hosts.count(), hosts.is_writer()])
+    answers["gathered"] = hosts.gather([hosts.index(), hosts.count(), hosts.is_main_process()])
     try:
         pretrain(config(folder, "other", seed=1 + hosts.index()))
     except hosts.DisagreementError as error:

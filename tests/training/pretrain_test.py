@@ -201,12 +201,12 @@ def test_what_is_printed_is_one_line_an_interval_and_a_report(finished):
         f"masked accuracy {record['masked_accuracy']:.1%} "
         f"(unigram {record['unigram_accuracy']:.1%}), "
     )
-    assert f"held-out perplexity {record['val_perplexity']:.4g}" in lines[1]
+    assert f"validation perplexity {record['val_perplexity']:.4g}" in lines[1]
     assert lines[1].endswith(" left")
     assert "logits" not in printed
     assert "{" not in printed
     table = {line[:13]: line.split() for line in printed.splitlines()}
-    assert table["held-out text"][3] == f"{100 * results['last']['val_masked_accuracy']:.2f}"
+    assert table["validation text"][3] == f"{100 * results['last']['val_masked_accuracy']:.2f}"
     assert table["unigram model"][2] == f"{100 * results['last']['unigram_accuracy']:.2f}"
     assert f"preset   {folder / 'preset'}" in printed
 
@@ -550,7 +550,7 @@ def test_the_last_interval_has_the_updates_that_are_left(corpus, tmp_path, monke
 
 
 def test_scoring_by_default_takes_a_fraction_of_the_time(corpus, tmp_path, monkeypatch):
-    """A batch of held-out text is scored for four that are trained on, and at the end."""
+    """A batch of validation text is scored for four that are trained on, and at the end."""
     monkeypatch.setattr(model_flops, "peak_flops", lambda dtype: 1.0)
     short = {"phases": ("16:1",), "interval": None, "warmup_steps": None, "dev_batches": 1}
     results = pretrain(config(corpus, tmp_path, num_steps=6, **short))

@@ -9,7 +9,7 @@ from keras_bert import Backbone, BertConfig, TextClassifier
 from keras_bert.data import TextClassifierPreprocessor
 from tests.text.small_tokenizers import of_tokens
 from training.quickstart import QuickstartConfig, quickstart
-from training.readers.pictographs import split_pictographs
+from training.readers.emoji import split_emoji
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ def test_it_trains_scores_and_asks_a_new_process(tmp_path, capsys):
     (tmp_path / "run").mkdir()
     settings = QuickstartConfig(epochs=1, output_dir=str(tmp_path / "run"))
     quickstart(settings, str(tmp_path / "preset"))
-    rows = (tmp_path / "run" / "pictographs.csv").read_text().splitlines()
+    rows = (tmp_path / "run" / "emoji.csv").read_text().splitlines()
     assert len(rows) == 1 + 371
     assert rows[:2] == ["name,kind", "rat,animal"]
     printed = capsys.readouterr().out
@@ -45,5 +45,5 @@ def test_it_trains_scores_and_asks_a_new_process(tmp_path, capsys):
     right = [line for line in answers if line.endswith("  right")]
     assert 1 <= len(right) <= 5
     assert len(wrong) == 3
-    names = set(split_pictographs(seed=1)[1].texts)
+    names = set(split_emoji(seed=1)[1].texts)
     assert all(any(line.startswith(f"{name}  ") for name in names) for line in answers)

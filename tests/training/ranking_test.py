@@ -29,8 +29,8 @@ from training.readers.trec_files import (  # noqa: E402
     ranked,
     read_collection,
     read_cranfield,
-    read_judgements,
-    write_judgements,
+    read_qrels,
+    write_qrels,
     write_run,
 )
 from training.scores.ranking_scores import ranking_scores  # noqa: E402
@@ -49,8 +49,8 @@ def test_scores_equal_those_of_scikit_learn():
         random.permuted(np.tile(np.arange(12), (5, 1)), axis=1),
     )
     run = {str(q): [str(d) for d in np.argsort(-scores[q])] for q in range(5)}
-    judgements = {str(q): {str(d): int(grades[q, d]) for d in range(12)} for q in range(5)}
-    result = ranking_scores(run, judgements, cutoff=5)
+    qrels = {str(q): {str(d): int(grades[q, d]) for d in range(12)} for q in range(5)}
+    result = ranking_scores(run, qrels, cutoff=5)
     ndcg = [ndcg_score(grades[q : q + 1], scores[q : q + 1], k=5) for q in range(5)]
     precision = [average_precision_score(grades[q] > 0, scores[q]) for q in range(5)]
     ranks = [1 + next(i for i, d in enumerate(run[str(q)]) if grades[q, int(d)]) for q in range(5)]
@@ -62,15 +62,15 @@ def test_scores_equal_those_of_scikit_learn():
 @pytest.mark.backend_independent
 def test_all_judged_queries_count_as_trec_eval_counts_them():
     """The numbers are those of `trec_eval -c` (pytrec-eval-terrier 0.5.11, its C code)."""
-    judgements = {"1": {"a": 1, "b": 1}, "2": {"a": 0}, "3": {"c": 1}, "4": {}}
+    qrels = {"1": {"a": 1, "b": 1}, "2": {"a": 0}, "3": {"c": 1}, "4": {}}
     run = {"1": ["x", "a"], "2": ["a"], "4": ["a"]}
-    result = ranking_scores(run, judgements)
+    result = ranking_scores(run, qrels)
     assert result == {"mrr@10": 16.67, "map": 8.33, "ndcg@10": 12.9}
-    assert ranking_scores(run, judgements, cutoff=1) == {"mrr@1": 0.0, "map": 8.33, "ndcg@1": 0.0}
+    assert ranking_scores(run, qrels, cutoff=1) == {"mrr@1": 0.0, "map": 8.33, "ndcg@1": 0.0}
     with pytest.raises(ValueError, match="no query has a relevant document"):
         ranking_scores(run, {"2": {"a": 0}})
     with pytest.raises(ValueError, match="query 1 has a document twice"):
-        ranking_scores({"1": ["a", "a"]}, judgements)
+        ranking_scores({"1": ["a", "a"]}, qrels)
 
 
 @pytest.mark.backend_independent
@@ -85,18 +85,18 @@ def test_rankings_come_back_from_files(tmp_path):
         "1 Q0 z 4 1.00000001e-07 keras_bert",
         "2 Q0 d3 1 -1 keras_bert",
     ]
-    write_judgements(tmp_path / "a.qrels", {"1": {"d1": 2, "d2": 0}})
-    assert read_judgements(tmp_path / "a.qrels") == {"1": {"d1": 2, "d2": 0}}
+    write_qrels(tmp_path / "a.qrels", {"1": {"d1": 2, "d2": 0}})
+    assert read_qrels(tmp_path / "a.qrels") == {"1": {"d1": 2, "d2": 0}}
     (tmp_path / "qrels").write_text("1 0 d1 2\n1 0 d2 0\n\n2 d3  1\n")
-    assert read_judgements(tmp_path / "qrels") == {"1": {"d1": 2, "d2": 0}, "2": {"d3": 1}}
+    assert read_qrels(tmp_path / "qrels") == {"1": {"d1": 2, "d2": 0}, "2": {"d3": 1}}
 
 
 @pytest.mark.backend_independent
 @pytest.mark.parametrize("grade", ["0.000000", "1"])
-def test_judgements_of_smart_have_the_document_second(grade, tmp_path):
+def test_qrels_of_smart_have_the_document_second(grade, tmp_path):
     path = tmp_path / "qrels.text"
     path.write_text(f"01 1410  0 {grade}\n01 007 0 {grade}\n2 d 0 {grade}\n")
-    assert read_judgements(path) == {"1": {"1410": 1, "7": 1}, "2": {"d": 1}}
+    assert read_qrels(path) == {"1": {"1410": 1, "7": 1}, "2": {"d": 1}}
 
 
 @pytest.mark.backend_independent
@@ -104,9 +104,9 @@ def test_what_is_relevant_by_one_id_is_no_negative_by_another():
     words = [f"text {number}" for number in range(6)]
     documents = {f"d{number}": words[number % 6] for number in range(12)}
     queries = {"q1": "a query", "q2": "a query", "q3": "another"}
-    judgements = {"q1": {"d0": 1, "d1": 0}, "q2": {"d2": 1, "d8": 1}, "q3": {"d3": 1}}
+    qrels = {"q1": {"d0": 1, "d1": 0}, "q2": {"d2": 1, "d8": 1}, "q3": {"d3": 1}}
     found = {query: [(document, 1.0) for document in documents] for query in queries}
-    collection = Collection(documents, queries, judgements)
+    collection = Collection(documents, queries, qrels)
     triples = training_triples(RerankConfig(negatives=9), collection, found, list(queries))
     # Both queries have one text: what is relevant to one is no negative of the other.
     expected = {
@@ -142,7 +142,7 @@ def test_two_rankings_are_combined_on_one_scale():
 def test_an_error_names_file_and_line(text, message, tmp_path):
     (tmp_path / "file").write_text(text)
     with pytest.raises(ValueError, match=message):
-        read_judgements(tmp_path / "file")
+        read_qrels(tmp_path / "file")
 
 
 def documents_by_query(run):
@@ -176,7 +176,7 @@ def test_cranfield_is_read(cranfield):
     collection = read_cranfield(cranfield)
     assert collection.documents["2"] == "a flow . flow"
     assert collection.queries["3"] == "a heat ."
-    assert collection.judgements["6"] == {"6": 1, "1": 0}
+    assert collection.qrels["6"] == {"6": 1, "1": 0}
     (cranfield / "cranqrel").write_text("9 1 1\n")
     with pytest.raises(ValueError, match=r"cranqrel: query 9 or its documents \[\] are not in"):
         read_cranfield(cranfield)
@@ -204,7 +204,7 @@ def write_ms_marco(folder):
 
 
 def write_others(folder):
-    """Tables with a header, and judgements in JSON Lines."""
+    """Tables with a header, and qrels in JSON Lines."""
     rows = [
         f"{id}\tx\t{' '.join(text.split())}\t{title}\n" for id, (title, text) in DOCUMENTS.items()
     ]
@@ -212,7 +212,7 @@ def write_others(folder):
     (folder / "topics.csv").write_text("id,text\nq1,a\nq2,b\n")
     grades = [{"query-id": "q1", "corpus-id": id, "score": n} for id, n in (("d1", 2), ("d2", 0))]
     (folder / "qrels.jsonl").write_text("\n".join(map(json.dumps, grades)))
-    return {"documents": "docs.tsv", "queries": "topics.csv", "judgements": "qrels.jsonl"}
+    return {"documents": "docs.tsv", "queries": "topics.csv", "qrels": "qrels.jsonl"}
 
 
 @pytest.mark.backend_independent
@@ -221,7 +221,7 @@ def test_collections_of_other_forms_are_read(write, tmp_path):
     collection = read_collection(tmp_path, **(write(tmp_path) or {}))
     assert collection.documents == {"d1": "A wing flow here", "d2": "heat", "d3": "Jet"}
     assert collection.queries == {"q1": "a"}
-    assert collection.judgements == {"q1": {"d1": 2, "d2": 0}}
+    assert collection.qrels == {"q1": {"d1": 2, "d2": 0}}
 
 
 @pytest.mark.backend_independent
@@ -247,7 +247,7 @@ def test_splits_are_taken_as_they_are_named(names, parts, tmp_path, caplog):
     with caplog.at_level("WARNING", logger="absl"):
         found = read_collection(tmp_path).parts(test_every=1)
     assert {name: "".join(queries) for name, queries in found.items()} == parts
-    assert ("is the only file of judgements" in caplog.text) == (len(names) == 1)
+    assert ("is the only file of qrels" in caplog.text) == (len(names) == 1)
 
 
 @pytest.mark.backend_independent
@@ -257,7 +257,7 @@ def test_records_of_smart_are_read(tmp_path):
     (tmp_path / "qrels.text").write_text("01 0001  0 0\n01 0001  0 0\n")
     collection = read_collection(tmp_path, "cacm.all", "query.text", "qrels.text")
     assert (collection.documents, collection.queries) == ({"1": "a wing a flow"}, {"1": "heat"})
-    assert collection.judgements == {"1": {"1": 1}}
+    assert collection.qrels == {"1": {"1": 1}}
 
 
 @pytest.mark.backend_independent
@@ -268,10 +268,10 @@ def test_what_is_wrong_with_a_collection_is_told(tmp_path, caplog):
     qrels = tmp_path / "qrels.tsv"
     qrels.write_text("q1\t0\td1\t1\nq1\t0\td9\t1\nq9\t0\td1\t1\n")
     with caplog.at_level("WARNING", logger="absl"):
-        assert read_collection(tmp_path).judgements == {"q1": {"d1": 1}}
-    assert "2 of 3 judgements are for queries or documents" in caplog.text
+        assert read_collection(tmp_path).qrels == {"q1": {"d1": 1}}
+    assert "2 of 3 qrels are for queries or documents" in caplog.text
     qrels.write_text("q9\t0\td1\t1\n")
-    with pytest.raises(ValueError, match="none of the 1 judgements is for a query in"):
+    with pytest.raises(ValueError, match="none of the 1 qrels is for a query in"):
         read_collection(tmp_path)
     for content, message in {
         "d1\ta\nd1\tb\n": "line 2: another row has the id 'd1'",
@@ -320,7 +320,7 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path, capsys):
     assert results["bm25"] == {"mrr@10": 100.0, "map": 100.0, "ndcg@10": 100.0}
     runs = [documents_by_query(folder / f"{name}.run") for name in ("bm25", "reranked", "combined")]
     # What is printed is what the files give to who reads them.
-    held_out = read_judgements(folder / "held_out.qrels")
+    held_out = read_qrels(folder / "held_out.qrels")
     assert [ranking_scores(run, held_out) for run in runs] == list(results.values())
     assert [list(run) for run in runs] == [["3", "6"]] * 3
     documents = [{query: sorted(own) for query, own in run.items()} for run in runs]

@@ -130,7 +130,7 @@ def epochs_of_text(model: Any, x: Any, y: Any, config: FineTuningConfig) -> FitE
         model: The task.
         x, y: The training data, in a form that the task's `fit` takes; `y` is `None` if `x`
             includes the labels.
-        config: The settings of the run; a config without `length_window` uses `fit`'s default.
+        config: The settings of the run; a config without `bucketing_window` uses `fit`'s default.
     """
 
     def fit_epoch(epoch: int, batch: int, callbacks: list[keras.callbacks.Callback]) -> None:
@@ -141,7 +141,7 @@ def epochs_of_text(model: Any, x: Any, y: Any, config: FineTuningConfig) -> FitE
             epochs=epoch + 1,
             initial_epoch=epoch,
             initial_batch=batch,
-            length_window=getattr(config, "length_window", None),
+            bucketing_window=getattr(config, "bucketing_window", None),
             callbacks=callbacks,
             verbose=0,
         )
@@ -241,7 +241,7 @@ def run(
     job = job_class(config, data, run_presets.resolve(config.preset))
     folder = Path(config.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    to_beat = job.baselines() if hosts.is_writer() else {}
+    to_beat = job.baselines() if hosts.is_main_process() else {}
     baselines.show(to_beat)
     try:
         runs, diverged = train_seeds(job, meter)
@@ -263,7 +263,7 @@ def run(
     watch = Stopwatch(results["seconds"])
     with watch.part("answers"), hosts.working_folder(folder) as target:
         results |= job.report(load, Path(best.model_path).parent, target)
-    if getattr(config, "export", False) and hosts.is_writer() and can_export():
+    if getattr(config, "export", False) and hosts.is_main_process() and can_export():
         target = folder / "export" / "1"
         # A server may watch the folder: an export that is up to date is not replaced.
         with watch.part("export"):
@@ -277,7 +277,7 @@ def run(
 
 
 def _write_results(results: dict[str, Any], folder: Path) -> None:
-    if hosts.is_writer():
+    if hosts.is_main_process():
         atomic.write_json(folder / "results.json", results)
 
 
@@ -408,7 +408,7 @@ def fit(
         epochs=config.epochs, time_left=time_left, first_batch=lambda: seed_run.first_batch
     )
     callbacks.append(progress)
-    if config.tensorboard and hosts.is_writer():
+    if config.tensorboard and hosts.is_main_process():
         callbacks.append(keras.callbacks.TensorBoard(os.fspath(seed_run.folder / "tensorboard")))
     return seed_run.fit(model, fit_epoch, config.epochs, callbacks, evaluation)
 
@@ -501,7 +501,7 @@ class DevEvaluation(keras.callbacks.Callback):
         score, patience = self.job.selection_score(first), self.job.config.patience
         if score > self.best_score:
             self.best_score, self.best_epoch = score, epoch + 1
-            if hosts.is_writer():
+            if hosts.is_main_process():
                 self.job.keep(self.seed_run.folder)
             save_model(self.model, self.seed_run.model_path)
         elif patience and epoch + 1 - self.best_epoch >= patience:
@@ -527,7 +527,7 @@ def save_model(model: keras.Model, path: Path) -> None:
     moments = () if optimizer is None else optimizer.variables
     # (The loss of another process, which is a RuntimeError too, is no failure to write.)
     with hosts.with_whole_values(moments):
-        if not hosts.is_writer():
+        if not hosts.is_main_process():
             return
         try:
             with atomic.atomic_path(path) as temporary:
@@ -580,7 +580,7 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
         time_left.skip_to(index * config.epochs)
         folder = Path(config.output_dir) / f"seed_{seed}"
         seed_run = SeedRun(folder, seed, fingerprint, config.checkpoint_seconds, preset)
-        finished = hosts.from_writer(seed_run.finished)
+        finished = hosts.from_main_process(seed_run.finished)
         if finished is not None:
             runs.append(Run(**{**finished, "model_path": os.fspath(seed_run.model_path)}))
             continue
@@ -597,7 +597,7 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
         building = max(0.0, own - sum(run.seconds.values()))
         run = dataclasses.replace(run, seconds={"building": building, **run.seconds})
         runs.append(run)
-        if not hosts.is_writer():
+        if not hosts.is_main_process():
             continue
         path = folder / "curves.png"
         try:

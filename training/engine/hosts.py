@@ -95,7 +95,7 @@ def shard() -> tuple[int, int]:
     return index(), count()
 
 
-def is_writer() -> bool:
+def is_main_process() -> bool:
     """Returns whether this process writes files, and prints what the run does."""
     return index() == 0
 
@@ -133,14 +133,14 @@ def joined(options: HostOptions) -> Iterator[None]:
     has_ended = threading.Event()
     watch = threading.Thread(target=_end_with_another, args=(has_ended,), daemon=True)
     watch.start()
-    if not is_writer():
+    if not is_main_process():
         logging.set_verbosity(logging.ERROR)  # It would repeat the warnings of the one that writes.
     logging.info("process %d of %d has joined", index(), count())
     try:
         machines = gather(socket.gethostname())
         is_first = machines[index()] not in machines[: index()]
         _processes = dataclasses.replace(_processes, is_first_of_host=is_first)
-        with _printing_if(is_writer()):
+        with _printing_if(is_main_process()):
             yield
         barrier()
     except BaseException as error:
@@ -238,7 +238,7 @@ def working_folder(folder: Path) -> Iterator[Path]:
     Args:
         folder: The folder of the run.
     """
-    if is_writer():
+    if is_main_process():
         yield folder
         return
     with tempfile.TemporaryDirectory(prefix="keras_bert_") as temporary:
@@ -327,7 +327,7 @@ class _Exchanges:
         value = json.loads(json.dumps(value))  # as the others receive it
         number = next(self._numbers)
         folder, client = f"{self._folder}/{number}", _processes.client
-        if not is_writer():
+        if not is_main_process():
             client.key_value_set(f"{folder}/{index()}", json.dumps(value))
             received: list[Any] = json.loads(_wait_for(f"{folder}/all", seconds))
             return received
@@ -371,12 +371,12 @@ def barrier() -> None:
     gather(None)
 
 
-def from_writer(make: Callable[[], Any]) -> Any:
+def from_main_process(make: Callable[[], Any]) -> Any:
     """Returns the JSON value that a function has in the process that writes."""
-    return gather(make() if is_writer() else None)[0]
+    return gather(make() if is_main_process() else None)[0]
 
 
-def divided_map(function: Callable[[Item], Any], items: Iterable[Item]) -> list[Any]:
+def sharded_map(function: Callable[[Item], Any], items: Iterable[Item]) -> list[Any]:
     """Returns the results of a function, of which each process computes its share.
 
     Args:
@@ -407,10 +407,10 @@ def merged(what: str, values: dict[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def writer_first() -> Iterator[None]:
     """Runs the block in the process that writes, and then in the others, which find its files."""
-    if not is_writer():
+    if not is_main_process():
         barrier()
     yield
-    if is_writer():
+    if is_main_process():
         barrier()
 
 
@@ -455,7 +455,7 @@ class AgreedBatches(BatchesOfBatches):
 
     def __init__(self, batches: Batches, first: int = 0) -> None:
         super().__init__(batches)
-        self.works_ahead = False  # Messages are exchanged in the order of the steps.
+        self.prefetches = False  # Messages are exchanged in the order of the steps.
         self._first = first
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
@@ -487,7 +487,7 @@ def _tell_others(error: BaseException) -> None:
     reason = f"process {index()} on {socket.gethostname()} has ended: {': '.join(words)}"
     with contextlib.suppress(Exception):
         _processes.client.key_value_set(_FAILURE, reason)
-        if is_writer():
+        if is_main_process():
             time.sleep(1)  # The store ends with this process.
 
 

@@ -87,7 +87,7 @@ class InterruptWatch:
     def _watch(self, read: int) -> None:
         while os.read(read, 1) != bytes([signal.SIGINT]) or _deferral.takes_one():
             pass
-        folders = output_folder.claimed_folders()
+        folders = output_folder.locked_folders()
         time.sleep(_SECONDS_TO_END)
         self.end(output_folder.kept(folders[0]) if folders else NOTHING)
 

@@ -252,8 +252,8 @@ class LabeledFilesConfig(FineTuningConfig):
             the encoder by default.
         patience: Epochs without a better development score before a run stops early; 0 disables
             early stopping.
-        length_window: Number of batches whose rows are sorted by length together. A larger window
-            pads less; 1 disables sorting, which small data sets may learn better from. By default
+        bucketing_window: Number of batches whose rows are sorted by length together. More of them
+            pad less; 1 disables sorting, which small data sets may learn better from. By default
             64, or a sixteenth of an epoch if that is less.
         export: Whether to write a SavedModel of the best run to output_dir/export/1.
     """
@@ -266,5 +266,5 @@ class LabeledFilesConfig(FineTuningConfig):
     epochs: PositiveInt | None = None
     learning_rate: NonNegativeFloat | None = None
     patience: NonNegativeInt = 0
-    length_window: PositiveInt | None = None
+    bucketing_window: PositiveInt | None = None
     export: bool = True

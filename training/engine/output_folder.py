@@ -25,7 +25,7 @@ _LOCK_FILE = ".lock"
 # The settings of the run in the folder, to say in which of them another differs
 _SETTINGS_FILE = "settings.json"
 _CHECKSUM = "checksum"
-_claimed: list[Path] = []
+_locked: list[Path] = []
 
 
 class FolderInUseError(OSError):
@@ -41,7 +41,7 @@ class OtherSettingsError(ValueError):
 
 
 @contextlib.contextmanager
-def claimed(
+def locked(
     output_dir: str | os.PathLike[str], settings: Mapping[str, Any] | None = None
 ) -> Iterator[Path]:
     """Creates the folder and locks it against other processes that claim it.
@@ -69,7 +69,7 @@ def claimed(
         _lock(lock, path)
         for folder in (path, *path.glob("seed_*")):
             atomic.remove_abandoned(folder)
-        _claimed.append(path)
+        _locked.append(path)
         file = path / _SETTINGS_FILE
         if settings is not None and not (file.exists() and _finished(path)):
             atomic.write_json(file, settings)
@@ -85,7 +85,7 @@ def claimed(
                 error.add_note(kept(path))
             raise
         finally:
-            _claimed.remove(path)
+            _locked.remove(path)
 
 
 def _differences(file: Path, settings: Mapping[str, Any]) -> str:
@@ -102,9 +102,9 @@ def _differences(file: Path, settings: Mapping[str, Any]) -> str:
     return "that run has {}, this one {}".format(*described)
 
 
-def claimed_folders() -> tuple[Path, ...]:
+def locked_folders() -> tuple[Path, ...]:
     """Returns the folders that this process has claimed, the outermost first."""
-    return tuple(_claimed)
+    return tuple(_locked)
 
 
 def kept(folder: Path) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from keras_bert import checks, other_names
+from keras_bert import aliases, checks
 
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
@@ -133,7 +133,7 @@ def _parse_flags(arguments: list[str]) -> list[str]:
         command = child_programs.typed(Path(arguments[0]).stem)
         advice = ""
         if isinstance(error, flags.UnrecognizedFlagError):
-            advice = other_names.suggestion([error.flagname], set(flags.FLAGS))
+            advice = aliases.suggestion([error.flagname], set(flags.FLAGS))
         print(f"error: {error}{advice} `{command} --help` lists the flags.", file=sys.stderr)
         sys.exit(_WRONG_FLAG)
     return remaining
@@ -357,7 +357,7 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
         from . import finetuning, hosts
 
         with (
-            claimed_by_writer(config),
+            locked_by_main_process(config),
             hosts.energy_meter(config.measure_energy, config.country) as meter,
         ):
             results = finetuning.run(job_class, config, data, meter)
@@ -388,14 +388,14 @@ def joined_hosts(config: HostOptions) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def claimed_by_writer(config: Any) -> Iterator[None]:
-    """Claims the folder of a run in the process that writes to it, see `output_folder.claimed`."""
+def locked_by_main_process(config: Any) -> Iterator[None]:
+    """Claims the folder of a run in the process that writes to it, see `output_folder.locked`."""
     from . import hosts
 
-    if not hosts.is_writer():
+    if not hosts.is_main_process():
         yield
         return
     options = dataclasses.asdict(config)
     settings = {name: value for name, value in options.items() if name not in NO_INFLUENCE}
-    with output_folder.claimed(config.output_dir, settings):
+    with output_folder.locked(config.output_dir, settings):
         yield

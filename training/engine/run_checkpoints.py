@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 
 from keras_bert.atomic import atomic_path, make_folder
 
-from . import divided_tensors, hosts, whole_tensors
+from . import hosts, sharded_tensors, whole_tensors
 from .output_folder import (
     NotFiniteError,
     OtherSettingsError,
@@ -144,7 +144,7 @@ class RunCheckpoints:
             waits = True
         variables = _variables(model, with_metrics)
         _check_finite(variables, state.step)
-        if divided_tensors.are_divided(variables):
+        if sharded_tensors.are_sharded(variables):
             self._writing = _Background(self._begin(variables, state))
             if waits:
                 self.wait()
@@ -166,17 +166,17 @@ class RunCheckpoints:
         """Begins to write tensors in parts, and returns a function that ends it."""
         with contextlib.ExitStack() as stack:
             temporary, error = Path(), None
-            if hosts.is_writer():
+            if hosts.is_main_process():
                 try:
                     temporary = stack.enter_context(self._new_checkpoint(variables, state))
                 except DiskFullError as found:
                     error = found
             _agree_on(error, hosts.gather)
             # The same folder may be mounted at another place.
-            folder = self.folder / hosts.from_writer(
+            folder = self.folder / hosts.from_main_process(
                 lambda: Path(os.path.relpath(temporary, self.folder)).as_posix()
             )
-            finish_tensors = divided_tensors.begin(folder, variables)
+            finish_tensors = sharded_tensors.begin(folder, variables)
             remaining = stack.pop_all()
 
         def finish() -> None:
@@ -184,7 +184,7 @@ class RunCheckpoints:
             try:
                 with remaining, self._full_disk_named(variables, state):
                     checksums = finish_tensors()
-                    if hosts.is_writer():
+                    if hosts.is_main_process():
                         _write_state(temporary, state, checksums)
             except TimeoutError:
                 raise  # Another process does not answer.
@@ -235,7 +235,7 @@ class RunCheckpoints:
             ValueError: If no checkpoint is valid, or the last valid one is of another model.
         """
         self.wait()
-        names = hosts.from_writer(lambda: [path.name for path in self._paths()])
+        names = hosts.from_main_process(lambda: [path.name for path in self._paths()])
         for name in names:
             path = self.folder / name
             state, tensors, damage = None, whole_tensors, ""
@@ -446,7 +446,7 @@ def _read(path: Path) -> tuple[RunState, Any]:
     names = {field.name for field in dataclasses.fields(RunState)} | {_TENSORS_SUM}
     values = read_checked(path / _STATE, names)
     checksums = values.pop(_TENSORS_SUM)
-    tensors: Any = divided_tensors if isinstance(checksums, dict) else whole_tensors
+    tensors: Any = sharded_tensors if isinstance(checksums, dict) else whole_tensors
     tensors.check(path, checksums)
     return RunState(**values), tensors
 

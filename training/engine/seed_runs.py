@@ -268,7 +268,7 @@ class _Checkpoints(keras.callbacks.Callback):
             return time.perf_counter() - self._last >= pause
 
         # All processes take part in a checkpoint.
-        return bool(hosts.from_writer(is_due))
+        return bool(hosts.from_main_process(is_due))
 
     def _save(self) -> None:
         start = time.perf_counter()

@@ -52,7 +52,7 @@ class FeatureTaggingConfig(TaggedFilesConfig):
     pretrained: ClassVar[bool] = True
     accumulation: ClassVar[int] = 1
     layer_decay: ClassVar[float] = 1.0
-    length_window: ClassVar[int | None] = None
+    bucketing_window: ClassVar[int | None] = None
     export: ClassVar[bool] = False
     coordinator: ClassVar[str] = ""
     num_processes: ClassVar[int | None] = None

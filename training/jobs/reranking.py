@@ -23,7 +23,7 @@ from ..readers.trec_files import (
     Collection,
     ranked,
     read_collection,
-    write_judgements,
+    write_qrels,
     write_run,
 )
 from ..scores.ranking_scores import ranking_scores
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 # Query id -> (document id, score), best first
 Scored = dict[str, list[tuple[str, float]]]
 LOSSES = ("pointwise", "pairwise")
-# The judgements of the queries that are scored
-JUDGEMENTS_FILE = "held_out.qrels"
+# The qrels of the queries that are scored
+QRELS_FILE = "held_out.qrels"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RerankConfig(FineTuningConfig):
         documents: The file of the documents in data_dir, TSV or JSON Lines with an id and a text;
             empty takes the file with a usual name.
         queries: The file of the queries, likewise.
-        judgements: The file of the relevance judgements, TREC's qrels or BEIR's; empty takes those
+        qrels: The file of the relevance qrels, TREC's qrels or BEIR's; empty takes those
             of the splits train, dev and test that the names or folders of files tell: the first is
             trained on, and the last scored.
         loss: Pointwise classifies each document as relevant or not; pairwise trains the score of a
@@ -60,7 +60,7 @@ class RerankConfig(FineTuningConfig):
         bm25_share: Weight of BM25's score in the combined ranking, 0 to 1; the encoder's score has
             the rest.
         test_every: Every test_every-th query is held out for the scores if there is only one file
-            of judgements.
+            of qrels.
         batch_size: Examples in an optimizer step: pairs of documents, or single documents with the
             pointwise loss.
         sequence_length: Maximum length of a query with a document in tokens; longer ones are
@@ -71,7 +71,7 @@ class RerankConfig(FineTuningConfig):
 
     documents: str = ""
     queries: str = ""
-    judgements: str = ""
+    qrels: str = ""
     loss: str = "pairwise"
     candidates: PositiveInt = 50
     negatives: PositiveInt = 4
@@ -90,21 +90,21 @@ class RerankConfig(FineTuningConfig):
 def run_program(config: RerankConfig) -> None:
     """Reads the collection, trains and ranks, and prints the scores.
 
-    Files written to `output_dir`: the rankings of the held-out queries in TREC's run format, by
+    Files written to `output_dir`: the rankings of the validation queries in TREC's run format, by
     BM25 (`bm25.run`), by the encoder (`reranked.run`) and by both combined (`combined.run`); the
-    judgements of these queries (`held_out.qrels`); their scores (`scores.json`); and the model
+    qrels of these queries (`held_out.qrels`); their scores (`scores.json`); and the model
     (`model.keras`).
     """
     program.require(("bm25s", *program.TRAINING_LIBRARIES), "ranking")
     with program.joined_hosts(config):
         collection = read_collection(
-            Path(config.data_dir), config.documents, config.queries, config.judgements
+            Path(config.data_dir), config.documents, config.queries, config.qrels
         )
         program.import_quietly()
-        with program.claimed_by_writer(config):
+        with program.locked_by_main_process(config):
             scores = rerank(config, collection)
         folder = Path(config.output_dir)
-        print("\n" + text_table(*of_records("held-out queries", scores)))
+        print("\n" + text_table(*of_records("validation queries", scores)))
         print(f"\nmodel     {folder / 'model.keras'}\nrankings  {folder / '*.run'}")
 
 
@@ -113,7 +113,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
 
     Args:
         config: The settings.
-        collection: Documents, queries and judgements.
+        collection: Documents, queries and qrels.
 
     Returns:
         The scores of BM25's ranking, of the encoder's and of both combined, by the metrics of
@@ -144,14 +144,14 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     except NotFiniteError as error:
         raise finetuning.diverged(config.seed, error) from error
     rankings["combined"] = combined(baseline, rankings["reranked"], config.bm25_share)
-    judgements = {query: collection.judgements.get(query, {}) for query in test}
+    qrels = {query: collection.qrels.get(query, {}) for query in test}
     results = {}
     for name, scored in rankings.items():
         run = {query: [document for document, _ in own] for query, own in scored.items()}
-        results[name] = ranking_scores(run, judgements)
+        results[name] = ranking_scores(run, qrels)
     finetuning.save_model(model, seed_run.model_path)
-    if hosts.is_writer():
-        write_judgements(folder / JUDGEMENTS_FILE, judgements)
+    if hosts.is_main_process():
+        write_qrels(folder / QRELS_FILE, qrels)
         for name, scored in rankings.items():
             write_run(folder / f"{name}.run", scored, tag=name)
         atomic.write_json(folder / "scores.json", results)
@@ -202,12 +202,12 @@ def training_triples(
     generator = np.random.default_rng(config.seed)
     relevant: dict[str, dict[str, None]] = {}  # texts by the text of the query, in order
     for query in queries:
-        grades = collection.judgements.get(query, {})
+        grades = collection.qrels.get(query, {})
         texts = (collection.documents[document] for document, grade in grades.items() if grade > 0)
         relevant.setdefault(collection.queries[query], {}).update(dict.fromkeys(texts))
     triples = []
     for query in queries:
-        text, grades = collection.queries[query], collection.judgements.get(query, {})
+        text, grades = collection.queries[query], collection.qrels.get(query, {})
         candidates = dict.fromkeys(collection.documents[document] for document, _ in found[query])
         others = [candidate for candidate in candidates if candidate not in relevant[text]]
         own = [document for document, grade in grades.items() if grade > 0]

@@ -212,13 +212,13 @@ def _told_by_files(given: Mapping[str, Any]) -> FileTask:
     """Returns the task that the files tell that the flags name."""
     folder = Path(given.get("data_dir", ""))
     if not given.get("train_file"):
-        if not given.keys().isdisjoint(("documents", "queries", "judgements")):
+        if not given.keys().isdisjoint(("documents", "queries", "qrels")):
             return FileTask("ranking", "a file of a collection is named")
         if trec_files.is_collection(folder):
-            return FileTask("ranking", f"{folder} holds documents, queries and judgements")
+            return FileTask("ranking", f"{folder} holds documents, queries and qrels")
         raise ValueError(
             "there is no --train_file to train on, and neither --recipe nor --task: expected one "
-            f"of them, or in --data_dir, {str(folder)!r}, documents, queries and judgements"
+            f"of them, or in --data_dir, {str(folder)!r}, documents, queries and qrels"
         )
     path = folder / given["train_file"]
     if not exists(path):

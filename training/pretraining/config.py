@@ -262,7 +262,7 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
     Args:
         input_files: Text files, glob patterns or folders, from which records are created in
             output_dir; empty if records are given.
-        dev_files: Held-out text in the same format, scored during training; empty for none.
+        dev_files: Validation text in the same format, scored during training; empty for none.
         data_dir: Folder of the input_files and dev_files that are given by a relative path.
         vocabulary: The vocab.txt of the tokenizer, or the folder of a tokenizer of any kind; empty
             trains one of the model's kind on input_files.
@@ -271,7 +271,7 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
         sequence_length: Ignored; phases gives the lengths.
         records: Folder of records; {length} in the path is replaced by a phase's length. Empty
             creates them from input_files.
-        dev_records: Folder of records of the held-out text, likewise.
+        dev_records: Folder of records of the validation text, likewise.
         model: The architecture: a name that BertConfig.from_name knows, or a JSON file.
         num_layers: Number of layers; the model's by default.
         hidden_dim: Hidden size; the model's by default. If given, the feed-forward layers keep
@@ -298,7 +298,7 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
             128:0.9,512:0.1; where they differ, with its batch_size and learning_rate, as in
             1024:0.85,8192:0.15:batch_size=576:learning_rate=3e-4. A phase that has the length of
             one before goes on where that has stopped in the text.
-        dev_masked_lm_probability: Share of the tokens of the held-out text that is selected;
+        dev_masked_lm_probability: Share of the tokens of the validation text that is selected;
             masked_lm_probability by default. With the same share, the scores of runs that mask more
             or less can be compared.
         masking_unit: Unit of dynamic masking: token, word or ngram; static masks are not changed.
@@ -346,12 +346,12 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
             auto compiles on JAX, and with TensorFlow on a GPU or TPU; on a CPU it is slower with
             TensorFlow. With PyTorch it takes minutes at the start, and is worth it on a GPU.
         steps_per_execution: Batches in a call of the compiled function; always 1 on PyTorch.
-        interval: Number of updates after which metrics are logged, the held-out text is scored and
-            a checkpoint is written; by default a hundredth of num_steps, and the held-out text is
+        interval: Number of updates after which metrics are logged, the validation text is scored
+            and a checkpoint is written; by default a hundredth of num_steps, and the text is
             scored less often if that would take more than a tenth of the time of training.
         keep_checkpoints: Number of checkpoints to keep, at least 2, in case the last one is
             corrupted.
-        dev_batches: Number of batches of held-out text to score.
+        dev_batches: Number of batches of validation text to score.
         deterministic: Whether to make TensorFlow and PyTorch deterministic on GPUs too.
         tensorboard: Whether to write logs for TensorBoard.
         measure_energy: Whether to meter energy and CO2, if codecarbon is installed (the extra
@@ -518,15 +518,15 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
         return phase.batch_size // self.accumulation
 
     def dev_batch_size(self, sequence_length: int) -> int:
-        """Returns the rows in a batch of held-out text: those of the largest micro-batch.
+        """Returns the rows in a batch of validation text: those of the largest micro-batch.
 
         They are the same for all phases with this length, whose scores can be compared.
         """
         phases = [phase for phase in self.plan() if phase.sequence_length == sequence_length]
         return max(map(self.micro_batch_size, phases))
 
-    def of_held_out_text(self) -> PretrainConfig:
-        """Returns the config with the masking of the held-out text."""
+    def of_validation_text(self) -> PretrainConfig:
+        """Returns the config with the masking of the validation text."""
         if self.dev_masked_lm_probability is None:
             return self
         return dataclasses.replace(self, masked_lm_probability=self.dev_masked_lm_probability)
@@ -549,7 +549,7 @@ class PretrainConfig(PretrainingDataConfig, HostOptions):
         return self.interval or max(1, self.num_steps // 100)
 
     def steps_between_scores(self, num_batches: int) -> int:
-        """Returns the updates between two scorings of the held-out text.
+        """Returns the updates between two scorings of the validation text.
 
         Args:
             num_batches: Number of batches of that text.

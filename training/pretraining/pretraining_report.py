@@ -80,7 +80,7 @@ def report(results: Mapping[str, Any], files: Mapping[str, Path], warning: str =
     """
     last, total = results["last"], results["total"]
     rows = {
-        "held-out text": _scores(last, "val_"),
+        "validation text": _scores(last, "val_"),
         "training text": _scores(last, ""),
         "unigram model": _scores(last, "unigram_"),
     }

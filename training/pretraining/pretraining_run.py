@@ -290,7 +290,7 @@ def has_collapsed(log: list[Log], warmup_steps: int) -> bool:
     """Returns whether a run predicts masked tokens no better than the unigram baseline.
 
     Every run starts like this, so that only the last few intervals after the warm-up count. The
-    accuracy on held-out text is used if there is one.
+    accuracy on validation text is used if there is one.
 
     Args:
         log: The records of all intervals.
@@ -319,7 +319,7 @@ def collapse_warning(record: Log) -> str:
 
 
 class IntervalReport(keras.callbacks.Callback):
-    """Logs, scores the held-out text, and writes a checkpoint and a plot after each interval.
+    """Logs, scores the validation text, and writes a checkpoint and a plot after each interval.
 
     Args:
         config: The config of the run.
@@ -328,8 +328,8 @@ class IntervalReport(keras.callbacks.Callback):
         interval: Updates in one of Keras' epochs.
         workload: The cost of an update.
         peak: FLOP/s of matrix products; if an interval has more, its speed is the peak.
-        dev: Held-out batches, or `None`.
-        last_step: Number of updates at the end of the phase, when the held-out text is scored too.
+        dev: Validation batches, or `None`.
+        last_step: Updates at the end of the phase, when the validation text is scored too.
         time_left: The estimate for the run.
         meter: Returns the energy since its last call; `None` if energy is not metered.
         checkpoints: The checkpoints to write to.
@@ -414,7 +414,7 @@ class IntervalReport(keras.callbacks.Callback):
             scores = self.model.evaluate(self.dev, verbose=0, return_dict=True)
             if not math.isfinite(scores["loss"]):
                 raise NotFiniteError(
-                    f"the loss on the held-out text is {scores['loss']} after step {step}"
+                    f"the loss on the validation text is {scores['loss']} after step {step}"
                 )
             record |= {f"val_{name}": value for name, value in named(scores).items()}
         record |= self.workload.unigram
@@ -424,7 +424,7 @@ class IntervalReport(keras.callbacks.Callback):
             self.state, step=step, seconds=total, log=[*self.state.log, record]
         )
         self.checkpoints.save(self.model, self.state)
-        if hosts.is_writer():
+        if hosts.is_main_process():
             self._write(record)
         self._end_if_interrupted()
 
@@ -440,7 +440,7 @@ class IntervalReport(keras.callbacks.Callback):
             self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES
 
     def _is_scored(self, step: int) -> bool:
-        """Returns whether the held-out text is scored after the interval that ends with a step."""
+        """Returns whether the validation text is scored after the interval that ends at a step."""
         between = self._steps_between_scores
         return step == self.last_step or step // between > (step - self.interval) // between
 

@@ -212,8 +212,8 @@ def training_records(config: PretrainConfig, sequence_length: int, vocabulary: P
 
 
 def dev_records(config: PretrainConfig, sequence_length: int, vocabulary: Path) -> str | None:
-    """Returns the pattern of the held-out text's records, or `None` if there is none."""
-    config = config.of_held_out_text()
+    """Returns the pattern of the validation text's records, or `None` if there is none."""
+    config = config.of_validation_text()
     if config.dev_records:
         return _given(config.dev_records, sequence_length)
     if not config.dev_files:

@@ -100,7 +100,7 @@ def _pretrain(config: PretrainConfig, scope: devices.Scope) -> dict[str, Any]:
             if state.step < phase.end:
                 length = phase.sequence_length
                 if length not in baselines:
-                    baselines[length] = hosts.from_writer(
+                    baselines[length] = hosts.from_main_process(
                         functools.partial(
                             _unigram_baseline, config, records[length][0], tokenizer, train, dev
                         )
@@ -116,7 +116,7 @@ def _pretrain(config: PretrainConfig, scope: devices.Scope) -> dict[str, Any]:
     if state.seconds > seconds_before:
         waited = model.seconds_waited / (state.seconds - seconds_before)
         logging.info("%.1f %% of the training waited for data", 100 * waited)
-    if hosts.is_writer():
+    if hosts.is_main_process():
         model.save_to_preset(folder / "preset")
     return _report(config, model, state, folder)
 
@@ -136,7 +136,7 @@ def _check_shares(config: PretrainConfig) -> None:
 
 
 def _records(config: PretrainConfig, vocabulary: Path) -> dict[int, tuple[str, str | None]]:
-    """Returns the patterns of the training and the held-out records of each length.
+    """Returns the patterns of the training and the validation records of each length.
 
     They are created if there are none.
     """
@@ -152,13 +152,13 @@ def _records(config: PretrainConfig, vocabulary: Path) -> dict[int, tuple[str, s
 def _streams(
     config: PretrainConfig, records: dict[int, tuple[str, str | None]], tokenizer: Tokenizer
 ) -> dict[Phase, tuple[PretrainingStream, PretrainingStream | None]]:
-    """Returns the training and the held-out batches of each phase.
+    """Returns the training and the validation batches of each phase.
 
     The batches of a phase that has the length of one before are those that follow.
 
     Args:
         config: The settings.
-        records: The patterns of the training and the held-out records of each length.
+        records: The patterns of the training and the validation records of each length.
         tokenizer: The tokenizer of the records.
     """
     streams: dict[Phase, tuple[PretrainingStream, PretrainingStream | None]] = {}
@@ -186,9 +186,9 @@ def _streams(
 def dev_stream(
     config: PretrainConfig, sequence_length: int, records: str, tokenizer: Tokenizer
 ) -> PretrainingStream:
-    """Returns the held-out batches of one length, with the same masks for every training seed."""
+    """Returns the validation batches of one length, with the same masks for every training seed."""
     rows = config.dev_batch_size(sequence_length)
-    return _stream(config.of_held_out_text(), records, sequence_length, rows, tokenizer, seed=0)
+    return _stream(config.of_validation_text(), records, sequence_length, rows, tokenizer, seed=0)
 
 
 def _stream(
@@ -209,7 +209,7 @@ def _stream(
         seed=seed,
         vocabulary_size=tokenizer.vocabulary_size,
         file_groups=groups,
-        count=hosts.divided_map,
+        count=hosts.sharded_map,
     )
 
 
@@ -372,7 +372,7 @@ class _Run:
                 callbacks=[
                     StopWhereNotFinite(place),
                     report,
-                    *([progress] if hosts.is_writer() else []),
+                    *([progress] if hosts.is_main_process() else []),
                 ],
             )
         return report.state
@@ -409,7 +409,7 @@ def _workload(
         tokens = np.mean([np.count_nonzero(batch[name]) for batch in batches])
         return float(tokens), batches[0]["mask_positions"].shape[1]
 
-    tokens, slots = hosts.from_writer(tokens_and_slots)
+    tokens, slots = hosts.from_main_process(tokens_and_slots)
     flops = pretraining_run.update_flops(model, phase.batch_size, phase.sequence_length, slots)
     return pretraining_run.Workload(tokens * config.accumulation, flops, baseline)
 
@@ -423,7 +423,7 @@ def _unigram_baseline(
 ) -> pretraining_run.Log:
     """Scores a unigram model of the training tokens on what the run itself is scored on.
 
-    Those are the masked tokens of the held-out text; without it, of the first training batches.
+    Those are the masked tokens of the validation text; without it, of the first training batches.
     """
     model = unigram_model(records, train.sequence_length, tokenizer, config.causal)
     if dev is None:
@@ -465,7 +465,7 @@ def _report(
         ),
         "log": state.log,
     }
-    if hosts.is_writer():
+    if hosts.is_main_process():
         pretraining_run.write_log(state.log, folder)
         pretraining_run.draw(state.log, folder)
         atomic.write_json(folder / pretraining_run.RESULTS_FILE, results)

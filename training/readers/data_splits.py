@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stratified samples, held-out rows, and the counts of each part of a data set."""
+"""Stratified samples, validation rows, and the counts of each part of a data set."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def hold_out_tenth(
         least: Minimum number of rows to hold out.
 
     Returns:
-        The indices of the training rows and of the held-out rows, each in ascending order.
+        The indices of the training rows and of the validation rows, each in ascending order.
 
     Raises:
         ValueError: If fewer than `least` rows would be held out.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rankings and judgements in TREC's formats, and collections: Cranfield, BEIR and MS MARCO."""
+"""Rankings and qrels in TREC's formats, and collections: Cranfield, BEIR and MS MARCO."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from .values import excerpt, row_error
 _FILES = {
     "documents": ("corpus.jsonl", "corpus.tsv", "collection.tsv", "documents.tsv"),
     "queries": ("queries.jsonl", "queries.tsv"),
-    "judgements": ("qrels.tsv", "qrels.txt", "qrels"),
+    "qrels": ("qrels.tsv", "qrels.txt", "qrels"),
 }
-# Words in the name or the folder of a file of queries or judgements that tell its split
+# Words in the name or the folder of a file of queries or qrels that tell its split
 _SPLITS = {
     "train": ("train", "training"),
     "dev": ("dev", "validation", "valid", "val"),
     "test": ("test", "eval"),
 }
-_ROLE_WORDS = {"queries": ("queries", "topics"), "judgements": ("qrels", "qrel")}
+_ROLE_WORDS = {"queries": ("queries", "topics"), "qrels": ("qrels", "qrel")}
 _IDS = ("_id", "id", "pid", "qid", "docid", "doc_id", "query-id", "query_id", "corpus-id")
 _TEXTS = ("title", "text")
-_JUDGEMENT = (("query-id", "query_id", "qid"), ("corpus-id", "doc_id", "docid", "pid"), ("score",))
+_QREL = (("query-id", "query_id", "qid"), ("corpus-id", "doc_id", "docid", "pid"), ("score",))
 
 
 @dataclasses.dataclass(frozen=True)
 class Collection:
-    """Documents, queries and relevance judgements.
+    """Documents, queries and relevance qrels.
 
     Args:
         documents: The text of each document, by id.
         queries: The text of each query, by id.
-        judgements: For each query, the grades of documents; grades above 0 are relevant.
+        qrels: For each query, the grades of documents; grades above 0 are relevant.
         splits: The name of the split of each query, `train`, `dev` or `test`, of the two that are
             used; empty if the files name none.
     """
 
     documents: dict[str, str]
     queries: dict[str, str]
-    judgements: dict[str, dict[str, int]]
+    qrels: dict[str, dict[str, int]]
     splits: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def parts(self, test_every: int) -> dict[str, list[str]]:
@@ -71,7 +71,7 @@ class Collection:
 
     def counts(self, queries: Sequence[str]) -> dict[str, int]:
         """Returns the number of queries, and of documents judged relevant to them."""
-        grades = [self.judgements.get(query, {}).values() for query in queries]
+        grades = [self.qrels.get(query, {}).values() for query in queries]
         relevant = [sum(grade > 0 for grade in own) for own in grades]
         return {
             "queries": len(queries),
@@ -118,16 +118,16 @@ def write_run(
                 file.write(f"{query} Q0 {document} {rank} {score:.9g} {tag}\n")
 
 
-def write_judgements(path: Path, judgements: Mapping[str, Mapping[str, int]]) -> None:
-    """Writes relevance judgements in TREC's format: `query 0 document grade` on each line."""
+def write_qrels(path: Path, qrels: Mapping[str, Mapping[str, int]]) -> None:
+    """Writes relevance qrels in TREC's format: `query 0 document grade` on each line."""
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        for query, grades in judgements.items():
+        for query, grades in qrels.items():
             for document, grade in grades.items():
                 file.write(f"{query} 0 {document} {grade}\n")
 
 
-def read_judgements(path: Path) -> dict[str, dict[str, int]]:
-    """Reads relevance judgements (qrels): `query iteration document grade` on each line.
+def read_qrels(path: Path) -> dict[str, dict[str, int]]:
+    """Reads relevance qrels (qrels): `query iteration document grade` on each line.
 
     Lines of three fields lack the iteration, as in Cranfield's file, and in BEIR's, which has a
     header. In the files of SMART's collections (CACM, CISI), a line is `query document 0 grade`:
@@ -137,18 +137,18 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
     Raises:
         ValueError: If a line is malformed; the message names the file, the line and the field.
     """
-    judgements: dict[str, dict[str, int]] = {}
-    for place, (query, document, grade) in _judgements(path):
+    qrels: dict[str, dict[str, int]] = {}
+    for place, (query, document, grade) in _qrels(path):
         if not re.fullmatch(r"[+-]?[0-9]+", grade):
             raise row_error(path, place, f"the grade is {excerpt(grade)}, expected an integer")
-        judgements.setdefault(query, {})[document] = int(grade)
-    return judgements
+        qrels.setdefault(query, {})[document] = int(grade)
+    return qrels
 
 
-def _judgements(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
+def _qrels(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
     if data_suffix(path) in (".jsonl", ".json", ".parquet"):
         for place, record in read_records(path):
-            query, document, grade = (_field(path, place, record, names) for names in _JUDGEMENT)
+            query, document, grade = (_field(path, place, record, names) for names in _QREL)
             yield place, (query, document, grade)
         return
     rows = list(_fields(path))
@@ -157,16 +157,16 @@ def _judgements(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
             raise row_error(
                 path, place, f"{len(fields)} fields, expected a query, a document and a grade"
             )
-    if rows and rows[0][1][0].casefold() in _JUDGEMENT[0]:
+    if rows and rows[0][1][0].casefold() in _QREL[0]:
         del rows[0]
     if len(rows) > 1 and all(len(fields) == 4 and fields[2] == "0" for _, fields in rows):
-        yield from _smart_judgements(rows)
+        yield from _smart_qrels(rows)
         return
     for place, fields in rows:
         yield place, (fields[0], fields[-2], fields[-1])
 
 
-def _smart_judgements(
+def _smart_qrels(
     rows: Sequence[tuple[str, list[str]]],
 ) -> Iterator[tuple[str, tuple[str, str, str]]]:
     lists_relevant = all(re.fullmatch(r"0+(\.0*)?", grade) for _, (*_, grade) in rows)
@@ -177,29 +177,29 @@ def _smart_judgements(
 
 
 def read_collection(
-    folder: Path, documents: str = "", queries: str = "", judgements: str = ""
+    folder: Path, documents: str = "", queries: str = "", qrels: str = ""
 ) -> Collection:
     """Reads a collection in TSV or JSON Lines, or Cranfield's.
 
     Documents and queries are JSON Lines with `_id` (or `id`), `text` and optionally `title`, as in
     BEIR; or tables with such a header; or tables of an id and a text without a header, as in MS
-    MARCO; or records that begin with `.I`, as in CACM. Queries without judgements are dropped.
-    Judgements of queries or documents that are not in the files are dropped with a warning.
+    MARCO; or records that begin with `.I`, as in CACM. Queries without qrels are dropped.
+    Qrels of queries or documents that are not in the files are dropped with a warning.
 
-    Files of judgements, and of queries, may be those of splits, whose names or folders have the
+    Files of qrels, and of queries, may be those of splits, whose names or folders have the
     word train, dev or test: `qrels/train.tsv`, `qrels.dev.tsv`, `test/qrels.txt`. Of several, the
     first split is for training, and the last to be scored; a query of both is scored.
 
     Args:
         folder: The folder of the files.
-        documents, queries, judgements: The names of the files; empty looks for common names, and
+        documents, queries, qrels: The names of the files; empty looks for common names, and
             for Cranfield's first.
 
     Raises:
         FileNotFoundError: If a file does not exist.
         ValueError: If a file is malformed; the message names the file and the line.
     """
-    given = {"documents": documents, "queries": queries, "judgements": judgements}
+    given = {"documents": documents, "queries": queries, "qrels": qrels}
     if not any(given.values()) and (folder / "cran.all.1400").is_file():
         return read_cranfield(folder)
     paths = {role: _find(folder, role, name) for role, name in given.items()}
@@ -207,8 +207,8 @@ def read_collection(
     texts = _texts(texts_path)
     graded: dict[str, dict[str, int]] = {}
     splits: dict[str, str] = {}
-    for split, path in paths["judgements"].items():
-        of_split = read_judgements(path)
+    for split, path in paths["qrels"].items():
+        of_split = read_qrels(path)
         graded |= of_split
         splits |= dict.fromkeys(of_split, split)
     all_queries: dict[str, str] = {}
@@ -220,33 +220,33 @@ def read_collection(
         for query in judged
     }
     total, kept = (sum(map(len, grades.values())) for grades in (graded, known))
-    judgement_files, query_files = (
-        ", ".join(map(str, paths[role].values())) for role in ("judgements", "queries")
+    judgment_files, query_files = (
+        ", ".join(map(str, paths[role].values())) for role in ("qrels", "queries")
     )
     if not kept:
         raise ValueError(
-            f"{judgement_files}: none of the {total} judgements is for a query in "
+            f"{judgment_files}: none of the {total} qrels is for a query in "
             f"{query_files} and a document in {texts_path}"
         )
     if kept < total:
         logging.warning(
-            "%s: %d of %d judgements are for queries or documents that are not in the files",
-            judgement_files,
+            "%s: %d of %d qrels are for queries or documents that are not in the files",
+            judgment_files,
             total - kept,
             total,
         )
     names = dict.fromkeys(splits[query] for query in judged)
-    if len(names) < len(paths["judgements"]):
-        raise ValueError(f"{judgement_files}: a split has no query that is in {query_files}")
+    if len(names) < len(paths["qrels"]):
+        raise ValueError(f"{judgment_files}: a split has no query that is in {query_files}")
     if len(names) == 1:
-        if not judgements:
+        if not qrels:
             logging.warning(
-                "%s is the only file of judgements: most of its queries are trained on, and the "
+                "%s is the only file of qrels: most of its queries are trained on, and the "
                 "others are scored",
-                judgement_files,
+                judgment_files,
             )
         return Collection(texts, judged, known)
-    logging.info("judgements to train on and to score by: %s", judgement_files)
+    logging.info("qrels to train on and to score by: %s", judgment_files)
     return Collection(texts, judged, known, {query: splits[query] for query in judged})
 
 
@@ -263,14 +263,14 @@ def is_collection(folder: Path) -> bool:
 def _find(folder: Path, role: str, name: str) -> dict[str, Path]:
     """Returns the file of a role, or those of the splits to train on and to score, by split."""
     splits = {} if name else _split_files(folder, role)
-    if role == "judgements" and len(splits) > 2:
+    if role == "qrels" and len(splits) > 2:
         first, *_, last = splits
         splits = {first: splits[first], last: splits[last]}
     names = (name,) if name else _FILES[role]
     candidates = [folder / f"{name}{suffix}" for suffix in ("", *COMPRESSIONS) for name in names]
     found = next((path for path in candidates if path.is_file()), None)
-    # A file of the queries of all splits, or else one of judgements without splits
-    if found is not None and not (splits and role == "judgements"):
+    # A file of the queries of all splits, or else one of qrels without splits
+    if found is not None and not (splits and role == "qrels"):
         return {"": found}
     if splits:
         return splits
@@ -350,7 +350,7 @@ def _field(path: Path, place: str, record: Mapping[str, Any], names: Sequence[st
 def read_cranfield(folder: Path) -> Collection:
     """Reads the Cranfield collection: `cran.all.1400`, `cran.qry` and `cranqrel`.
 
-    The judgements number the queries from 1 to 225 in the order of the file `cran.qry`, which has
+    The qrels number the queries from 1 to 225 in the order of the file `cran.qry`, which has
     other ids. All grades above 0 become 1, because the files and their documentation disagree on
     which end of the scale is best.
 
@@ -369,19 +369,19 @@ def read_cranfield(folder: Path) -> Collection:
         str(number): " ".join(text.split())
         for number, (_, text) in enumerate(_records(folder / "cran.qry", ("W",)), start=1)
     }
-    graded = read_judgements(folder / "cranqrel")
-    judgements = {
+    graded = read_qrels(folder / "cranqrel")
+    qrels = {
         query: {document: int(grade > 0) for document, grade in grades.items()}
         for query, grades in graded.items()
     }
-    for query, grades in judgements.items():
+    for query, grades in qrels.items():
         unknown = [document for document in grades if document not in documents]
         if query not in queries or unknown:
             raise ValueError(
                 f"{folder / 'cranqrel'}: query {query} or its documents {unknown[:3]} are not in "
                 "the collection"
             )
-    return Collection(documents, queries, judgements)
+    return Collection(documents, queries, qrels)
 
 
 def _records(path: Path, parts: Sequence[str]) -> Iterator[tuple[int, str]]:

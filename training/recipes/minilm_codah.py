@@ -22,5 +22,5 @@ CONFIG = ChoiceConfig(
     num_seeds=3,
     sequence_length=64,
     output_dir="runs/minilm_codah",
-    length_window=64,
+    bucketing_window=64,
 )

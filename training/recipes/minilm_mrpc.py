@@ -18,5 +18,5 @@ CONFIG = FinetuneConfig(
     epochs=3,
     num_seeds=3,
     output_dir="runs/minilm_mrpc",
-    length_window=64,
+    bucketing_window=64,
 )

@@ -20,5 +20,5 @@ CONFIG = SquadConfig(
     learning_rate=1.5e-4,
     sequence_length=256,
     output_dir="runs/minilm_squad_v1",
-    length_window=64,
+    bucketing_window=64,
 )

@@ -6,7 +6,7 @@
 It uses full sentences without a sentence objective, as RoBERTa does, because with two million words
 this lowers the perplexity faster. Dropout is off, because the network is too small to overfit.
 
-Score: 38.9 % of the masked tokens of the held-out text predicted, perplexity 39.1 (a bigram model
+Score: 38.9 % of the masked tokens of the validation text predicted, perplexity 39.1 (a bigram model
 on the same tokens: 21.9 %, 130.6).
 Time: 11 minutes.
 Hardware: two CPU cores that were also running tests.

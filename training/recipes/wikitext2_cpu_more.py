@@ -6,8 +6,8 @@
 
 With more masks, each row gives more training signal.
 
-Score: 41.6 % of the masked tokens of the held-out text predicted, perplexity 30.3, with 30 % of its
-tokens masked.
+Score: 41.6 % of the masked tokens of the validation text predicted, perplexity 30.3, with 30 % of
+its tokens masked.
 Time: 25 minutes.
 Hardware: one CPU core of a machine that was also busy with other work.
 Recorded: 21 November 2026, commit 9473c2e.

@@ -7,7 +7,7 @@
 The student is initialized with the teacher's first and last layers.
 
 Score, of a shortened run of 1,000 updates (`--num_steps=1000 --warmup_steps=100`): 38.1 % of the
-held-out masked tokens predicted, cross-entropy 3.683. The same student trained as a masked LM for
+validation masked tokens predicted, cross-entropy 3.683. The same student trained as a masked LM for
 as many updates: 37.3 %, 3.773 (118 s). The teacher, after 5,000 updates: 38.7 %, 3.693. One seed of
 each.
 Time: 150 s on the hardware below for the 1,000 updates.

@@ -74,7 +74,7 @@ class Setting(NamedTuple):
 
 def main(config: DefaultsSweepConfig) -> None:
     program.require(program.TRAINING_LIBRARIES, "training")
-    with output_folder.claimed(config.output_dir):
+    with output_folder.locked(config.output_dir):
         results = run_cells(
             {setting: partial(run_cell, cell) for setting, cell in cells(config).items()}
         )

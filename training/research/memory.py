@@ -7,8 +7,8 @@
 Each step is compiled for this machine's CPU by JAX, and the table is XLA's analysis of what it
 allocates: weights and the optimizer's state, and the results that exist at the same time. Neither
 is allocated here, so that the table of a large model needs no large machine. Accelerators have
-other compilers and fused kernels, whose steps need other memory: in particular, XLA widens bfloat16
-to float32 on a CPU, so that mixed_bfloat16 saves nothing here.
+other compilers and fused kernels, whose steps need other memory: in particular, XLA upcasts
+bfloat16 to float32 on a CPU, so that mixed_bfloat16 saves nothing here.
 """
 
 from __future__ import annotations

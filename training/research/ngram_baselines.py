@@ -4,7 +4,7 @@
     python -m training.research.ngram_baselines --run=runs/wikitext2_cpu
 
 It counts the n-grams in the training records of a pre-training run, and scores both models on the
-same masked tokens of the held-out text as the run itself.
+same masked tokens of the validation text as the run itself.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
 
     Raises:
         FileNotFoundError: If the run is not finished.
-        ValueError: If the run has no held-out text.
+        ValueError: If the run has no validation text.
     """
     from ..pretraining.pretraining_run import RESULTS_FILE
     from ..pretraining.pretraining_text import dev_records, training_records, vocabulary_path
@@ -121,7 +121,7 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
     length = config.plan()[-1].sequence_length
     records = dev_records(config, length, vocabulary)
     if records is None:
-        raise ValueError(f"{folder} is a run without held-out text (--dev_files)")
+        raise ValueError(f"{folder} is a run without validation text (--dev_files)")
     dev = dev_stream(config, length, records, tokenizer)
     model = NgramModel(tokenizer.vocabulary_size, never_predicted(tokenizer, config.causal))
     for rows in unmasked_rows(training_records(config, length, vocabulary), length):

@@ -37,12 +37,12 @@ _KANA = 5
 
 
 @functools.lru_cache(maxsize=200_000)
-def normalised(text: str) -> str:
+def normalized(text: str) -> str:
     """Removes case, ASCII punctuation, English articles and extra spaces.
 
     Example:
 
-    >>> normalised("The U.S. president,  a  man")
+    >>> normalized("The U.S. president,  a  man")
     'us president man'
     """
     text = text.lower().translate(_WITHOUT_PUNCTUATION)
@@ -73,19 +73,19 @@ class AnswerRule:
 
     Args:
         name: What F1 counts, and whose rule it is.
-        normalise: Removes what does not count.
+        normalize: Removes what does not count.
         divide: Divides a normalized text into what F1 counts.
         common: Returns how many of them two answers share.
     """
 
     name: str
-    normalise: Callable[[str], str]
+    normalize: Callable[[str], str]
     divide: Callable[[str], Sequence[str]] = str.split
     common: Callable[[Sequence[str], Sequence[str]], int] = _num_in_both
 
     def exact_match(self, prediction: str, gold: str) -> float:
         """Returns 1 if both texts are equal after they are normalized, otherwise 0."""
-        return float(self.normalise(prediction) == self.normalise(gold))
+        return float(self.normalize(prediction) == self.normalize(gold))
 
     def f1(self, prediction: str, gold: str, both_empty: float = 1.0) -> float:
         """Returns the harmonic mean of precision and recall of what both answers share.
@@ -95,7 +95,7 @@ class AnswerRule:
             gold: The gold answer.
             both_empty: The score if nothing of either counts, which is 0 in SQuAD 1.1's scorer.
         """
-        predicted, true = (self.divide(self.normalise(text)) for text in (prediction, gold))
+        predicted, true = (self.divide(self.normalize(text)) for text in (prediction, gold))
         if not predicted or not true:
             return both_empty if predicted == true else 0.0
         common = self.common(predicted, true)
@@ -105,7 +105,7 @@ class AnswerRule:
         return 2 * precision * recall / (precision + recall)
 
 
-WORDS = AnswerRule("words, as in SQuAD's scorer", normalised)
+WORDS = AnswerRule("words, as in SQuAD's scorer", normalized)
 CHARACTERS = AnswerRule(
     "characters, as in KorQuAD's scorer",
     _without_brackets,

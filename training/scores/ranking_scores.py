@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics of rankings: reciprocal rank, average precision, discounted cumulative gain.
 
-A ranking lists the documents that a system retrieved for a query, the best first. Judgements grade
-the relevance of documents for each query. As in `trec_eval -c`, a query that has a judgement counts
+A ranking lists the documents that a system retrieved for a query, the best first. Qrels grade
+the relevance of documents for each query. As in `trec_eval -c`, a query that has a judgment counts
 0 if the system retrieved nothing for it or if no document is relevant to it, and a query without a
-judgement does not count. (Without `-c`, queries that are not in the run do not count either.)
+judgment does not count. (Without `-c`, queries that are not in the run do not count either.)
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import math
 from collections.abc import Mapping, Sequence
 
 Run = Mapping[str, Sequence[str]]
-Judgements = Mapping[str, Mapping[str, int]]
+Qrels = Mapping[str, Mapping[str, int]]
 
 
-def ranking_scores(run: Run, judgements: Judgements, cutoff: int = 10) -> dict[str, float]:
+def ranking_scores(run: Run, qrels: Qrels, cutoff: int = 10) -> dict[str, float]:
     """Returns the means over queries, in percent.
 
     Args:
         run: For each query, its documents, the best first, without duplicates.
-        judgements: For each query, the grades of judged documents; grades above 0 are relevant.
+        qrels: For each query, the grades of judged documents; grades above 0 are relevant.
         cutoff: The number k of documents that `mrr@k` and `ndcg@k` consider.
 
     Returns:
@@ -44,11 +44,11 @@ def ranking_scores(run: Run, judgements: Judgements, cutoff: int = 10) -> dict[s
     """
     per_query = [
         _query_scores(query, run.get(query, ()), grades, cutoff)
-        for query, grades in judgements.items()
+        for query, grades in qrels.items()
         if grades
     ]
-    if not any(grade > 0 for grades in judgements.values() for grade in grades.values()):
-        raise ValueError("no query has a relevant document, expected judgements above 0")
+    if not any(grade > 0 for grades in qrels.values() for grade in grades.values()):
+        raise ValueError("no query has a relevant document, expected qrels above 0")
     names = (f"mrr@{cutoff}", "map", f"ndcg@{cutoff}")
     return {
         name: round(100 * math.fsum(values) / len(per_query), 2)

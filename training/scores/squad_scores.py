@@ -180,7 +180,7 @@ def _official_thresholds(
 def _best(
     score: Callable[[str, str], float], prediction: str, gold: GoldQuestion, rule: AnswerRule
 ) -> float:
-    texts = [text for text in gold.texts if rule.normalise(text)] or [""]
+    texts = [text for text in gold.texts if rule.normalize(text)] or [""]
     return float(max(score(prediction, text) for text in texts))
 
 

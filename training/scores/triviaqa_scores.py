@@ -14,18 +14,18 @@ _SPACES = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
 
 
 @functools.lru_cache(maxsize=200_000)
-def normalised(text: str) -> str:
+def normalized(text: str) -> str:
     """Removes case and English articles, and makes of punctuation single spaces.
 
     Example:
 
-    >>> normalised("The Jay-Z  song, a `hit`")
+    >>> normalized("The Jay-Z  song, a `hit`")
     'jay z song hit'
     """
     return " ".join(ARTICLES.sub(" ", text.lower().translate(_SPACES)).split())
 
 
-_RULE = AnswerRule("words, as in TriviaQA's scorer", normalised)
+_RULE = AnswerRule("words, as in TriviaQA's scorer", normalized)
 
 
 def score_triviaqa(

@@ -116,7 +116,7 @@ def over_dropped_marks(
     points, letters, which = characters
     is_dropped = tf.gather(tf.strings.regex_full_match(letters, _EXTENDING), which) & ~kept
 
-    def widened() -> tuple[tf.Tensor, tf.Tensor]:
+    def upcast() -> tuple[tf.Tensor, tf.Tensor]:
         text = tf.cast(row_ids(points), tf.int32)
         begins = tf.concat([[True], text[1:] != text[:-1]], axis=0)
         # A cluster is a character and the dropped marks after it.
@@ -137,7 +137,7 @@ def over_dropped_marks(
             tf.gather(cluster_last, tf.gather(cluster, last)),
         )
 
-    first, last = tf.cond(tf.reduce_any(is_dropped), widened, lambda: (first, last))
+    first, last = tf.cond(tf.reduce_any(is_dropped), upcast, lambda: (first, last))
     return first, last
 
 

@@ -50,9 +50,9 @@ def run(folder, what, environment=None, flags=(), count=2):
 def test_a_process_alone_waits_for_nobody():
     with hosts.joined(HostOptions()):
         assert (hosts.index(), hosts.count(), hosts.shard()) == (0, 1, (0, 1))
-        assert hosts.is_writer()
+        assert hosts.is_main_process()
         assert hosts.gather({"a": 1}) == [{"a": 1}]
-        assert hosts.from_writer(lambda: 5) == 5
+        assert hosts.from_main_process(lambda: 5) == 5
         hosts.agree("a number", 1)
         hosts.barrier()
         with hosts.writer_first():

@@ -31,7 +31,7 @@ from training.engine import output_folder, program
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def main(arguments):
-    with output_folder.claimed(sys.argv[1]) as folder:
+    with output_folder.locked(sys.argv[1]) as folder:
         (folder / "seed_1").mkdir(exist_ok=True)
         (folder / "seed_1" / "model.keras").touch()
         print("held", flush=True)
@@ -128,10 +128,10 @@ def test_two_processes_do_not_write_into_one_folder(holder, tmp_path):
     with pytest.raises(
         output_folder.FolderInUseError, match=rf"{tmp_path} is in use by process {holder.pid} on "
     ):
-        output_folder.claimed(tmp_path).__enter__()
+        output_folder.locked(tmp_path).__enter__()
     holder.kill()
     holder.wait()
-    with output_folder.claimed(tmp_path):  # the lock was released when its process ended
+    with output_folder.locked(tmp_path):  # the lock was released when its process ended
         pass
 
 
@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_by_its_flag(tmp_path, taken
     }[taken]
     with (
         pytest.raises(OSError, match=rf"^--output_dir={folder} cannot be written to: "),
-        output_folder.claimed(folder),
+        output_folder.locked(folder),
     ):
         pass
 
@@ -168,7 +168,7 @@ def test_an_error_tells_what_a_run_left(tmp_path):
         pytest.raises(SystemExit, match=r"^error: broken \(.* contains the checkpoint "
                       r"checkpoints/step_000000007; the same command resumes from there\)$"),
         program.plain_errors(),
-        output_folder.claimed(tmp_path),
+        output_folder.locked(tmp_path),
     ):  # fmt: skip
         raise ValueError("broken")
 
@@ -184,12 +184,12 @@ def test_an_error_tells_what_a_run_left(tmp_path):
     ],
 )
 def test_an_error_of_other_settings_names_them(tmp_path, settings, difference):
-    with program.claimed_by_writer(FinetuneConfig(train_file="a", output_dir=str(tmp_path))):
+    with program.locked_by_main_process(FinetuneConfig(train_file="a", output_dir=str(tmp_path))):
         (tmp_path / "checkpoints" / "step_000000007").mkdir(parents=True)
     with (
         pytest.raises(SystemExit, match=rf"^error: other settings \({difference}[^(]*\)$"),
         program.plain_errors(),
-        program.claimed_by_writer(dataclasses.replace(settings, output_dir=str(tmp_path))),
+        program.locked_by_main_process(dataclasses.replace(settings, output_dir=str(tmp_path))),
     ):
         raise output_folder.OtherSettingsError("other settings")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.source_imports import ROOT
-from training.scores.answer_rules import CHARACTERS, SEGMENTS, WORDS, normalised, rule_for
+from training.scores.answer_rules import CHARACTERS, SEGMENTS, WORDS, normalized, rule_for
 from training.scores.question_scores import read_gold
 from training.scores.squad_scores import (
     GoldQuestion,
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.backend_independent
     ],
 )
 def test_what_does_not_count_is_taken_away(text, expected):
-    assert normalised(text) == expected
+    assert normalized(text) == expected
 
 
 def test_words_are_counted_as_often_as_both_have_them():

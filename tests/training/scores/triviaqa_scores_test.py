@@ -4,7 +4,7 @@
 import pytest
 
 from training.scores.squad_scores import GoldQuestion
-from training.scores.triviaqa_scores import normalised, score_triviaqa
+from training.scores.triviaqa_scores import normalized, score_triviaqa
 
 pytestmark = pytest.mark.backend_independent
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.backend_independent
     ],
 )
 def test_punctuation_becomes_spaces(text, expected):
-    assert normalised(text) == expected
+    assert normalized(text) == expected
 
 
 def test_scores_are_those_of_the_official_scorer():

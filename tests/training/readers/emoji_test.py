@@ -4,13 +4,13 @@ from collections import Counter
 
 import pytest
 
-from training.readers.pictographs import TRAINING_SHARE, pictographs, split_pictographs
+from training.readers.emoji import TRAINING_SHARE, emoji, split_emoji
 
 pytestmark = pytest.mark.backend_independent
 
 
 def test_names_are_unique_and_those_of_unicode_14():
-    rows = list(pictographs())
+    rows = list(emoji())
     assert len({name for name, _ in rows}) == len(rows)
     # The same for every version of Python: characters were added to these parts before Unicode 14.
     assert Counter(label for _, label in rows) == {
@@ -24,10 +24,10 @@ def test_names_are_unique_and_those_of_unicode_14():
 
 
 def test_each_set_has_its_share_of_each_label_and_no_name_of_the_other():
-    train, test = split_pictographs(seed=1)
-    rows = Counter(label for _, label in pictographs())
+    train, test = split_emoji(seed=1)
+    rows = Counter(label for _, label in emoji())
     own = Counter(train.class_names[index] for index in train.strata)
     assert own == {label: round(TRAINING_SHARE * count) for label, count in rows.items()}
-    assert sorted(train.texts + test.texts) == sorted(name for name, _ in pictographs())
-    assert split_pictographs(seed=1)[1].texts == test.texts
-    assert split_pictographs(seed=2)[1].texts != test.texts
+    assert sorted(train.texts + test.texts) == sorted(name for name, _ in emoji())
+    assert split_emoji(seed=1)[1].texts == test.texts
+    assert split_emoji(seed=2)[1].texts != test.texts

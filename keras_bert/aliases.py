@@ -76,7 +76,7 @@ def suggestion(names: Iterable[str], known: Collection[str]) -> str:
 
     Example:
 
-    >>> from keras_bert.other_names import suggestion
+    >>> from keras_bert.aliases import suggestion
     >>> suggestion(["max_length", "verbosity"], ["sequence_length", "dropout"])
     ' Instead of max_length, write sequence_length.'
     """
@@ -90,7 +90,7 @@ def suggestion(names: Iterable[str], known: Collection[str]) -> str:
     return "".join(parts)
 
 
-def refuse_other_names(function: Callable[..., Any], received: Iterable[str], owner: str) -> None:
+def refuse_aliases(function: Callable[..., Any], received: Iterable[str], owner: str) -> None:
     """Raises an error for arguments that other libraries have, and this function does not.
 
     Keras ignores some arguments that it does not know.

@@ -41,7 +41,7 @@ class _FailedElsewhereError(OSError):
     """Raised if another process could not write its part, with its error number and message."""
 
 
-def are_divided(variables: Mapping[str, Any]) -> bool:
+def are_sharded(variables: Mapping[str, Any]) -> bool:
     """Returns whether no process writes all variables by itself.
 
     That is on several hosts, and where the devices of one share variables. Both need JAX.
@@ -114,7 +114,7 @@ def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]
         all_sums: Checksums = {}
         for of_process in _results_of_all(sums):
             all_sums |= of_process
-        if hosts.is_writer():
+        if hosts.is_main_process():
             # A process may not see its files yet where another one has renamed their folder.
             missing = [file for file in _files(folder) if file not in all_sums]
             all_sums |= {file: file_sha256(folder / file) for file in missing}

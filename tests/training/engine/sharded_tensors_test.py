@@ -24,7 +24,7 @@ PROGRAM = """
 import contextlib, json, pathlib, resource, sys, time
 import keras, numpy as np
 from keras_bert.optimizers import AdamW
-from tests.training.engine.divided_tensors_test import (
+from tests.training.engine.sharded_tensors_test import (
     build, state, parts_of_moment, save_expected, train
 )
 from tests.training.engine.seed_runs_test import Killed, assert_same, train as fine_tune

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A labeled data set that every machine has: names of Unicode's pictographs, with what they show.
+"""A labeled data set that every machine has: names of Unicode's emoji, with what they show.
 
 The names are those of Python's `unicodedata`, such as "tropical fish", in lower case. The labels
 are the headings under which the characters stand in Unicode's code charts
@@ -52,8 +52,8 @@ HEADINGS = {
 TRAINING_SHARE = 0.6
 
 
-def pictographs() -> Iterator[tuple[str, str]]:
-    """Yields the name and the label of each pictograph, in the order of the labels."""
+def emoji() -> Iterator[tuple[str, str]]:
+    """Yields the name and the label of each emoji, in the order of the labels."""
     for label, parts in HEADINGS.items():
         for first, last in parts:
             for code in range(int(first, 16), int(last, 16) + 1):
@@ -62,17 +62,17 @@ def pictographs() -> Iterator[tuple[str, str]]:
                     yield name.lower(), label
 
 
-def write_pictographs(path: Path) -> None:
+def write_emoji(path: Path) -> None:
     """Writes all names and labels as a CSV file, with the columns `name` and `kind`."""
     with (
         atomic.atomic_path(path) as temporary,
         open(temporary, "w", encoding="utf-8", newline="") as file,
     ):
-        csv.writer(file).writerows([("name", "kind"), *pictographs()])
+        csv.writer(file).writerows([("name", "kind"), *emoji()])
 
 
-def split_pictographs(seed: int) -> tuple[LabeledText, LabeledText]:
-    """Splits the pictographs into sets for training and for the test.
+def split_emoji(seed: int) -> tuple[LabeledText, LabeledText]:
+    """Splits the emoji into sets for training and for the test.
 
     No name is in both sets: each character has its own.
 
@@ -86,7 +86,7 @@ def split_pictographs(seed: int) -> tuple[LabeledText, LabeledText]:
     train: list[tuple[str, str]] = []
     test: list[tuple[str, str]] = []
     for label in HEADINGS:
-        own = [row for row in pictographs() if row[1] == label]
+        own = [row for row in emoji() if row[1] == label]
         rng.shuffle(own)
         count = round(TRAINING_SHARE * len(own))
         train += own[:count]
@@ -103,5 +103,5 @@ def _labeled(rows: list[tuple[str, str]]) -> LabeledText:
         text_pairs=None,
         labels=np.array([labels.index(label) for _, label in rows], "int32"),
         class_names=labels,
-        path="names of pictographs",
+        path="names of emoji",
     )
