@@ -17,32 +17,7 @@ import keras
 from keras_bert import checks
 from keras_bert.atomic import make_folder, scratch_folder
 from keras_bert.export.job import NEW_FOLDER, run_job, run_job_in_child_process, write_job
-from keras_bert.export.options import ExportError, ExportOptions
-
-# Suffixes of the files that a format consists of, that of the given path first; a SavedModel is a
-# folder.
-SUFFIXES = {
-    "tf_saved_model": ("",),
-    "onnx": (".onnx",),
-    "openvino": (".xml", ".bin"),
-    "litert": (".tflite",),
-}
-_NEEDED_PACKAGES = {
-    "tf_saved_model": ("tensorflow_text",),
-    "onnx": ("tf2onnx",),
-    "openvino": ("openvino",),
-}
-# With text=True
-_NEEDED_FOR_TEXT = ("tensorflow_text", "openvino_tokenizers", "sentencepiece")
-# With dtype="int8"
-_NEEDED_FOR_INT8 = {"onnx": ("onnxruntime",), "openvino": ("nncf",)}
-# The precisions that each format can be exported in
-DTYPES = {
-    "tf_saved_model": ("float32", "bfloat16"),
-    "onnx": ("float32", "int8"),
-    "openvino": ("float32", "int8"),
-    "litert": ("float32", "int8"),
-}
+from keras_bert.export.options import FORMATS, ExportError, ExportOptions
 
 
 def export_task(
@@ -124,8 +99,8 @@ def export_task(
     """
     checks.POSITIVE_INT.check(max_batch_size=max_batch_size, part_tokens=part_tokens)
     checks.POSITIVE_INT.check_given(sequence_length=sequence_length, max_text_bytes=max_text_bytes)
-    _check_choice("format", format, tuple(SUFFIXES))
-    _check_choice("dtype", dtype, DTYPES[format])
+    _check_choice("format", format, tuple(FORMATS))
+    _check_choice("dtype", dtype, FORMATS[format].dtypes)
     paths = _paths(filepath, format)
     labels = _labels(task, class_names)
     if max_text_bytes is not None and format != "tf_saved_model":
@@ -194,7 +169,7 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
 
 
 def _paths(filepath: str | os.PathLike[str], format: str) -> list[Path]:
-    name, suffixes = os.fspath(filepath), SUFFIXES[format]
+    name, suffixes = os.fspath(filepath), FORMATS[format].suffixes
     if "://" in name:
         raise ValueError(f"filepath is {name!r}; it must be local. Copy the export from there.")
     if not name.endswith(suffixes[0]):
@@ -206,11 +181,12 @@ def _paths(filepath: str | os.PathLike[str], format: str) -> list[Path]:
 def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool) -> None:
     if text:
         _check_takes_text(task, format)
+    needs = FORMATS[format]
     needed = (
         "tensorflow",
-        *_NEEDED_PACKAGES.get(format, ()),
-        *(_NEEDED_FOR_TEXT if text and format == "openvino" else ()),
-        *(_NEEDED_FOR_INT8.get(format, ()) if dtype == "int8" else ()),
+        *needs.packages,
+        *((needs.text_packages or ()) if text else ()),
+        *(needs.int8_packages if dtype == "int8" else ()),
     )
     for package in needed:
         if importlib.util.find_spec(package) is None:
@@ -279,7 +255,7 @@ def _calibration_rows(
 
 def _check_takes_text(task: Any, format: str) -> None:
     """Raises an error if the export of a task cannot take text in a format."""
-    if format not in ("tf_saved_model", "openvino"):
+    if FORMATS[format].text_packages is None:
         raise ExportError(
             f"format={format!r} takes token ids: it has no tokenizer that reads a batch of texts. "
             "Text in, answers out without TensorFlow is format='openvino' with text=True; with "

@@ -11,6 +11,50 @@ class ExportError(RuntimeError):
     """Raised if a model cannot be exported."""
 
 
+@dataclasses.dataclass(frozen=True)
+class ExportFormat:
+    """A format of exports.
+
+    Args:
+        suffixes: The suffixes of its files, that of the given path first; `""` for a folder.
+        dtypes: The precisions that it can be exported in.
+        packages: The packages that it needs besides TensorFlow.
+        int8_packages: Those that int8 needs as well.
+        text_packages: Those that an export with text needs as well; `None` if it takes ids alone.
+    """
+
+    suffixes: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    int8_packages: tuple[str, ...] = ()
+    text_packages: tuple[str, ...] | None = None
+
+
+FORMATS = {
+    "tf_saved_model": ExportFormat(
+        suffixes=("",),
+        dtypes=("float32", "bfloat16"),
+        packages=("tensorflow_text",),
+        text_packages=(),
+    ),
+    "onnx": ExportFormat(
+        suffixes=(".onnx",),
+        dtypes=("float32", "int8"),
+        packages=("tf2onnx",),
+        int8_packages=("onnxruntime",),
+    ),
+    "openvino": ExportFormat(
+        suffixes=(".xml", ".bin"),
+        dtypes=("float32", "int8"),
+        packages=("openvino",),
+        int8_packages=("nncf",),
+        text_packages=("tensorflow_text", "openvino_tokenizers", "sentencepiece"),
+    ),
+    "litert": ExportFormat(suffixes=(".tflite",), dtypes=("float32", "int8")),
+}
+"""The formats by their names: what each needs, and what it can do."""
+
+
 class Servable(Protocol):
     """The interface of a task that can be exported."""
 
@@ -39,7 +83,7 @@ class ExportOptions:
 
     Args:
         name: The name of the file or folder.
-        format: `tf_saved_model`, `onnx`, `openvino` or `litert`.
+        format: A name in `FORMATS`.
         class_names: The labels; `None` for a regression, and for tasks without classes.
         dtype: The precision of the encoder's weights and products: `float32`, `bfloat16`, `int8`.
         pair: Whether the signatures take two texts.

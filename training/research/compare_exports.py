@@ -428,12 +428,12 @@ def _export(
     Raises:
         OtherSettingsError: If the export that exists was made of something else.
     """
-    from keras_bert.export.exporting import SUFFIXES
+    from keras_bert.export.options import FORMATS
 
     format, _, dtype = name.partition(":")
     written_as = "float32" if (format, dtype) == ("openvino", "bfloat16") else dtype
     folder /= f"{format}_{written_as}"
-    path, record = folder / f"1{SUFFIXES[format][0]}", folder / "made_of.json"
+    path, record = folder / f"1{FORMATS[format].suffixes[0]}", folder / "made_of.json"
     made_of: dict[str, Any] = {"model": digest, "pair": rows.pair}
     if name == "openvino:int8":
         calibration = json.dumps(rows.calibration).encode()
