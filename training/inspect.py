@@ -69,7 +69,7 @@ class InspectConfig(TextColumns, WordColumns):
             for choices, swag, codah, jsonl, arrow or xlsx; auto infers it from the suffix.
         document_words: Of TriviaQA, number of words to read of a document, the first ones; 0 for
             all.
-        baselines: Whether to score simple baselines on --dev_file, or on a held-out tenth.
+        baselines: Whether to score simple baselines on --dev_file, or on a tenth for validation.
         report_dir: Folder for report.html, and for malformed_rows.txt if there are any; empty for
             neither.
     """
@@ -327,7 +327,7 @@ def _main_scripts(shares: Mapping[str, float]) -> dict[str, float]:
 
 
 def _baselines(kind: str, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the baselines on the development part; of text without one, on a held-out tenth."""
+    """Returns the baselines on the development part; of text without one, on a tenth for validation."""
     from .scores import baselines, classifier_scores
 
     train, dev, name = parts["train"], parts.get("dev"), "dev"
@@ -336,7 +336,7 @@ def _baselines(kind: str, parts: Mapping[str, Any]) -> dict[str, Any]:
             train, dev = map(train.rows, hold_out_tenth(train.strata, train.path))
         except ValueError:  # too few rows
             return {}
-        name = "a held-out tenth"
+        name = "a tenth for validation"
     if dev is None:
         return {}
     if kind == "text":

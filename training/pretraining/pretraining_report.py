@@ -35,7 +35,7 @@ def metrics_line(record: Mapping[str, float]) -> str:
     'loss 5, masked accuracy 20.0% (unigram 6.0%)'
     """
     words = []
-    for prefix, text in (("", ""), ("val_", "held-out ")):
+    for prefix, text in (("", ""), ("val_", "validation ")):
         for name, form in _SHOWN.items():
             value = record.get(prefix + name)
             if value is None:
