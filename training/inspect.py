@@ -327,7 +327,7 @@ def _main_scripts(shares: Mapping[str, float]) -> dict[str, float]:
 
 
 def _baselines(kind: str, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the baselines on the development part; of text without one, on a tenth for validation."""
+    """Returns the baselines on the development part; of text without one, on a tenth of it."""
     from .scores import baselines, classifier_scores
 
     train, dev, name = parts["train"], parts.get("dev"), "dev"
