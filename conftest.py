@@ -14,8 +14,9 @@ import importlib.util
 import os
 import random
 import re
+import signal
 import sys
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,14 @@ def pytest_make_collect_report(collector):
         if not any(mark in source for mark in RUNS_ELSEWHERE):
             report.outcome, report.longrepr = "failed", f"{collector.nodeid} lacks needs_tensorflow"
     return report
+
+
+@pytest.fixture
+def press_ctrl_c() -> Iterator[Callable[[], None]]:
+    """A function that presses Ctrl-C, which the processes of pytest-xdist ignore."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: signal.raise_signal(signal.SIGINT)
+    signal.signal(signal.SIGINT, handler)
 
 
 @pytest.fixture(autouse=True, scope="module")

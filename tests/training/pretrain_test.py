@@ -205,7 +205,7 @@ def test_what_is_printed_is_one_line_an_interval_and_a_report(finished):
     assert lines[1].endswith(" left")
     assert "logits" not in printed
     assert "{" not in printed
-    table = {line[:13]: line.split() for line in printed.splitlines()}
+    table = {line[:15].rstrip(): line.split() for line in printed.splitlines()}
     assert table["validation text"][3] == f"{100 * results['last']['val_masked_accuracy']:.2f}"
     assert table["unigram model"][2] == f"{100 * results['last']['unigram_accuracy']:.2f}"
     assert f"preset   {folder / 'preset'}" in printed
@@ -264,14 +264,14 @@ def test_killed_in_its_second_phase_it_ends_with_the_same_weights(finished, corp
 
 @pytest.mark.on_each_backend
 def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
-    corpus, finished, tmp_path, monkeypatch
+    corpus, finished, tmp_path, monkeypatch, press_ctrl_c
 ):
     begin = pretraining_run.IntervalReport.on_train_batch_begin
 
     def press(report, batch, logs=None):
         begin(report, batch, logs)
         if report.state.step == 3 and batch == 1:
-            signal.raise_signal(signal.SIGINT)
+            press_ctrl_c()
 
     run_config = config(corpus, tmp_path / "run")
     with monkeypatch.context() as patched:

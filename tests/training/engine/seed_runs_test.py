@@ -2,7 +2,6 @@
 
 import random
 import re
-import signal
 
 import keras
 import numpy as np
@@ -18,10 +17,6 @@ BATCH_SIZE, BATCHES, EPOCHS = 4, 5, 3
 
 class Killed(Exception):
     """Ends a run, as a signal would that no process can answer."""
-
-
-def press_ctrl_c():
-    signal.raise_signal(signal.SIGINT)
 
 
 class Score(keras.callbacks.Callback):
@@ -126,7 +121,7 @@ def test_killed_anywhere_it_ends_as_if_it_had_not_been(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("at", [2, 4])
-def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(tmp_path, capsys, at):
+def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(tmp_path, capsys, press_ctrl_c, at):
     expected = train(tmp_path / "whole", seconds=1e9)
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "ended", seconds=1e9, killed_at=at, end=press_ctrl_c)
