@@ -312,7 +312,7 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
         parts = _as_rows(strings)
         if tokenizer.added_tokens:
             parts = _split_at_tokens(parts, tokenizer.added_tokens)
-        words = steps.RegexSplitStep(pattern, behavior="isolate").get_ov_subgraph(parts)
+        words = steps.RegexSplitStep(pattern, behaviour="isolate").get_ov_subgraph(parts)
         merge = steps.BPETokenizationStep(vocabulary, merges)
         merge.set_pipeline(pipeline)
         return list(merge.get_ov_subgraph(words[:5]))
