@@ -171,7 +171,7 @@ def alterations(family: str, ending: str, num_labels: int = 3) -> Iterator[dict[
             words = words[:4]
         for value in (*(JUNK if is_whole else JUNK[:1]), *words):
             # The reference makes as many in a loop, without end
-            if value != 10**400 or not name.endswith(("_layers", "_labels")):
+            if value != 10**400 or not name.endswith(("_layers", "_labels", "_groups", "_num")):
                 yield {name: value}
     if not is_whole or "rope_parameters" not in names:
         return
