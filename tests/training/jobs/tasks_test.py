@@ -122,7 +122,7 @@ def test_help_is_of_the_task(monkeypatch):
     assert names.index("preset") < names.index("epochs") < 10
     assert names[-4:] == [*HOST_OPTIONS]
     assert "--output_dir=runs/finetune\n" in text
-    assert re.search(r"^  ranking: --documents .*; no --train_file", text, re.M | re.S)
+    assert re.search(r"^  ranking: --documents .*;\s+no --train_file", text, re.M | re.S)
     assert re.search(r"^  questions: .*--document_words", text, re.M)
     for name, task in TASKS.items():
         of_task = set(re.findall(r"^  --(?:\[no\])?(\w+)=", listed(f"--task={name}"), re.M))
