@@ -425,7 +425,8 @@ class TokenClassifier(Task):
         if mask is not None:
             weights *= ops.cast(mask, "float32")
         if sample_weight is not None:
-            weights *= weights_of_targets(ops.cast(sample_weight, "float32"), weights.shape)
+            sample_weight = ops.cast(sample_weight, "float32")
+            weights *= weights_of_targets(sample_weight, ops.shape(weights))
         return y, y_pred, weights
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:
