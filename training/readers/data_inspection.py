@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_bert.data.conll import TaggedText
-from keras_bert.text.composition import normalized
 
 from .choice_files import ChoiceRows
 from .data_splits import hold_out_tenth
@@ -227,6 +226,8 @@ def _share(count: int, total: int, what: str = "rows") -> str:
 
 
 def _normalized(text: str) -> str:
+    from keras_bert.text.composition import normalized
+
     return " ".join(normalized("NFKC", text).casefold().split())
 
 

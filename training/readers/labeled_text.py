@@ -16,8 +16,6 @@ from typing import get_args
 import numpy as np
 from absl import logging
 
-from keras_bert.text.composition import normalized
-
 from ..engine.options import ProgramConfig, check_one_of
 from .data_files import Header, Row, infer_format, read_columns, without_header
 from .separated_values import Quoting
@@ -473,6 +471,8 @@ def _spelling(name: str) -> object:
     if is_number(name):
         return float(name)
     visible = "".join(character for character in name if unicodedata.category(character) != "Cf")
+    from keras_bert.text.composition import normalized
+
     return " ".join(normalized("NFKC", visible).casefold().split())
 
 
