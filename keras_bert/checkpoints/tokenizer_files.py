@@ -140,7 +140,7 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
         kind = _kind_of_files(folder, file)
         if kind is None:
             return None
-        settings = TokenizerSettings(folder, file)
+        settings = TokenizerSettings(folder, file, kind)
         expected = KINDS.get(settings.tokenizer_class or "", kind)
         if expected != kind:
             raise CheckpointError(

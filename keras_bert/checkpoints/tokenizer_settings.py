@@ -121,12 +121,13 @@ class TokenizerSettings:
     Args:
         folder: The folder.
         file: Its `tokenizer.json`; `None` if it has none.
+        kind: The kind of its vocabulary.
 
     Raises:
         CheckpointError: If a file is malformed, or names a class that is not supported.
     """
 
-    def __init__(self, folder: Path, file: TokenizerJson | None) -> None:
+    def __init__(self, folder: Path, file: TokenizerJson | None, kind: str) -> None:
         self._folder = folder
         self._file = file
         self.path = folder / SETTINGS_FILE
@@ -140,9 +141,9 @@ class TokenizerSettings:
                 self.fields[_EXTRA] = [*first, *second]
         self.is_empty = not (self.fields or file or (folder / "config.json").exists())
         """Whether the folder has no file of the transformers library but a vocabulary."""
-        self.tokenizer_class = self._class()
+        self.tokenizer_class = self._class(kind)
 
-    def _class(self) -> str | None:
+    def _class(self, kind: str) -> str | None:
         """Returns the name of the tokenizer's class, without `Fast`; `None` if no file says it."""
         path = self._folder / "config.json"
         config = read_json(path) if path.exists() else {}
@@ -153,7 +154,9 @@ class TokenizerSettings:
             return "TokenizersBackend"
         name = self.fields.get("tokenizer_class") or config.get("tokenizer_class")
         if name is None:
-            return _CLASSES_OF_MODELS.get(model_type or "")
+            usual = _CLASSES_OF_MODELS.get(model_type or "")
+            # Such as Chinese ALBERT, with BERT's vocabulary
+            return usual if KINDS.get(usual or "", kind) == kind else None
         found = str(name).removesuffix("Fast")
         if found not in KINDS and found not in DEFINED_BY_FILE:
             expected = ", ".join(sorted((*KINDS, *DEFINED_BY_FILE)))
