@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow, pytest.mark.slow]
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow, pytest.mark.release]
 
 pytest.importorskip("tensorflow_text")
 

@@ -16,7 +16,7 @@ from tests.source_imports import ROOT
 
 pytestmark = [
     pytest.mark.skipif(keras.backend.backend() != "jax", reason="compiled by JAX"),
-    pytest.mark.slow,
+    pytest.mark.release,
 ]
 
 PROGRAM = """
