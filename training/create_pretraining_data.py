@@ -100,8 +100,8 @@ def main(config: PretrainingDataConfig) -> None:
     if _has_runner(config):
         program.require(("apache_beam",), "beam")
     # There are no locks on remote file systems.
-    claim = contextlib.nullcontext if is_url(config.output_dir) else output_folder.locked
-    with claim(config.output_dir):
+    locked = contextlib.nullcontext if is_url(config.output_dir) else output_folder.locked
+    with locked(config.output_dir):
         summary = create_pretraining_data(config)
     print(describe(summary))
 

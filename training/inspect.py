@@ -39,6 +39,7 @@ from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
 from .readers.labeled_text import TextColumns
 from .readers.question_files import DOCUMENT_WORDS, read_questions
+from .readers.scripts import scripts
 from .readers.tagged_words import WordColumns, with_span_labels
 from .readers.task_files import KINDS, data_kind, task_of_file
 from .readers.values import BadRows
@@ -135,8 +136,7 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
         lengths={name: _lengths(part.lengths, config) for name, part in tokens.items()},
         unknown={name: part.unknown_words for name, part in tokens.items()},
         scripts={
-            name: _main_scripts(data_inspection.scripts(part.different_texts()))
-            for name, part in rows.items()
+            name: _main_scripts(scripts(part.different_texts())) for name, part in rows.items()
         },
         baselines=_baselines(kind, parts) if config.baselines else {},
         advice=_advice(tokens["train"], config),

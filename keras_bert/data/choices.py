@@ -141,10 +141,9 @@ class ChoiceExamples:
         """Packs the rows at some indices; each has a sequence for each choice."""
         numbers, counts = take_rows(NUMPY, self._numbers, index)
         texts, choices = self._texts.take(index), self._choices.take(numbers)
-        is_new = ~self._is_counted[index]
-        self._is_counted[index] = True
         longest = NUMPY.segment_max(choices.lengths, row_numbers(NUMPY, counts), len(counts))
-        self._preprocessor.cut_rows.add(
-            (texts.lengths + longest)[is_new], self._preprocessor.pairs.max_tokens(2)
+        self._preprocessor.cut_rows.add_once(
+            *(self._is_counted, index, texts.lengths + longest),
+            self._preprocessor.pairs.max_tokens(2),
         )
         return self._preprocessor.pack_tokens(texts, choices, counts)

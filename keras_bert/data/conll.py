@@ -152,16 +152,17 @@ def read_conll(
     usual = _usual_row(sentences, skip_bad)
     if word_column is None:
         word_column = _FORM if is_conll_u else _word_column(path, sentences, usual, labeled)
-    if label_column is None and labeled and is_conll_u:
+    if not labeled:
+        label_column = None
+    elif label_column is None and is_conll_u:
         warnings.warn(
             f"{path} is CoNLL-U: the labels are the universal parts of speech, column {_UPOS}; "
             "label_column (in programs --label_column) names another",
             stacklevel=2,
         )
-    if label_column is None:
-        label_column = _UPOS if is_conll_u else -1
-    if not labeled:
-        label_column = None
+        label_column = _UPOS
+    elif label_column is None:
+        label_column = -1
     words: list[list[str]] = []
     labels: list[list[str]] = []
     kept: list[int] = []

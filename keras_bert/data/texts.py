@@ -50,6 +50,14 @@ class CutRows:
         self.num_rows += len(lengths)
         self.num_cut += int(np.count_nonzero(lengths > max_tokens))
 
+    def add_once(
+        self, is_counted: np.ndarray, index: np.ndarray, lengths: np.ndarray, max_tokens: int
+    ) -> None:
+        """Counts the rows at some indices that were not counted before, and marks them."""
+        is_new = ~is_counted[index]
+        is_counted[index] = True
+        self.add(lengths[is_new], max_tokens)
+
     def message(self, rows_before: int = 0, cut_before: int = 0) -> str:
         """Returns how many rows were cut, of those that were counted since then; empty if none."""
         num_cut = self.num_cut - cut_before
@@ -249,9 +257,8 @@ class TextExamples:
 
     def _count(self, index: np.ndarray, lengths: Any, num_texts: int) -> None:
         """Counts the rows that are cut, each once."""
-        is_new = ~self._is_counted[index]
-        self._is_counted[index] = True
-        self._preprocessor.cut_rows.add(lengths[is_new], self._preprocessor.max_tokens(num_texts))
+        max_tokens = self._preprocessor.max_tokens(num_texts)
+        self._preprocessor.cut_rows.add_once(self._is_counted, index, lengths, max_tokens)
 
 
 class TextPairExamples(TextExamples):

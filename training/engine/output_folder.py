@@ -44,7 +44,7 @@ class OtherSettingsError(ValueError):
 def locked(
     output_dir: str | os.PathLike[str], settings: Mapping[str, Any] | None = None
 ) -> Iterator[Path]:
-    """Creates the folder and locks it against other processes that claim it.
+    """Creates the folder and locks it against other processes.
 
     The lock is the operating system's, and is released when the process ends for any reason. On
     systems without such locks (Windows), the folder is not locked.
@@ -103,7 +103,7 @@ def _differences(file: Path, settings: Mapping[str, Any]) -> str:
 
 
 def locked_folders() -> tuple[Path, ...]:
-    """Returns the folders that this process has claimed, the outermost first."""
+    """Returns the folders that this process has locked, the outermost first."""
     return tuple(_locked)
 
 

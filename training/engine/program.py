@@ -389,7 +389,7 @@ def joined_hosts(config: HostOptions) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked_by_main_process(config: Any) -> Iterator[None]:
-    """Claims the folder of a run in the process that writes to it, see `output_folder.locked`."""
+    """Locks the folder of a run in the process that writes to it, see `output_folder.locked`."""
     from . import hosts
 
     if not hosts.is_main_process():

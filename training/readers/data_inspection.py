@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import functools
 import textwrap
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from keras_bert.text.tokenizer import Tokenizer
 
 _TOKENIZED_AT_ONCE = 1024
-_MAX_CHARACTERS_OF_SCRIPTS = 1_000_000
 _MAX_UNKNOWN_WORDS = 15
 
 
@@ -229,29 +226,6 @@ def _normalized(text: str) -> str:
     from keras_bert.text.composition import normalized
 
     return " ".join(normalized("NFKC", text).casefold().split())
-
-
-def scripts(texts: Iterable[str]) -> dict[str, float]:
-    """Returns the share of each script among the letters, in percent, the most frequent first.
-
-    A script is what the Unicode name of a letter begins with, such as LATIN or CJK.
-    """
-    counts: Counter[str] = Counter()
-    left = _MAX_CHARACTERS_OF_SCRIPTS
-    for text in texts:
-        counts.update(filter(None, map(_script, text)))
-        left -= len(text)
-        if left < 0:
-            break
-    total = max(1, counts.total())
-    return {name: 100 * count / total for name, count in counts.most_common()}
-
-
-@functools.cache
-def _script(character: str) -> str:
-    if not character.isalpha():
-        return ""
-    return unicodedata.name(character, "UNNAMED").partition(" ")[0].capitalize()
 
 
 @dataclass(frozen=True)

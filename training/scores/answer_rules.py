@@ -18,7 +18,7 @@ import re
 import string
 from collections.abc import Callable, Iterable, Sequence
 
-from ..readers.data_inspection import scripts
+from ..readers.scripts import scripts
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)

@@ -16,11 +16,11 @@ from training.readers.data_inspection import (  # noqa: E402
     count_rows,
     findings,
     rare_classes,
-    scripts,
     text_rows,
     tokenize_rows,
 )
 from training.readers.labeled_text import LabeledText  # noqa: E402
+from training.readers.scripts import scripts  # noqa: E402
 
 
 def test_every_kind_of_data_has_rows():

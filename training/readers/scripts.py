@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scripts that texts are written in."""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+
+_MAX_CHARACTERS_OF_SCRIPTS = 1_000_000
+
+
+def scripts(texts: Iterable[str]) -> dict[str, float]:
+    """Returns the share of each script among the letters, in percent, the most frequent first.
+
+    A script is what the Unicode name of a letter begins with, such as LATIN or CJK.
+    """
+    counts: Counter[str] = Counter()
+    left = _MAX_CHARACTERS_OF_SCRIPTS
+    for text in texts:
+        counts.update(filter(None, map(_script, text)))
+        left -= len(text)
+        if left < 0:
+            break
+    total = max(1, counts.total())
+    return {name: 100 * count / total for name, count in counts.most_common()}
+
+
+@functools.cache
+def _script(character: str) -> str:
+    if not character.isalpha():
+        return ""
+    return unicodedata.name(character, "UNNAMED").partition(" ")[0].capitalize()
