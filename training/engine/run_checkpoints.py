@@ -162,6 +162,16 @@ class RunCheckpoints:
         if writing is not None:
             writing.wait()
 
+    def end_if(self, is_interrupted: bool) -> None:
+        """Ends a run that was interrupted, when its last checkpoint is written.
+
+        Raises:
+            KeyboardInterrupt: If it was interrupted.
+        """
+        if is_interrupted:
+            self.wait()
+            raise KeyboardInterrupt
+
     def _begin(self, variables: Mapping[str, Any], state: RunState) -> Callable[[], None]:
         """Begins to write tensors in parts, and returns a function that ends it."""
         with contextlib.ExitStack() as stack:

@@ -245,7 +245,7 @@ class _Checkpoints(keras.callbacks.Callback):
         # After the last batch of an epoch, `on_epoch_end` saves.
         if batch + 1 != self.params["steps"] and self._is_due(self.run.seconds):
             self._save()
-            self._end_if_interrupted()
+            self.run.checkpoints.end_if(self.is_interrupted())
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.records.append({name: float(value) for name, value in (logs or {}).items()})
@@ -253,12 +253,7 @@ class _Checkpoints(keras.callbacks.Callback):
         self.stopped = self.model.stop_training
         if self._is_due(self.run.seconds * _EPOCH_SHARE):
             self._save()
-        self._end_if_interrupted()
-
-    def _end_if_interrupted(self) -> None:
-        if self.is_interrupted():
-            self.run.checkpoints.wait()
-            raise KeyboardInterrupt
+        self.run.checkpoints.end_if(self.is_interrupted())
 
     def _is_due(self, seconds: float) -> bool:
         def is_due() -> bool:

@@ -389,12 +389,7 @@ class IntervalReport(keras.callbacks.Callback):
             step = self.state.step + steps
             state = dataclasses.replace(self.state, step=step, seconds=seconds)
             self.checkpoints.save(self.model, state)
-            self._end_if_interrupted()
-
-    def _end_if_interrupted(self) -> None:
-        if self.is_interrupted():
-            self.checkpoints.wait()
-            raise KeyboardInterrupt
+            self.checkpoints.end_if(self.is_interrupted())
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         seconds = time.perf_counter() - self._start
@@ -426,7 +421,7 @@ class IntervalReport(keras.callbacks.Callback):
         self.checkpoints.save(self.model, self.state)
         if hosts.is_main_process():
             self._write(record)
-        self._end_if_interrupted()
+        self.checkpoints.end_if(self.is_interrupted())
 
     def _write(self, record: Log) -> None:
         """Writes the log and the plot of an interval."""
