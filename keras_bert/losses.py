@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.attention_mask import masked_score
+from keras_bert.ops.masks import masked_score
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

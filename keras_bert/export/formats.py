@@ -15,7 +15,7 @@ from keras_bert.export.description import METADATA_NAME, PACKED_FILE, ExportDesc
 from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.saved_model import save_signatures
 from keras_bert.models.inputs import INPUT_NAMES
-from keras_bert.ops.unpadded import padded_form
+from keras_bert.ops.layout import padded_form
 
 ONNX_OPSET = 18
 # The names of the axes of an ONNX model's inputs, by their number

@@ -15,8 +15,9 @@ from keras_bert.layers.heads import (
     TokensAt,
     VocabularyBias,
 )
+from keras_bert.layers.layout import Layout
 from keras_bert.layers.norm import Norm
-from keras_bert.layers.positions import PositionIds, RotaryPositions
+from keras_bert.layers.positions import PositionIds
 from keras_bert.layers.replacement import SampledTokens, ScatteredTokens, spread_slots
 from keras_bert.layers.top_layers import bidirectional_lstm
 
@@ -28,12 +29,12 @@ __all__ = [
     "FeedForward",
     "FrozenModel",
     "GatedFeedForward",
+    "Layout",
     "MaskedLMTransform",
     "Norm",
     "Pooler",
     "PositionIds",
     "ReplacedTokenHead",
-    "RotaryPositions",
     "SampledTokens",
     "ScatteredTokens",
     "TokenEmbedding",

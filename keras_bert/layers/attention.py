@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import keras
 from keras import ops
@@ -15,25 +14,19 @@ from keras import ops
 from keras_bert import checks
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.initial_weights import TruncatedNormal
-from keras_bert.layers.shapes import check_same_shape
 from keras_bert.ops import (
+    BatchLayout,
     SeedGenerator,
     attention,
     attention_with_scores,
     bias_add,
-    dispatch,
-    in_sliding_window,
-    local_attention,
     rotate,
     take,
     tokens_at,
 )
 from keras_bert.ops.annotations import Shape, Tensor
-from keras_bert.ops.attention_kernels import ROWS, WINDOW
-from keras_bert.ops.local_attention import attention_in_blocks, mask_of_blocks
+from keras_bert.ops.attention import QueryKeyValue
 from keras_bert.ops.shapes import length_of
-from keras_bert.ops.unpadded import Rows, grouped, groups_of, is_unpadded, ungrouped
-from keras_bert.ops.unpadded_attention import attention_of_rows, has_kernel_for_rows
 
 
 class _BiasedProduct(Dense):
@@ -66,6 +59,9 @@ class Attention(keras.layers.Layer):
         window: The largest distance of two tokens that attend to each other; `None` for no limit.
             Time and memory then grow with length times window, unless scores are returned.
         causal: Whether tokens attend only to themselves and to the tokens before them.
+        rotary_base: The base of the frequencies by which queries and keys are rotated (RoPE);
+            `None` for no rotation.
+        rotary_scale: A factor of these frequencies.
         use_bias: Whether the projections have biases.
         dropout: Dropout rate on the attention probabilities.
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
@@ -76,33 +72,26 @@ class Attention(keras.layers.Layer):
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        padding_mask: Bool `(batch, length)`, False at tokens that are not attended to; `None` for a
-            batch without padding, which is faster.
-        sequence_ids: int `(batch, length)`, for packed rows: tokens attend only to tokens with the
-            same id; `None` if every row is one sequence.
-        rotation: The output of `RotaryPositions`, by which queries and keys are rotated; `None` for
-            no rotation.
-        output_positions: int `(batch, slots)`, the positions of the tokens to compute outputs for;
-            `None` for all tokens.
-        unpadded_rows: What `keras_bert.ops.unpadded_rows` returned, if the inputs are the tokens of
-            its rows end to end, `(1, tokens, hidden)`; the masks are in it.
+        layout: A `keras_bert.ops.BatchLayout`: how the tokens lie, which of them are padding, and
+            for which of them outputs are computed. `None` for a batch without padding.
         add_bias: Whether to add the bias of the output projection. A block adds it together with
             the dropout, the residual connection and the norm.
         training: Whether dropout is active.
 
     Output shape:
-        `(batch, length, hidden)`, or `(batch, slots, hidden)` with `output_positions`; with
-        `return_scores`, a tuple of it and of the probabilities `(batch, heads, length, length)`.
+        `(batch, length, hidden)`, or `(batch, slots, hidden)` if the layout has output positions;
+        with `return_scores`, a tuple of it and of the probabilities `(batch, heads, length,
+        length)`.
 
     Raises:
         ValueError: If `head_dim` is `None` and `num_heads` does not divide the hidden dimension,
-            `num_key_value_heads` does not divide `num_heads`, or the shape of a mask does not
-            match.
+            or `num_key_value_heads` does not divide `num_heads`.
 
     Reference:
         [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2;
         [GQA](https://arxiv.org/abs/2305.13245), section 2.2, for `num_key_value_heads`;
-        [Longformer](https://arxiv.org/abs/2004.05150), section 3.1, for `window`.
+        [Longformer](https://arxiv.org/abs/2004.05150), section 3.1, for `window`;
+        [RoFormer](https://arxiv.org/abs/2104.09864), section 3.2.2, for `rotary_base`.
     """
 
     def __init__(
@@ -112,6 +101,8 @@ class Attention(keras.layers.Layer):
         head_dim: int | None = None,
         window: int | None = None,
         causal: bool = False,
+        rotary_base: float | None = None,
+        rotary_scale: float = 1.0,
         use_bias: bool = True,
         dropout: float = 0.0,
         initializer_range: float = 0.02,
@@ -129,8 +120,10 @@ class Attention(keras.layers.Layer):
             max_length=max_length,
         )
         checks.PROPER_FRACTION.check(dropout=dropout)
-        checks.POSITIVE.check(initializer_range=initializer_range)
-        checks.POSITIVE.check_given(output_initializer_range=output_initializer_range)
+        checks.POSITIVE.check(initializer_range=initializer_range, rotary_scale=rotary_scale)
+        checks.POSITIVE.check_given(
+            output_initializer_range=output_initializer_range, rotary_base=rotary_base
+        )
         if num_key_value_heads is not None and num_heads % num_key_value_heads:
             raise ValueError(
                 f"num_key_value_heads is {num_key_value_heads}; it must divide num_heads, which is "
@@ -141,6 +134,8 @@ class Attention(keras.layers.Layer):
         self.head_dim = head_dim
         self.window = window
         self.causal = causal
+        self.rotary_base = rotary_base
+        self.rotary_scale = rotary_scale
         self.use_bias = use_bias
         self.dropout = dropout
         self.initializer_range = initializer_range
@@ -150,23 +145,20 @@ class Attention(keras.layers.Layer):
         self._head_weights: Iterator[Tensor] | None = None
         self.seed_generator = SeedGenerator()
 
-    def build(
-        self,
-        inputs_shape: Shape,
-        padding_mask_shape: Shape | None = None,
-        sequence_ids_shape: Shape | None = None,
-        rotation_shape: Shape | None = None,
-        output_positions_shape: Shape | None = None,
-        unpadded_rows_shape: Any = None,
-    ) -> None:
+    def build(self, inputs_shape: Shape, layout_shape: Any = None) -> None:
         hidden_dim = inputs_shape[-1]
         if self.head_dim is None and hidden_dim % self.num_heads:
             raise ValueError(
                 f"num_heads is {self.num_heads}; it must divide the hidden dimension {hidden_dim}."
             )
-        head_dim = self.head_dim or hidden_dim // self.num_heads
-        self.query_width = self.num_heads * head_dim
-        self.key_width = (self.num_key_value_heads or self.num_heads) * head_dim
+        self.width_of_head = self.head_dim or hidden_dim // self.num_heads
+        if self.rotary_base is not None and self.width_of_head % 2:
+            raise ValueError(
+                f"The dimension of a head is {self.width_of_head}; with rotary_base it must be "
+                "even."
+            )
+        self.query_width = self.num_heads * self.width_of_head
+        self.key_width = (self.num_key_value_heads or self.num_heads) * self.width_of_head
         # The optimizer LAMB takes a kernel of the first name as three.
         is_grouped = self.key_width < self.query_width
         self.query_key_value = self._new(
@@ -221,178 +213,102 @@ class Attention(keras.layers.Layer):
     def call(
         self,
         inputs: Tensor,
-        padding_mask: Tensor | None = None,
-        sequence_ids: Tensor | None = None,
-        rotation: Tensor | None = None,
-        output_positions: Tensor | None = None,
-        unpadded_rows: Rows | None = None,
+        layout: BatchLayout | None = None,
         add_bias: bool = True,
         training: bool = False,
     ) -> Tensor:
-        length = length_of(inputs)
-        projected = self._projected(inputs, length, rotation, training)
-        rows = unpadded_rows if is_unpadded(unpadded_rows) else None
+        layout = layout or BatchLayout()
+        query_key_value = self._projected(inputs, layout, training)
         scores = None
         if self.return_scores:
-            mask = self._mask(inputs, padding_mask, sequence_ids)
             context, scores = attention_with_scores(
-                projected, mask, dropout=self.dropout if training else 0.0, seed=self.seed_generator
+                query_key_value,
+                self._mask_of_pairs(inputs, layout),
+                dropout=self.dropout if training else 0.0,
+                seed=self.seed_generator,
             )
-        elif rows is not None:
-            context = self._context_of_rows(projected, rows, training)
         else:
-            context = self._context(projected, padding_mask, sequence_ids, training)
-        outputs = self._joined(self._weighed(context, rows), length, output_positions, training)
+            context = attention(
+                query_key_value,
+                layout,
+                causal=self.causal,
+                window=self.window,
+                dropout=self.dropout,
+                seed=self.seed_generator,
+                training=training,
+                max_length=self.max_length,
+            )
+        context = self._weighed(context, layout)
+        length = length_of(inputs)
+        if layout.output_positions is not None:
+            context = ops.reshape(context, (-1, length, self.query_width))
+            context = tokens_at(context, layout.output_positions, training)
+            length = length_of(layout.output_positions)
+        # (batch, tokens, heads, head_dim) -> (batch * tokens, width): a matrix product of rank 2
+        outputs = self.output_projection(ops.reshape(context, (-1, self.query_width)))
+        outputs = ops.reshape(outputs, (-1, length, outputs.shape[-1]))
         if add_bias and self.use_bias:
             outputs = bias_add(outputs, self.output_bias, training=training)
         return (outputs, scores) if self.return_scores else outputs
 
-    def _context(
-        self, projected: Any, padding_mask: Tensor, sequence_ids: Tensor, training: bool
-    ) -> Tensor:
-        """Computes the context of all heads, `(batch, length, heads, head_dim)`."""
-        options: dict[str, Any] = {
-            "dropout": self.dropout,
-            "seed": self.seed_generator,
-            "training": training,
-        }
-        if self.window is None:
-            values = projected[0] if isinstance(projected, tuple) else projected
-            mask = self._mask(values, padding_mask, sequence_ids)
-            # Packed rows are as long as whoever packed them wanted.
-            max_length = self.max_length if sequence_ids is None else None
-            return attention(projected, mask, max_length=max_length, **options)
-        if not isinstance(projected, tuple):
-            projected = ops.unstack(projected, 3, axis=2)
-        query, key, value = projected
-        _check_masks(query, padding_mask, sequence_ids)
-        is_masked = padding_mask is not None or sequence_ids is not None
-        # (Converters of exported graphs want operations, and not calls of functions.)
-        if training and is_masked and not self.dropout and dispatch.is_tensorflow_graph():
-            graphs = _graphs(self.window, self.causal, training)
-            (mask,) = graphs.masks([(padding_mask, sequence_ids)])
-            return graphs.context((query, key, value), mask)
-        return local_attention(
-            query,
-            key,
-            value,
-            padding_mask,
-            sequence_ids,
-            window=self.window,
-            causal=self.causal,
-            **options,
-        )
-
-    def _context_of_rows(self, projected: Any, rows: Rows, training: bool) -> Tensor:
-        """Computes the context of tokens that are end to end, by a kernel where there is one."""
-        dropout = self.dropout if training else 0.0
-        if self.window is not None and has_kernel_for_rows(projected, WINDOW, dropout):
-            # As a packed row, of which only tokens within the window are computed
-            is_key, row_ids = rows["attended"][None], rows["row_ids"][None]
-            return self._context(projected, is_key, row_ids, training)
-        is_whole = self.window is None and not self.causal
-        if is_whole and has_kernel_for_rows(projected, ROWS, dropout):
-            return attention_of_rows(projected, rows)
-        return self._context_of_groups(projected, rows, training)
-
-    def _context_of_groups(self, projected: Any, rows: Rows, training: bool) -> Tensor:
-        """Computes the context of tokens that are end to end, one group of rows at a time."""
-        if not training and dispatch.is_tensorflow_graph():
-            graphs, masks = _graphs(self.window, self.causal, training), groups_of(rows)
-            # (The graph does not know which groups have no rows.)
-            all_rows = {**rows, "masks": masks}
-            return graphs.groups(projected, all_rows, graphs.masks([(x, None) for x in masks]))
-
-        def context(group: Any, mask: Tensor) -> Tensor:
-            return self._context(group, mask, None, training)
-
-        return _by_groups(context, projected, rows, groups_of(rows), training)
-
-    def _joined(
-        self, context: Tensor, length: Tensor, output_positions: Tensor, training: bool
-    ) -> Tensor:
-        """Projects the context of all heads `(batch, length, heads, head_dim)` to the outputs."""
-        if output_positions is not None:
-            context = ops.reshape(context, (-1, length, self.query_width))
-            context = tokens_at(context, output_positions, training)
-            length = length_of(output_positions)
-        # (batch, tokens, width) -> (batch * tokens, width): one matrix product of rank 2
-        outputs = self.output_projection(ops.reshape(context, (-1, self.query_width)))
-        return ops.reshape(outputs, (-1, length, outputs.shape[-1]))
-
-    def _weighed(self, context: Tensor, rows: Rows | None) -> Tensor:
-        """Multiplies heads `(batch, length, heads, head_dim)` by weights, if there are any."""
-        if self._head_weights is None:
-            return context
-        weights = ops.cast(next(self._head_weights), context.dtype)
-        if rows is None or weights.shape[0] == 1:
-            return context * weights[:, None, :, None]
-        return context * take(weights, rows["row_ids"])[None, :, :, None]
-
-    def probabilities(
-        self,
-        inputs: Tensor,
-        padding_mask: Tensor | None = None,
-        sequence_ids: Tensor | None = None,
-        rotation: Tensor | None = None,
-    ) -> Tensor:
+    def probabilities(self, inputs: Tensor, layout: BatchLayout | None = None) -> Tensor:
         """Computes the attention probabilities alone, whether or not calls return them.
 
         Args:
             inputs: See the call arguments.
-            padding_mask: See the call arguments.
-            sequence_ids: See the call arguments.
-            rotation: See the call arguments.
+            layout: See the call arguments; not a varlen one.
 
         Returns:
             A tensor `(batch, heads, length, length)` in the compute dtype.
         """
+        layout = layout or BatchLayout()
         inputs = ops.cast(inputs, self.compute_dtype)
-        mask = self._mask(inputs, padding_mask, sequence_ids)
-        return attention_with_scores(self._projected(inputs, length_of(inputs), rotation), mask)[1]
+        mask = self._mask_of_pairs(inputs, layout)
+        return attention_with_scores(self._projected(inputs, layout), mask)[1]
 
     def _projected(
-        self, inputs: Tensor, length: Tensor, rotation: Tensor, training: bool = False
-    ) -> Any:
+        self, inputs: Tensor, layout: BatchLayout, training: bool = False
+    ) -> QueryKeyValue:
         """Returns queries, keys and values, as `keras_bert.ops.attention` takes them."""
         # (batch, length, hidden) -> (batch * length, hidden): one matrix product
         tokens = ops.reshape(inputs, (-1, inputs.shape[-1]))
         projected = self.query_key_value(tokens, training=training)
-        head_dim = self.query_width // self.num_heads
-        if rotation is None and self.key_width == self.query_width:
+        length, head_dim = length_of(inputs), self.width_of_head
+        if self.rotary_base is None and self.key_width == self.query_width:
             return ops.reshape(projected, (-1, length, 3, self.num_heads, head_dim))
         ends = (self.query_width, self.query_width + self.key_width)
         query, key, value = (
             ops.reshape(part, (-1, length, part.shape[-1] // head_dim, head_dim))
             for part in ops.split(projected, ends, axis=-1)
         )
-        if rotation is not None:
-            query, key = (rotate(part, rotation, training) for part in (query, key))
+        if self.rotary_base is not None:
+            cos_sin = layout.rope(inputs, head_dim, self.rotary_base, self.rotary_scale)
+            query, key = (rotate(part, cos_sin, training) for part in (query, key))
         return query, key, value
 
-    def _mask(self, inputs: Tensor, padding_mask: Tensor, sequence_ids: Tensor) -> Tensor:
-        """Combines all masks to an attention mask, True where a query may attend to a key.
+    def _mask_of_pairs(self, inputs: Tensor, layout: BatchLayout) -> Tensor | None:
+        (mask,) = layout.mask(inputs, self.causal, self.window, in_blocks=False)
+        return mask
 
-        Returns:
-            A bool tensor that can be broadcast to `(batch, 1, length, length)`; or `None`.
-        """
-        _check_masks(inputs, padding_mask, sequence_ids)
-        return _combined(inputs, padding_mask, sequence_ids, self.window, self.causal)
+    def _weighed(self, context: Tensor, layout: BatchLayout) -> Tensor:
+        """Multiplies heads `(batch, length, heads, head_dim)` by weights, if there are any."""
+        if self._head_weights is None:
+            return context
+        weights = ops.cast(next(self._head_weights), context.dtype)
+        if not layout.is_varlen or weights.shape[0] == 1:
+            return context * weights[:, None, :, None]
+        return context * take(weights, layout.varlen.row_ids)[None, :, :, None]
 
     def compute_output_spec(
         self,
         inputs: Tensor,
-        padding_mask: Tensor | None = None,
-        sequence_ids: Tensor | None = None,
-        rotation: Tensor | None = None,
-        output_positions: Tensor | None = None,
-        unpadded_rows: Rows | None = None,
+        layout: BatchLayout | None = None,
         add_bias: bool = True,
         training: bool = False,
     ) -> Tensor:
-        _check_masks(inputs, padding_mask, sequence_ids)
         batch, length, hidden_dim = inputs.shape
-        tokens = (batch, length) if output_positions is None else output_positions.shape
+        positions = None if layout is None else layout.output_positions
+        tokens = (batch, length) if positions is None else positions.shape
         outputs = keras.KerasTensor((*tokens, hidden_dim), dtype=self.compute_dtype)
         if not self.return_scores:
             return outputs
@@ -408,6 +324,8 @@ class Attention(keras.layers.Layer):
             "head_dim": self.head_dim,
             "window": self.window,
             "causal": self.causal,
+            "rotary_base": self.rotary_base,
+            "rotary_scale": self.rotary_scale,
             "use_bias": self.use_bias,
             "dropout": self.dropout,
             "initializer_range": self.initializer_range,
@@ -415,91 +333,3 @@ class Attention(keras.layers.Layer):
             "return_scores": self.return_scores,
             "max_length": self.max_length,
         }
-
-
-def _by_groups(
-    function: Callable[[Any, Tensor], Tensor],
-    projected: Any,
-    rows: Rows,
-    masks: Sequence[Tensor],
-    training: bool = False,
-) -> Tensor:
-    """Computes a function of the projections of each group of rows and of its mask."""
-    if isinstance(projected, tuple):
-        parts = (grouped(tensor, rows, training) for tensor in projected)
-        groups = list(zip(*parts, strict=True))
-    else:
-        groups = grouped(projected, rows, training)
-    contexts = [function(group, mask) for group, mask in zip(groups, masks, strict=True)]
-    return ungrouped(contexts, rows, training)
-
-
-class _Graphs(NamedTuple):
-    """Functions of attention without dropout, of which all layers have one graph on TensorFlow.
-
-    Tracing them in each layer took most of the time in which a deep encoder is traced. The masks
-    have a graph of their own: TensorFlow computes them once for all layers.
-
-    Attributes:
-        masks: Computes attention masks from pairs of a padding mask and sequence ids.
-        context: Computes the context from the projections and one of the masks.
-        groups: Computes the context of groups of rows from the projections of tokens that are end
-            to end, from the rows, and from the masks of the groups.
-    """
-
-    masks: Callable[[list[tuple[Tensor, Tensor]]], list[Tensor]]
-    context: Callable[[Any, Tensor], Tensor]
-    groups: Callable[[Any, Rows, list[Tensor]], Tensor]
-
-
-@functools.cache
-def _graphs(window: int | None, causal: bool, training: bool) -> _Graphs:
-    from keras_bert.ops.tensorflow_graphs import traced_once
-
-    def mask(padding_mask: Tensor, sequence_ids: Tensor) -> Tensor:
-        given = padding_mask if sequence_ids is None else sequence_ids
-        if window is None:
-            return _combined(given, padding_mask, sequence_ids, None, causal)
-        return mask_of_blocks(ops.shape(given), padding_mask, sequence_ids, window, causal)
-
-    def context(group: Any, mask: Tensor) -> Tensor:
-        if window is None:
-            return attention(group, mask, training=training)
-        group = group if isinstance(group, tuple) else ops.unstack(group, 3, axis=2)
-        return attention_in_blocks(group, mask, window=window, causal=causal, training=training)
-
-    def groups(projected: Any, rows: Rows, masks: list[Tensor]) -> Tensor:
-        return _by_groups(context, projected, rows, masks)
-
-    return _Graphs(
-        masks=traced_once(lambda inputs: [mask(*pair) for pair in inputs]),
-        context=traced_once(context),
-        groups=traced_once(groups),
-    )
-
-
-def _combined(
-    inputs: Tensor,
-    padding_mask: Tensor | None,
-    sequence_ids: Tensor | None,
-    window: int | None,
-    causal: bool,
-) -> Tensor | None:
-    """Combines masks to an attention mask; see `Attention._mask`."""
-    masks = []
-    if causal or window is not None:
-        positions = ops.arange(length_of(inputs))
-        distances = positions[:, None] - positions
-        masks.append(in_sliding_window(distances, window, causal)[None, None])
-    if padding_mask is not None:
-        # (batch, length) -> (batch, 1, 1, length): only keys are masked
-        masks.append(ops.cast(padding_mask, "bool")[:, None, None, :])
-    if sequence_ids is not None:
-        masks.append(ops.equal(sequence_ids[:, None, :, None], sequence_ids[:, None, None, :]))
-    return functools.reduce(ops.logical_and, masks) if masks else None
-
-
-def _check_masks(inputs: Tensor, padding_mask: Tensor, sequence_ids: Tensor) -> None:
-    for name, mask in {"padding_mask": padding_mask, "sequence_ids": sequence_ids}.items():
-        if mask is not None:
-            check_same_shape(name, mask.shape, inputs.shape[:2])

@@ -15,6 +15,7 @@ from keras_bert.layers.attention import Attention
 from keras_bert.layers.feed_forward import FeedForward
 from keras_bert.layers.norm import Norm
 from keras_bert.ops import (
+    BatchLayout,
     SeedGenerator,
     bias_dropout_residual,
     bias_dropout_residual_norm,
@@ -23,7 +24,6 @@ from keras_bert.ops import (
 )
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.shapes import reshape_like
-from keras_bert.ops.unpadded import Rows
 
 _PARTS = ("attention", "attention_norm", "feed_forward", "feed_forward_norm")
 
@@ -48,19 +48,14 @@ class TransformerBlock(keras.layers.Layer):
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        padding_mask: Bool `(batch, length)`, False at padding; `None` for a batch without padding.
-        sequence_ids: int `(batch, length)`, for packed rows; `None` if every row is one sequence.
-        rotation: The output of `RotaryPositions`; `None` for no rotation.
-        output_positions: int `(batch, slots)`, the positions of the tokens to compute outputs for:
-            everything after the attention is computed for these tokens alone. `None` for all
-            tokens.
-        unpadded_rows: What `keras_bert.ops.unpadded_rows` returned, if the inputs are the tokens of
-            its rows end to end, `(1, tokens, hidden)`; the masks are in it.
+        layout: A `keras_bert.ops.BatchLayout`: how the tokens lie, and which of them are padding.
+            With output positions, everything after the attention is computed for these tokens
+            alone. `None` for a batch without padding.
         training: Whether dropout is active.
 
     Output shape:
-        `(batch, length, hidden)`, or `(batch, slots, hidden)` with `output_positions`; if the
-        attention returns scores, a tuple of it and of them.
+        `(batch, length, hidden)`, or `(batch, slots, hidden)` if the layout has output positions;
+        if the attention returns scores, a tuple of it and of them.
 
     Raises:
         ValueError: If `norm_placement` is unknown, or a norm is missing.
@@ -105,38 +100,17 @@ class TransformerBlock(keras.layers.Layer):
         self.dropout = dropout
         self.rematerialize = rematerialize
 
-    def build(
-        self,
-        inputs_shape: Shape,
-        padding_mask_shape: Shape | None = None,
-        sequence_ids_shape: Shape | None = None,
-        rotation_shape: Shape | None = None,
-        output_positions_shape: Shape | None = None,
-        unpadded_rows_shape: Any = None,
-    ) -> None:
+    def build(self, inputs_shape: Shape, layout_shape: Any = None) -> None:
         _build(inputs_shape, self.attention, self.attention_norm)
         self.attention_seed = SeedGenerator()
         _build(inputs_shape, self.feed_forward, self.feed_forward_norm)
         self.feed_forward_seed = SeedGenerator()
 
     def call(
-        self,
-        inputs: Tensor,
-        padding_mask: Tensor | None = None,
-        sequence_ids: Tensor | None = None,
-        rotation: Tensor | None = None,
-        output_positions: Tensor | None = None,
-        unpadded_rows: Rows | None = None,
-        training: bool = False,
+        self, inputs: Tensor, layout: BatchLayout | None = None, training: bool = False
     ) -> Tensor:
         compute = functools.partial(
-            self._compute,
-            output_positions=output_positions,
-            training=training,
-            padding_mask=padding_mask,
-            sequence_ids=sequence_ids,
-            rotation=rotation,
-            unpadded_rows=unpadded_rows,
+            self._compute, layout=layout or BatchLayout(), training=training
         )
         if not self.rematerialize or not training:
             return compute(inputs)
@@ -147,19 +121,13 @@ class TransformerBlock(keras.layers.Layer):
         }
         return rematerialize(compute, inputs, [key for key, rate in generators.items() if rate])
 
-    def _compute(
-        self, inputs: Tensor, output_positions: Tensor, training: bool, **attention_inputs: Any
-    ) -> Tensor:
+    def _compute(self, inputs: Tensor, layout: BatchLayout, training: bool) -> Tensor:
         attended = self.attention(
-            self.attention_inputs(inputs),
-            output_positions=output_positions,
-            add_bias=False,
-            training=training,
-            **attention_inputs,
+            self.attention_inputs(inputs), layout, add_bias=False, training=training
         )
         context, scores = attended if self.attention.return_scores else (attended, None)
-        if output_positions is not None:
-            inputs = tokens_at(inputs, output_positions, training)
+        if layout.output_positions is not None:
+            inputs = tokens_at(inputs, layout.output_positions, training)
 
         # (batch, tokens, hidden) -> (batch * tokens, hidden), for matrix products of rank 2
         hidden_dim = inputs.shape[-1]
@@ -199,18 +167,9 @@ class TransformerBlock(keras.layers.Layer):
         )
 
     def compute_output_spec(
-        self,
-        inputs: Tensor,
-        padding_mask: Tensor | None = None,
-        sequence_ids: Tensor | None = None,
-        rotation: Tensor | None = None,
-        output_positions: Tensor | None = None,
-        unpadded_rows: Rows | None = None,
-        training: bool = False,
+        self, inputs: Tensor, layout: BatchLayout | None = None, training: bool = False
     ) -> Tensor:
-        return self.attention.compute_output_spec(
-            inputs, padding_mask, sequence_ids, rotation, output_positions
-        )
+        return self.attention.compute_output_spec(inputs, layout)
 
     def get_config(self) -> dict[str, Any]:
         parts = {name: getattr(self, name) for name in _PARTS}

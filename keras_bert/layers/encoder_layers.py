@@ -131,6 +131,8 @@ def _new_attention(
         head_dim=config.head_dim,
         window=config.attention_windows[index],
         causal=config.causal,
+        rotary_base=config.rotary_bases[index] if config.rotary_bases else None,
+        rotary_scale=config.rotary_scale,
         use_bias=config.attention_bias,
         dropout=config.attention_dropout,
         initializer_range=config.initializer_range,

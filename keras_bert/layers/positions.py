@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Positions of tokens: counted among those that are not padding, and rotary embeddings of them."""
+"""Positions of tokens, counted among those that are not padding."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert import checks
 from keras_bert.layers.shapes import too_long
-from keras_bert.ops import rotation_of
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.shapes import length_of
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -66,60 +63,4 @@ class PositionIds(keras.layers.Layer):
             **super().get_config(),
             "pad_token_id": self.pad_token_id,
             "max_sequence_length": self.max_sequence_length,
-        }
-
-
-@keras.saving.register_keras_serializable(package="keras_bert")
-class RotaryPositions(keras.layers.Layer):
-    """Computes by which angles queries and keys are rotated at each position.
-
-    An encoder computes them once for all of its blocks.
-
-    Args:
-        dim: The dimension of an attention head, which must be even.
-        base: The base of the frequencies.
-        scale: A factor of all frequencies.
-
-    Call arguments:
-        token_ids: int `(batch, length)`, for the length.
-        position_ids: int `(batch, length)`; by default 0, 1, 2, ... in every row.
-
-    Output shape:
-        float32 `(batch, length, 2, dim / 2)`: the cosines and the sines of the angles; without
-        `position_ids` for one row, as all rows are alike.
-
-    Raises:
-        ValueError: If `dim` is odd.
-
-    Reference:
-        [RoFormer](https://arxiv.org/abs/2104.09864), section 3.2.2.
-    """
-
-    def __init__(self, dim: int, base: float = 10000.0, scale: float = 1.0, **kwargs: Any) -> None:
-        super().__init__(**{**kwargs, "dtype": "float32"})
-        checks.POSITIVE_INT.check(dim=dim)
-        checks.POSITIVE.check(base=base, scale=scale)
-        if dim % 2:
-            raise ValueError(f"dim is {dim}; rotary positions need heads of an even dimension.")
-        self.dim = dim
-        self.base = base
-        self.scale = scale
-
-    def call(self, token_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
-        if position_ids is None:
-            position_ids = ops.arange(length_of(token_ids), dtype="int32")[None]
-        return rotation_of(position_ids, self.dim, self.base, self.scale)
-
-    def compute_output_spec(
-        self, token_ids: Tensor, position_ids: Tensor | None = None
-    ) -> keras.KerasTensor:
-        batch, length = token_ids.shape
-        return keras.KerasTensor((batch, length, 2, self.dim // 2), dtype="float32")
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "dim": self.dim,
-            "base": self.base,
-            "scale": self.scale,
         }

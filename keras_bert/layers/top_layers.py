@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.attention_mask import masked_score
+from keras_bert.ops.masks import masked_score
 
 BILSTM_OPTIONS = ("bilstm_units", "bilstm_layers")
 """The numbers that describe a stack of `bidirectional_lstm` in presets."""

@@ -16,19 +16,19 @@ from keras_bert.layers import (
     Norm,
     Pooler,
     PositionIds,
-    RotaryPositions,
     TokenEmbedding,
     TransformerBlock,
 )
 from keras_bert.layers.encoder_layers import EncoderLayers, new_encoder_layers
 from keras_bert.layers.heads import new_pooler
 from keras_bert.layers.initial_weights import loading, replaced_weights
-from keras_bert.layers.unpadding import Padding, UnpaddedPositions, Unpadding
+from keras_bert.layers.layout import Layout, Padding
 from keras_bert.models.inputs import TokenModel, first_positions, token_inputs
 from keras_bert.models.layer_states import layer_states, pop_layer_states, restore_layer_states
 from keras_bert.models.layout_map import layout_map
+from keras_bert.ops import BatchLayout
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.unpadded import may_compute_unpadded
+from keras_bert.ops.layout import may_compute_unpadded
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -396,70 +396,48 @@ def _outputs(
     unpadded: bool | None = False,
 ) -> dict[str, Tensor]:
     """Computes the symbolic outputs of an encoder from its inputs and optional output positions."""
-    ids = {name: inputs.get(name) for name in ("token_ids", "segment_ids", "position_ids")}
+    token_ids, output_positions = inputs["token_ids"], inputs.get("output_positions")
+    names = ("segment_ids", "position_ids", "padding_mask", "sequence_ids", "output_positions")
+    given: dict[str, Any] = {"token_ids": token_ids, **{name: inputs.get(name) for name in names}}
+    given["counted_position_ids"] = None
     if config.position_offset:
         count = PositionIds(config.pad_token_id, config.max_sequence_length, name="positions")
-        counted = count(ids["token_ids"], position_ids=ids["position_ids"])
-        ids["learned_position_ids"] = counted
-    masks = {name: inputs.get(name) for name in ("padding_mask", "sequence_ids")}
-    output_positions = inputs.get("output_positions")
-    rows = None
-    if may_compute_unpadded(unpadded) and not (
-        config.output_hidden_states or config.output_attention_scores
-    ):
-        unpadding = Unpadding(config.max_sequence_length, unpadded, name="unpadding")
-        ids, rows = unpadding(ids, **masks)
-        if output_positions is not None:
-            index = UnpaddedPositions(name="unpadded_positions")
-            output_positions = index(output_positions, unpadded_rows=rows)
+        given["counted_position_ids"] = count(token_ids, position_ids=given["position_ids"])
+    unpadded = unpadded if may_compute_unpadded(unpadded) else False
+    new_layout = Layout(config, unpadded, dtype=layers.blocks[0].dtype_policy, name="layout")
+    ids, layout = new_layout(given)
+
     x = layers.embeddings(
         layers.token_embedding(ids["token_ids"]),
         segment_ids=ids["segment_ids"],
-        position_ids=ids.get("learned_position_ids", ids["position_ids"]),
+        position_ids=ids["position_ids"],
     )
     if layers.embedding_projection is not None:
         x = layers.embedding_projection(x)
-    rotations = _rotations(config, ids)
     hidden_states, attention_scores = [x], []
+    # Only the last block can be restricted: every other one is attended to by the next.
+    of_all_tokens = layout._replace(output_positions=None)
+    of_last_block = of_all_tokens if output_positions is None else layout
     for depth, block in enumerate(layers.blocks, start=1):
-        is_last = depth == config.num_layers
-        x = block(
-            x,
-            **masks,
-            rotation=rotations[depth - 1],
-            # Only the last block can be restricted: every other one is attended to by the next.
-            output_positions=output_positions if is_last else None,
-            unpadded_rows=rows,
-        )
+        x = block(x, of_last_block if depth == config.num_layers else of_all_tokens)
         if config.output_attention_scores:
             x, scores = x
             attention_scores.append(scores)
-        if is_last and layers.final_norm is not None:
-            x = layers.final_norm(x)
         hidden_states.append(x)
-    if rows is not None:
-        shape_of = inputs.get("output_positions")
-        padding = Padding(at_positions=shape_of is not None, name="padding")
-        x = padding(x, inputs["token_ids"] if shape_of is None else shape_of, unpadded_rows=rows)
+    if layers.final_norm is not None:
+        x = hidden_states[-1] = layers.final_norm(x)
+    if unpadded is not False:
+        shape_of = token_ids if output_positions is None else output_positions
+        x = hidden_states[-1] = Padding(name="padding")(x, shape_of, of_last_block)
     outputs: dict[str, Any] = {"sequence_output": x}
     if layers.pooler is not None:
-        outputs["pooled_output"] = layers.pooler(x, **masks if layers.pooler.needs_mask else {})
+        mask_names = ("padding_mask", "sequence_ids") if layers.pooler.needs_mask else ()
+        outputs["pooled_output"] = layers.pooler(x, **{name: given[name] for name in mask_names})
     if config.output_hidden_states:
         outputs["hidden_states"] = tuple(hidden_states)
     if config.output_attention_scores:
         outputs["attention_scores"] = tuple(attention_scores)
     return outputs
-
-
-def _rotations(config: BertConfig, inputs: dict[str, Tensor]) -> list[Tensor | None]:
-    """Returns the rotary positions of each layer, computed once for each of their bases."""
-    rotations = {
-        base: RotaryPositions(
-            config.head_dim, base, config.rotary_scale, name=f"rotary_positions_{index}"
-        )(inputs["token_ids"], position_ids=inputs.get("position_ids"))
-        for index, base in enumerate(dict.fromkeys(config.rotary_bases))
-    }
-    return [rotations[base] for base in config.rotary_bases] or [None] * config.num_layers
 
 
 def attention_probabilities(
@@ -476,10 +454,9 @@ def attention_probabilities(
         A list of a tensor `(batch, heads, length, length)` for each layer.
     """
     tensors = {name: keras.ops.convert_to_tensor(value) for name, value in inputs.items()}
-    masks = {name: tensors.get(name) for name in ("padding_mask", "sequence_ids")}
+    names = ("padding_mask", "sequence_ids", "position_ids")
+    layout = BatchLayout(**{name: tensors.get(name) for name in names})
     return [
-        block.attention.probabilities(block.attention_inputs(state), **masks, rotation=rotation)
-        for block, state, rotation in zip(
-            backbone.blocks, hidden_states[:-1], _rotations(backbone.config, tensors), strict=True
-        )
+        block.attention.probabilities(block.attention_inputs(state), layout)
+        for block, state in zip(backbone.blocks, hidden_states[:-1], strict=True)
     ]

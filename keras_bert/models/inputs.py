@@ -19,8 +19,8 @@ from keras_bert.layers.frozen import NO_CLONE
 from keras_bert.layers.shapes import too_long
 from keras_bert.models.thread_safe import ThreadSafeModel
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.layout import unpadded_form
 from keras_bert.ops.lazy_tensorflow import without_tensorflow_import
-from keras_bert.ops.unpadded import unpadded_form
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 PACKING_NAMES = ("sequence_ids", "position_ids")

@@ -8,16 +8,16 @@ from keras_bert.ops.activations import (
     gated_activation,
 )
 from keras_bert.ops.attention import attention, attention_with_scores
-from keras_bert.ops.attention_mask import in_sliding_window
 from keras_bert.ops.dropout import dropout
-from keras_bert.ops.local_attention import local_attention
+from keras_bert.ops.layout import BatchLayout
 from keras_bert.ops.norm import bias_dropout_residual, bias_dropout_residual_norm, layer_norm, norm
 from keras_bert.ops.rematerialization import rematerialize
-from keras_bert.ops.rotary import rotate, rotation_of
+from keras_bert.ops.rotary import cos_sin_of, rotate
 from keras_bert.ops.seeds import SeedGenerator
 from keras_bert.ops.tokens import take, take_of_few, token_logits, tokens_at
 
 __all__ = [
+    "BatchLayout",
     "SeedGenerator",
     "activation_function",
     "attention",
@@ -26,15 +26,13 @@ __all__ = [
     "bias_add",
     "bias_dropout_residual",
     "bias_dropout_residual_norm",
+    "cos_sin_of",
     "dropout",
     "gated_activation",
-    "in_sliding_window",
     "layer_norm",
-    "local_attention",
     "norm",
     "rematerialize",
     "rotate",
-    "rotation_of",
     "take",
     "take_of_few",
     "token_logits",

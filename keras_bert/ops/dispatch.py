@@ -9,6 +9,8 @@ from types import ModuleType
 
 import keras
 
+from keras_bert.ops.annotations import Tensor
+
 
 def tensorflow_cpu_kernels(training: bool) -> ModuleType | None:
     """Returns the module of fused training kernels for TensorFlow on a CPU, or `None` elsewhere.
@@ -52,15 +54,6 @@ def is_torch_graph() -> bool:
     return is_compiling
 
 
-def jax_memory() -> ModuleType | None:
-    """Returns the module that needs less memory with JAX on a CPU or GPU, or `None` elsewhere."""
-    if keras.backend.backend() != "jax" or (not is_jax_on_cpu() and cuda_capability() is None):
-        return None
-    from keras_bert.ops import jax_memory
-
-    return jax_memory
-
-
 def is_jax_on_cpu() -> bool:
     """Returns whether the backend is JAX on a CPU."""
     return keras.backend.backend() == "jax" and _default_jax_backend() == "cpu"
@@ -70,10 +63,7 @@ def cuda_capability() -> tuple[int, ...] | None:
     """Returns the compute capability of JAX's or PyTorch's GPU, or `None` without one of NVIDIA."""
     backend = keras.backend.backend()
     if backend == "torch":
-        from keras_bert.ops import attention_torch
-
-        capability: tuple[int, ...] | None = attention_torch.cuda_capability()
-        return capability
+        return _torch_cuda_capability()
     return _jax_cuda_capability() if backend == "jax" else None
 
 
@@ -87,6 +77,28 @@ def on_cpu() -> contextlib.AbstractContextManager[object]:
     else:
         scope = keras.device("cpu")
     return scope
+
+
+def device_of(x: Tensor) -> str:
+    """Returns the kind of device of a tensor: `"cpu"`, `"gpu"` or `"tpu"`."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        return _default_jax_backend()
+    # With a GPU, PyTorch may compute on a CPU too.
+    is_on_cpu = not x.is_cuda if backend == "torch" else _tensorflow_without_accelerator()
+    return "cpu" if is_on_cpu else "gpu"
+
+
+def _torch_cuda_capability() -> tuple[int, ...] | None:
+    import torch
+
+    @torch.compiler.assume_constant_result
+    def capability() -> tuple[int, ...] | None:
+        if torch.version.cuda is None or not torch.cuda.is_available():
+            return None
+        return tuple(torch.cuda.get_device_capability())
+
+    return capability()
 
 
 @functools.cache

@@ -42,7 +42,8 @@ def rematerialize(
                 stack.enter_context(generator.drawn(seed))
             return function(x)
 
-    memory = dispatch.jax_memory()
-    if memory is not None and dispatch.is_jax_on_cpu():
-        return memory.rematerialize(with_drawn_seeds, x)
+    if dispatch.is_jax_on_cpu():
+        from keras_bert.ops import jax_rematerialization
+
+        return jax_rematerialization.rematerialize(with_drawn_seeds, x)
     return keras.remat(with_drawn_seeds)(x)

@@ -10,7 +10,7 @@ from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 
 
-def rotation_of(positions: Tensor, dim: int, base: float, scale: float = 1.0) -> Tensor:
+def cos_sin_of(positions: Tensor, dim: int, base: float, scale: float = 1.0) -> Tensor:
     """Computes the cosines and sines of the angles `scale * position * base^(-2i / dim)`.
 
     Args:
@@ -31,12 +31,12 @@ def rotation_of(positions: Tensor, dim: int, base: float, scale: float = 1.0) ->
     return ops.stack([ops.cos(angles), ops.sin(angles)], axis=2)
 
 
-def rotate(x: Tensor, rotation: Tensor, training: bool = False) -> Tensor:
+def rotate(x: Tensor, cos_sin: Tensor, training: bool = False) -> Tensor:
     """Rotates each pair of elements `(i, i + dim / 2)` by its angle.
 
     Args:
         x: Queries or keys, float `(batch, length, heads, dim)`.
-        rotation: What `rotation_of` returned, for `batch` rows or for one.
+        cos_sin: What `cos_sin_of` returned, for `batch` rows or for one.
         training: Whether gradients, of `x` alone, will be computed; see `bias_activation`.
 
     Returns:
@@ -44,11 +44,11 @@ def rotate(x: Tensor, rotation: Tensor, training: bool = False) -> Tensor:
     """
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None:
-        return kernels.rotate(x, rotation)
+        return kernels.rotate(x, cos_sin)
     dtype = keras.backend.standardize_dtype(x.dtype)
     wide = ops.cast(x, dtype if dtype == "float64" else "float32")
-    rotation = ops.cast(rotation, wide.dtype)
-    cosines, sines = rotation[:, :, None, 0], rotation[:, :, None, 1]
+    cos_sin = ops.cast(cos_sin, wide.dtype)
+    cosines, sines = cos_sin[:, :, None, 0], cos_sin[:, :, None, 1]
     first, second = ops.split(wide, 2, axis=-1)
     rotated = (first * cosines - second * sines, second * cosines + first * sines)
     return ops.cast(ops.concatenate(rotated, axis=-1), dtype)

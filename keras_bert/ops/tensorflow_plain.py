@@ -6,47 +6,12 @@ They are part of exported graphs, and so do not require XLA.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util
 
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.attention_mask import masked_score
-
-
-def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-    """`keras_bert.ops.attention` without dropout, by batched matrix products.
-
-    Queries, keys, values and the result are `(batch, heads, length, head_dim)`.
-    """
-    probabilities = attention_probabilities(query, key, mask_of_each_row(mask, query))
-    return tf.matmul(probabilities, value)
-
-
-def attention_probabilities(query: Tensor, key: Tensor, mask: Tensor) -> Tensor:
-    """Computes the softmax of scaled and masked scores, `(batch, heads, length, length)`."""
-    scale = tf.constant(1 / math.sqrt(query.shape[-1]), query.dtype)
-    if query.dtype == tf.float16:  # The products of queries that are not scaled yet could overflow.
-        scores = tf.matmul(query * scale, key, transpose_b=True)
-    else:
-        # In this order, the graph optimizer fuses the product, the scale and the mask.
-        scores = tf.matmul(query, key, transpose_b=True) * scale
-    if mask is not None:
-        masked = tf.constant(masked_score(scores.dtype.name), scores.dtype)
-        scores += tf.cast(tf.logical_not(mask), scores.dtype) * masked
-    return tf.nn.softmax(scores)
-
-
-def mask_of_each_row(mask: Tensor, query: Tensor) -> Tensor:
-    """Repeats an attention mask `(1, 1, length, length)` for each row of a batch.
-
-    The fused kernel of the product and the mask would broadcast it hundreds of times more slowly.
-    """
-    if mask is None or mask.shape[0] != 1 or query.shape[0] == 1:
-        return mask
-    return tf.tile(mask, (tf.shape(query)[0], 1, 1, 1))
 
 
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:

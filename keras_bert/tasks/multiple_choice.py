@@ -25,7 +25,7 @@ from keras_bert.data.loader import Batches, BatchOptions, Loader, RowsInMemory, 
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.choice_logits import choice_inputs, choice_logits
-from keras_bert.ops.attention_mask import masked_score
+from keras_bert.ops.masks import masked_score
 from keras_bert.tasks.adapters import BatchOutputs, Restore, TextAdapter
 from keras_bert.tasks.class_labels import LabelRules, softmax
 from keras_bert.tasks.features import second_axis

@@ -36,7 +36,7 @@ from keras_bert.layers.top_layers import apply_layers, as_layers
 from keras_bert.models.backbone import Backbone, token_pooler
 from keras_bert.models.inputs import token_inputs
 from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.attention_mask import masked_score
+from keras_bert.ops.masks import masked_score
 from keras_bert.tasks.adapters import BatchOutputs, InputAdapter, Restore
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
 from keras_bert.tasks.class_labels import LabelRules

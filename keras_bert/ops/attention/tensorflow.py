@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention in training with TensorFlow on a CPU.
+"""Attention on TensorFlow: operations that its graph optimizer fuses, and training on a CPU.
 
-The probabilities are stored for the backward pass. Of long rows, which have more of them than a
-step has of anything else, the scores of a block of queries are computed at a time, and again in the
-backward pass: memory grows with the length then, and not with its square.
+In training on a CPU, the probabilities are stored for the backward pass. Of long rows, which have
+more of them than a step has of anything else, the scores of a chunk of queries are computed at a
+time, and again in the backward pass: memory grows with the length then, and not with its square.
 """
 
 from __future__ import annotations
@@ -16,19 +16,33 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.attention.kernels import CHUNK_SIZE, MIN_CHUNKED_LENGTH
 from keras_bert.ops.hashed_dropout import drop, make_key
 from keras_bert.ops.tensorflow_cpu import compiled, dropped, open_spec, wide
 from keras_bert.ops.tensorflow_graphs import traced_once
-from keras_bert.ops.tensorflow_plain import (
-    attention_probabilities,
-    is_compiled_as_a_whole,
-    mask_of_each_row,
-)
+from keras_bert.ops.tensorflow_plain import is_compiled_as_a_whole
 
-# Queries in a block: their scores with 8,192 keys take 16 MiB for each head.
-BLOCK_SIZE = 512
-# Rows of fewer tokens are not cut into blocks: they need less memory than the rest of a step.
-MIN_LENGTH = 2048
+
+def plain(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    """Attention of `(batch, heads, length, head_dim)` without dropout, by matrix products.
+
+    It is part of exported graphs, and so does not require XLA.
+    """
+    return tf.matmul(_probabilities(query, key, mask), value)
+
+
+def _probabilities(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    """Computes the softmax of scaled and masked scores, `(batch, heads, length, length)`."""
+    scale = tf.constant(1 / math.sqrt(query.shape[-1]), query.dtype)
+    if query.dtype == tf.float16:  # The products of queries that are not scaled yet could overflow.
+        scores = tf.matmul(query * scale, key, transpose_b=True)
+    else:
+        # In this order, the graph optimizer fuses the product, the scale and the mask.
+        scores = tf.matmul(query, key, transpose_b=True) * scale
+    return tf.nn.softmax(scores if mask is None else scores + tf.cast(mask, scores.dtype))
+
+
+# === Training on a CPU ===
 
 
 class _Inputs(NamedTuple):
@@ -39,7 +53,7 @@ class _Inputs(NamedTuple):
         keys: `(batch, heads, keys, head_dim)`.
         values: Of the shape of the keys.
         seed: The key of the dropout, uint32 `(2,)`.
-        mask: bool `(batch, 1, queries or 1, keys)`, or `None`.
+        mask: Float `(batch, 1, queries or 1, keys)`, to add to the scores, or `None`.
     """
 
     queries: Tensor
@@ -49,22 +63,32 @@ class _Inputs(NamedTuple):
     mask: Tensor | None = None
 
 
-def attention(
+def fused_step(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor,
+    mask: Tensor | None,
     *,
     dropout: float,
     seed: Tensor,
     max_length: int | None = None,
 ) -> Tensor:
-    """`keras_bert.ops.attention` in training, of tensors `(batch, heads, length, head_dim)`."""
+    """Attention of `(batch, heads, length, head_dim)` in training.
+
+    Args:
+        query: See above.
+        key: Of the shape of `value`.
+        value: See `key`.
+        mask: Float `(batch, 1, length or 1, length)`, to add to the scores; without a gradient.
+        dropout: Dropout rate on the probabilities.
+        seed: A `keras.random.SeedGenerator`, required if dropout is active.
+        max_length: See `keras_bert.ops.attention`.
+    """
     head_dim, length = query.shape[-1], query.shape[2]
     masks_queries = mask is not None and mask.shape[2] != 1
-    masks = () if mask is None else (mask_of_each_row(mask, query),)
-    is_long = None if length is None else length >= MIN_LENGTH
-    if is_long is None and max_length is not None and max_length < MIN_LENGTH:
+    masks = () if mask is None else (mask,)
+    is_long = None if length is None else length >= MIN_CHUNKED_LENGTH
+    if is_long is None and max_length is not None and max_length < MIN_CHUNKED_LENGTH:
         is_long = False
     # XLA compiles both branches of a `cond`: what one stores for the backward pass would need the
     # same shape as if it were taken.
@@ -72,7 +96,7 @@ def attention(
         is_long = bool(is_long)
     compute = _attention(dropout, head_dim, masks_queries, is_long)
     context = compute(query, key, value, make_key(dropout, seed), *masks)
-    # The blocks' shape is not known to the graph.
+    # The chunks' shape is not known to the graph.
     return tf.ensure_shape(context, query.shape)
 
 
@@ -89,7 +113,7 @@ def _attention(
         dropout: Dropout rate on the probabilities.
         head_dim: Dimension of a head.
         masks_queries: Whether a mask has a row for each query, and not one for all of them.
-        is_long: Whether to compute blocks of queries; `None` if only a batch tells their number.
+        is_long: Whether to compute chunks of queries; `None` if only a batch tells their number.
     """
 
     @functools.partial(traced_once, spec=open_spec)
@@ -97,20 +121,20 @@ def _attention(
     def compute(queries: Tensor, *others: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         inputs = _Inputs(tf.ensure_shape(queries, (None, None, None, head_dim)), *others)
 
-        def choose(in_blocks: Callable[[], Any], at_once: Callable[[], Any]) -> Any:
+        def choose(in_chunks: Callable[[], Any], at_once: Callable[[], Any]) -> Any:
             if is_long is None:
-                return tf.cond(tf.shape(queries)[2] >= MIN_LENGTH, in_blocks, at_once)
-            return in_blocks() if is_long else at_once()
+                return tf.cond(tf.shape(queries)[2] >= MIN_CHUNKED_LENGTH, in_chunks, at_once)
+            return in_chunks() if is_long else at_once()
 
-        def in_blocks() -> tuple[Tensor, Tensor, Tensor]:
+        def in_chunks() -> tuple[Tensor, Tensor, Tensor]:
             nothing = tf.zeros((0, 0, 0, 0), queries.dtype)
-            return _attend_in_blocks(dropout, inputs, masks_queries), nothing, nothing
+            return _attend_in_chunks(dropout, inputs, masks_queries), nothing, nothing
 
-        context, *stored = choose(in_blocks, lambda: _attend(dropout, inputs))
+        context, *stored = choose(in_chunks, lambda: _attend(dropout, inputs))
 
         def gradient(upstream: Tensor) -> tuple[Any, ...]:
             gradients = choose(
-                lambda: _gradients_in_blocks(dropout, inputs, masks_queries, upstream),
+                lambda: _gradients_in_chunks(dropout, inputs, masks_queries, upstream),
                 lambda: _gradients(dropout, inputs, upstream, *stored),
             )
             return (*gradients, *(None for _ in others[2:]))
@@ -125,7 +149,7 @@ def _attend(dropout: float, inputs: _Inputs) -> tuple[Tensor, Tensor, Tensor]:
 
     These are the probabilities, `(batch, heads, queries, keys)`, before and after their dropout.
     """
-    probabilities = attention_probabilities(inputs.queries, inputs.keys, inputs.mask)
+    probabilities = _probabilities(inputs.queries, inputs.keys, inputs.mask)
     kept = dropped(dropout)(probabilities, inputs.seed) if dropout else probabilities
     return tf.matmul(kept, inputs.values), probabilities, kept
 
@@ -144,64 +168,64 @@ def _gradients(
     )
 
 
-# === Blocks of queries ===
+# === Chunks of queries ===
 # [Self-attention does not need O(n²) memory](https://arxiv.org/abs/2112.05682), section 3
 
 
-def _attend_in_blocks(dropout: float, inputs: _Inputs, masks_queries: bool) -> Tensor:
-    """Computes the context alone: of the blocks nothing is stored for the gradients."""
-    number, block = _blocks(inputs, masks_queries)
+def _attend_in_chunks(dropout: float, inputs: _Inputs, masks_queries: bool) -> Tensor:
+    """Computes the context alone: of the chunks nothing is stored for the gradients."""
+    number, chunk = _chunks(inputs, masks_queries)
 
     def attend(index: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
-        context, *_ = _attend(dropout, block(index))
-        return index + 1, _with_block(contexts, index, context)
+        context, *_ = _attend(dropout, chunk(index))
+        return index + 1, _with_chunk(contexts, index, context)
 
     (contexts,) = _for_each(number, attend, tf.zeros_like(_cut(inputs.queries, number)))
     return _joined(contexts, tf.shape(inputs.queries)[2])
 
 
-def _gradients_in_blocks(
+def _gradients_in_chunks(
     dropout: float, inputs: _Inputs, masks_queries: bool, upstream: Tensor
 ) -> tuple[Tensor, ...]:
-    """Computes what `_gradients` does, and what is stored for it, again for each block."""
-    number, block = _blocks(inputs, masks_queries)
-    upstream_blocks = _cut(upstream, number)
+    """Computes what `_gradients` does, and what is stored for it, again for each chunk."""
+    number, chunk = _chunks(inputs, masks_queries)
+    upstream_chunks = _cut(upstream, number)
 
     def add_gradients(
         index: Tensor, of_queries: Tensor, of_keys: Tensor, of_values: Tensor
     ) -> tuple[Tensor, ...]:
-        _, *stored = _attend(dropout, block(index))
-        of_block, *others = _gradients(dropout, block(index), upstream_blocks[index], *stored)
+        _, *stored = _attend(dropout, chunk(index))
+        of_chunk, *others = _gradients(dropout, chunk(index), upstream_chunks[index], *stored)
         of_keys, of_values = (
             total + tf.cast(part, total.dtype)
             for total, part in zip((of_keys, of_values), others, strict=True)
         )
-        return index + 1, _with_block(of_queries, index, of_block), of_keys, of_values
+        return index + 1, _with_chunk(of_queries, index, of_chunk), of_keys, of_values
 
-    # Sums of many blocks, in float32 or wider
+    # Sums of many chunks, in float32 or wider
     zeros = (tf.zeros_like(wide(tensor)) for tensor in (inputs.keys, inputs.values))
-    of_queries, *totals = _for_each(number, add_gradients, tf.zeros_like(upstream_blocks), *zeros)
+    of_queries, *totals = _for_each(number, add_gradients, tf.zeros_like(upstream_chunks), *zeros)
     others = (tf.cast(total, inputs.keys.dtype) for total in totals)
     return _joined(of_queries, tf.shape(inputs.queries)[2]), *others
 
 
-def _blocks(inputs: _Inputs, masks_queries: bool) -> tuple[Tensor, Callable[[Tensor], _Inputs]]:
-    """Returns the number of blocks, and the function of an index that returns a block's inputs."""
+def _chunks(inputs: _Inputs, masks_queries: bool) -> tuple[Tensor, Callable[[Tensor], _Inputs]]:
+    """Returns the number of chunks, and the function of an index that returns a chunk's inputs."""
     queries, keys, values, seed, mask = inputs
-    number = (tf.shape(queries)[2] + BLOCK_SIZE - 1) // BLOCK_SIZE
-    query_blocks = _cut(queries, number)
-    mask_blocks = _cut(mask, number) if masks_queries else None
+    number = (tf.shape(queries)[2] + CHUNK_SIZE - 1) // CHUNK_SIZE
+    query_chunks = _cut(queries, number)
+    mask_chunks = _cut(mask, number) if masks_queries else None
 
-    def block(index: Tensor) -> _Inputs:
-        of_block = seed + tf.stack([tf.constant(0, "uint32"), tf.cast(index, "uint32")])
-        block_mask = mask if mask_blocks is None else mask_blocks[index]
-        return _Inputs(query_blocks[index], keys, values, of_block, block_mask)
+    def chunk(index: Tensor) -> _Inputs:
+        of_chunk = seed + tf.stack([tf.constant(0, "uint32"), tf.cast(index, "uint32")])
+        chunk_mask = mask if mask_chunks is None else mask_chunks[index]
+        return _Inputs(query_chunks[index], keys, values, of_chunk, chunk_mask)
 
-    return number, block
+    return number, chunk
 
 
 def _for_each(number: Tensor, body: Callable[..., Any], *state: Tensor) -> tuple[Tensor, ...]:
-    """Calls a function for each block, one after the other, with its index and the state."""
+    """Calls a function for each chunk, one after the other, with its index and the state."""
     start = (tf.constant(0), *state)
     _, *state = tf.while_loop(lambda index, *_: index < number, body, start, parallel_iterations=1)
     return tuple(state)
@@ -215,15 +239,15 @@ def _cut(x: Tensor, number: Tensor) -> Tensor:
     return tf.transpose(tf.reshape(x, (batch, heads, number, size, width)), (2, 0, 1, 3, 4))
 
 
-def _joined(blocks: Tensor, length: Tensor) -> Tensor:
+def _joined(chunks: Tensor, length: Tensor) -> Tensor:
     """Joins what `_cut` returned."""
-    number, batch, heads, size, width = tf.unstack(tf.shape(blocks))
-    x = tf.reshape(tf.transpose(blocks, (1, 2, 0, 3, 4)), (batch, heads, number * size, width))
+    number, batch, heads, size, width = tf.unstack(tf.shape(chunks))
+    x = tf.reshape(tf.transpose(chunks, (1, 2, 0, 3, 4)), (batch, heads, number * size, width))
     return x[:, :, :length]
 
 
-def _with_block(blocks: Tensor, index: Tensor, block: Tensor) -> Tensor:
-    return tf.tensor_scatter_nd_update(blocks, [[index]], block[tf.newaxis])
+def _with_chunk(chunks: Tensor, index: Tensor, chunk: Tensor) -> Tensor:
+    return tf.tensor_scatter_nd_update(chunks, [[index]], chunk[tf.newaxis])
 
 
 @functools.cache

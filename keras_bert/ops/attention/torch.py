@@ -1,31 +1,77 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Local attention by PyTorch's `flex_attention`, which computes blocks of scores on a GPU alone."""
+"""Kernels of PyTorch, which store no scores on GPUs.
+
+With dropout, `scaled_dot_product_attention` draws from PyTorch's generator of the device, and the
+backward pass draws it again.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.attention.varlen import varlen_attn
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.layout import BatchLayout, Varlen
 
+# Of queries and keys, in which `flex_attention` looks for scores within a window
 BLOCK_SIZE = 128
 
 
-def flex_local_attention(
+def sdpa(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    padding_mask: Tensor | None,
-    sequence_ids: Tensor | None,
+    mask: Tensor | None,
     *,
-    window: int,
-    causal: bool,
+    dropout: float,
+    seed: Tensor | None,
 ) -> Tensor:
-    """`keras_bert.ops.local_attention` without dropout, in a kernel that PyTorch generates."""
+    """Attention of `(batch, heads, length, head_dim)`, with a mask that is added to the scores."""
+    mask = None if mask is None else mask.to(query.dtype)
+    with _drawing(dropout, seed, query.device):
+        return scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+
+
+def varlen(query: Tensor, key: Tensor, value: Tensor, layout: Varlen) -> Tensor:
+    """Attention of each row of a varlen batch to itself, without dropout.
+
+    Args:
+        query: float16 or bfloat16 `(1, tokens, heads, head_dim)`, like `key` and `value`.
+        key: See `query`.
+        value: See `query`.
+        layout: Where the tokens of the rows are.
+
+    Returns:
+        A tensor of the shape of `query`.
+    """
+    longest = max(mask.shape[1] for mask in layout.key_masks)
+    query, key, value = query[0], key[0], value[0]
+    cu_seqlens = cu_seqlens_of_keys = layout.cu_seqlens
+    if len(layout.key_indices) < len(query):
+        # A masked token inside of a row is a query, but not a key.
+        cu_seqlens_of_keys = pad(layout.is_key.int().cumsum(0), (1, 0))[cu_seqlens]
+        key, value = (x.index_select(0, layout.key_indices) for x in (key, value))
+    bounds = cu_seqlens.int(), cu_seqlens_of_keys.int()
+    return varlen_attn(query, key, value, *bounds, longest, longest)[None]
+
+
+def flex(
+    query: Tensor, key: Tensor, value: Tensor, layout: BatchLayout, *, window: int, causal: bool
+) -> Tensor:
+    """Attention within a window, without dropout, in a kernel that PyTorch generates.
+
+    A varlen batch is a packed row, in which blocks beyond the window are not computed.
+    """
+    padding_mask, sequence_ids = layout.padding_mask, layout.sequence_ids
+    if layout.is_varlen:
+        padding_mask, sequence_ids = layout.varlen.is_key[None], layout.varlen.row_ids[None]
     padding_mask = None if padding_mask is None else padding_mask.to(torch.bool)
     length = query.shape[1]
     context = _compiled()(
@@ -99,3 +145,25 @@ def _compiled() -> Callable[..., Any]:
     # Without this, scores of all pairs of tokens are computed
     compiled: Callable[..., Any] = torch.compile(flex_attention)
     return compiled
+
+
+@contextlib.contextmanager
+def _drawing(dropout: float, seed: Any, device: torch.device) -> Iterator[None]:
+    """Has PyTorch's generator draw what a seed generator does.
+
+    As in Keras' own dropout, one without a seed of its own leaves that to PyTorch's generator,
+    whose state is part of a checkpoint.
+    """
+    if not dropout or seed is None or seed._initial_seed is None:
+        yield
+        return
+    generator = torch.default_generator
+    if device.type == "cuda":
+        generator = torch.cuda.default_generators[device.index]
+    state = generator.get_state()
+    first, second = seed.next()
+    generator.manual_seed(int(first + second) & 0xFFFFFFFF)
+    try:
+        yield
+    finally:
+        generator.set_state(state)

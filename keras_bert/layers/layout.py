@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the tokens of a batch lie, found once for all blocks of an encoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_bert.config import BertConfig
+from keras_bert.layers.shapes import check_same_shape, too_long
+from keras_bert.ops import BatchLayout
+from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.layout import (
+    NUM_GROUPS,
+    Varlen,
+    computes_unpadded,
+    index_of_tokens,
+    pad,
+    pattern_name,
+    rope_name,
+    unpad,
+    varlen_of,
+)
+
+_IDS = ("token_ids", "segment_ids", "position_ids", "counted_position_ids")
+_INPUTS = ("padding_mask", "sequence_ids", "output_positions")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Layout(keras.layers.Layer):
+    """Finds how the tokens of a batch lie, and makes the masks and RoPE that all blocks share.
+
+    Args:
+        config: The architecture.
+        unpadded: Whether a batch with a `padding_mask` becomes a varlen one, with the tokens of all
+            rows end to end; `None` where this is faster, see
+            `keras_bert.ops.layout.computes_unpadded`. JAX, whose shapes are static, always has
+            padded batches.
+
+    Call arguments:
+        inputs: A dict of int `(batch, length)`, or `None`: `token_ids`, `segment_ids`,
+            `position_ids`; `counted_position_ids`, which the embeddings take instead of them;
+            `padding_mask`, bool or int, 0 at padding; and `sequence_ids` of packed rows, which are
+            never unpadded. Besides `output_positions`, int `(batch, slots)`.
+        training: Whether the batch is one of training.
+
+    Output shape:
+        A tuple of a dict of the ids, each `(batch, length)`, or `(1, tokens)` in a varlen batch,
+        and of a `keras_bert.ops.BatchLayout`.
+
+    Raises:
+        ValueError: If the input is longer than `config.max_sequence_length` and has no
+            `position_ids`, or an input has another shape.
+
+    Reference:
+        [ModernBERT](https://arxiv.org/abs/2412.13663), section 2.1.2.
+    """
+
+    def __init__(self, config: BertConfig, unpadded: bool | None = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        self.unpadded = unpadded
+        windows = dict.fromkeys(config.attention_windows)
+        # Scores that are returned are those of all pairs.
+        self.in_blocks = not config.output_attention_scores
+        self.patterns = [(config.causal, window) for window in windows]
+        self.rotary_bases = tuple(dict.fromkeys(config.rotary_bases))
+
+    def call(
+        self, inputs: dict[str, Tensor], training: bool = False
+    ) -> tuple[dict[str, Tensor], BatchLayout]:
+        self._check(inputs)
+        ids, layout = self._unpadded(inputs) if self._unpads(inputs, training) else _as_is(inputs)
+        x = ids["token_ids"]
+        ropes = {
+            rope_name(base, self.config.rotary_scale): layout.rope(
+                x, self.config.head_dim, base, self.config.rotary_scale
+            )
+            for base in self.rotary_bases
+        }
+        layout = layout._replace(cos_sin=ropes)
+        for causal, window in self.patterns:
+            layout = layout.with_mask(
+                x, causal, window, in_blocks=self.in_blocks, dtype=self.compute_dtype
+            )
+        return _for_embeddings(ids), layout
+
+    def _unpads(self, inputs: dict[str, Tensor], training: bool) -> bool:
+        if inputs["padding_mask"] is None or inputs["sequence_ids"] is not None:
+            return False
+        if self.config.output_hidden_states or self.config.output_attention_scores:
+            return False
+        # PyTorch computes shapes alone of meta tensors, and has no number of tokens.
+        is_meta = getattr(inputs["token_ids"], "is_meta", False)
+        return not is_meta and computes_unpadded(self.unpadded, training)
+
+    def _unpadded(self, inputs: dict[str, Tensor]) -> tuple[dict[str, Tensor], BatchLayout]:
+        varlen = varlen_of(inputs["padding_mask"])
+        ids = {name: None if inputs[name] is None else unpad(inputs[name], varlen) for name in _IDS}
+        if ids["position_ids"] is None:
+            ids["position_ids"] = varlen.position_ids[None]
+        positions = inputs["output_positions"]
+        if positions is not None:
+            positions = index_of_tokens(positions, varlen)
+        return ids, BatchLayout(
+            varlen=varlen, output_positions=positions, position_ids=ids["position_ids"]
+        )
+
+    def _check(self, inputs: dict[str, Tensor]) -> None:
+        shape = inputs["token_ids"].shape
+        for name in (*_IDS, "padding_mask", "sequence_ids"):
+            if inputs[name] is not None:
+                check_same_shape(name, inputs[name].shape, shape)
+        length, limit = shape[1], self.config.max_sequence_length
+        has_positions = any(inputs[name] is not None for name in _IDS[2:])
+        if not has_positions and length is not None and length > limit:
+            raise ValueError(too_long(length, limit))
+
+    def compute_output_spec(
+        self, inputs: dict[str, Tensor], training: bool = False
+    ) -> tuple[dict[str, Tensor], BatchLayout]:
+        self._check(inputs)
+        batch, length = inputs["token_ids"].shape
+
+        def ints(*shape: int | None) -> keras.KerasTensor:
+            return keras.KerasTensor(shape, dtype="int32")
+
+        def bools(*shape: int | None) -> keras.KerasTensor:
+            return keras.KerasTensor(shape, dtype="bool")
+
+        flat = {name: ints(None) for name in Varlen._fields}
+
+        def masks(*shape: int | None) -> tuple[keras.KerasTensor, ...]:
+            return tuple(bools(*shape) for _ in range(NUM_GROUPS))
+
+        # Each is a tensor here, also where it is `None` when the layer is called.
+        layout = BatchLayout(
+            padding_mask=bools(batch, length),
+            sequence_ids=ints(batch, length),
+            varlen=Varlen(**{**flat, "is_key": bools(None), "key_masks": masks(None, None)}),
+            output_positions=ints(batch, None),
+            position_ids=ints(batch, length),
+            cos_sin={
+                rope_name(base, self.config.rotary_scale): keras.KerasTensor(
+                    (None, length, 2, self.config.head_dim // 2), dtype="float32"
+                )
+                for base in self.rotary_bases
+            },
+            masks={
+                pattern_name(causal, window, self.in_blocks): masks(None, 1, None, None)
+                for causal, window in self.patterns
+            },
+        )
+        return {name: ints(batch, length) for name in _IDS[:3]}, layout
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "config": self.config.to_dict(),
+            "unpadded": self.unpadded,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Layout:
+        return cls(BertConfig.from_dict(config.pop("config")), **config)
+
+
+def _as_is(inputs: dict[str, Tensor]) -> tuple[dict[str, Tensor], BatchLayout]:
+    names = ("padding_mask", "sequence_ids", "output_positions", "position_ids")
+    return {name: inputs[name] for name in _IDS}, BatchLayout(
+        **{name: inputs[name] for name in names}
+    )
+
+
+def _for_embeddings(ids: dict[str, Tensor]) -> dict[str, Tensor]:
+    ids = dict(ids)
+    counted = ids.pop("counted_position_ids")
+    return ids if counted is None else {**ids, "position_ids": counted}
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Padding(keras.layers.Layer):
+    """Gives vectors of a varlen batch the shape of the batch again, with zeros at padding.
+
+    Call arguments:
+        inputs: Float `(1, tokens, hidden)`, or of the layout's output positions.
+        ids: int `(batch, length)`, the token ids or the output positions, for the shape.
+        layout: The second output of `Layout`.
+
+    Output shape:
+        `(batch, length, hidden)`; the inputs as they are if the batch is not a varlen one.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "autocast": False})
+
+    def call(self, inputs: Tensor, ids: Tensor, layout: BatchLayout) -> Tensor:
+        if not layout.is_varlen:
+            return inputs
+        batch, length = ops.shape(ids)
+        if layout.output_positions is not None:
+            return ops.reshape(inputs, (batch, length, inputs.shape[-1]))
+        return pad(inputs, layout.varlen, (batch, length))
+
+    def compute_output_spec(
+        self, inputs: Tensor, ids: Tensor, layout: BatchLayout
+    ) -> keras.KerasTensor:
+        return keras.KerasTensor((*ids.shape, inputs.shape[-1]), dtype=inputs.dtype)

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention: its definition, its kernels, and the table that chooses one."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from keras_bert.ops import dispatch
+from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.attention.kernels import case_of, kernel_of
+from keras_bert.ops.attention.portable import (
+    Bias,
+    QueryKeyValue,
+    attention_with_scores,
+    by_heads,
+    by_tokens,
+    query_key_value_parts,
+    repeated_heads,
+)
+from keras_bert.ops.layout import BatchLayout, Varlen, grouped, ungrouped
+from keras_bert.ops.masks import masked
+from keras_bert.ops.shapes import length_of
+from keras_bert.ops.windows import Blocks
+
+__all__ = ["Bias", "QueryKeyValue", "attention", "attention_with_scores"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    """The options of `attention`; with no dropout unless it is active."""
+
+    causal: bool = False
+    window: int | None = None
+    bias: Bias | None = None
+    dropout: float = 0.0
+    seed: Any = None
+    training: bool = False
+    max_length: int | None = None
+
+
+def attention(
+    query_key_value: QueryKeyValue,
+    layout: BatchLayout | None = None,
+    *,
+    causal: bool = False,
+    window: int | None = None,
+    bias: Bias | None = None,
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+    training: bool = False,
+    max_length: int | None = None,
+) -> Tensor:
+    """Computes `softmax(Q K^T / sqrt(d) + bias) V`, with dropout on the probabilities in training.
+
+    The kernel is chosen by the table of `keras_bert.ops.attention.kernels`. With a window, time and
+    memory grow with `length * window`, in the backward pass too.
+
+    Args:
+        query_key_value: See `attention_with_scores`; in a varlen layout of one row, `(1, tokens,
+            ...)`.
+        layout: How the tokens lie, and which are padding; `None` for a batch without padding.
+        causal: Whether tokens attend only to themselves and to the tokens before them.
+        window: The largest distance of two tokens that attend to each other; `None` for no limit.
+        bias: See `attention_with_scores`; not with a window. In a varlen layout it is called with
+            the queries and keys of a group of rows.
+        dropout: Dropout rate, in `[0, 1)`; applied only if `training`.
+        seed: A `keras.random.SeedGenerator`, required if dropout is active.
+        training: Whether dropout is active and gradients will be computed.
+        max_length: The longest rows that are expected; `None` for any. Where a graph does not know
+            the length, training with TensorFlow on a CPU computes rows of 2,048 tokens and more in
+            less memory, if they are expected: the choice is a branch in the graph.
+
+    Returns:
+        A tensor of shape `(batch, length, heads, head_dim)` in the dtype of the input. It is
+        finite, but has no meaning, at a token that has nothing to attend to, which only padding can
+        be.
+
+    Raises:
+        ValueError: If `window` is not an integer above 0, or there is a bias too.
+
+    Reference:
+        [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2.1;
+        [GQA](https://arxiv.org/abs/2305.13245), section 2.2;
+        [Longformer](https://arxiv.org/abs/2004.05150), section 3.1, for windows.
+    """
+    if window is not None and (not isinstance(window, int) or window < 1):
+        raise ValueError(f"window is {window!r}; it must be an integer above 0.")
+    if window is not None and bias is not None:
+        raise ValueError("A window and a bias were passed; expected at most one of them.")
+    layout = layout or BatchLayout()
+    rate = dropout if training else 0.0
+    seed = seed if rate else None
+    # Packed rows are as long as whoever packed them wanted.
+    max_length = max_length if layout.sequence_ids is None else None
+    options = _Options(causal, window, bias, rate, seed, training, max_length)
+    x = query_key_value[0] if isinstance(query_key_value, tuple) else query_key_value
+    masks = layout.mask(x, causal, window)
+    return _computed(query_key_value, layout, masks, options)
+
+
+def _computed(
+    query_key_value: QueryKeyValue, layout: BatchLayout, masks: Sequence[Tensor], options: _Options
+) -> Tensor:
+    """Computes attention by the kernel that the table has for it."""
+    is_windowed = options.window is not None
+    case = case_of(
+        query_key_value,
+        form=layout.form,
+        window=is_windowed,
+        causal=options.causal,
+        mask=None if layout.is_varlen or is_windowed else masks[0],
+        bias=options.bias is not None,
+        dropout=options.dropout,
+        training=options.training,
+    )
+    if is_windowed and (layout.padding_mask is not None or layout.sequence_ids is not None):
+        case = dataclasses.replace(case, mask="pairs")
+    kernel = kernel_of(case)
+    if kernel == "by_group":
+        in_groups = _in_shared_graph(_by_group, options, is_worth_it=not options.training)
+        return in_groups(query_key_value, layout.varlen, list(masks))
+    if kernel == "in_blocks":
+        is_worth_it = options.training and not options.dropout
+        in_blocks = _in_shared_graph(_in_blocks, options, is_worth_it)
+        return in_blocks(query_key_value, masks[0])
+    if kernel == "varlen":
+        from keras_bert.ops.attention import torch as kernels
+
+        query, key, value = query_key_value_parts(query_key_value)
+        key, value = (repeated_heads(part, query.shape[2]) for part in (key, value))
+        return kernels.varlen(query, key, value, layout.varlen)
+    if kernel == "flex":
+        from keras_bert.ops.attention import torch as kernels
+
+        three = query_key_value_parts(query_key_value)
+        return kernels.flex(*three, layout, window=options.window, causal=options.causal)
+    if kernel == "cudnn":
+        from keras_bert.ops.attention import jax as kernels
+
+        three = query_key_value_parts(query_key_value)
+        return kernels.cudnn(*three, masks[0], options.window)
+    return _of_heads(kernel, query_key_value, masks[0], options)
+
+
+def _of_heads(
+    kernel: str, query_key_value: QueryKeyValue, mask: Tensor | None, options: _Options
+) -> Tensor:
+    """Computes attention by a kernel that takes the mask and `(batch, heads, length, head_dim)`."""
+    rate, seed = options.dropout, options.seed
+    if kernel == "portable":
+        return attention_with_scores(
+            query_key_value, mask, bias=options.bias, dropout=rate, seed=seed
+        )[0]
+    query, key, value = by_heads(query_key_value)
+    if options.bias is not None:
+        mask = masked(options.bias(query, key), mask)
+    if kernel == "sdpa":
+        from keras_bert.ops.attention import torch as kernels
+
+        context = kernels.sdpa(query, key, value, mask, dropout=rate, seed=seed)
+    elif kernel == "chunked":
+        from keras_bert.ops.attention import jax as kernels
+
+        context = kernels.chunked(query, key, value, mask, dropout=rate, seed=seed)
+    else:
+        from keras_bert.ops.attention import tensorflow as kernels
+
+        if kernel == "fused_step":
+            context = kernels.fused_step(
+                query, key, value, mask, dropout=rate, seed=seed, max_length=options.max_length
+            )
+        else:
+            context = kernels.plain(query, key, value, mask)
+    return by_tokens(context)
+
+
+def _by_group(
+    query_key_value: QueryKeyValue, varlen: Varlen, masks: Sequence[Tensor], options: _Options
+) -> Tensor:
+    """Computes attention of the tokens of a varlen batch, one group of rows at a time."""
+    training = options.training
+    if isinstance(query_key_value, tuple):
+        parts = (grouped(tensor, varlen, training) for tensor in query_key_value)
+        groups: Sequence[Any] = list(zip(*parts, strict=True))
+    else:
+        groups = grouped(query_key_value, varlen, training)
+    contexts = [
+        _computed(group, BatchLayout(), [mask], options)
+        for group, mask in zip(groups, masks, strict=True)
+    ]
+    return ungrouped(contexts, varlen, training)
+
+
+def _in_blocks(query_key_value: QueryKeyValue, mask: Tensor | None, options: _Options) -> Tensor:
+    """Computes attention within a window, with the mask of the blocks of all rows."""
+    query, key, value = query_key_value_parts(query_key_value)
+    assert options.window is not None
+    blocks = Blocks.of(length_of(query), options.window, options.causal)
+    cut = blocks.cut(query), blocks.cut_with_neighbors(key), blocks.cut_with_neighbors(value)
+    of_blocks = dataclasses.replace(options, window=None, causal=False, max_length=None)
+    return blocks.joined(_computed(cut, BatchLayout(), [mask], of_blocks))
+
+
+def _in_shared_graph(
+    function: Callable[..., Tensor], options: _Options, is_worth_it: bool
+) -> Callable[..., Tensor]:
+    """Returns a function with its options, in TensorFlow's graphs as one graph for all layers.
+
+    Tracing it in each layer took most of the time in which a deep encoder is traced.
+    """
+    is_pure = options.bias is None and options.seed is None
+    if is_pure and is_worth_it and dispatch.is_tensorflow_graph():
+        return _shared_graph(function, options)
+    return functools.partial(function, options=options)
+
+
+@functools.cache
+def _shared_graph(function: Callable[..., Tensor], options: _Options) -> Callable[..., Tensor]:
+    from keras_bert.ops.tensorflow_graphs import traced_once
+
+    return traced_once(lambda *tensors: function(*tensors, options))

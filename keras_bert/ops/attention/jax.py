@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of JAX, which store no scores: by cuDNN, and of a chunk of queries at a time."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from keras_bert.ops import hashed_dropout
+from keras_bert.ops.attention.kernels import CHUNK_SIZE
+from keras_bert.ops.masks import masked
+
+_fused = functools.partial(jax.nn.dot_product_attention, implementation="cudnn")
+
+
+def cudnn(query: Any, key: Any, value: Any, mask: Any = None, window: int | None = None) -> Any:
+    """Attention by cuDNN, without dropout.
+
+    cuDNN takes the number of keys of each row. A mask may have masked keys between others, or
+    before them: they are moved behind the others, since the order of keys does not matter. A mask
+    of pairs of tokens is added to the scores, and so takes memory for each pair, but not for each
+    head.
+
+    Args:
+        query: `(batch, length, heads, head_dim)`, float16 or bfloat16.
+        key: `(batch, length, key_value_heads, head_dim)`.
+        value: `(batch, length, key_value_heads, head_dim)`.
+        mask: Bool, broadcastable to `(batch, heads, length, length)`; `None` for no mask.
+        window: The largest distance of a key before its query; keys after it are not attended to.
+            Without a mask.
+
+    Returns:
+        A tensor of the shape and dtype of `query`.
+
+    Reference:
+        [FlashAttention](https://arxiv.org/abs/2205.14135), section 3.1.
+    """
+    if window is not None:
+        return _fused(query, key, value, is_causal=True, local_window_size=(window, 0))
+    options: dict[str, Any] = {}
+    if mask is not None and mask.shape[1:3] == (1, 1):
+        is_key = jnp.broadcast_to(mask[:, 0, 0], key.shape[:2])
+        order = jnp.argsort(~is_key, axis=1, stable=True)
+        key, value = _in_order(key, order), _in_order(value, order)
+        # A row without a key attends to its first one, and so stays finite.
+        lengths = jnp.maximum(is_key.sum(axis=1, dtype="int32"), 1)
+        options["key_value_seq_lengths"] = lengths
+        # All queries, by an operation that shares lengths among devices as the batch is shared
+        options["query_seq_lengths"] = jnp.maximum(lengths, query.shape[1])
+    elif mask is not None:
+        options["mask"] = jnp.broadcast_to(mask, (*mask.shape[:2], query.shape[1], key.shape[1]))
+    return _fused(query, key, value, **options)
+
+
+@jax.vmap
+def _in_order(x: Any, order: Any) -> Any:
+    # Each index is once in the order. So the gradient is written, and not added up.
+    return x.at[order].get(mode="promise_in_bounds", unique_indices=True)
+
+
+def chunked(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    dropout: float = 0.0,
+    seed: Any = None,
+) -> Any:
+    """Attention whose memory is proportional to the length.
+
+    The scores of a chunk of queries are computed at a time, and again in the backward pass.
+    Dropout drops what it does in all scores at once.
+
+    Args:
+        query: `(batch, heads, length, head_dim)`, like `key` and `value`.
+        key: See `query`.
+        value: See `query`.
+        mask: Bool, or float to add to the scores, broadcastable to `(batch, heads, length,
+            length)`; `None` for no mask.
+        dropout: Dropout rate on the probabilities, in `[0, 1)`.
+        seed: A `keras.random.SeedGenerator`, required if dropout is active.
+
+    Returns:
+        A tensor of the shape and dtype of `query`.
+
+    Reference:
+        [Self-attention does not need O(n²) memory](https://arxiv.org/abs/2112.05682), section 3.
+    """
+    dropout_key = hashed_dropout.make_key(dropout, seed)
+    length = query.shape[2]
+    padding = -length % CHUNK_SIZE
+    masks_queries = mask is not None and mask.shape[-2] != 1
+
+    def chunks(x: Any) -> Any:
+        x = jnp.pad(x, [(0, 0), (0, 0), (0, padding), (0, 0)])
+        parts = x.reshape(*x.shape[:2], -1, CHUNK_SIZE, x.shape[-1])
+        return jnp.moveaxis(parts, 2, 0)
+
+    @jax.checkpoint
+    def attended(chunk: tuple[Any, ...]) -> Any:
+        first, queries, *masks = chunk
+        # In float16, the products of queries that are not scaled yet could overflow.
+        scores = jnp.matmul(queries * query.shape[-1] ** -0.5, key.swapaxes(-1, -2))
+        scores = scores.astype("float32")
+        if mask is not None:
+            (chunk_mask,) = masks or (mask,)
+            scores = masked(scores, chunk_mask)
+        probabilities = jax.nn.softmax(scores).astype(value.dtype)
+        if dropout:
+            positions = _positions(probabilities.shape, first, length)
+            probabilities = hashed_dropout.drop(probabilities, dropout, dropout_key, positions)
+        return jnp.matmul(probabilities, value)
+
+    firsts = jnp.arange(0, length, CHUNK_SIZE, dtype="uint32")
+    inputs = (firsts, chunks(query), *([chunks(mask)] if masks_queries else []))
+    contexts = jax.lax.map(attended, inputs)
+    joined = jnp.moveaxis(contexts, 0, 2).reshape(*query.shape[:2], -1, value.shape[-1])
+    return joined[:, :, :length]
+
+
+def _positions(shape: tuple[int, ...], first: Any, length: int) -> Any:
+    """Returns the position of each score of a chunk among all scores, uint32, of this shape.
+
+    Args:
+        shape: `(batch, heads, queries, keys)`.
+        first: The index of the first query, uint32.
+        length: The number of queries of a row.
+    """
+    batch, heads, queries, keys = (jax.lax.broadcasted_iota("uint32", shape, i) for i in range(4))
+    return ((batch * shape[1] + heads) * length + first + queries) * shape[3] + keys

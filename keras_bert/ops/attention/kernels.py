@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which kernel computes attention: one table, in which the first row that takes a case is chosen.
+
+| kernel | is |
+|---|---|
+| `portable` | the definition, of Keras' operations |
+| `by_group` | each group of rows of a varlen batch as a padded batch, by another row |
+| `in_blocks` | the blocks of rows with a window as rows of their own, by another row |
+| `varlen` | PyTorch's `varlen_attn` |
+| `flex` | PyTorch's `flex_attention`, for windows |
+| `sdpa` | PyTorch's `scaled_dot_product_attention`, which chooses a kernel by itself |
+| `cudnn` | JAX's `dot_product_attention` by cuDNN |
+| `chunked` | JAX's operations for a chunk of queries at a time, for long rows |
+| `fused_step` | training on TensorFlow and a CPU, with a backward pass of its own |
+| `plain` | TensorFlow's operations, as its graph optimizer fuses them |
+
+`varlen`, `flex`, `sdpa` and `cudnn` store no scores. cuDNN would drop too, by a function of JAX
+that is not public. But there the seed is a constant of the compiled program, and the number of the
+draw is a state of it: a run that is resumed would drop other positions, and several devices the
+same ones of their rows. So JAX computes attention with dropout by its own operations.
+
+On TensorFlow with a GPU or TPU, XLA compiles the operations, and scores are stored. JAX has static
+shapes, and so no varlen batches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import keras
+
+from keras_bert.ops import dispatch
+from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.attention.portable import QueryKeyValue
+
+# Queries of a chunk: their scores with 8,192 keys take 16 MiB for each head.
+CHUNK_SIZE = 512
+# Rows of fewer tokens are not cut into chunks: they need less memory than the rest of a step.
+MIN_CHUNKED_LENGTH = 2048
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What attention is computed of, and where.
+
+    Attributes:
+        backend: Keras' backend.
+        device: `"cpu"`, `"gpu"` or `"tpu"`.
+        cuda_capability: The compute capability of an NVIDIA GPU, such as `(8, 0)`, or `None`.
+        dtype: The dtype of the queries.
+        head_dim: The dimension of a head.
+        lengths: The number of queries and of keys of a row; `None` if a graph does not know them.
+        form: `"padded"`, `"packed"` or `"varlen"`, see `keras_bert.ops.layout.BatchLayout`.
+        window: Whether tokens attend only to tokens within a window.
+        causal: Whether tokens attend only to themselves and to the tokens before them.
+        mask: `"none"`; `"keys"`, `(batch, 1, 1, length)`; or `"pairs"`, all others.
+        bias: Whether something is added to the scores.
+        dropout: Whether probabilities are dropped.
+        training: Whether gradients will be computed.
+    """
+
+    backend: str
+    device: str
+    cuda_capability: tuple[int, ...] | None
+    dtype: str
+    head_dim: int
+    lengths: tuple[int | None, int | None]
+    form: str = "padded"
+    window: bool = False
+    causal: bool = False
+    mask: str = "none"
+    bias: bool = False
+    dropout: bool = False
+    training: bool = False
+
+    @property
+    def is_half(self) -> bool:
+        """Whether the dtype has 16 bits."""
+        return self.dtype in ("float16", "bfloat16")
+
+    def has_capability(self, *capability: int) -> bool:
+        """Whether there is an NVIDIA GPU of this compute capability or of a higher one."""
+        return self.cuda_capability is not None and self.cuda_capability >= capability
+
+
+def _takes_varlen(case: Case) -> bool:
+    return case.is_half and case.head_dim % 8 == 0 and case.head_dim <= 256
+
+
+def _takes_flex(case: Case) -> bool:
+    return (case.is_half or case.dtype == "float32") and case.head_dim >= 16
+
+
+def _takes_cudnn(case: Case) -> bool:
+    largest = 256 if case.has_capability(9, 0) else 128
+    if not case.is_half or case.head_dim % 8 or case.head_dim > largest:
+        return False
+    # The gradient of pairs, in training, is computed for even lengths only.
+    return case.mask != "pairs" or not any(n is None or n % 2 for n in case.lengths)
+
+
+def _is_long(case: Case) -> bool:
+    length = case.lengths[0]
+    on_device = case.device == "cpu" or case.cuda_capability is not None
+    return on_device and length is not None and length >= MIN_CHUNKED_LENGTH
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of the table: the cases that a kernel takes, with `None` for any value.
+
+    Attributes:
+        kernel: The name of the kernel.
+        backend: See `Case`.
+        device: See `Case`.
+        cuda_capability: The lowest one.
+        form: See `Case`.
+        window: See `Case`.
+        causal: See `Case`.
+        mask: The kinds of masks.
+        bias: See `Case`.
+        dropout: See `Case`.
+        training: See `Case`.
+        takes: What else a case needs.
+    """
+
+    kernel: str
+    backend: str | None = None
+    device: str | None = None
+    cuda_capability: tuple[int, ...] | None = None
+    form: str | None = None
+    window: bool | None = None
+    causal: bool | None = None
+    mask: tuple[str, ...] | None = None
+    bias: bool | None = None
+    dropout: bool | None = None
+    training: bool | None = None
+    takes: Callable[[Case], bool] | None = None
+
+    def is_for(self, case: Case) -> bool:
+        """Whether the kernel takes a case."""
+        if self.cuda_capability is not None and not case.has_capability(*self.cuda_capability):
+            return False
+        if self.mask is not None and case.mask not in self.mask:
+            return False
+        names = ("backend", "device", "form", "window", "causal", "bias", "dropout", "training")
+        pairs = ((getattr(self, name), getattr(case, name)) for name in names)
+        if any(own is not None and own != other for own, other in pairs):
+            return False
+        return self.takes is None or self.takes(case)
+
+
+_FUSED = {"bias": False, "dropout": False, "cuda_capability": (8, 0)}
+TABLE = (
+    Row("varlen", "torch", form="varlen", window=False, causal=False,
+        takes=_takes_varlen, **_FUSED),
+    Row("flex", "torch", window=True, takes=_takes_flex, **_FUSED),
+    Row("by_group", form="varlen"),
+    Row("cudnn", "jax", form="padded", window=True, causal=True, mask=("none",),
+        takes=_takes_cudnn, **_FUSED),
+    Row("in_blocks", window=True),
+    Row("sdpa", "torch", dropout=False),
+    # On a CPU, the operations of dropout take no longer than PyTorch's function with it.
+    Row("sdpa", "torch", "gpu"),
+    Row("cudnn", "jax", takes=_takes_cudnn, **_FUSED),
+    Row("chunked", "jax", takes=_is_long),
+    Row("fused_step", "tensorflow", "cpu", bias=False, training=True),
+    Row("plain", "tensorflow", dropout=False),
+    Row("portable"),
+)  # fmt: skip
+
+
+def kernel_of(case: Case) -> str:
+    """Returns the name of the kernel that computes attention."""
+    return next(row.kernel for row in TABLE if row.is_for(case))
+
+
+def case_of(
+    query_key_value: QueryKeyValue,
+    *,
+    form: str = "padded",
+    window: bool = False,
+    causal: bool = False,
+    mask: Tensor | None = None,
+    bias: bool = False,
+    dropout: float = 0.0,
+    training: bool = False,
+) -> Case:
+    """Returns what attention of tensors is, on their device.
+
+    Args:
+        query_key_value: See `keras_bert.ops.attention`.
+        form: See `Case`.
+        window: See `Case`.
+        causal: See `Case`.
+        mask: The attention mask, if there is one.
+        bias: See `Case`.
+        dropout: Dropout rate.
+        training: See `Case`.
+    """
+    is_packed = not isinstance(query_key_value, tuple)
+    query, key = (query_key_value, query_key_value) if is_packed else query_key_value[:2]
+    device = dispatch.device_of(query)
+    kind = "none"
+    if mask is not None:
+        kind = "keys" if tuple(mask.shape[1:3]) == (1, 1) else "pairs"
+    return Case(
+        backend=keras.backend.backend(),
+        device=device,
+        cuda_capability=dispatch.cuda_capability() if device == "gpu" else None,
+        dtype=keras.backend.standardize_dtype(query.dtype),
+        head_dim=query.shape[-1],
+        lengths=(query.shape[1], key.shape[1]),
+        form=form,
+        window=window,
+        causal=causal,
+        mask=kind,
+        bias=bias,
+        dropout=bool(dropout),
+        training=training,
+    )

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scaled dot-product attention as it is defined, with which tests compare every kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+from keras import ops
+
+from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.dropout import portable_dropout
+from keras_bert.ops.masks import masked
+
+# The packed result of one product, `(batch, length, 3, heads, head_dim)`; or three tensors `(batch,
+# length, heads, head_dim)`, of which keys and values may have fewer heads. Packed, all three are
+# transposed, or gathered to groups, by one operation.
+QueryKeyValue: TypeAlias = "Tensor | tuple[Tensor, Tensor, Tensor]"
+# From queries and keys, each `(batch, heads, length, head_dim)`, to what is added to their scores
+Bias: TypeAlias = "Callable[[Tensor, Tensor], Tensor]"
+
+
+def attention_with_scores(
+    query_key_value: QueryKeyValue,
+    mask: Tensor | None = None,
+    *,
+    bias: Bias | None = None,
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Computes `softmax(Q K^T / sqrt(d) + bias) V`, and returns the attention probabilities too.
+
+    Args:
+        query_key_value: Float tensor of shape `(batch, length, 3, heads, head_dim)`, the result of
+            one matrix product; or a tuple of the queries `(batch, length, heads, head_dim)` and of
+            the keys and values `(batch, length, key_value_heads, head_dim)`, whose number of heads
+            divides the number of heads of the queries: consecutive heads share a key and a value.
+        mask: Broadcastable to `(batch, heads, length, length)`: bool, True where a query may attend
+            to a key; or float, which is added to the scores. `None` for no mask.
+        bias: Returns what is added to the scores, broadcastable to `(batch, heads, length,
+            length)`, of the queries and keys `(batch, heads, length, head_dim)`.
+        dropout: Dropout rate on the probabilities, in `[0, 1)`; always applied.
+        seed: A `keras.random.SeedGenerator`, required if dropout is active.
+
+    Returns:
+        A tuple of the output `(batch, length, heads, head_dim)` and the probabilities before
+        dropout `(batch, heads, length, length)`, in the dtype of the input.
+
+    Reference:
+        [Attention Is All You Need](https://arxiv.org/abs/1706.03762), section 3.2.1;
+        [GQA](https://arxiv.org/abs/2305.13245), section 2.2.
+    """
+    query, key, value = by_heads(query_key_value)
+    # In float16, the products of queries that are not scaled yet could overflow.
+    scores = ops.matmul(query * (1 / math.sqrt(query.shape[-1])), ops.swapaxes(key, -1, -2))
+    scores = ops.cast(scores, "float32")
+    if bias is not None:
+        scores += ops.cast(bias(query, key), "float32")
+    scores = masked(scores, mask)
+    # Keras warns about a softmax over one element, as in a row of one token.
+    alone = scores.shape[-1] == 1
+    probabilities = ops.ones_like(scores) if alone else ops.softmax(scores, axis=-1)
+    probabilities = ops.cast(probabilities, query.dtype)
+    dropped = portable_dropout(probabilities, dropout, seed=seed)
+    return by_tokens(ops.matmul(dropped, value)), probabilities
+
+
+def query_key_value_parts(query_key_value: QueryKeyValue) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns queries, keys and values, each of shape `(batch, length, heads, head_dim)`."""
+    if isinstance(query_key_value, tuple):
+        return query_key_value
+    query, key, value = ops.unstack(query_key_value, 3, axis=2)
+    return query, key, value
+
+
+def by_heads(query_key_value: QueryKeyValue) -> list[Tensor]:
+    """Returns queries, keys and values, each of shape `(batch, heads, length, head_dim)`."""
+    if not isinstance(query_key_value, tuple):
+        # One transposition for all three
+        three: list[Tensor] = ops.unstack(ops.transpose(query_key_value, (2, 0, 3, 1, 4)), 3)
+        return three
+    num_heads = query_key_value[0].shape[2]
+    parts = (repeated_heads(tensor, num_heads) for tensor in query_key_value)
+    return [ops.transpose(part, (0, 2, 1, 3)) for part in parts]
+
+
+def by_tokens(context: Tensor) -> Tensor:
+    """Transposes `(batch, heads, length, head_dim)` to `(batch, length, heads, head_dim)`."""
+    return ops.transpose(context, (0, 2, 1, 3))
+
+
+def repeated_heads(x: Tensor, num_heads: int) -> Tensor:
+    """Repeats each head of `(batch, length, heads, head_dim)` until there are `num_heads`."""
+    heads = x.shape[2]
+    return x if heads == num_heads else ops.repeat(x, num_heads // heads, axis=2)

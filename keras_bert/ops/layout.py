@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the tokens of a batch lie, and who attends to whom: one value, made once for each batch.
+
+A batch is *padded*, *packed* (a row has several sequences), or *varlen*: the tokens of all rows end
+to end, as a single row without padding. Products, norms and everything else that is computed for
+each token by itself is then computed for no padding. Attention needs the rows: a kernel of the
+device reads where each begins (`cu_seqlens`), or queries, keys and values are gathered to a few
+groups of rows of similar lengths, each padded to its own longest row, and gathered back.
+
+The number of tokens is only known from the mask: varlen needs TensorFlow or PyTorch, whose shapes
+are dynamic.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from keras_bert.ops import dispatch
+from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.context_variables import assigned
+from keras_bert.ops.masks import attention_mask, blocks_mask, kernel_form
+from keras_bert.ops.rotary import cos_sin_of
+from keras_bert.ops.shapes import length_of
+from keras_bert.ops.tokens import take
+
+# Rows of a batch are divided by length into so many groups, in each of which attention is computed.
+# Measured on CPUs: with more of them, what is saved is less than what the additional calls cost.
+NUM_GROUPS = 4
+
+# The form that a context asks for: "padded", "unpadded", or neither
+_form = contextvars.ContextVar("_form", default="")
+
+
+class Varlen(NamedTuple):
+    """Where the tokens of the rows are, once they are end to end.
+
+    These are all tokens up to the last one of each row that is not padding, and the first token of
+    a row that is all padding. So positions in a row are what they were, and no row is empty.
+
+    Attributes:
+        token_indices: int32 `(tokens,)`, the index of each token in the flattened batch.
+        row_ids: int32 `(tokens,)`, the row of each token.
+        position_ids: int32 `(tokens,)`, the position of each token in its row.
+        cu_seqlens: int32 `(batch + 1,)`, the number of tokens before each row, and of all.
+        lengths: int32 `(batch,)`, the number of tokens of each row.
+        is_key: bool `(tokens,)`, whether other tokens of the row attend to each token.
+        key_indices: int32 `(keys,)`, the index among the tokens of those that are attended to.
+        group_gather: int32, the token at each place of the groups, one group after the other; a
+            token beside it at their padding.
+        group_scatter: int32 `(tokens,)`, the place of each token in the groups.
+        key_masks: For each group a bool `(rows, length)`, whose shape is that of the group: True at
+            tokens that are attended to.
+    """
+
+    token_indices: Tensor = None
+    row_ids: Tensor = None
+    position_ids: Tensor = None
+    cu_seqlens: Tensor = None
+    lengths: Tensor = None
+    is_key: Tensor = None
+    key_indices: Tensor = None
+    group_gather: Tensor = None
+    group_scatter: Tensor = None
+    key_masks: Sequence[Tensor] = (None,) * NUM_GROUPS
+
+
+class BatchLayout(NamedTuple):
+    """How the tokens of a batch lie, who attends to whom, and the RoPE of their positions.
+
+    All of it are tensors or `None`, so that Keras' layers take and return it.
+
+    Attributes:
+        padding_mask: Bool or int `(batch, length)`, False at tokens that are not attended to;
+            `None` for a batch without padding, and for a varlen one.
+        sequence_ids: int `(batch, length)`, not negative, of a packed batch: tokens attend only to
+            tokens with the same id.
+        varlen: Where the tokens of the rows are in a varlen batch; all `None` in others.
+        output_positions: int `(batch, slots)`, the positions of the tokens for which the last block
+            computes outputs; `None` for all tokens.
+        position_ids: int `(batch, length)`, the position of each token in its sequence; `None` for
+            0, 1, 2, ... in every row.
+        cos_sin: What `rope` returns and is made already, by the name of the frequencies.
+        masks: What `mask` returns and is made already, by the name of the pattern.
+    """
+
+    padding_mask: Tensor = None
+    sequence_ids: Tensor = None
+    varlen: Varlen = Varlen()
+    output_positions: Tensor = None
+    position_ids: Tensor = None
+    cos_sin: dict[str, Tensor] = {}  # noqa: RUF012 (never changed)
+    masks: dict[str, Sequence[Tensor]] = {}  # noqa: RUF012
+
+    @property
+    def is_varlen(self) -> bool:
+        """Whether the tokens of all rows are end to end."""
+        return self.varlen.token_indices is not None
+
+    @property
+    def form(self) -> str:
+        """`"padded"`, `"packed"` or `"varlen"`."""
+        if self.is_varlen:
+            return "varlen"
+        return "padded" if self.sequence_ids is None else "packed"
+
+    def rope(self, x: Tensor, head_dim: int, base: float, scale: float = 1.0) -> Tensor:
+        """Returns the cosines and sines by which queries and keys are rotated, or makes them.
+
+        Args:
+            x: A tensor `(batch, length, ...)` of this layout.
+            head_dim: The dimension of a head.
+            base: The base of the frequencies.
+            scale: A factor of the frequencies.
+
+        Returns:
+            float32 `(batch, length, 2, head_dim / 2)`, see `keras_bert.ops.cos_sin_of`; without
+            `position_ids` for one row, as all rows are alike.
+        """
+        name = rope_name(base, scale)
+        if name in self.cos_sin:
+            return self.cos_sin[name]
+        positions = self.position_ids
+        if positions is None:
+            positions = ops.arange(length_of(x), dtype="int32")[None]
+        return cos_sin_of(positions, head_dim, base, scale)
+
+    def mask(
+        self,
+        x: Tensor,
+        causal: bool = False,
+        window: int | None = None,
+        *,
+        in_blocks: bool = True,
+        dtype: str | None = None,
+    ) -> Sequence[Tensor]:
+        """Returns the attention mask as the kernels of this backend take it, or makes it.
+
+        Args:
+            x: A tensor `(batch, length, ...)` of this layout.
+            causal: Whether tokens attend only to themselves and to the tokens before them.
+            window: The largest distance of two tokens that attend to each other.
+            in_blocks: Whether a window is a mask of the blocks into which it cuts the rows, and not
+                of all pairs of tokens.
+            dtype: The dtype of the scores. Defaults to the dtype of `x`.
+
+        Returns:
+            A mask for each group of a varlen batch that has rows, or a single one; each `None`, if
+            all tokens attend to all.
+        """
+        name = pattern_name(causal, window, in_blocks)
+        if name not in self.masks:
+            dtype = dtype or keras.backend.standardize_dtype(x.dtype)
+            return self._new_masks(x, causal, window, in_blocks, dtype)
+        return [self.masks[name][index] for index in self._groups()]
+
+    def with_mask(
+        self, x: Tensor, causal: bool, window: int | None, *, in_blocks: bool, dtype: str
+    ) -> BatchLayout:
+        """Returns this layout with what `mask` returns for the same arguments, made once."""
+        new = self._new_masks(x, causal, window, in_blocks, dtype)
+        made = dict(zip(self._groups(), new, strict=True))
+        masks = tuple(made.get(index) for index in range(NUM_GROUPS))
+        name = pattern_name(causal, window, in_blocks)
+        return self._replace(masks={**self.masks, name: masks})
+
+    def _new_masks(
+        self, x: Tensor, causal: bool, window: int | None, in_blocks: bool, dtype: str
+    ) -> list[Tensor]:
+
+        def new_mask(tensor: Tensor, *masks: Tensor) -> Tensor:
+            shape = ops.shape(tensor)[0], length_of(tensor)
+            if window is not None and in_blocks:
+                mask = blocks_mask(shape, *masks, causal, window)
+            else:
+                mask = attention_mask(shape, *masks, causal, window)
+            return kernel_form(mask, shape[0], dtype)
+
+        if self.is_varlen:
+            groups = [self.varlen.key_masks[index] for index in self._groups()]
+            return [new_mask(group, group, None) for group in groups]
+        return [new_mask(x, self.padding_mask, self.sequence_ids)]
+
+    def _groups(self) -> list[int]:
+        """Returns the groups, without those that are known to have no rows."""
+        if not self.is_varlen:
+            return [0]
+        masks = enumerate(self.varlen.key_masks)
+        return [index for index, mask in masks if mask.shape[0] != 0]
+
+
+def pattern_name(causal: bool, window: int | None, in_blocks: bool = True) -> str:
+    """Returns the name of who attends to whom, by which a layout has its masks."""
+    names = ["causal"] * causal
+    if window is not None:
+        names.append(f"{'window' if in_blocks else 'near'}_{window}")
+    return "_".join(names) or "full"
+
+
+def rope_name(base: float, scale: float) -> str:
+    """Returns the name of frequencies of RoPE, by which a layout has their cosines and sines."""
+    return f"base_{float(base)!r}_scale_{float(scale)!r}"
+
+
+def varlen_of(padding_mask: Tensor) -> Varlen:
+    """Finds the tokens of a batch that are computed, and where attention reads them.
+
+    Args:
+        padding_mask: Bool or int `(batch, length)`, 0 at padding.
+    """
+    return (
+        _shared_graph()(padding_mask) if dispatch.is_tensorflow_graph() else _varlen(padding_mask)
+    )
+
+
+@functools.cache
+def _shared_graph() -> Callable[[Tensor], Varlen]:
+    """Returns `_varlen` as one graph for all models: it has as many operations as two layers."""
+    from keras_bert.ops.tensorflow_graphs import traced_once
+
+    return traced_once(_varlen, inline=True)
+
+
+def _varlen(padding_mask: Tensor) -> Varlen:
+    mask = ops.cast(padding_mask, "bool")
+    batch, length = ops.shape(mask)[0], ops.shape(mask)[1]
+    positions = ops.arange(length, dtype="int32")
+    ends = ops.amax(ops.where(mask, positions + 1, 0), axis=1)
+    lengths = ops.maximum(ends, 1)
+    # A row that is all padding attends to its first token, and so to no other row's.
+    mask = ops.logical_or(mask, ops.logical_and(ends[:, None] == 0, positions == 0))
+    tokens = _true_indices(ops.reshape(positions < lengths[:, None], (-1,)))
+    ends = ops.cumsum(lengths)
+    starts = ends - lengths
+    is_key = take(ops.reshape(mask, (-1,)), tokens)
+
+    # In ascending order of length, the rows of a group stand together, and its last is its longest.
+    order = ops.cast(ops.argsort(lengths), "int32")
+    ascending = take(lengths, order)
+    bounds = [batch * group // NUM_GROUPS for group in range(NUM_GROUPS + 1)]
+    longest = ops.concatenate([ops.zeros((1,), "int32"), ascending])  # of the first rows
+    shapes = [(end - begin, _as_size(longest[end])) for begin, end in itertools.pairwise(bounds)]
+    widths = ops.concatenate([ops.full((size,), width, "int32") for size, width in shapes])
+    place_ends = ops.cumsum(widths)
+    index = ops.arange(sum(size * width for size, width in shapes), dtype="int32")
+    # The row of each place, counted in that order. Behind its last token, a row repeats it.
+    row = ops.cast(ops.searchsorted(place_ends, index, side="right"), "int32")
+    first_places = place_ends - widths
+    first_tokens = take(starts, order)
+    unlimited = index + take(first_tokens - first_places, row)
+    last = take(first_tokens + ascending - 1, row)
+    places = ops.minimum(unlimited, last)
+    are_attended = ops.logical_and(unlimited <= last, take(is_key, places))
+    # From that order to that of the rows, then from rows to tokens
+    first_places = take(first_places, ops.argsort(order))
+    row_ids = tokens // length
+    return Varlen(
+        token_indices=tokens,
+        row_ids=row_ids,
+        position_ids=tokens - row_ids * length,
+        cu_seqlens=ops.concatenate([ops.zeros((1,), "int32"), ends]),
+        lengths=lengths,
+        is_key=is_key,
+        key_indices=_true_indices(is_key),
+        group_gather=places,
+        group_scatter=ops.arange(ops.shape(tokens)[0], dtype="int32")
+        + take(first_places - starts, row_ids),
+        key_masks=tuple(_in_groups(are_attended, shapes)),
+    )
+
+
+def unpad(x: Tensor, varlen: Varlen) -> Tensor:
+    """Returns the tokens of a batch, `(batch, length, ...)`, as one row, `(1, tokens, ...)`."""
+    return take(ops.reshape(x, (-1, *x.shape[2:])), varlen.token_indices)[None]
+
+
+def pad(x: Tensor, varlen: Varlen, shape: Tensor) -> Tensor:
+    """Returns tokens as a batch, with zeros at padding; the inverse of `unpad`.
+
+    Args:
+        x: Tensor of shape `(1, tokens, dim)`.
+        varlen: What `varlen_of` returned.
+        shape: The shape of the batch, `(batch, length)`.
+
+    Returns:
+        A tensor of shape `(batch, length, dim)`.
+    """
+    batch, length = shape
+    # (`ops.scatter` adds one token after the other on PyTorch.)
+    zeros = ops.zeros((batch * length, x.shape[-1]), x.dtype)
+    flat = ops.scatter_update(zeros, varlen.token_indices[:, None], x[0])
+    return ops.reshape(flat, (batch, length, x.shape[-1]))
+
+
+def index_of_tokens(positions: Tensor, varlen: Varlen) -> Tensor:
+    """Returns where the tokens at positions of the rows are, once they are end to end.
+
+    Args:
+        positions: int `(batch, slots)`. Behind the last token of a row, the last one is returned.
+        varlen: What `varlen_of` returned.
+
+    Returns:
+        int32 `(1, batch * slots)`.
+    """
+    positions = ops.minimum(ops.cast(positions, "int32"), varlen.lengths[:, None] - 1)
+    return ops.reshape(varlen.cu_seqlens[:-1, None] + positions, (1, -1))
+
+
+def grouped(x: Tensor, varlen: Varlen, training: bool = False) -> list[Tensor]:
+    """Gathers tokens `(1, tokens, ...)` to a tensor `(rows, length, ...)` for each group."""
+    flat = _gathered(x, varlen.group_gather, varlen.group_scatter, training)
+    shapes = [tuple(ops.shape(mask)) for mask in varlen.key_masks if mask.shape[0] != 0]
+    return _in_groups(flat, shapes, x.shape[2:])
+
+
+def ungrouped(groups: list[Tensor], varlen: Varlen, training: bool = False) -> Tensor:
+    """Gathers what was computed for groups, `(rows, length, ...)` each, to `(1, tokens, ...)`."""
+    dims = groups[0].shape[2:]
+    flat = ops.concatenate([ops.reshape(group, (-1, *dims)) for group in groups])
+    tokens = _gathered(flat[None], varlen.group_scatter, None, training)
+    return ops.reshape(tokens, (1, -1, *dims))
+
+
+def may_compute_unpadded(enabled: bool | None) -> bool:
+    """Returns whether this backend and device can have batches that `computes_unpadded`.
+
+    Args:
+        enabled: See `computes_unpadded`.
+    """
+    if enabled is None:
+        return dispatch.tensorflow_cpu_kernels(training=True) is not None
+    return enabled and keras.backend.backend() in ("tensorflow", "torch")
+
+
+def computes_unpadded(enabled: bool | None, training: bool = False) -> bool:
+    """Returns whether batches are computed without padding.
+
+    Args:
+        enabled: Whether they are where the backend can do so, if `torch.compile` does not trace
+            them; `None` for where it is faster: on TensorFlow without a GPU, in `unpadded_form()`,
+            if XLA does not compile the graph. In training, XLA compiles the kernels between
+            products for each new number of tokens, which takes longer than a step.
+        training: Whether gradients will be computed.
+    """
+    if not may_compute_unpadded(enabled) or dispatch.is_torch_graph() or _form.get() == "padded":
+        return False
+    if enabled is not None:
+        return enabled
+    plain: Any = dispatch.tensorflow_plain()
+    return not training and _form.get() == "unpadded" and not plain.is_compiled_as_a_whole()
+
+
+def padded_form() -> contextlib.AbstractContextManager[None]:
+    """Has all encoders compute padding, whatever they are set to.
+
+    For graphs that other runtimes execute, and for batches that have next to no padding.
+    """
+    return assigned(_form, "padded")
+
+
+def unpadded_form() -> contextlib.AbstractContextManager[None]:
+    """Has encoders compute no padding in inference, where that is faster, if they may choose.
+
+    Not every graph does: those that are exported may be converted for runtimes that lack operations
+    of this form. In `padded_form()` it has no effect.
+    """
+    if not may_compute_unpadded(None):
+        return contextlib.nullcontext()  # `torch.compile` cannot trace context variables.
+    return assigned(_form, _form.get() or "unpadded")
+
+
+def _gathered(x: Tensor, indices: Tensor, inverse: Tensor | None, training: bool) -> Tensor:
+    """Gathers rows of the second axis of `(1, number, ...)`, flattened to `(indices, width)`."""
+    width = 1
+    for dim in x.shape[2:]:
+        width *= dim
+    x = ops.reshape(x, (-1, width))
+    kernels = dispatch.tensorflow_cpu_kernels(training)
+    if kernels is not None and inverse is not None:
+        return kernels.gather_once(x, indices, inverse)
+    return take(x, indices)
+
+
+def _in_groups(flat: Tensor, shapes: list[Any], dims: Sequence[int] = ()) -> list[Tensor]:
+    """Divides places, one group after the other, into `(rows, length, *dims)` for each group."""
+    plain = dispatch.tensorflow_plain()
+    sizes = [size * length for size, length in shapes]
+    # The gradient is joined, while those of slices would be added up.
+    parts: Sequence[Tensor] = flat.split(sizes) if plain is None else plain.split(flat, sizes)
+    return [ops.reshape(part, (*shape, *dims)) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def _true_indices(mask: Tensor) -> Tensor:
+    """Returns the indices of True in `(number,)`, int32."""
+    return ops.cast(ops.nonzero(mask)[0], "int32")
+
+
+def _as_size(length: Tensor) -> Tensor:
+    """Returns a scalar as a size of a shape."""
+    return int(length) if keras.backend.backend() == "torch" else length
