@@ -6,9 +6,9 @@ import pytest
 
 from keras_bert.config import BertConfig
 from keras_bert.layers import Attention
-from keras_bert.ops import dispatch
+from keras_bert.ops import BatchLayout, dispatch
 from tests.models import numpy_bert
-from tests.models.small_backbone import random_weights, to_numpy
+from tests.models.small_backbone import layout_of, random_weights, to_numpy
 
 # The kernel of a GPU adds in another order.
 ATOL = 5e-5 if dispatch.cuda_capability() else 1e-5
@@ -33,24 +33,26 @@ def expected(layer: Attention, mask):
 def test_agrees_with_numpy(num_heads, mask):
     layer = attention(num_heads=num_heads, return_scores=True)
     context, scores = expected(layer, mask)
-    outputs = layer(X, padding_mask=mask)
+    layout = layout_of(padding_mask=mask)
+    outputs = layer(X, layout)
     np.testing.assert_allclose(to_numpy(outputs[0]), context, atol=1e-5)
     np.testing.assert_allclose(to_numpy(outputs[1]), scores, atol=1e-5)
     layer.return_scores = False
-    np.testing.assert_allclose(to_numpy(layer(X, padding_mask=mask)), context, atol=ATOL)
+    np.testing.assert_allclose(to_numpy(layer(X, layout)), context, atol=ATOL)
 
 
 def test_a_mask_of_integers_is_a_mask():
     layer = attention()
     np.testing.assert_array_equal(
-        to_numpy(layer(X, padding_mask=MASK.astype("int32"))), to_numpy(layer(X, padding_mask=MASK))
+        to_numpy(layer(X, layout_of(padding_mask=MASK.astype("int32")))),
+        to_numpy(layer(X, layout_of(padding_mask=MASK))),
     )
 
 
 def test_without_any_key_the_context_is_finite():
     for return_scores in (False, True):
         layer = attention(return_scores=return_scores)
-        outputs = layer(X, padding_mask=np.zeros_like(MASK))
+        outputs = layer(X, layout_of(padding_mask=np.zeros_like(MASK)))
         context = outputs[0] if return_scores else outputs
         assert np.isfinite(to_numpy(context)).all()
 
@@ -76,10 +78,10 @@ def test_within_a_window_scores_change_nothing(length, arguments):
         "padding_mask": np.arange(length) < [[length], [length - 2]],
         "sequence_ids": (np.arange(length) >= length // 2).repeat(2).reshape(length, 2).T + 1,
     }
-    for options in ({}, masks):
-        outputs = to_numpy(layer(x, **options))
+    for layout in (BatchLayout(), layout_of(**masks)):
+        outputs = to_numpy(layer(x, layout))
         layer.return_scores = True
-        expected, scores = layer(x, **options)
+        expected, scores = layer(x, layout)
         layer.return_scores = False
         assert not to_numpy(scores)[
             :, :, np.abs(np.subtract.outer(*[np.arange(length)] * 2)) > 3
@@ -95,9 +97,3 @@ def test_with_every_probability_dropped_the_context_is_zero():
 def test_heads_must_divide_the_width():
     with pytest.raises(ValueError, match="num_heads is 3; it must divide the hidden dimension 8"):
         Attention(3)(X)
-
-
-@pytest.mark.parametrize("shape", [(3, 4), (2, 5), (3, 5, 1)])
-def test_masks_of_another_shape_are_refused(shape):
-    with pytest.raises(ValueError, match=r"`padding_mask` has shape .*, \(3, 5\)"):
-        attention()(X, padding_mask=np.ones(shape, "bool"))

@@ -9,7 +9,7 @@ from keras_bert.config import ACTIVATIONS, BertConfig
 from keras_bert.layers import Attention, FeedForward, Norm, TransformerBlock
 from keras_bert.ops import bias_activation, bias_dropout_residual_norm
 from tests.models import numpy_bert
-from tests.models.small_backbone import random_weights, to_numpy
+from tests.models.small_backbone import layout_of, random_weights, to_numpy
 
 X = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
 MASK = np.arange(5) < np.array([[5], [3], [1]])
@@ -46,13 +46,13 @@ def expected(layer: TransformerBlock, mask=None):
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_agrees_with_numpy(activation):
     layer = block(activation=activation)
-    output = to_numpy(layer(X, padding_mask=MASK))
+    output = to_numpy(layer(X, layout_of(padding_mask=MASK)))
     np.testing.assert_allclose(output, expected(layer, MASK)[0], atol=1e-5)
 
 
 def test_returns_scores():
     layer = block(return_scores=True)
-    output, scores = layer(X, padding_mask=MASK)
+    output, scores = layer(X, layout_of(padding_mask=MASK))
     np.testing.assert_allclose(to_numpy(output), expected(layer, MASK)[0], atol=1e-5)
     np.testing.assert_allclose(to_numpy(scores), expected(layer, MASK)[1], atol=1e-5)
 
@@ -60,7 +60,7 @@ def test_returns_scores():
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX has float64 as a global switch")
 def test_float64_is_computed_in_float64():
     layer = block(dtype="float64")
-    output = keras.ops.convert_to_numpy(layer(X.astype("float64"), padding_mask=MASK))
+    output = keras.ops.convert_to_numpy(layer(X.astype("float64"), layout_of(padding_mask=MASK)))
     assert output.dtype == "float64"
     np.testing.assert_allclose(output, expected(layer, MASK)[0], atol=1e-6)
 
@@ -123,7 +123,10 @@ def test_the_mask_reaches_attention():
     layer = block()
     other = X.copy()
     other[~MASK] = 9.0
-    real, padded = to_numpy(layer(X, padding_mask=MASK)), to_numpy(layer(other, padding_mask=MASK))
+    real, padded = (
+        to_numpy(layer(X, layout_of(padding_mask=MASK))),
+        to_numpy(layer(other, layout_of(padding_mask=MASK))),
+    )
     np.testing.assert_allclose(padded[MASK], real[MASK], atol=1e-5)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_bert.config import BertConfig
+from keras_bert.ops import BatchLayout
 
 SMALL = BertConfig(
     vocabulary_size=50,
@@ -40,6 +41,12 @@ def random_weights(model: Any, seed: int = 0, stddev: float = 0.3) -> None:
     random = np.random.default_rng(seed)
     for variable in model.weights:
         variable.assign(random.normal(0.0, stddev, variable.shape) + (variable.name == "gamma"))
+
+
+def layout_of(**inputs: np.ndarray | None) -> BatchLayout:
+    """The layout of a batch with these masks."""
+    tensors = {name: ops.convert_to_tensor(x) for name, x in inputs.items() if x is not None}
+    return BatchLayout(**tensors)
 
 
 def to_numpy(tensor: Any) -> np.ndarray:

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_bert.config import BertConfig
 from keras_bert.models import Backbone
-from keras_bert.ops.unpadded import unpadded_rows
+from keras_bert.ops.layout import varlen_of
 from keras_bert.tasks import MaskedLM, QuestionAnswerer, TextClassifier
 from tests.models.parts_test import VARIANTS
 from tests.models.small_backbone import WITHOUT_DROPOUT, random_weights, to_numpy
@@ -102,8 +102,8 @@ def test_all_layers_of_a_kind_call_one_graph():
         for op in graph.get_operations()
         if op.type in ("PartitionedCall", "StatefulPartitionedCall")
     )
-    # Where the tokens are, and the masks and the context of two global and of two local layers
-    assert sorted(called.values()) == [1, 2, 2, 2, 2]
+    # Where the tokens are, and the context of two global and of two local layers
+    assert sorted(called.values()) == [1, 2, 2]
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean", "last"])
@@ -296,9 +296,9 @@ def test_by_default_training_is_that_of_the_padded_form():
 def test_places_of_groups_hold_each_token_once():
     lengths = np.array(LENGTHS["mixed"])
     mask = np.arange(12) < lengths[:, None]
-    rows = unpadded_rows(ops.convert_to_tensor(mask))
-    places, origins = to_numpy(rows["places"]), to_numpy(rows["origins"])
-    np.testing.assert_array_equal(places[origins.astype(int)], np.arange(lengths.sum()))
-    assert sum(to_numpy(part).sum() for part in rows["masks"]) == lengths.sum()
+    varlen = varlen_of(ops.convert_to_tensor(mask))
+    gather, scatter = to_numpy(varlen.group_gather), to_numpy(varlen.group_scatter)
+    np.testing.assert_array_equal(gather[scatter.astype(int)], np.arange(lengths.sum()))
+    assert sum(to_numpy(part).sum() for part in varlen.key_masks) == lengths.sum()
     # In groups of similar lengths there is less padding than in the batch
-    assert places.size < mask.size
+    assert gather.size < mask.size

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.ops import rotate, rotation_of
+from keras_bert.ops import cos_sin_of, rotate
 from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
 
 X = np.random.default_rng(0).normal(size=(2, 5, 3, 8))
@@ -23,8 +23,8 @@ def turned(x, positions, base=100.0):
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("bfloat16", 5e-2)])
 def test_agrees_with_complex_numbers(dtype, tolerance, training):
     (x,) = as_tensors((X,), dtype)
-    rotation = rotation_of(keras.ops.convert_to_tensor(POSITIONS), 8, 100.0)
-    y = rotate(x, rotation, training=training)
+    cos_sin = cos_sin_of(keras.ops.convert_to_tensor(POSITIONS), 8, 100.0)
+    y = rotate(x, cos_sin, training=training)
     assert keras.backend.standardize_dtype(y.dtype) == dtype
     np.testing.assert_allclose(to_numpy(y), turned(to_numpy(x), POSITIONS), atol=tolerance)
 
@@ -32,7 +32,7 @@ def test_agrees_with_complex_numbers(dtype, tolerance, training):
 @pytest.mark.parametrize("training", [False, True])
 def test_one_row_of_positions_is_for_all_rows(training):
     (x,) = as_tensors((X,), "float32")
-    y = rotate(x, rotation_of(keras.ops.arange(5)[None], 8, 100.0), training=training)
+    y = rotate(x, cos_sin_of(keras.ops.arange(5)[None], 8, 100.0), training=training)
     np.testing.assert_allclose(to_numpy(y), turned(X, np.arange(5)[None]), atol=1e-5)
 
 
@@ -40,9 +40,9 @@ def test_one_row_of_positions_is_for_all_rows(training):
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("bfloat16", 5e-2)])
 def test_gradients_are_turned_back(dtype, tolerance, training):
     x, upstream = as_tensors((X, X[::-1]), dtype)
-    rotation = rotation_of(keras.ops.convert_to_tensor(POSITIONS), 8, 100.0)
+    cos_sin = cos_sin_of(keras.ops.convert_to_tensor(POSITIONS), 8, 100.0)
     _, (gradient,) = value_and_gradients(
-        lambda x: rotate(x, rotation, training=training), [x], upstream
+        lambda x: rotate(x, cos_sin, training=training), [x], upstream
     )
     np.testing.assert_allclose(gradient, turned(to_numpy(upstream), -POSITIONS), atol=tolerance)
 
@@ -51,8 +51,8 @@ def test_products_depend_on_the_distance():
     query, key = as_tensors((X[:1], X[1:]), "float32")
 
     def products(offset):
-        rotation = rotation_of(keras.ops.arange(offset, offset + 5)[None], 8, 100.0)
-        rotated = (to_numpy(rotate(each, rotation)) for each in (query, key))
+        cos_sin = cos_sin_of(keras.ops.arange(offset, offset + 5)[None], 8, 100.0)
+        rotated = (to_numpy(rotate(each, cos_sin)) for each in (query, key))
         return np.einsum("bqhd,bkhd->bhqk", *rotated)
 
     np.testing.assert_allclose(products(0), products(40), atol=1e-4)

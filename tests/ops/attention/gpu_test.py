@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from keras_bert import Backbone
-from keras_bert.ops import attention, attention_with_scores, dispatch, local_attention
-from keras_bert.ops.attention_kernels import NONE, ROWS, WINDOW, fused_kernel, kind_of
-from keras_bert.ops.unpadded import unpadded_rows
-from keras_bert.ops.unpadded_attention import attention_of_rows, has_kernel_for_rows
+from keras_bert.ops import BatchLayout, attention, attention_with_scores, dispatch
+from keras_bert.ops.attention.kernels import case_of, kernel_of
+from keras_bert.ops.layout import varlen_of
 from tests.models.small_backbone import WITHOUT_DROPOUT, random_weights
 from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
 
@@ -29,11 +28,11 @@ BATCH, LENGTH, HEADS, HEAD_DIM = 3, 256, 4, 64
 RIGHT_PADDED = np.arange(LENGTH) < np.array([[256], [100], [33]])
 WITH_HOLES = RIGHT_PADDED & (np.random.default_rng(1).random((BATCH, LENGTH)) < 0.7)
 SEQUENCES = np.repeat(np.arange(1, 9), 32)[None].repeat(BATCH, axis=0)
-MASKS = {
-    "whole": None,
-    "right-padded": RIGHT_PADDED[:, None, None],
-    "with holes": WITH_HOLES[:, None, None],
-    "pairs": SEQUENCES[:, None, :, None] == SEQUENCES[:, None, None, :],
+LAYOUTS = {
+    "whole": {},
+    "right-padded": {"padding_mask": RIGHT_PADDED},
+    "with holes": {"padding_mask": WITH_HOLES},
+    "packed": {"sequence_ids": SEQUENCES},
 }
 # Relative to the largest: the definition computes what was rounded to this dtype.
 TOLERANCE = {"bfloat16": 0.02, "float16": 0.003, "float32": 0.002}
@@ -45,8 +44,19 @@ def arrays(key_value_heads=HEADS, length=LENGTH, batch=BATCH):
     return [random.normal(size=(batch, length, count, HEAD_DIM)) for count in heads]
 
 
-def as_mask(mask):
-    return None if mask is None else keras.ops.convert_to_tensor(mask)
+def layout_of(**inputs):
+    return BatchLayout(**{name: keras.ops.convert_to_tensor(x) for name, x in inputs.items()})
+
+
+def mask_of(layout, three, **pattern):
+    """The mask of all pairs of tokens, in float32."""
+    return layout.mask(three[0], in_blocks=False, dtype="float32", **pattern)[0]
+
+
+def kernel_for(three, layout, dropout=0.0, **pattern):
+    (mask,) = layout.mask(three[0], **pattern) if not layout.is_varlen else (None,)
+    options = {"causal": pattern.get("causal", False), "window": "window" in pattern}
+    return kernel_of(case_of(tuple(three), form=layout.form, mask=mask, dropout=dropout, **options))
 
 
 @contextlib.contextmanager
@@ -75,13 +85,14 @@ def check_agreement(function, definition, tensors, upstream):
 
 @pytest.mark.parametrize("key_value_heads", [HEADS, 2])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("case", MASKS)
+@pytest.mark.parametrize("case", LAYOUTS)
 def test_attention_agrees_with_the_definition(case, dtype, key_value_heads):
-    mask = as_mask(MASKS[case])
+    layout = layout_of(**LAYOUTS[case])
     *three, upstream = as_tensors(arrays(key_value_heads), dtype)
-    assert fused_kernel(three[0], three[1], kind_of(mask), 0.0) in ("sdpa", "cudnn")
+    assert kernel_for(three, layout) in ("sdpa", "cudnn")
+    mask = mask_of(layout, three)
     check_agreement(
-        lambda *x: attention(x, mask, training=True),
+        lambda *x: attention(x, layout, training=True),
         lambda *x: attention_with_scores(x, mask)[0],
         three,
         upstream,
@@ -91,65 +102,50 @@ def test_attention_agrees_with_the_definition(case, dtype, key_value_heads):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_a_row_without_a_single_key_stays_finite(dtype):
     *three, upstream = as_tensors(arrays(), dtype)
-    mask = keras.ops.zeros((BATCH, 1, 1, LENGTH), "bool")
-    value, gradients = value_and_gradients(lambda *x: attention(x, mask), three, upstream)
+    layout = layout_of(padding_mask=np.zeros((BATCH, LENGTH), "bool"))
+    value, gradients = value_and_gradients(lambda *x: attention(x, layout), three, upstream)
     assert all(np.isfinite(array).all() for array in (value, *gradients))
 
 
 @pytest.mark.parametrize("case", ["whole", "padded", "packed", "causal"])
-def test_local_attention_agrees_with_the_definition(case):
-    window, length = 40, 700
-    padding = np.arange(length) < np.array([[700], [500], [41]])
-    ids = np.repeat(np.arange(1, 8), 100)[None].repeat(BATCH, axis=0)
-    options = {
-        "whole": {},
-        "padded": {"padding_mask": padding},
-        "packed": {"sequence_ids": ids},
-        "causal": {"causal": True},
-    }[case]
-    distance = np.arange(length)[:, None] - np.arange(length)
-    mask = (distance <= window) & (distance >= (0 if case == "causal" else -window))
-    mask = np.broadcast_to(mask, (BATCH, 1, length, length))
-    if case == "padded":
-        mask = mask & padding[:, None, None]
-    if case == "packed":
-        mask = mask & (ids[:, None, :, None] == ids[:, None, None, :])
+def test_windows_agree_with_the_definition(case):
+    length = 700
+    layout = {
+        "padded": layout_of(padding_mask=np.arange(length) < np.array([[700], [500], [41]])),
+        "packed": layout_of(
+            sequence_ids=np.repeat(np.arange(1, 8), 100)[None].repeat(BATCH, axis=0)
+        ),
+    }.get(case, BatchLayout())
+    pattern = {"causal": case == "causal", "window": 40}
     *three, upstream = as_tensors(arrays(2, length), "bfloat16")
-    has_keys = keras.ops.convert_to_tensor(mask.any(-1)[:, 0, :, None, None])
+    assert kernel_for(three, layout, **pattern) == (
+        "flex" if BACKEND == "torch" else "cudnn" if case == "causal" else "in_blocks"
+    )
+    mask = mask_of(layout, three, **pattern)
+    has_keys = keras.ops.convert_to_tensor((to_numpy(mask) >= 0).any(-1)[:, 0, :, None, None])
+    if BACKEND == "jax":  # whose masks are bool
+        has_keys = keras.ops.any(mask, -1)[:, 0, :, None, None]
     upstream = keras.ops.where(has_keys, upstream, keras.ops.zeros_like(upstream))
-    mask = as_mask(mask)
-    options = {
-        name: as_mask(value) if isinstance(value, np.ndarray) else value
-        for name, value in options.items()
-    }
 
     def of_queries_with_keys(context):
         return keras.ops.where(has_keys, context, keras.ops.zeros_like(context))
 
     check_agreement(
-        lambda *x: of_queries_with_keys(
-            local_attention(*x, window=window, training=True, **options)
-        ),
+        lambda *x: of_queries_with_keys(attention(x, layout, training=True, **pattern)),
         lambda *x: of_queries_with_keys(attention_with_scores(x, mask)[0]),
         three,
         upstream,
     )
 
 
-@on_torch
-def test_windows_are_flex_attention():
-    query, *_ = as_tensors(arrays(), "bfloat16")
-    assert fused_kernel(query, query, WINDOW, 0.0) == "flex"
-
-
 @on_jax
-@pytest.mark.parametrize("case", MASKS)
+@pytest.mark.parametrize("case", LAYOUTS)
 def test_the_step_calls_cudnn(case):
     import jax
 
-    mask = as_mask(MASKS[case])
+    layout = layout_of(**LAYOUTS[case])
     *three, _ = as_tensors(arrays(), "bfloat16")
-    gradient = jax.grad(lambda *x: attention(x, mask, training=True).astype("float32").sum())
+    gradient = jax.grad(lambda *x: attention(x, layout, training=True).astype("float32").sum())
     compiled = jax.jit(gradient).lower(*three).compile()
     text = compiled.as_text()
     assert "__cudnn$fmha" in text
@@ -167,27 +163,28 @@ def test_lengths_of_several_devices_are_those_of_their_rows():
         pytest.skip("needs two GPUs")
     lengths = np.random.default_rng(2).integers(1, LENGTH, (2 * count, 1))
     shared = NamedSharding(Mesh(np.array(jax.devices()), ("batch",)), PartitionSpec("batch"))
-    mask = jax.device_put((np.arange(LENGTH) < lengths)[:, None, None], shared)
+    mask = jax.device_put(np.arange(LENGTH) < lengths, shared)
     *three, _ = as_tensors(arrays(batch=2 * count), "bfloat16")
-    found = jax.jit(lambda *x: attention(x, mask))(*(jax.device_put(x, shared) for x in three))
+    layout = BatchLayout(padding_mask=mask)
+    found = jax.jit(lambda *x: attention(x, layout))(*(jax.device_put(x, shared) for x in three))
     wide = tuple(keras.ops.cast(x, "float32") for x in three)
-    expected = attention_with_scores(wide, keras.ops.convert_to_tensor(np.asarray(mask)))[0]
+    expected = attention_with_scores(wide, np.asarray(mask)[:, None, None])[0]
     np.testing.assert_allclose(to_numpy(found), to_numpy(expected), atol=0.05)
 
 
 def test_dropout_is_unbiased_and_off_at_inference():
     rate, draws = 0.25, 400
     *three, _ = as_tensors(arrays(length=64), "bfloat16")
-    mask = as_mask(RIGHT_PADDED[:, None, None, :64])
+    layout = layout_of(padding_mask=RIGHT_PADDED[:, :64])
     seed = keras.random.SeedGenerator(1)
 
     def draw():
-        context = attention(tuple(three), mask, dropout=rate, seed=seed, training=True)
+        context = attention(tuple(three), layout, dropout=rate, seed=seed, training=True)
         return to_numpy(context)
 
     with without_scores():
-        expected = to_numpy(attention(tuple(three), mask))
-        same = to_numpy(attention(tuple(three), mask, dropout=rate, seed=seed, training=False))
+        expected = to_numpy(attention(tuple(three), layout))
+        same = to_numpy(attention(tuple(three), layout, dropout=rate, seed=seed, training=False))
         drawn = np.stack([draw() for _ in range(draws)])
     np.testing.assert_array_equal(same, expected)
     error = drawn.std(axis=0) / np.sqrt(draws)
@@ -230,11 +227,11 @@ def test_scores_are_not_stored(rate):
     length = 4096
     *three, _ = as_tensors(arrays(length=length, batch=1), "bfloat16")
     three = [x.requires_grad_() for x in three]
-    mask = as_mask((np.arange(length) < length - 5)[None, None, None])
+    layout = layout_of(padding_mask=(np.arange(length) < length - 5)[None])
     seed = keras.random.SeedGenerator()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    attention(tuple(three), mask, dropout=rate, seed=seed, training=True).sum().backward()
+    attention(tuple(three), layout, dropout=rate, seed=seed, training=True).sum().backward()
     assert torch.cuda.max_memory_allocated() - before < HEADS * length**2
 
 
@@ -245,11 +242,11 @@ def test_compiled_steps_store_no_scores(rate):
 
     length = 4096
     *three, _ = as_tensors(arrays(length=length, batch=1), "bfloat16")
-    mask = as_mask((np.arange(length) < length - 5)[None, None, None])
+    layout = layout_of(padding_mask=(np.arange(length) < length - 5)[None])
 
     def loss(*x):
         seed = keras.random.SeedGenerator(1)
-        context = attention(x, mask, dropout=rate, seed=seed, training=True)
+        context = attention(x, layout, dropout=rate, seed=seed, training=True)
         return context.astype("float32").sum()
 
     compiled = jax.jit(jax.grad(loss, argnums=(0, 1, 2))).lower(*three).compile()
@@ -260,14 +257,14 @@ def test_compiled_steps_store_no_scores(rate):
 @pytest.mark.parametrize("key_value_heads", [HEADS, 2])
 @pytest.mark.parametrize("mask", [RIGHT_PADDED, WITH_HOLES], ids=["right-padded", "with holes"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_rows_end_to_end_agree_with_the_definition(dtype, mask, key_value_heads):
-    rows = unpadded_rows(as_mask(mask))
-    ids = rows["row_ids"]
-    of_the_row = (ids[:, None] == ids) & rows["attended"]
-    *three, upstream = as_tensors(arrays(key_value_heads, len(ids), batch=1), dtype)
-    assert has_kernel_for_rows(tuple(three), ROWS, 0.0)
+def test_varlen_agrees_with_the_definition(dtype, mask, key_value_heads):
+    varlen = varlen_of(keras.ops.convert_to_tensor(mask))
+    of_the_row = (varlen.row_ids[:, None] == varlen.row_ids) & varlen.is_key
+    layout = BatchLayout(varlen=varlen)
+    *three, upstream = as_tensors(arrays(key_value_heads, len(varlen.row_ids), batch=1), dtype)
+    assert kernel_for(three, layout) == "varlen"
     check_agreement(
-        lambda *x: attention_of_rows(x, rows),
+        lambda *x: attention(x, layout),
         lambda *x: attention_with_scores(x, of_the_row[None, None])[0],
         three,
         upstream,
@@ -293,8 +290,6 @@ def test_unpadded_batches_are_those_with_padding(fields, dtype):
         "segment_ids": np.zeros_like(ids, "int32"),
         "padding_mask": mask,
     }
-    query, *_ = as_tensors(arrays(), "float32")
-    assert fused_kernel(query, query, NONE, 0.0) == "sdpa"
     found = []
     for encoder in encoders:
         vectors = encoder(inputs, training=True)["sequence_output"].float()

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from keras_bert.ops import attention, attention_with_scores
+from tests.ops.attention.layouts import LAYOUTS
+from tests.ops.attention.layouts import arrays as layout_arrays
 from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch's own")
@@ -25,10 +27,13 @@ RATE = 0.25
 
 
 def padded(three, *, rate=0.0, seed=None, mask=None):
-    from keras_bert.ops.attention_torch import attention
+    from keras_bert.ops.attention.torch import sdpa
+    from keras_bert.ops.masks import kernel_form
 
     heads = (x.transpose(1, 2) for x in three)
-    return attention(*heads, mask, dropout=rate, seed=seed).transpose(1, 2)
+    dtype = keras.backend.standardize_dtype(three[0].dtype)
+    mask = kernel_form(mask, BATCH, dtype)
+    return sdpa(*heads, mask, dropout=rate, seed=seed).transpose(1, 2)
 
 
 def arrays(shape, key_value_heads=HEADS):
@@ -147,3 +152,50 @@ def test_a_row_without_a_single_key_stays_finite(dtype):
     *three, _ = as_tensors(arrays((BATCH, LENGTH)), dtype)
     mask = torch.zeros((BATCH, 1, 1, LENGTH), dtype=torch.bool)
     assert torch.isfinite(padded(three, mask=mask)).all()
+
+
+@pytest.mark.parametrize("window", [10, 128, 200])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("layout", ["whole", "padded", "packed"])
+def test_flex_has_the_mask_of_its_blocks(layout, causal, window):
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    from keras_bert.ops.attention.torch import block_mask, mask_function
+
+    length = 700
+    batch_of_rows = LAYOUTS[layout](length)
+    masks = batch_of_rows.layout.padding_mask, batch_of_rows.layout.sequence_ids
+    device = keras.ops.zeros(()).device
+    is_attended = mask_function(*masks, torch.tensor(window, device=device), causal)
+    batch, query, key = torch.meshgrid(
+        *(torch.arange(size, device=device) for size in (3, length, length)), indexing="ij"
+    )
+    expected = batch_of_rows.mask(causal, window)
+    np.testing.assert_array_equal(to_numpy(is_attended(batch, 0, query, key)), expected[:, 0])
+
+    ours = block_mask(is_attended, length, window, causal, device).to("cpu")
+    theirs = create_block_mask(is_attended, 3, None, length, length, device).to("cpu")
+    # Blocks that padding alone leaves out may be computed, none that has a score may be missing.
+    assert (ours.to_dense() >= theirs.to_dense()).all()
+    if layout == "whole":
+        np.testing.assert_array_equal(ours.to_dense().expand(3, -1, -1, -1), theirs.to_dense())
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_flex_agrees_with_blocks(layout, causal, monkeypatch):
+    from torch.nn.attention.flex_attention import flex_attention
+
+    from keras_bert.ops.attention import torch as kernels
+
+    window, batch = 10, LAYOUTS[layout](300)
+    three = tuple(as_tensors(layout_arrays(batch, key_value_heads=2, head_dim=16)[:3], "float32"))
+    expected = attention(three, batch.layout, causal=causal, window=window)
+    # The compiled kernel needs a GPU
+    monkeypatch.setattr(kernels, "_compiled", lambda: flex_attention)
+    context = kernels.flex(*three, batch.layout, window=window, causal=causal)
+    has_keys = batch.mask(causal, window).any(-1)[:, 0, :, None, None]
+    context, expected = to_numpy(context) * has_keys, to_numpy(expected) * has_keys
+    np.testing.assert_allclose(context, expected, atol=1e-5)

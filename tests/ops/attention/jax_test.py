@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What JAX passes to cuDNN: the program for a GPU, and the same arguments computed by XLA."""
+"""JAX's kernels: what cuDNN is passed, in programs for a GPU or by XLA, and chunks of queries."""
 
 import functools
 import re
@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.ops import attention_with_scores
+from keras_bert.ops import attention, attention_with_scores
 from tests.ops.backend_gradients import as_tensors, value_and_gradients
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX's own")
@@ -64,13 +64,13 @@ def loss_and_gradients(function):
 @pytest.mark.parametrize("key_value_heads", [HEADS, 1])
 @pytest.mark.parametrize("case", MASKS)
 def test_a_program_for_a_gpu_calls_cudnn(case, key_value_heads, cudnn_version):
-    from keras_bert.ops.attention_cudnn import attention
+    from keras_bert.ops.attention.jax import cudnn
 
     mask = MASKS[case]
     *three, _ = as_tensors(arrays(key_value_heads), "bfloat16")
 
     def compute(query, key, value):
-        return attention(query, key, value, None if mask is None else keras.ops.array(mask))
+        return cudnn(query, key, value, None if mask is None else keras.ops.array(mask))
 
     kind = "Softmax" if mask is None or mask.shape[2] == 1 else "ScaleBiasSoftmax"
     has_lengths = mask is not None and mask.shape[2] == 1
@@ -88,10 +88,10 @@ def test_a_program_for_a_gpu_calls_cudnn(case, key_value_heads, cudnn_version):
 
 
 def test_a_window_to_the_left_is_cudnns(cudnn_version):
-    from keras_bert.ops.attention_cudnn import causal_window
+    from keras_bert.ops.attention.jax import cudnn
 
     *three, _ = as_tensors(arrays(), "bfloat16")
-    compute = functools.partial(causal_window, window=3)
+    compute = functools.partial(cudnn, window=3)
     (call,) = calls_of_cudnn(compute, *three)
     # The token itself counts.
     assert call[:4] == ("__cudnn$fmhaSoftmax", "CAUSAL", "0.0", "4")
@@ -106,15 +106,13 @@ def test_a_window_to_the_left_is_cudnns(cudnn_version):
 def test_arguments_agree_with_the_definition(case, key_value_heads, monkeypatch):
     import jax
 
-    from keras_bert.ops import attention_cudnn
+    from keras_bert.ops.attention import jax as kernels
 
     by_xla = functools.partial(jax.nn.dot_product_attention, implementation="xla")
-    monkeypatch.setattr(attention_cudnn, "_fused", by_xla)
+    monkeypatch.setattr(kernels, "_fused", by_xla)
     mask = None if MASKS[case] is None else keras.ops.array(MASKS[case])
     *three, upstream = as_tensors(arrays(key_value_heads), "float32")
-    value, gradients = value_and_gradients(
-        lambda *x: attention_cudnn.attention(*x, mask), three, upstream
-    )
+    value, gradients = value_and_gradients(lambda *x: kernels.cudnn(*x, mask), three, upstream)
     expected, expected_gradients = value_and_gradients(
         lambda *x: attention_with_scores(x, mask)[0], three, upstream
     )
@@ -126,15 +124,13 @@ def test_arguments_agree_with_the_definition(case, key_value_heads, monkeypatch)
 def test_a_row_without_a_single_key_stays_finite(monkeypatch):
     import jax
 
-    from keras_bert.ops import attention_cudnn
+    from keras_bert.ops.attention import jax as kernels
 
     by_xla = functools.partial(jax.nn.dot_product_attention, implementation="xla")
-    monkeypatch.setattr(attention_cudnn, "_fused", by_xla)
+    monkeypatch.setattr(kernels, "_fused", by_xla)
     *three, upstream = as_tensors(arrays(), "float32")
     mask = keras.ops.zeros((BATCH, 1, 1, LENGTH), "bool")
-    value, gradients = value_and_gradients(
-        lambda *x: attention_cudnn.attention(*x, mask), three, upstream
-    )
+    value, gradients = value_and_gradients(lambda *x: kernels.cudnn(*x, mask), three, upstream)
     assert all(np.isfinite(array).all() for array in (value, *gradients))
 
 
@@ -142,9 +138,59 @@ def test_the_order_of_keys_is_undone_without_a_sum():
     """A sum of gradients by atomic operations would not be the same in each run."""
     import jax
 
-    from keras_bert.ops.attention_cudnn import _in_order
+    from keras_bert.ops.attention.jax import _in_order
 
     x = keras.ops.ones((2, 5, 1, 1))
     order = keras.ops.array([[1, 0, 2, 4, 3]] * 2)
     gradient = jax.grad(lambda x: (_in_order(x, order) ** 2).sum())
     assert "unique_indices = true" in jax.jit(gradient).lower(x).as_text()
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.25])
+@pytest.mark.parametrize("masked", [None, "keys", "pairs"])
+def test_attention_in_chunks_drops_what_the_definition_does(masked, rate):
+    import jax
+
+    from keras_bert.ops.attention import jax as kernels
+
+    random = np.random.default_rng(0)
+    length = 2100  # not a multiple of a chunk
+    inputs = [random.normal(size=(1, length, 2, 4)).astype("float32") for _ in range(3)]
+    upstream = random.normal(size=(1, length, 2, 4)).astype("float32")
+    mask = None
+    if masked is not None:
+        shape = (1, 1, 1 if masked == "keys" else length, length)
+        mask = random.random(shape) < 0.7
+
+    def of(function):
+        outputs, gradients = jax.vjp(function, *inputs)
+        return [outputs, *gradients(upstream)]
+
+    def options():  # the same elements are dropped
+        return {"dropout": rate, "seed": keras.random.SeedGenerator(3)}
+
+    def in_chunks(*x):
+        heads = (jax.numpy.swapaxes(part, 1, 2) for part in x)
+        return jax.numpy.swapaxes(kernels.chunked(*heads, mask, **options()), 1, 2)
+
+    found = of(in_chunks)
+    expected = of(lambda *x: attention_with_scores(x, mask, **options())[0])
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-5)
+
+
+def test_dropout_stores_no_scores():
+    import jax
+
+    def temporary_bytes(length):
+        x = jax.ShapeDtypeStruct((1, length, 1, 8), "float32")
+
+        def loss(x):
+            seed = keras.random.SeedGenerator(3)
+            return attention((x, x, x), dropout=0.1, seed=seed, training=True).sum()
+
+        compiled = jax.jit(jax.grad(loss)).lower(x).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert temporary_bytes(8192) < 3 * temporary_bytes(4096)
+    assert temporary_bytes(8192) < 4 * 8192**2 / 2

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention of long rows on TensorFlow and a CPU, in blocks, compared with its definition."""
+"""Attention of long rows on TensorFlow and a CPU, in chunks, compared with its definition."""
 
 import keras
 import numpy as np
 import pytest
 
-from keras_bert.ops import attention, attention_with_scores
+from keras_bert.ops import BatchLayout, attention, attention_with_scores
 
 pytestmark = [
     pytest.mark.needs_tensorflow,
     pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's own"),
 ]
 
-LENGTH = 2100  # not a multiple of a block
+LENGTH = 2100  # not a multiple of a chunk
 
 
 def value_and_gradients(function, inputs, upstream, *, with_any_length):
@@ -35,21 +35,42 @@ def value_and_gradients(function, inputs, upstream, *, with_any_length):
 @pytest.mark.parametrize(
     ("length", "masked"), [(6, "pairs"), (LENGTH, None), (LENGTH, "keys"), (LENGTH, "pairs")]
 )
-def test_attention_in_blocks_is_attention(length, masked, with_any_length):
+def test_attention_in_chunks_is_attention(length, masked, with_any_length):
     random = np.random.default_rng(0)
     *inputs, upstream = random.normal(size=(4, 1, length, 1, 4)).astype("float32")
-    mask = None
-    if masked is not None:
-        mask = random.random((1, 1, 1 if masked == "keys" else length, length)) < 0.7
-        mask = keras.ops.convert_to_tensor(mask)
+    ids = random.integers(0, 2, (1, length)).astype("int32")
+    layout, mask = BatchLayout(), None
+    if masked == "keys":
+        layout, mask = BatchLayout(padding_mask=keras.ops.array(ids > 0)), ids[:, None, None] > 0
+    elif masked == "pairs":
+        layout = BatchLayout(sequence_ids=keras.ops.array(ids))
+        mask = (ids[:, :, None] == ids[:, None])[:, None]
 
     def of(function):
         return value_and_gradients(function, inputs, upstream, with_any_length=with_any_length)
 
-    found = of(lambda inputs: attention(inputs, mask, training=True))
+    found = of(lambda inputs: attention(inputs, layout, training=True))
+    mask = None if mask is None else keras.ops.convert_to_tensor(mask)
     expected = of(lambda inputs: attention_with_scores(inputs, mask)[0])
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_mask_for_all_rows_is_repeated_for_each(training):
+    """The fused kernel broadcasts masks over the batch hundreds of times more slowly."""
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 6, 3, 2, 8))], autograph=False)
+    def mask_of(packed):
+        (mask,) = BatchLayout().mask(packed, causal=True)
+        return mask, attention(packed, causal=True, training=training)
+
+    packed = tf.random.normal((4, 6, 3, 2, 8))
+    mask, context = mask_of(packed)
+    assert mask.shape == (4, 1, 6, 6)
+    expected = attention_with_scores(packed, mask)[0]
+    np.testing.assert_allclose(context, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(("max_length", "branches"), [(None, 1), (2048, 1), (512, 0)])
@@ -91,10 +112,10 @@ def test_the_backward_pass_drops_the_same():
     np.testing.assert_allclose(slope, (after - before) / 2e-2, rtol=2e-2)
 
 
-def test_each_block_drops_others():
+def test_each_chunk_drops_others():
     """With equal scores and values, the context is the share of the keys that were not dropped."""
     zeros, ones = (np.full((1, LENGTH, 1, 4), value, "float32") for value in (0, 1))
     context = attended_with_dropout([zeros, zeros, ones], ones)[0][0, :, 0, 0]
-    first, second = context[:420], context[420:840]  # five blocks of 420 queries
+    first, second = context[:420], context[420:840]  # five chunks of 420 queries
     assert abs(context.mean() - 1) < 0.01
     assert (first != second).mean() > 0.9

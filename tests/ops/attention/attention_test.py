@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every kernel that this machine has against the definition, and the definition against NumPy."""
+
+import importlib
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.ops import BatchLayout, attention, attention_with_scores
+from keras_bert.ops.attention import kernels
+from tests.ops.attention.layouts import LAYOUTS, PATTERNS, arrays, packed, padded, whole
+from tests.ops.backend_gradients import as_tensors, to_numpy, value_and_gradients
+
+# Below the window and, in blocks, five that are not full
+LENGTHS = (7, 333)
+BACKEND = keras.backend.backend()
+
+
+def bias_of(query, key):
+    """A bias for each head that depends on the distance, and on the queries."""
+    length, heads = query.shape[2], query.shape[1]
+    distance = np.abs(np.arange(length)[:, None] - np.arange(length)) / 10
+    of_heads = (np.arange(heads)[:, None, None] * distance)[None].astype("float32")
+    return keras.ops.cast(of_heads, query.dtype) + keras.ops.sum(query, -1, keepdims=True) / 8
+
+
+def check(batch, pattern, dtype="float32", tolerance=2e-5, key_value_heads=4, bias=None, **options):
+    mask = batch.mask(**pattern)
+    has_keys = mask.any(-1)[:, 0, :, None, None]
+    *three, upstream = arrays(batch, key_value_heads)
+    # A token without a key gets a value without a meaning.
+    *three, upstream = as_tensors((*three, upstream * has_keys), dtype)
+    value, gradients = value_and_gradients(
+        lambda *x: attention(x, batch.layout, bias=bias, **pattern, **options), three, upstream
+    )
+    assert np.isfinite(value).all()
+    mask = keras.ops.convert_to_tensor(mask)
+    *three, upstream = (keras.ops.cast(x, "float32") for x in (*three, upstream))
+    expected, expected_gradients = value_and_gradients(
+        lambda *x: attention_with_scores(x, mask, bias=bias)[0], three, upstream
+    )
+    np.testing.assert_allclose(value * has_keys, expected * has_keys, tolerance, tolerance)
+    for gradient, other in zip(gradients, expected_gradients, strict=True):
+        np.testing.assert_allclose(gradient, other, tolerance, tolerance)
+
+
+def test_the_definition_agrees_with_numpy():
+    batch = packed(50)
+    mask = batch.mask(causal=True, window=10)
+    query, key, value, _ = arrays(batch)
+    scores = np.einsum("btnh,bsnh->bnts", query, key) / np.sqrt(query.shape[-1])
+    weights = np.exp(np.where(mask, scores, -1e9))
+    weights /= weights.sum(-1, keepdims=True)
+    three = tuple(as_tensors((query, key, value), "float32"))
+    found, probabilities = attention_with_scores(three, keras.ops.convert_to_tensor(mask))
+    np.testing.assert_allclose(to_numpy(probabilities), weights, atol=1e-5)
+    expected = np.einsum("bnts,bsnh->btnh", weights, value)
+    np.testing.assert_allclose(to_numpy(found), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_agree_with_the_definition(layout, pattern, length, training):
+    check(LAYOUTS[layout](length), PATTERNS[pattern], training=training)
+
+
+@pytest.mark.parametrize("length", [100, 256])
+def test_windows_agree_in_one_block_and_in_full_ones(length):
+    check(packed(length), PATTERNS["window"], training=True)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("pattern", ["full", "window"])
+@pytest.mark.parametrize("layout", ["padded"])
+def test_groups_of_heads_share_keys_and_values(layout, pattern, training):
+    check(LAYOUTS[layout](100), PATTERNS[pattern], key_value_heads=2, training=training)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_bias_is_added_to_the_scores(layout, training):
+    check(LAYOUTS[layout](33), PATTERNS["full"], bias=bias_of, training=training)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("pattern", ["full", "window"])
+def test_bfloat16_differs_by_its_rounding(pattern, training):
+    check(padded(333), PATTERNS[pattern], "bfloat16", 0.05, training=training)
+
+
+@pytest.mark.skipif(BACKEND == "torch", reason="PyTorch has no chunks of its own")
+@pytest.mark.parametrize("bias", [None, bias_of], ids=["", "bias"])
+@pytest.mark.parametrize("layout", ["whole", "padded", "packed"])
+def test_long_rows_agree_with_the_definition(layout, bias):
+    check(LAYOUTS[layout](2100), PATTERNS["full"], tolerance=1e-4, bias=bias, training=True)
+
+
+def test_packed_projections_are_three_tensors():
+    batch = padded(20)
+    *three, _ = as_tensors(arrays(batch), "float32")
+    found = attention(keras.ops.stack(three, axis=2), batch.layout)
+    expected = attention(tuple(three), batch.layout)
+    np.testing.assert_allclose(to_numpy(found), to_numpy(expected), atol=1e-6)
+
+
+def test_masks_that_were_made_before_are_the_same():
+    """As an encoder makes them once for all of its blocks."""
+    for layout in LAYOUTS.values():
+        batch = layout(333)
+        three = tuple(as_tensors(arrays(batch)[:3], "float32"))
+        for pattern in PATTERNS.values():
+            made = batch.layout.with_mask(
+                three[0], **pattern, in_blocks=True, dtype="float32"
+            )._replace(padding_mask=None, sequence_ids=None)
+            found, expected = (attention(three, x, **pattern) for x in (made, batch.layout))
+            np.testing.assert_array_equal(to_numpy(found), to_numpy(expected))
+
+
+# A row of the table -> a case that it takes on this machine
+REACHED = {
+    "tensorflow": {
+        "by_group": ("varlen", "full", {}),
+        "in_blocks": ("padded", "window", {}),
+        "fused_step": ("padded", "full", {"training": True}),
+        "plain": ("padded", "full", {}),
+        "portable": ("padded", "full", {"training": True, "dropout": 0.1, "bias": bias_of}),
+    },
+    "jax": {
+        "in_blocks": ("padded", "window", {}),
+        "chunked": ("padded", "full", {"length": 2100}),
+        "portable": ("padded", "full", {}),
+    },
+    "torch": {
+        "by_group": ("varlen", "full", {}),
+        "in_blocks": ("padded", "window", {}),
+        "sdpa": ("padded", "full", {}),
+        "portable": ("padded", "full", {"training": True, "dropout": 0.1}),
+    },
+}
+
+
+def test_each_row_of_the_table_that_a_cpu_has_is_reached(monkeypatch):
+    """The tests above compare all of them, but dropout, with the definition."""
+    called = []
+    original = kernels.kernel_of
+
+    def kernel_of(case):
+        called.append(original(case))
+        return called[-1]
+
+    package = importlib.import_module("keras_bert.ops.attention")
+    monkeypatch.setattr(package, "kernel_of", kernel_of)
+    for kernel, (layout, pattern, options) in REACHED[BACKEND].items():
+        options = dict(options)
+        batch = LAYOUTS[layout](options.pop("length", 100))
+        three = tuple(as_tensors(arrays(batch)[:3], "float32"))
+        called.clear()
+        seed = keras.random.SeedGenerator(1)
+        attention(three, batch.layout, seed=seed, **PATTERNS[pattern], **options)
+        assert called[0] == kernel
+    on_gpus = {"varlen", "flex", "cudnn"}
+    others = {row.kernel for row in kernels.TABLE if row.backend in (None, BACKEND)} - on_gpus
+    assert others - ({"by_group"} if BACKEND == "jax" else set()) == set(REACHED[BACKEND])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_row_without_a_single_key_stays_finite(dtype):
+    batch = whole(6)
+    three = tuple(as_tensors(arrays(batch)[:3], dtype))
+    layout = BatchLayout(padding_mask=keras.ops.zeros((3, 6), "bool"))
+    for training in (False, True):
+        assert np.isfinite(to_numpy(attention(three, layout, training=training))).all()
+
+
+@pytest.mark.parametrize("length", [6, 2100])  # the latter in chunks, where there are some
+def test_products_of_large_queries_and_keys_do_not_overflow(length):
+    """Those of 1 and 1 are 102,400, and 12,800 when they are scaled."""
+    signs = np.random.default_rng(1).choice([-1.0, 1.0], (1, length, 3, 1, 64))
+    signs[:, :, 1] = signs[:, ::-1, 0]  # so that each query has a key like it
+    (wide,) = as_tensors((40 * signs,), "float32")
+    expected = to_numpy(attention_with_scores(wide)[0])
+    (qkv,) = as_tensors((40 * signs,), "float16")
+    for training in (False, True):
+        np.testing.assert_allclose(to_numpy(attention(qkv, training=training)), expected, rtol=1e-2)
+    np.testing.assert_allclose(to_numpy(attention_with_scores(qkv)[0]), expected, rtol=1e-2)
+
+
+@pytest.mark.parametrize("window", [0, -1, 2.5])
+def test_a_window_is_an_integer_above_0(window):
+    three = tuple(as_tensors(arrays(whole(7))[:3], "float32"))
+    with pytest.raises(ValueError, match="window is"):
+        attention(three, window=window)
+    with pytest.raises(ValueError, match="A window and a bias"):
+        attention(three, window=3, bias=bias_of)
+
+
+# === Dropout ===
+
+
+def dropped_probabilities(rate, seed, length=64, window=None):
+    """The probabilities behind dropout in both passes, each `(length, length)`.
+
+    Attention is linear in the values: unit vectors as values show the probabilities.
+    """
+    units = np.eye(length)[None, :, None]
+    *three, upstream = as_tensors((0 * units, 0 * units, units, units), "float32")
+    value, gradients = value_and_gradients(
+        lambda *x: attention(
+            x,
+            window=window,
+            dropout=rate,
+            seed=keras.random.SeedGenerator(seed),
+            training=True,
+        ),
+        three,
+        upstream,
+    )
+    return value[0, :, 0], gradients[2][0, :, 0].T
+
+
+@pytest.mark.parametrize(("length", "window"), [(64, None), (256, 10)])
+def test_forward_and_backward_drop_the_same_share(length, window):
+    forward, backward = dropped_probabilities(0.25, 7, length, window)
+    np.testing.assert_allclose(forward, backward, atol=1e-6)
+    reach = length if window is None else window
+    near = np.abs(np.arange(length)[:, None] - np.arange(length)) <= reach
+    assert not forward[~near].any()
+    is_left = forward > 0
+    expected = np.broadcast_to(1 / near.sum(-1, keepdims=True) / 0.75, is_left.shape)
+    np.testing.assert_allclose(forward[is_left], expected[is_left], rtol=1e-5)
+    assert abs(is_left[near].mean() - 0.75) < 4 * np.sqrt(0.25 * 0.75 / near.sum())
+
+
+def test_each_seed_drops_others():
+    first, second = (dropped_probabilities(0.5, seed)[0] > 0 for seed in (7, 8))
+    assert 0.45 < (first == second).mean() < 0.55
+
+
+def test_the_gradient_of_the_scores_sees_the_dropout():
+    packed_shape = (2, 6, 3, 3, 4)
+    random = np.random.default_rng(0)
+    x, direction = (random.normal(size=packed_shape) for _ in "ab")
+    upstream = random.normal(size=(2, 6, 3, 4))
+
+    def loss(x):
+        value, (gradient,) = value_and_gradients(
+            lambda x: attention(x, dropout=0.5, seed=keras.random.SeedGenerator(1), training=True),
+            as_tensors((x,), "float32"),
+            as_tensors((upstream,), "float32")[0],
+        )
+        return (value * upstream).sum(), gradient
+
+    step = 1e-2
+    slope = (loss(x + step * direction)[0] - loss(x - step * direction)[0]) / (2 * step)
+    np.testing.assert_allclose((loss(x)[1] * direction).sum(), slope, rtol=2e-2)

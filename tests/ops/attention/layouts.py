@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of each layout, and the mask of all pairs of tokens that is meant by it, in NumPy."""
+
+import dataclasses
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_bert.ops.layout import BatchLayout, varlen_of
+
+BATCH, HEADS, HEAD_DIM = 3, 4, 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """A layout, and for each pair of the tokens of its rows, whether the first attends."""
+
+    layout: BatchLayout
+    is_attended: np.ndarray  # (rows, length, length)
+
+    def mask(self, causal: bool, window: int | None) -> np.ndarray:
+        """The mask of all pairs, `(rows, 1, length, length)`."""
+        length = self.is_attended.shape[1]
+        distance = np.arange(length)[:, None] - np.arange(length)
+        near = np.ones_like(distance, bool)
+        if window is not None:
+            near &= np.abs(distance) <= window
+        if causal:
+            near &= distance >= 0
+        return (self.is_attended & near)[:, None]
+
+
+def lengths_of(length: int) -> np.ndarray:
+    return np.array([[length], [length - length // 3], [max(1, length // 4)]])
+
+
+def padded(length: int) -> Batch:
+    """Right-padded, and with two masked tokens inside of the longest row."""
+    mask = np.arange(length) < lengths_of(length)
+    mask[0, 2:4] = False
+    layout = BatchLayout(padding_mask=keras.ops.convert_to_tensor(mask))
+    return Batch(layout, np.broadcast_to(mask[:, None], (BATCH, length, length)))
+
+
+def whole(length: int) -> Batch:
+    return Batch(BatchLayout(), np.ones((BATCH, length, length), bool))
+
+
+def packed(length: int) -> Batch:
+    """Sequences of 5 to 60 tokens; the last tokens of the second row are padding."""
+    random = np.random.default_rng(1)
+    rows = [np.repeat(np.arange(1, length + 1), random.integers(5, 60, length)) for _ in "abc"]
+    ids = np.stack([row[:length] for row in rows])
+    ids *= np.arange(length) < [[length], [length - 4], [length]]
+    layout = BatchLayout(sequence_ids=keras.ops.convert_to_tensor(ids.astype("int32")))
+    return Batch(layout, ids[:, :, None] == ids[:, None])
+
+
+def varlen(length: int) -> Batch:
+    """The rows of `padded`, end to end."""
+    mask = np.arange(length) < lengths_of(length)
+    mask[0, 2:4] = False
+    layout = BatchLayout(varlen=varlen_of(keras.ops.convert_to_tensor(mask)))
+    rows = np.repeat(np.arange(BATCH), lengths_of(length)[:, 0])
+    is_key = mask[np.arange(length) < lengths_of(length)]
+    return Batch(layout, ((rows[:, None] == rows) & is_key)[None])
+
+
+LAYOUTS = {"whole": whole, "padded": padded, "packed": packed, "varlen": varlen}
+if keras.backend.backend() == "jax":  # has static shapes
+    del LAYOUTS["varlen"]
+PATTERNS = {
+    "full": {"causal": False, "window": None},
+    "causal": {"causal": True, "window": None},
+    "window": {"causal": False, "window": 10},
+    "causal window": {"causal": True, "window": 10},
+}
+
+
+def arrays(batch: Batch, key_value_heads: int = HEADS, head_dim: int = HEAD_DIM) -> list[Any]:
+    """Queries, keys, values, and an upstream gradient."""
+    random = np.random.default_rng(0)
+    heads = (HEADS, key_value_heads, key_value_heads, HEADS)
+    rows, length, _ = batch.is_attended.shape
+    return [random.normal(size=(rows, length, count, head_dim)) for count in heads]
