@@ -17,6 +17,8 @@ from keras_bert.checkpoints.tokenizer_settings import (
     CAMEMBERT,
     DEFINED_BY_FILE,
     KINDS,
+    MPNET,
+    MPNET_TOKENS,
     NAMES_FILE,
     ROBERTA_TOKENS,
     SAME_ROLES,
@@ -61,6 +63,7 @@ from keras_bert.vocabularies.tokenizer_json import (
     unigram_json,
     unigram_model,
     unigram_options,
+    wordpiece_json,
     wordpiece_options,
 )
 
@@ -87,7 +90,6 @@ _KINDS_OF_MODELS = {"WordPiece": WORDPIECE, "BPE": BYTE_PAIR, "Unigram": SENTENC
 _THEIR_WORD_LENGTH = 100
 # What a SentencePiece tokenizer does without any rules of its own
 _PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False}
-_ROW_TOKENS = {role: token for role, token in WORDPIECE_TOKENS.items() if role != "mask"}
 # What they are in files that do not name them
 _USUAL_NAMES = {
     "pad": ("<pad>", "[PAD]"),
@@ -284,6 +286,8 @@ def _special_tokens(
             given = [file.part("padding").get("pad_token")]
         found = [name for name in (*given, *usual) if name in vocabulary]
         names[role] = str(found[0] if found else ROBERTA_TOKENS[role])
+    if file.kind == "WordPiece":
+        names["unk"] = str(file.part("model").get("unk_token", names["unk"]))
     formats = row_formats(file)
     single, pair = ([name for name, _ in row] for row in (formats.single, formats.pair))
     if len(single) != 3 or single[1] != "A":
@@ -297,7 +301,7 @@ def _special_tokens(
             names[role] = names[other]
     cls, sep = names["cls"], names["sep"]
     between = [sep]
-    if len(pair) > len(single) + 2 and file.kind != "WordPiece":
+    if len(pair) > len(single) + 2:
         between.append(cls if file.kind == "BPE" and pair[-3] == cls else sep)
     expected = [cls, "A", *between, "B", sep]
     if pair != expected:
@@ -498,43 +502,54 @@ def _wordpiece(
     `tokenizer.json`, or else inferred from the vocabulary. Of a tokenizer that is defined by
     `tokenizer.json` (by its class, or as the only file), everything is read from that file.
     """
-    if file is None:
-        vocabulary = vocab_txt.load_vocabulary(folder / VOCABULARY_FILE)
-    else:
-        try:
-            vocabulary = vocab_txt.check_vocabulary(file.vocabulary())
-        except ValueError as error:
-            raise CheckpointError(f"{file.path}: {error}") from error
+    is_mpnet = settings.tokenizer_class == MPNET
+    names = settings.special_tokens(WORDPIECE)
     options: dict[str, Any] = {
         "max_word_length": MAX_WORD_LENGTH if settings.is_empty else _THEIR_WORD_LENGTH,
-        "num_segments": 1 + settings.has_segments(True),
+        "num_segments": 1 if is_mpnet else 1 + settings.has_segments(True),
+        "pair_separators": 2 if is_mpnet else 1,
+        "strip_accents": (
+            None if settings.fields.get("strip_accents") is None else settings.flag("strip_accents")
+        ),
+        "tokenize_chinese_chars": settings.flag("tokenize_chinese_chars") is not False,
     }
     lowercase = settings.flag("do_lower_case")
-    if file is not None and settings.is_defined_by_file:
-        lowercase, options["max_word_length"] = wordpiece_options(file)
-        names, _, options["num_segments"] = _special_tokens(file, settings, vocabulary)
-        has_mask = names["mask"] in vocabulary
-        if names != (WORDPIECE_TOKENS if has_mask else {**names, **_ROW_TOKENS}):
-            raise file.error(
-                f"the special tokens are {', '.join(names.values())}; with a WordPiece vocabulary "
-                f"they must be {', '.join(WORDPIECE_TOKENS.values())}"
-            )
-    elif lowercase is None and file is not None:
-        lowercase = file.part("normalizer").get("lowercase")
+    if file is None:
+        required = [name for role, name in names.items() if role != "mask"]
+        vocabulary = vocab_txt.load_vocabulary(folder / VOCABULARY_FILE, required)
+    else:
+        vocabulary = file.vocabulary()
+        if settings.is_defined_by_file:
+            options |= wordpiece_options(file)
+            names, between, options["num_segments"] = _special_tokens(file, settings, vocabulary)
+            options["pair_separators"] = len(between)
+            lowercase = options.pop("lowercase")
+            if names["mask"] not in vocabulary:
+                names = {**names, "mask": WORDPIECE_TOKENS["mask"]}
+        elif lowercase is None:
+            lowercase = file.part("normalizer").get("lowercase")
+        required = [name for role, name in names.items() if role != "mask"]
+        try:
+            vocab_txt.check_vocabulary(vocabulary, required)
+        except ValueError as error:
+            raise CheckpointError(f"{file.path}: {error}") from error
     if not isinstance(lowercase, bool):
         lowercase = vocab_txt.looks_uncased(vocabulary)
+    options["special_tokens"] = _renamed(names, WORDPIECE_TOKENS)
+    if options["strip_accents"] == lowercase:
+        options["strip_accents"] = None
     own_length = settings.fields.get(_WORD_LENGTH)
     if own_length is not None:
         if not WORD_LENGTH.allows(own_length):
             raise settings.error(_WORD_LENGTH, f"it must be {WORD_LENGTH}", own_length)
         options["max_word_length"] = own_length
-    strips = settings.fields.get("strip_accents")
-    if not settings.is_defined_by_file and strips not in (None, lowercase):
-        what = f"it must be {lowercase}, as lowercase is, or absent"
-        raise settings.error("strip_accents", what, strips)
-    config: dict[str, Any] = {"vocabulary": list(vocabulary), "lowercase": lowercase}
+    config: dict[str, Any] = {
+        "vocabulary": list(vocabulary),
+        "lowercase": lowercase,
+        **without_defaults(WORDPIECE, options),
+    }
     config, _ = _with_added_tokens(config, settings)
-    if lowercase:
+    if lowercase or options["strip_accents"]:
         of_model: Collection[str] = file.part("model")["vocab"] if file else vocabulary
         uncased: Sequence[str] = config.get("uncased_tokens", ())
         added: Sequence[str] = config.get("added_tokens", ())
@@ -544,7 +559,7 @@ def _wordpiece(
                     f"{folder}: the added token {token!r} is also a word of the vocabulary, which "
                     "is found in lowercased text; this is not supported."
                 )
-    return config | without_defaults(WORDPIECE, options)
+    return config
 
 
 def _with_added_tokens(
@@ -565,9 +580,9 @@ def _with_added_tokens(
             a token has `single_word`, or one of BPE `lstrip` or `rstrip`, which is not supported.
     """
     kind = config.get("kind", WORDPIECE)
-    roles = WORDPIECE_TOKENS
-    if kind == BYTE_PAIR:
-        roles = {**ROBERTA_TOKENS, **(config.get("special_tokens") or {})}
+    usual = ROBERTA_TOKENS if kind == BYTE_PAIR else WORDPIECE_TOKENS
+    roles = {**usual, **(config.get("special_tokens") or {})}
+    is_normalized = bool(config.get("lowercase") or config.get("strip_accents"))
     vocabulary = list(config["vocabulary"])
     indices = {token: index for index, token in enumerate(vocabulary)}
     added = settings.added_tokens()
@@ -595,7 +610,7 @@ def _with_added_tokens(
         refused = ["single_word"]
         if kind == BYTE_PAIR:
             refused += ["rstrip"] if token["content"] == roles["mask"] else ["lstrip", "rstrip"]
-        elif token["content"] in roles.values() and config["lowercase"]:
+        elif token["content"] in roles.values() and is_normalized:
             refused.append("normalized")
         for option in refused:
             if token.get(option):
@@ -609,7 +624,7 @@ def _with_added_tokens(
     uncased = [
         token["content"]
         for token in own
-        if config.get("lowercase") and token.get("normalized", not token.get("special", False))
+        if is_normalized and token.get("normalized", not token.get("special", False))
     ]
     config = {
         **config,
@@ -656,35 +671,52 @@ def write_tokenizer(
     if tokenizer is None:
         return
     kind = tokenizer.get("kind", WORDPIECE)
-    settings: dict[str, Any]
-    if kind == BYTE_PAIR:
-        settings = _write_byte_pair(folder, tokenizer)
-    elif kind == SENTENCE_PIECE:
-        settings = _write_sentence_piece(folder, tokenizer)
-    elif kind == WORDPIECE:
-        with checkpoint_errors():
-            vocab_txt.save_vocabulary(tokenizer["vocabulary"], folder / VOCABULARY_FILE)
-        lowercase = bool(tokenizer.get("lowercase", True))
-        settings = {
-            "tokenizer_class": "BertTokenizer",
-            "do_lower_case": lowercase,
-            _WORD_LENGTH: int(tokenizer.get(_WORD_LENGTH, MAX_WORD_LENGTH)),
-        }
-        if tokenizer.get("num_segments", 2) == 1:
-            settings["model_input_names"] = ["input_ids", "attention_mask"]
-        if tokenizer.get("added_tokens"):
-            settings["added_tokens_decoder"] = _added_tokens_field(tokenizer)
-    else:
+    writers = {
+        WORDPIECE: _write_wordpiece,
+        BYTE_PAIR: _write_byte_pair,
+        SENTENCE_PIECE: _write_sentence_piece,
+    }
+    if kind not in writers:
         raise CheckpointError(
-            f"kind of the tokenizer is {kind!r}; expected one of {WORDPIECE}, {BYTE_PAIR}, "
-            f"{SENTENCE_PIECE}."
+            f"kind of the tokenizer is {kind!r}; expected one of {', '.join(writers)}."
         )
+    settings = writers[kind](folder, tokenizer)
     settings["model_max_length"] = max_sequence_length
     if "truncation_side" in tokenizer:
         settings["truncation_side"] = tokenizer["truncation_side"]
     if _SPECIAL_IN_TEXT in tokenizer:
         settings[_SPECIAL_IN_TEXT] = bool(tokenizer[_SPECIAL_IN_TEXT])
     write_json(folder / SETTINGS_FILE, settings)
+
+
+def _write_wordpiece(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes a WordPiece vocabulary; returns the fields of `tokenizer_config.json`."""
+    names = {**WORDPIECE_TOKENS, **(config.get("special_tokens") or {})}
+    rows = config.get("pair_separators", 1), config.get("num_segments", 2)
+    settings: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **(_names_field(names, config["vocabulary"]) if names != WORDPIECE_TOKENS else {}),
+        "do_lower_case": bool(config.get("lowercase", True)),
+        **{
+            field: config[field]
+            for field in ("strip_accents", "tokenize_chinese_chars")
+            if field in config
+        },
+        _WORD_LENGTH: int(config.get(_WORD_LENGTH, MAX_WORD_LENGTH)),
+    }
+    if names == WORDPIECE_TOKENS and rows[0] == 1:
+        settings["tokenizer_class"] = "BertTokenizer"
+    elif names == MPNET_TOKENS and rows == (2, 1):
+        settings["tokenizer_class"] = MPNET
+    else:
+        write_json(folder / TOKENIZER_FILE, wordpiece_json(config, names))
+    if rows[1] == 1:
+        settings["model_input_names"] = ["input_ids", "attention_mask"]
+    if config.get("added_tokens"):
+        settings["added_tokens_decoder"] = _added_tokens_field(config)
+    with checkpoint_errors():
+        vocab_txt.save_vocabulary(config["vocabulary"], folder / VOCABULARY_FILE)
+    return settings
 
 
 def _write_byte_pair(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:

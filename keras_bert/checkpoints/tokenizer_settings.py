@@ -52,16 +52,19 @@ ALBERT_TOKENS = {
     "mask": "[MASK]",
 }
 """Those of ALBERT."""
+MPNET_TOKENS = {**ROBERTA_TOKENS, "unk": "[UNK]"}
+"""Those of MPNet, which are RoBERTa's in a WordPiece vocabulary."""
 SAME_ROLES = {"cls": "bos", "sep": "eos"}
 """The names of the tokens at the beginning and the end of a text in the transformers library."""
 
 ALBERT, XLM_ROBERTA, CAMEMBERT = "AlbertTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"
-ROBERTA = "RobertaTokenizer"
+ROBERTA, MPNET = "RobertaTokenizer", "MPNetTokenizer"
 KINDS = {
     **{
         f"{family}Tokenizer": WORDPIECE
         for family in ("Bert", "ConvBert", "DistilBert", "Electra", "LayoutLM", "MobileBert")
     },
+    MPNET: WORDPIECE,
     ROBERTA: BYTE_PAIR,
     **dict.fromkeys((ALBERT, XLM_ROBERTA, CAMEMBERT), SENTENCE_PIECE),
 }
@@ -70,6 +73,7 @@ DEFINED_BY_FILE = ("PreTrainedTokenizer", "TokenizersBackend")
 """Its classes for tokenizers that are completely defined by a `tokenizer.json`."""
 _TOKENS_OF_CLASSES = {
     ALBERT: ALBERT_TOKENS,
+    MPNET: MPNET_TOKENS,
     **dict.fromkeys((ROBERTA, XLM_ROBERTA, CAMEMBERT), ROBERTA_TOKENS),
 }
 # The classes of folders that do not name one, by the model_type of their config.json
@@ -78,6 +82,7 @@ _CLASSES_OF_MODELS = {
         ("bert", "convbert", "distilbert", "electra", "layoutlm", "mobilebert", "nomic_bert"),
         "BertTokenizer",
     ),
+    "mpnet": MPNET,
     "roberta": ROBERTA,
     "albert": ALBERT,
     "xlm-roberta": XLM_ROBERTA,
@@ -101,7 +106,7 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
 }
 # Those of classes that take a vocabulary alone
 _DEFAULTS_OF_KINDS: dict[str, dict[str, tuple[Any, ...]]] = {
-    WORDPIECE: {"tokenize_chinese_chars": (True,)},
+    WORDPIECE: {},
     BYTE_PAIR: {},
     SENTENCE_PIECE: {"add_prefix_space": (True,)},
 }
@@ -180,10 +185,7 @@ class TokenizerSettings:
         defaults = {**_DEFAULTS}
         if not self.is_defined_by_file:
             defaults |= _DEFAULTS_OF_KINDS[kind]
-            names = _TOKENS_OF_CLASSES.get(self.tokenizer_class or "")
-            if kind == WORDPIECE:
-                names = WORDPIECE_TOKENS
-            for role, token in (names or {}).items():
+            for role, token in self.special_tokens(kind).items():
                 # Without an unknown token, the first piece of a model takes its place.
                 defaults[f"{role}_token"] = (token,) if role == "unk" else (token, None)
                 if kind != WORDPIECE and role in SAME_ROLES:
@@ -208,6 +210,11 @@ class TokenizerSettings:
                 "does not change their results; in transformers, it does with absolute positions, "
                 "or where the first token of a row is pooled."
             )
+
+    def special_tokens(self, kind: str) -> Mapping[str, str]:
+        """Returns the special tokens of a class that takes a vocabulary alone, by their roles."""
+        usual = WORDPIECE_TOKENS if kind == WORDPIECE else {}
+        return _TOKENS_OF_CLASSES.get(self.tokenizer_class or "", usual)
 
     def flag(self, field: str) -> bool | None:
         """Returns a field that is true or false; `None` if it is absent."""

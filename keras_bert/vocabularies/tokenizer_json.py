@@ -22,7 +22,7 @@ from keras_bert.vocabularies.sentence_piece_model import (
     read_pieces,
     write_model,
 )
-from keras_bert.vocabularies.tokenizer_config import WORD_LENGTH
+from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH, WORD_LENGTH
 
 TOKENIZER_FILE = "tokenizer.json"
 
@@ -320,20 +320,20 @@ def _gemma_steps() -> dict[str, Any]:
     }
 
 
-def wordpiece_options(tokenizer: TokenizerJson) -> tuple[bool, int]:
+def wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
     """Reads how a WordPiece tokenizer normalizes text and splits words.
 
     Returns:
-        A tuple of whether it lowercases text and strips accents, and of the maximum number of
-        characters of a word.
+        The fields `lowercase`, `strip_accents`, `tokenize_chinese_chars` and `max_word_length` of a
+        tokenizer's config.
 
     Raises:
         ValueError: If the tokenizer differs from BERT's; the message names the step.
     """
     model = tokenizer.part("model")
-    for name, expected in (("continuing_subword_prefix", "##"), ("unk_token", "[UNK]")):
-        if model.get(name, expected) != expected:
-            raise tokenizer.error(f"model.{name} is {model[name]!r}; it must be {expected!r}")
+    prefix = model.get("continuing_subword_prefix", "##")
+    if prefix != "##":
+        raise tokenizer.error(f"model.continuing_subword_prefix is {prefix!r}; it must be '##'")
     length = model.get("max_input_chars_per_word", 100)
     if not WORD_LENGTH.allows(length):
         raise tokenizer.error(
@@ -357,21 +357,77 @@ def wordpiece_options(tokenizer: TokenizerJson) -> tuple[bool, int]:
         raise tokenizer.error(
             f"normalizer has the steps {_described(steps)}; it must be BertNormalizer"
         )
-    lowercase = steps[0].get("lowercase", True)
     expected_options = {
         "lowercase": (True, False),
-        "strip_accents": (None, lowercase),
-        "handle_chinese_chars": (True,),
+        "strip_accents": (None, True, False),
+        "handle_chinese_chars": (True, False),
         "clean_text": (True,),
     }
+    options = {name: steps[0].get(name, allowed[0]) for name, allowed in expected_options.items()}
     for name, allowed in expected_options.items():
-        value = steps[0].get(name, allowed[0])
-        if value not in allowed:
+        if options[name] not in allowed:
             raise tokenizer.error(
-                f"normalizer.{name} is {value!r}, with lowercase={lowercase!r}; it must be "
-                f"{' or '.join(map(repr, allowed))}, as in BERT's released code"
+                f"normalizer.{name} is {options[name]!r}; it must be "
+                f"{' or '.join(map(repr, allowed))}"
             )
-    return bool(lowercase), int(length)
+    return {
+        "lowercase": options["lowercase"],
+        "strip_accents": options["strip_accents"],
+        "tokenize_chinese_chars": options["handle_chinese_chars"],
+        "max_word_length": int(length),
+    }
+
+
+def wordpiece_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the content of a `tokenizer.json` for a WordPiece tokenizer.
+
+    Args:
+        config: The config of the tokenizer.
+        names: The special tokens by their roles.
+    """
+    ids = {token: index for index, token in enumerate(config["vocabulary"])}
+    uncased = config.get("uncased_tokens", ())
+    special = dict.fromkeys(token for token in names.values() if token in ids)
+    added = [
+        *(_added_token(token, ids[token]) for token in special),
+        *(
+            {
+                **_added_token(token, ids[token]),
+                "normalized": token in uncased,
+                "special": token not in uncased,
+            }
+            for token in config.get("added_tokens", ())
+        ),
+    ]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": sorted(added, key=lambda token: token["id"]),
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
+            "strip_accents": config.get("strip_accents"),
+            "lowercase": config.get("lowercase", True),
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": _template(
+            ids,
+            names["cls"],
+            names["sep"],
+            [names["sep"]] * config.get("pair_separators", 1),
+            segment=config.get("num_segments", 2) - 1,
+        ),
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": names["unk"],
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": config.get("max_word_length", MAX_WORD_LENGTH),
+            "vocab": ids,
+        },
+    }
 
 
 class RowFormats(NamedTuple):
