@@ -15,6 +15,7 @@ from keras_bert.checkpoints.tokenizer_settings import (
     ALBERT,
     ALBERT_TOKENS,
     CAMEMBERT,
+    DEBERTA_V2,
     DEFINED_BY_FILE,
     KINDS,
     MPNET,
@@ -37,6 +38,7 @@ from keras_bert.vocabularies.byte_pair_files import (
 )
 from keras_bert.vocabularies.files import read_bytes
 from keras_bert.vocabularies.sentence_piece_model import (
+    Piece,
     PieceType,
     have_same_pieces,
     read_characters_map,
@@ -59,6 +61,7 @@ from keras_bert.vocabularies.tokenizer_json import (
     byte_pair_json,
     byte_pair_options,
     merges_of,
+    pieces_without_mask,
     row_formats,
     unigram_json,
     unigram_model,
@@ -69,6 +72,7 @@ from keras_bert.vocabularies.tokenizer_json import (
 
 VOCABULARY_FILE = "vocab.txt"
 MODEL_FILE = "spiece.model"
+DEBERTA_MODEL_FILE = "spm.model"
 RELEASED_MODEL_FILE = "30k-clean.model"
 """The SentencePiece model of ALBERT's TF1 release."""
 ALL_FILES = (
@@ -76,6 +80,7 @@ ALL_FILES = (
     TOKENS_FILE,
     MERGES_FILE,
     MODEL_FILE,
+    DEBERTA_MODEL_FILE,
     fairseq_ids.MODEL_FILE,
     TOKENIZER_FILE,
     SETTINGS_FILE,
@@ -84,12 +89,18 @@ ALL_FILES = (
 )
 """The names of all tokenizer files; those that are not written belong to another tokenizer."""
 
-_MODEL_FILES = (MODEL_FILE, RELEASED_MODEL_FILE, fairseq_ids.MODEL_FILE)
+# The classes of the SentencePiece models, where no file names one
+_MODEL_FILES = {
+    MODEL_FILE: ALBERT,
+    RELEASED_MODEL_FILE: ALBERT,
+    fairseq_ids.MODEL_FILE: XLM_ROBERTA,
+    DEBERTA_MODEL_FILE: DEBERTA_V2,
+}
 _KINDS_OF_MODELS = {"WordPiece": WORDPIECE, "BPE": BYTE_PAIR, "Unigram": SENTENCE_PIECE}
 # The maximum number of characters of a word in the transformers library
 _THEIR_WORD_LENGTH = 100
 # What a SentencePiece tokenizer does without any rules of its own
-_PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False}
+_PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False, "compose": False}
 # What they are in files that do not name them
 _USUAL_NAMES = {
     "pad": ("<pad>", "[PAD]"),
@@ -120,11 +131,12 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
     """Reads the tokenizer of a folder of this package, of Hugging Face or of a TF1 release.
 
     The class that `tokenizer_config.json` or `config.json` names determines which files count, as
-    in the transformers library: of BERT's, RoBERTa's, ALBERT's, XLM-RoBERTa's and CamemBERT's, a
-    `tokenizer.json` has the vocabulary alone; for others, it has everything. Without a class, the
-    files are tried in this order: `vocab.txt` (WordPiece), `spiece.model`, the released
-    `30k-clean.model` or XLM-RoBERTa's `sentencepiece.bpe.model` (SentencePiece), `vocab.json` and
-    `merges.txt` (BPE), and `tokenizer.json` (any of them).
+    in the transformers library: of the classes of BERT, MPNet, RoBERTa, ALBERT, XLM-RoBERTa,
+    CamemBERT and DeBERTa, a `tokenizer.json` has the vocabulary alone; for others, it has
+    everything. Without a class, the files are tried in this order: `vocab.txt` (WordPiece),
+    `spiece.model`, the released `30k-clean.model`, XLM-RoBERTa's `sentencepiece.bpe.model` or
+    DeBERTa's `spm.model` (SentencePiece), `vocab.json` and `merges.txt` (BPE), and
+    `tokenizer.json` (any of them).
 
     Args:
         folder: The folder.
@@ -375,13 +387,16 @@ def _sentence_pieces(
     path = next((folder / name for name in _MODEL_FILES if (folder / name).exists()), None)
     name = settings.tokenizer_class
     if name is None and path is not None:
-        name = XLM_ROBERTA if path.name == fairseq_ids.MODEL_FILE else ALBERT
+        name = _MODEL_FILES[path.name]
     model = None if path is None else _released_model(path, name)
     if file is not None:
         of_file = unigram_model(file)
+        if name == DEBERTA_V2:
+            of_file = _with_mask(of_file)
         if model is None:
             model = of_file
-        elif not have_same_pieces(model, of_file):
+        # The class of DeBERTa does not read the map of the characters.
+        elif not have_same_pieces(model, of_file, but_for_map=name == DEBERTA_V2):
             raise CheckpointError(
                 f"{file.path}: model.vocab or the Precompiled normalizer differs from {path}; "
                 "expected the same pieces, or one of the files."
@@ -389,7 +404,7 @@ def _sentence_pieces(
     if model is None:
         raise CheckpointError(f"{folder} has no SentencePiece model.")
     where = file.path if path is None and file is not None else path or folder
-    options: dict[str, Any] = dict(_PLAIN)
+    options: dict[str, Any] = {**_PLAIN, "compose": name == DEBERTA_V2}
     pair_separators, num_segments, names = 2, 1, fairseq_ids.SPECIAL_TOKENS
     if file is not None and name in (None, *DEFINED_BY_FILE):
         options = unigram_options(file)
@@ -404,13 +419,20 @@ def _sentence_pieces(
             "lowercase": lowercase is not False,
             "keep_accents": bool(settings.flag("keep_accents")),
             "albert_rules": rules is not False,
+            "compose": False,
         }
         if file is not None and file.part("post_processor"):
             # The class of ALBERT takes it from the file too.
             vocabulary = [piece.text for piece in read_pieces(model)]
             names, between, num_segments = _special_tokens(file, settings, vocabulary)
             pair_separators = len(between)
-    if file is not None and not (options["albert_rules"] or read_characters_map(model)):
+    elif name == DEBERTA_V2:
+        names, pair_separators = WORDPIECE_TOKENS, 1
+        num_segments = 1 + settings.has_segments(True)
+        if settings.flag("do_lower_case"):
+            raise settings.error("do_lower_case", "it must be False or absent", True)
+    has_spaces = options["albert_rules"] or options["compose"] or read_characters_map(model)
+    if file is not None and not has_spaces:
         raise file.error(
             "normalizer has no Precompiled step, which replaces whitespace by the space; without, "
             "other whitespace is unknown to the model"
@@ -422,22 +444,33 @@ def _sentence_pieces(
             f"{names['unk']}."
         )
     model = _with_control_pieces(model, names, settings)
-    return _sentence_piece(model, where, names, **options) | without_defaults(
-        SENTENCE_PIECE, {"pair_separators": pair_separators, "num_segments": num_segments}
-    )
+    rows = {
+        "pair_separators": pair_separators,
+        "num_segments": num_segments,
+        "compose": options.pop("compose"),
+    }
+    return _sentence_piece(model, where, names, **options) | without_defaults(SENTENCE_PIECE, rows)
 
 
 def _released_model(path: Path, name: str | None) -> bytes:
-    """Reads a model; that of XLM-RoBERTa or CamemBERT with the ids of the vocabulary."""
+    """Reads a model; those of XLM-RoBERTa, CamemBERT and DeBERTa with the ids of the vocabulary."""
     model = read_bytes(path)
     try:
         if path.name == fairseq_ids.MODEL_FILE:
             ids = fairseq_ids.CAMEMBERT if name == CAMEMBERT else fairseq_ids.XLM_ROBERTA
             return fairseq_ids.with_fairseq_ids(model, ids)
         read_pieces(model)
+        return _with_mask(model) if name == DEBERTA_V2 else model
     except ValueError as error:
         raise CheckpointError(f"{path}: the file is {error}.") from error
-    return model
+
+
+def _with_mask(model: bytes) -> bytes:
+    """Returns a model of DeBERTa with the mask token, which is added to its pieces."""
+    pieces, mask = read_pieces(model), WORDPIECE_TOKENS["mask"]
+    if any(piece.text == mask for piece in pieces):
+        return model
+    return replace_pieces(model, [*pieces, Piece(mask, 0.0, PieceType.CONTROL)])
 
 
 def _with_control_pieces(
@@ -746,24 +779,20 @@ def _write_sentence_piece(folder: Path, config: Mapping[str, Any]) -> dict[str, 
     names = {**ALBERT_TOKENS, **(config.get("special_tokens") or {})}
     write_json(folder / TOKENIZER_FILE, unigram_json(model, config, names))
     names_field = _names_field(names, list_tokens(config))
+    segments = ["token_type_ids"] if config.get("num_segments", 2) > 1 else []
+    inputs = {"model_input_names": ["input_ids", *segments, "attention_mask"]}
     released = fairseq_ids.released_model(model)
     if released and names == fairseq_ids.SPECIAL_TOKENS:
         original, ids = released
         (folder / fairseq_ids.MODEL_FILE).write_bytes(original)
-        name = "Camembert" if ids == fairseq_ids.CAMEMBERT else "XLMRoberta"
-        inputs = ["input_ids", "attention_mask"]
-        return {
-            "tokenizer_class": f"{name}Tokenizer",
-            **names_field,
-            "model_input_names": inputs,
-        }
+        name = CAMEMBERT if ids == fairseq_ids.CAMEMBERT else XLM_ROBERTA
+        return {"tokenizer_class": name, **names_field, **inputs}
+    if names == WORDPIECE_TOKENS and config.get("compose"):
+        pieces = pieces_without_mask(read_pieces(model), names["mask"])
+        (folder / DEBERTA_MODEL_FILE).write_bytes(replace_pieces(model, pieces))
+        return {"tokenizer_class": DEBERTA_V2, **names_field, **inputs, "do_lower_case": False}
     if names != ALBERT_TOKENS:
-        inputs = ["input_ids", "attention_mask"]
-        return {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            **names_field,
-            "model_input_names": inputs,
-        }
+        return {"tokenizer_class": "PreTrainedTokenizerFast", **names_field, **inputs}
     rules = bool(config.get("albert_rules", True))
     (folder / MODEL_FILE).write_bytes(model)
     return {
@@ -772,11 +801,7 @@ def _write_sentence_piece(folder: Path, config: Mapping[str, Any]) -> dict[str, 
         # It knows their names too.
         **({} if rules else names_field),
         # Both classes leave out the segment ids, which ALBERT needs for pairs.
-        "model_input_names": [
-            "input_ids",
-            *(["token_type_ids"] if config.get("num_segments", 2) > 1 else []),
-            "attention_mask",
-        ],
+        **inputs,
         "do_lower_case": bool(config.get("lowercase", True)),
         "keep_accents": bool(config.get("keep_accents", False)),
         "remove_space": True,

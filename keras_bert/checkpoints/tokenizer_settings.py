@@ -35,7 +35,7 @@ WORDPIECE_TOKENS = {
     "sep": "[SEP]",
     "mask": "[MASK]",
 }
-"""The special tokens of BERT by their roles."""
+"""The special tokens of BERT and DeBERTa by their roles."""
 ROBERTA_TOKENS = {
     "pad": "<pad>",
     "unk": "<unk>",
@@ -58,7 +58,7 @@ SAME_ROLES = {"cls": "bos", "sep": "eos"}
 """The names of the tokens at the beginning and the end of a text in the transformers library."""
 
 ALBERT, XLM_ROBERTA, CAMEMBERT = "AlbertTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"
-ROBERTA, MPNET = "RobertaTokenizer", "MPNetTokenizer"
+ROBERTA, MPNET, DEBERTA_V2 = "RobertaTokenizer", "MPNetTokenizer", "DebertaV2Tokenizer"
 KINDS = {
     **{
         f"{family}Tokenizer": WORDPIECE
@@ -66,13 +66,14 @@ KINDS = {
     },
     MPNET: WORDPIECE,
     ROBERTA: BYTE_PAIR,
-    **dict.fromkeys((ALBERT, XLM_ROBERTA, CAMEMBERT), SENTENCE_PIECE),
+    **dict.fromkeys((ALBERT, XLM_ROBERTA, CAMEMBERT, DEBERTA_V2), SENTENCE_PIECE),
 }
 """The kinds of the classes of `transformers` that take a vocabulary alone from `tokenizer.json`."""
 DEFINED_BY_FILE = ("PreTrainedTokenizer", "TokenizersBackend")
 """Its classes for tokenizers that are completely defined by a `tokenizer.json`."""
 _TOKENS_OF_CLASSES = {
     ALBERT: ALBERT_TOKENS,
+    DEBERTA_V2: WORDPIECE_TOKENS,
     MPNET: MPNET_TOKENS,
     **dict.fromkeys((ROBERTA, XLM_ROBERTA, CAMEMBERT), ROBERTA_TOKENS),
 }
@@ -87,6 +88,7 @@ _CLASSES_OF_MODELS = {
     "albert": ALBERT,
     "xlm-roberta": XLM_ROBERTA,
     "camembert": CAMEMBERT,
+    "deberta-v2": DEBERTA_V2,
     "modernbert": "TokenizersBackend",
 }
 # This model has it, whatever class its files name.
@@ -108,7 +110,7 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
 _DEFAULTS_OF_KINDS: dict[str, dict[str, tuple[Any, ...]]] = {
     WORDPIECE: {},
     BYTE_PAIR: {},
-    SENTENCE_PIECE: {"add_prefix_space": (True,)},
+    SENTENCE_PIECE: {"add_prefix_space": (True,), "split_by_punct": (False,)},
 }
 # Those without a `tokenizer.json`, which has the tokens of a row otherwise
 _DEFAULTS_WITHOUT_FILE: dict[str, tuple[Any, ...]] = {

@@ -283,9 +283,7 @@ _NO_CASE = ("Lo", "Nd", "Zs", "Zl", "Zp", "Co", "Cn", "Cc")
 
 def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     _refuse_typed(tokenizer)
-    if tokenizer.compose:
-        # OpenVINO composes neighboring characters only, and does not sort combining marks.
-        raise _no_steps(tokenizer, "composes characters (NFC)")
+    _refuse_composing(tokenizer)
     if tokenizer.byte_fallback:
         raise _no_steps(tokenizer, "merges characters, across words (byte_fallback=True)")
     pattern = word_expression(tokenizer.word_pattern)
@@ -333,6 +331,7 @@ def _split_at_tokens(rows: Sequence[Any], tokens: Sequence[str]) -> list[Any]:
 
 def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Ids]:
     _refuse_typed(tokenizer)
+    _refuse_composing(tokenizer)
     cleaner = SentenceCleaner(tokenizer.cleaner)
     letters = _letters()
     maps, sigma = [], None
@@ -409,6 +408,12 @@ def _refuse_typed(tokenizer: Any) -> None:
     if tokenizer.special_tokens_in_text:
         what = "finds special tokens in texts (special_tokens_in_text=True)"
         raise _no_steps(tokenizer, what)
+
+
+def _refuse_composing(tokenizer: Any) -> None:
+    if tokenizer.compose:
+        # OpenVINO composes neighboring characters only, and does not sort combining marks.
+        raise _no_steps(tokenizer, "composes characters (NFC)")
 
 
 def _no_steps(tokenizer: Any, what: str) -> ExportError:

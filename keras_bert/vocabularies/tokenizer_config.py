@@ -66,6 +66,7 @@ _OPTIONAL = {
         "pair_separators": _INTEGER,
         "num_segments": _INTEGER,
         "truncation_side": _STRING,
+        "compose": _FLAG,
     },
 }
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -96,6 +97,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "pair_separators": 1,
         "num_segments": 2,
         "truncation_side": "right",
+        "compose": False,
     },
 }
 # Longer values are cut in error messages

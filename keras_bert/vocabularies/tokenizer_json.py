@@ -48,6 +48,12 @@ _STEPS = {
 }
 _QUOTES = ("``", "''")
 _SPACES = " {2,}"
+# The normalizer of DeBERTa's class in `transformers` 5, which has none of its model
+_COMPOSING = [
+    {"type": "Replace", "pattern": {"Regex": r"\s{2,}|[\n\r\t]"}, "content": " "},
+    {"type": "NFC"},
+    {"type": "Strip", "strip_left": False, "strip_right": True},
+]
 # Steps that SentencePiece itself does: runs of spaces, and those at the end
 _OF_SPACES = (f"Replace {_SPACES!r} by ' '", f"Replace {_SPACES!r} by {BLANK!r}", "Strip")
 
@@ -512,13 +518,15 @@ def unigram_json(
         for name, default in (("lowercase", True), ("keep_accents", False), ("albert_rules", True))
     )
     ids = {piece.text: index for index, piece in enumerate(pieces)}
+    composes = bool(config.get("compose", False))
     metaspace = {
         "type": "Metaspace",
         "replacement": BLANK,
         "prepend_scheme": "always",
         "split": True,
     }
-    steps = [{"type": "WhitespaceSplit"}, metaspace]
+    steps = [metaspace] if composes else [{"type": "WhitespaceSplit"}, metaspace]
+    quotes = _QUOTES if albert_rules else ()
     return {
         "version": "1.0",
         "truncation": None,
@@ -528,8 +536,10 @@ def unigram_json(
             for index, piece in enumerate(pieces)
             if piece.text in names.values() or piece.type == PieceType.CONTROL
         ],
-        "normalizer": _normalizer(
-            read_characters_map(model), lowercase, keep_accents, _QUOTES if albert_rules else ()
+        "normalizer": (
+            {"type": "Sequence", "normalizers": _COMPOSING}
+            if composes
+            else _normalizer(read_characters_map(model), lowercase, keep_accents, quotes)
         ),
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
         "post_processor": _template(
@@ -543,7 +553,11 @@ def unigram_json(
         "model": {
             "type": "Unigram",
             "unk_id": ids[names["unk"]],
-            "vocab": [[piece.text, piece.score] for piece in pieces],
+            # DeBERTa's mask token is an added one.
+            "vocab": [
+                [piece.text, piece.score]
+                for piece in (pieces_without_mask(pieces, names["mask"]) if composes else pieces)
+            ],
             "byte_fallback": False,
         },
     }
@@ -652,21 +666,38 @@ def _pieces(tokenizer: TokenizerJson) -> list[Piece]:
             f"of a piece ({error!r})"
         ) from error
     pieces[model["unk_id"]] = unknown._replace(type=PieceType.UNKNOWN)
+    texts = {piece.text for piece in pieces}
+    for token in tokenizer.added_tokens():
+        content = token.get("content")
+        is_next = token.get("id") == len(pieces) and token.get("special", False)
+        if is_next and isinstance(content, str) and content not in texts:
+            pieces.append(Piece(content, 0.0, PieceType.CONTROL))
+            texts.add(content)
     return pieces
+
+
+def pieces_without_mask(pieces: Sequence[Piece], mask: str) -> Sequence[Piece]:
+    """Returns pieces without a mask token at their end."""
+    text, _, kind = pieces[-1]
+    return pieces[:-1] if (text, kind) == (mask, PieceType.CONTROL) else pieces
 
 
 def unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
     """Reads how a tokenizer with a unigram model normalizes text and splits it into words.
 
     Returns:
-        The fields `lowercase`, `keep_accents` and `albert_rules` of a tokenizer's config.
+        The fields `lowercase`, `keep_accents`, `albert_rules` and `compose` of a tokenizer's
+        config.
 
     Raises:
-        ValueError: If its steps are neither ALBERT's nor XLM-RoBERTa's.
+        ValueError: If its steps are not those of ALBERT, XLM-RoBERTa or DeBERTa.
     """
     if tokenizer.part("model").get("byte_fallback"):
         raise tokenizer.error("model.byte_fallback is True, which is not supported")
     steps = tokenizer.steps("normalizer")
+    if steps == _COMPOSING:
+        _check_pre_tokenizer(tokenizer, steps)
+        return {"lowercase": False, "keep_accents": True, "albert_rules": False, "compose": True}
     names = [
         f"Replace {_replacement(step)}" if step.get("type") == "Replace" else str(step.get("type"))
         for step in steps
@@ -688,7 +719,12 @@ def unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
             "Precompiled"
         )
     _check_pre_tokenizer(tokenizer, steps)
-    return {"lowercase": lowercase, "keep_accents": keep_accents, "albert_rules": albert_rules}
+    return {
+        "lowercase": lowercase,
+        "keep_accents": keep_accents,
+        "albert_rules": albert_rules,
+        "compose": False,
+    }
 
 
 def _replacement(step: Mapping[str, Any]) -> str:
@@ -711,7 +747,7 @@ def _check_pre_tokenizer(
     # Files of transformers 4 may normalize runs of spaces, and drop those at the end, instead of
     # WhitespaceSplit.
     kinds = [step.get("type") for step in normalizers[-3:]]
-    drops_spaces = (
+    drops_spaces = normalizers == _COMPOSING or (
         kinds == ["Precompiled", "Strip", "Replace"] and normalizers[-2].get("strip_right") is True
     )
     splits = types == ["WhitespaceSplit", "Metaspace"] or (types == ["Metaspace"] and drops_spaces)

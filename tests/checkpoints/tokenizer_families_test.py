@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizer files of ModernBERT, EuroBERT, XLM-RoBERTa and CamemBERT, read and written."""
+"""Tokenizer files of the families after BERT, RoBERTa and ALBERT, read and written."""
 
 import json
 
@@ -15,19 +15,20 @@ from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokeniz
 from keras_bert.text import Tokenizer, tokenizer_from_config  # noqa: E402
 from keras_bert.vocabularies.tokenizer_config import list_tokens  # noqa: E402
 from tests.checkpoints.small_models import small_backbone  # noqa: E402
-from tests.text import families  # noqa: E402
+from tests.text import families, small_tokenizers  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
+CONFIGS = {**families.CONFIGS, "mpnet": small_tokenizers.mpnet}
 ROLES = ("pad", "unk", "cls", "sep", "mask")
 TEXTS = [*families.LANGUAGES.values(), "  two  spaces\n", "a |||IP_ADDRESS||| b", ""]
 
 
 def config_of(family):
-    return families.CONFIGS[family]() | {"special_tokens_in_text": False}
+    return CONFIGS[family]() | {"special_tokens_in_text": False}
 
 
-@pytest.mark.parametrize("family", families.CONFIGS)
+@pytest.mark.parametrize("family", CONFIGS)
 def test_what_is_written_is_read(family, tmp_path):
     config = config_of(family)
     write_tokenizer(tmp_path, config, 12)
@@ -35,13 +36,13 @@ def test_what_is_written_is_read(family, tmp_path):
     assert list_tokens(config) == list(tokenizer_from_config(config).vocabulary)
     # Without our settings, the files themselves have everything but the words of taggers.
     (tmp_path / "tokenizer_config.json").unlink()
-    if family == "camembert":
-        (tmp_path / "config.json").write_text('{"model_type": "camembert"}')
+    if family in ("camembert", "mpnet"):
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
     del config["special_tokens_in_text"]
     assert read_tokenizer(tmp_path) == config
 
 
-@pytest.mark.parametrize("family", families.CONFIGS)
+@pytest.mark.parametrize("family", CONFIGS)
 def test_transformers_reads_it_and_we_read_what_it_writes(family, tmp_path):
     config = config_of(family)
     write_tokenizer(tmp_path, config, 512)
@@ -83,7 +84,7 @@ def test_the_released_model_alone(family, tmp_path):
         read_tokenizer(tmp_path)
 
 
-@pytest.mark.parametrize("family", families.CONFIGS)
+@pytest.mark.parametrize("family", CONFIGS)
 def test_a_preset_has_it(family, tmp_path):
     config = config_of(family)
     backbone = small_backbone(vocabulary_size=len(list_tokens(config)))

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from keras_bert.text.graph.composition import compose, to_characters_before_composition
 from keras_bert.text.graph.functions import traced_once
 from keras_bert.text.graph.normalization import drop_invalid
 from keras_bert.text.graph.offsets import Characters, Pieces, over_dropped_marks
@@ -34,6 +35,7 @@ class SentencePieceGraph(GraphTokenizer):
         splitter: The special tokens to recognize in texts; `None` for none.
         blank_characters: The characters that are in no span if they begin or end a piece, for a
             character class; `None` for the spaces before it.
+        compose: Whether characters are composed.
     """
 
     def __init__(
@@ -46,8 +48,10 @@ class SentencePieceGraph(GraphTokenizer):
         widths: Sequence[Sequence[int]],
         splitter: TokenSplitter | None,
         blank_characters: str | None,
+        compose: bool,
     ) -> None:
         super().__init__(special_token_ids)
+        self._compose = compose
         self._cleaner = cleaner
         self._blank_characters = blank_characters
         is_split = any(len(row) > 1 for row in parts)
@@ -71,6 +75,7 @@ class SentencePieceGraph(GraphTokenizer):
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         texts = _valid(texts)
+        texts = compose(texts) if self._compose else texts
         if self._split:
             return self._split(texts, self._pieces).ids
         ids, _, _ = self._search(self._cleaner(texts))
@@ -78,7 +83,9 @@ class SentencePieceGraph(GraphTokenizer):
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         texts = _valid(texts)
-        return self._split(texts, self._pieces) if self._split else self._pieces(texts)
+        after = compose(texts) if self._compose else texts
+        pieces = self._split(after, self._pieces) if self._split else self._pieces(after)
+        return to_characters_before_composition(texts, pieces) if self._compose else pieces
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """Splits texts `(texts,)`, valid UTF-8, into pieces with offsets in characters."""
