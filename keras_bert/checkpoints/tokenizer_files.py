@@ -44,6 +44,7 @@ from keras_bert.vocabularies.sentence_piece_model import (
     read_characters_map,
     read_pieces,
     replace_pieces,
+    without_characters_map,
 )
 from keras_bert.vocabularies.tokenizer_config import (
     BYTE_PAIR,
@@ -391,18 +392,18 @@ def _sentence_pieces(
     model = None if path is None else _released_model(path, name)
     if file is not None:
         of_file = unigram_model(file)
-        if name == DEBERTA_V2:
-            of_file = _with_mask(of_file)
         if model is None:
             model = of_file
-        # The class of DeBERTa does not read the map of the characters.
-        elif not have_same_pieces(model, of_file, but_for_map=name == DEBERTA_V2):
+        elif not _are_same_models(model, of_file, name):
             raise CheckpointError(
                 f"{file.path}: model.vocab or the Precompiled normalizer differs from {path}; "
                 "expected the same pieces, or one of the files."
             )
     if model is None:
         raise CheckpointError(f"{folder} has no SentencePiece model.")
+    model = _with_added_pieces(model, settings)
+    if name == DEBERTA_V2:
+        model = _with_mask(model)
     where = file.path if path is None and file is not None else path or folder
     options: dict[str, Any] = {**_PLAIN, "compose": name == DEBERTA_V2}
     pair_separators, num_segments, names = 2, 1, fairseq_ids.SPECIAL_TOKENS
@@ -453,16 +454,37 @@ def _sentence_pieces(
 
 
 def _released_model(path: Path, name: str | None) -> bytes:
-    """Reads a model; those of XLM-RoBERTa, CamemBERT and DeBERTa with the ids of the vocabulary."""
+    """Reads a model; that of XLM-RoBERTa or CamemBERT with the ids of the vocabulary."""
     model = read_bytes(path)
     try:
         if path.name == fairseq_ids.MODEL_FILE:
             ids = fairseq_ids.CAMEMBERT if name == CAMEMBERT else fairseq_ids.XLM_ROBERTA
             return fairseq_ids.with_fairseq_ids(model, ids)
         read_pieces(model)
-        return _with_mask(model) if name == DEBERTA_V2 else model
     except ValueError as error:
         raise CheckpointError(f"{path}: the file is {error}.") from error
+    return model
+
+
+def _are_same_models(model: bytes, other: bytes, name: str | None) -> bool:
+    """Returns whether two models are the same for a class of the transformers library."""
+    if name != DEBERTA_V2:
+        return have_same_pieces(model, other)
+    # Its class does not read the map of the characters, and adds the mask token.
+    model, other = (without_characters_map(_with_mask(each)) for each in (model, other))
+    return have_same_pieces(model, other)
+
+
+def _with_added_pieces(model: bytes, settings: TokenizerSettings) -> bytes:
+    """Returns a model with the special tokens whose ids continue those of its pieces."""
+    pieces = read_pieces(model)
+    count = len(pieces)
+    tokens = [token for token in settings.added_tokens() if token.get("special", False)]
+    for token in sorted(tokens, key=lambda token: token["id"] or 0):
+        if token["id"] == len(pieces):
+            pieces.append(Piece(token["content"], 0.0, PieceType.CONTROL))
+    is_changed = count < len(pieces) == len({piece.text for piece in pieces})
+    return replace_pieces(model, pieces) if is_changed else model
 
 
 def _with_mask(model: bytes) -> bytes:
@@ -586,7 +608,7 @@ def _wordpiece(
         of_model: Collection[str] = file.part("model")["vocab"] if file else vocabulary
         uncased: Sequence[str] = config.get("uncased_tokens", ())
         added: Sequence[str] = config.get("added_tokens", ())
-        for token in added:
+        for token in (*added, *names.values()):
             if token in of_model and token not in uncased and token.isalnum():
                 raise CheckpointError(
                     f"{folder}: the added token {token!r} is also a word of the vocabulary, which "

@@ -187,9 +187,10 @@ class TokenizerSettings:
         defaults = {**_DEFAULTS}
         if not self.is_defined_by_file:
             defaults |= _DEFAULTS_OF_KINDS[kind]
+            # Without one of them, another piece takes its place.
+            needed = ("unk", "cls", "sep") if self.tokenizer_class == DEBERTA_V2 else ("unk",)
             for role, token in self.special_tokens(kind).items():
-                # Without an unknown token, the first piece of a model takes its place.
-                defaults[f"{role}_token"] = (token,) if role == "unk" else (token, None)
+                defaults[f"{role}_token"] = (token,) if role in needed else (token, None)
                 if kind != WORDPIECE and role in SAME_ROLES:
                     defaults[f"{SAME_ROLES[role]}_token"] = (token, None)
         if self._file is None:

@@ -87,7 +87,7 @@ def without_characters_map(model: bytes) -> bytes:
     return b"".join(fields)
 
 
-def have_same_pieces(model: bytes, other: bytes, but_for_map: bool = False) -> bool:
+def have_same_pieces(model: bytes, other: bytes) -> bool:
     """Returns whether two models have the same pieces, with the same scores, and the same map."""
     pieces, others = read_pieces(model), read_pieces(other)
     return (
@@ -98,7 +98,7 @@ def have_same_pieces(model: bytes, other: bytes, but_for_map: bool = False) -> b
             and (piece.type != PieceType.NORMAL or abs(piece.score - other.score) < _SAME_SCORE)
             for piece, other in zip(pieces, others, strict=True)
         )
-        and (but_for_map or read_characters_map(model) == read_characters_map(other))
+        and read_characters_map(model) == read_characters_map(other)
     )
 
 

@@ -117,6 +117,12 @@ class TokenizerJson:
             raise self.error(
                 f"added_tokens must contain objects with id and content ({error!r})"
             ) from error
+        for token, index in ids.items():
+            if vocabulary.get(token, index) != index:
+                raise self.error(
+                    f"{token!r} has the id {vocabulary[token]!r} in model.vocab, and {index!r} in "
+                    "added_tokens"
+                )
         return tokens_in_order({**vocabulary, **ids}, f"{self.path}: model.vocab")
 
     def added_tokens(self) -> Sequence[Mapping[str, Any]]:
@@ -481,6 +487,12 @@ def row_formats(tokenizer: TokenizerJson) -> RowFormats:
             single = [(start, 0), ("A", 0), (end, 0)]
             pair = [*single, ("B", 1), (end, 1)]
             if kind == "RobertaProcessing":
+                # Without, `tokenizers` takes it for a BertProcessing.
+                if not all(
+                    isinstance(steps[0][name], bool)
+                    for name in ("trim_offsets", "add_prefix_space")
+                ):
+                    raise TypeError("trim_offsets and add_prefix_space must be true or false")
                 pair = [*single, (end, 0), ("B", 0), (end, 0)]
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise tokenizer.error(f"post_processor is a malformed {kind} ({error!r})") from error
@@ -666,13 +678,6 @@ def _pieces(tokenizer: TokenizerJson) -> list[Piece]:
             f"of a piece ({error!r})"
         ) from error
     pieces[model["unk_id"]] = unknown._replace(type=PieceType.UNKNOWN)
-    texts = {piece.text for piece in pieces}
-    for token in tokenizer.added_tokens():
-        content = token.get("content")
-        is_next = token.get("id") == len(pieces) and token.get("special", False)
-        if is_next and isinstance(content, str) and content not in texts:
-            pieces.append(Piece(content, 0.0, PieceType.CONTROL))
-            texts.add(content)
     return pieces
 
 
