@@ -748,9 +748,16 @@ def _write_wordpiece(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """Writes a WordPiece vocabulary; returns the fields of `tokenizer_config.json`."""
     names = {**WORDPIECE_TOKENS, **(config.get("special_tokens") or {})}
     rows = config.get("pair_separators", 1), config.get("num_segments", 2)
+    name = "PreTrainedTokenizerFast"
+    if names == WORDPIECE_TOKENS and rows[0] == 1:
+        name = "BertTokenizer"
+    elif names == MPNET_TOKENS and rows == (2, 1):
+        name = MPNET
+    else:
+        write_json(folder / TOKENIZER_FILE, wordpiece_json(config, names))
     settings: dict[str, Any] = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        **(_names_field(names, config["vocabulary"]) if names != WORDPIECE_TOKENS else {}),
+        "tokenizer_class": name,
+        **(_names_field(names, config["vocabulary"]) if name != "BertTokenizer" else {}),
         "do_lower_case": bool(config.get("lowercase", True)),
         **{
             field: config[field]
@@ -759,12 +766,6 @@ def _write_wordpiece(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         },
         _WORD_LENGTH: int(config.get(_WORD_LENGTH, MAX_WORD_LENGTH)),
     }
-    if names == WORDPIECE_TOKENS and rows[0] == 1:
-        settings["tokenizer_class"] = "BertTokenizer"
-    elif names == MPNET_TOKENS and rows == (2, 1):
-        settings["tokenizer_class"] = MPNET
-    else:
-        write_json(folder / TOKENIZER_FILE, wordpiece_json(config, names))
     if rows[1] == 1:
         settings["model_input_names"] = ["input_ids", "attention_mask"]
     if config.get("added_tokens"):

@@ -70,6 +70,11 @@ def mpnet():
     return WordPieceTokenizer(tokens, **MPNET, max_word_length=100).get_config()
 
 
+def wordpiece_config(**options):
+    """The config of a small WordPiece tokenizer as files of `transformers` have it."""
+    return make("wordpiece", **options, max_word_length=100).get_config()
+
+
 @functools.cache
 def of_tokens(*tokens, **options):
     """A WordPiece tokenizer, which all tests with these tokens share: its graphs are traced once.
