@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_bert.text.characters import WHITE_SPACE, character_class
-from keras_bert.text.composition import before_composition, composed, is_composed
+from keras_bert.text.composition import composed, is_composed
 from keras_bert.text.merges import count_blanks, merged_by_heap, single_ranks
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
@@ -309,7 +309,7 @@ class BytePairTokenizer(Tokenizer):
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
         if self.compose and not all(map(is_composed, texts)):
             tokens = self._tokens_as_they_are([composed(text) for text in texts])
-            return before_composition(texts, tokens)
+            return tokens.before_composition(texts)
         return self._tokens_as_they_are(texts)
 
     def _tokens_as_they_are(self, texts: Sequence[str]) -> FlatTokens:

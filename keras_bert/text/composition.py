@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -22,7 +21,6 @@ from keras_bert.text.characters import (
     combining_points,
     decomposed,
 )
-from keras_bert.text.tokenizer import FlatTokens
 
 # Hangul vowels and final consonants, which are composed by rule
 _HANGUL_PARTS = (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))
@@ -60,21 +58,6 @@ def _long_runs() -> re.Pattern[str]:
 def is_composed(text: str) -> bool:
     """Returns whether `composed` leaves a text as it is."""
     return unicodedata.is_normalized("NFC", text)
-
-
-def before_composition(texts: Sequence[str], tokens: FlatTokens) -> FlatTokens:
-    """Converts offsets in composed texts to offsets in the texts before."""
-    starts, ends = np.array(tokens.starts), np.array(tokens.ends)
-    splits = np.cumsum([0, *tokens.lengths])
-    for text, begin, end in zip(texts, splits[:-1], splits[1:], strict=True):
-        if begin < end and not is_composed(text):
-            rows = slice(begin, end)
-            firsts, lasts = sources_of_composed(text)
-            is_empty = starts[rows] >= ends[rows]
-            last = lasts[np.maximum(ends[rows] - 1, 0)]
-            starts[rows] = firsts[starts[rows]]
-            ends[rows] = np.where(is_empty, starts[rows], last)
-    return tokens._replace(starts=starts, ends=ends)
 
 
 def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ import sentencepiece
 
 from keras_bert.atomic import write_bytes
 from keras_bert.text.characters import character_class_of
-from keras_bert.text.composition import before_composition, composed, is_composed
+from keras_bert.text.composition import composed, is_composed
 from keras_bert.text.normalization import is_extending, over_dropped_marks
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import TokenSplitter, segments
@@ -239,7 +239,7 @@ class SentencePieceTokenizer(Tokenizer):
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
         if self.compose and not all(map(is_composed, texts)):
             tokens = self._tokens_as_they_are([composed(text) for text in texts])
-            return before_composition(texts, tokens)
+            return tokens.before_composition(texts)
         return self._tokens_as_they_are(texts)
 
     def _tokens_as_they_are(self, texts: Sequence[str]) -> FlatTokens:
