@@ -114,8 +114,11 @@ def in_canonical_order(word: Word) -> Word:
 
 
 @functools.lru_cache(1_000)
-def words(text: str, lowercase: bool, strips: bool, splits_ideographs: bool) -> list[Word]:
+def words(
+    text: str, lowercase: bool, strips: bool | None = None, splits_ideographs: bool = True
+) -> list[Word]:
     """What the basic tokenizer makes of a text."""
+    strips = lowercase if strips is None else strips
     cleaned = clean_words(text, splits_ideographs)
     lowered = (lower(word) if lowercase else word for word in cleaned)
     normalized = (strip_accents(word) if strips else word for word in lowered)
