@@ -18,7 +18,7 @@ import numpy as np
 
 from keras_bert.text.characters import WHITE_SPACE, character_class
 from keras_bert.text.composition import composed, is_composed
-from keras_bert.text.merges import count_blanks, merged_by_heap, single_ranks
+from keras_bert.text.merges import count_blanks, longest_runs, merged_by_heap, single_ranks
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
 from keras_bert.vocabularies.byte_pair_files import (
@@ -384,6 +384,7 @@ class BytePairTokenizer(Tokenizer):
             self._splitter,
             characters=self._character_ids if self.byte_fallback else None,
             joints=self._joints,
+            runs=longest_runs(self.vocabulary, self._merged) if self.byte_fallback else {},
             add_prefix_space=self.add_prefix_space,
             word_pattern=self.word_pattern,
             compose=self.compose,
