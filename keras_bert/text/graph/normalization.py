@@ -140,7 +140,7 @@ def _in_canonical_order(text: tf.Tensor) -> tf.Tensor:
     rows = combining_classes()
     lasts = tf.constant([row.last for row in rows] + [_MAX_POINT])
     row = tf.searchsorted(lasts, points.flat_values)
-    is_mark = points.flat_values >= tf.gather([row.first for row in rows] + [_MAX_POINT], row)
+    is_mark = points.flat_values >= tf.gather([row.first for row in rows] + [_MAX_POINT + 1], row)
     mark_class = tf.where(is_mark, tf.gather([row.combining_class for row in rows] + [0], row), 0)
     # A run begins at each other character, and at the beginning of each text.
     run = tf.cumsum(tf.cast(~is_mark, tf.int32)) + tf.cast(row_ids(points), tf.int32)
