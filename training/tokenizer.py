@@ -131,9 +131,9 @@ def make_tokenizer(
         ValueError: If there is no text, or too little.
     """
     from keras_bert import text
-    from keras_bert.vocabularies import fairseq_ids
 
     options = options or {}
+    special_tokens = options.get("special_tokens")
     if kind == text.BytePairTokenizer.kind:
         of_words = {
             name: options[name]
@@ -142,14 +142,14 @@ def make_tokenizer(
         }
         made = text.train_byte_pair_vocabulary(paths, vocabulary_size, **of_words)
         return text.BytePairTokenizer(*made, **options)
-    if options.get("special_tokens") == fairseq_ids.SPECIAL_TOKENS:
+    if kind == text.SentencePieceTokenizer.kind and special_tokens:
         model = text.train_sentence_piece_model(
             paths,
             vocabulary_size,
             options["lowercase"],
             options["keep_accents"],
             max_sentences=max_sentences,
-            with_fairseq_ids=True,
+            special_tokens=special_tokens,
         )
         return text.SentencePieceTokenizer(model, **options)
     keep_accents = False
@@ -162,8 +162,10 @@ def make_tokenizer(
             paths, vocabulary_size, lowercase, keep_accents, max_sentences=max_sentences
         )
         return text.SentencePieceTokenizer(model, lowercase, keep_accents)
-    tokens = text.train_vocabulary(paths, vocabulary_size, lowercase=lowercase)
-    return text.WordPieceTokenizer(tokens, lowercase=lowercase)
+    tokens = text.train_vocabulary(
+        paths, vocabulary_size, lowercase=lowercase, special_tokens=special_tokens
+    )
+    return text.WordPieceTokenizer(tokens, lowercase=lowercase, **options)
 
 
 def family_options(config: BertConfig) -> Mapping[str, Any]:

@@ -675,6 +675,31 @@ _XLM_ROBERTA_TOKENIZER = {
     "pair_separators": 2,
     "num_segments": 1,
 }
+# Pairs have no segments, as in RoBERTa.
+_MPNET_TOKENIZER = {
+    "special_tokens": {
+        "cls": "<s>",
+        "pad": "<pad>",
+        "sep": "</s>",
+        "unk": "[UNK]",
+        "mask": "<mask>",
+    },
+    "pair_separators": 2,
+    "num_segments": 1,
+}
+# Text is normalized by the model alone, as in pre-training.
+_DEBERTA_TOKENIZER = {
+    "special_tokens": {
+        "pad": "[PAD]",
+        "cls": "[CLS]",
+        "sep": "[SEP]",
+        "unk": "[UNK]",
+        "mask": "[MASK]",
+    },
+    "lowercase": False,
+    "keep_accents": True,
+    "albert_rules": False,
+}
 GTE = dataclasses.replace(
     NOMIC_BERT,
     name="gte",

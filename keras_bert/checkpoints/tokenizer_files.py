@@ -15,8 +15,11 @@ from keras_bert.checkpoints.tokenizer_settings import (
     ALBERT,
     ALBERT_TOKENS,
     CAMEMBERT,
+    DEBERTA_V2,
     DEFINED_BY_FILE,
     KINDS,
+    MPNET,
+    MPNET_TOKENS,
     NAMES_FILE,
     ROBERTA_TOKENS,
     SAME_ROLES,
@@ -35,11 +38,13 @@ from keras_bert.vocabularies.byte_pair_files import (
 )
 from keras_bert.vocabularies.files import read_bytes
 from keras_bert.vocabularies.sentence_piece_model import (
+    Piece,
     PieceType,
     have_same_pieces,
     read_characters_map,
     read_pieces,
     replace_pieces,
+    without_characters_map,
 )
 from keras_bert.vocabularies.tokenizer_config import (
     BYTE_PAIR,
@@ -57,15 +62,18 @@ from keras_bert.vocabularies.tokenizer_json import (
     byte_pair_json,
     byte_pair_options,
     merges_of,
+    pieces_without_mask,
     row_formats,
     unigram_json,
     unigram_model,
     unigram_options,
+    wordpiece_json,
     wordpiece_options,
 )
 
 VOCABULARY_FILE = "vocab.txt"
 MODEL_FILE = "spiece.model"
+DEBERTA_MODEL_FILE = "spm.model"
 RELEASED_MODEL_FILE = "30k-clean.model"
 """The SentencePiece model of ALBERT's TF1 release."""
 ALL_FILES = (
@@ -73,6 +81,7 @@ ALL_FILES = (
     TOKENS_FILE,
     MERGES_FILE,
     MODEL_FILE,
+    DEBERTA_MODEL_FILE,
     fairseq_ids.MODEL_FILE,
     TOKENIZER_FILE,
     SETTINGS_FILE,
@@ -81,13 +90,18 @@ ALL_FILES = (
 )
 """The names of all tokenizer files; those that are not written belong to another tokenizer."""
 
-_MODEL_FILES = (MODEL_FILE, RELEASED_MODEL_FILE, fairseq_ids.MODEL_FILE)
+# The classes of the SentencePiece models, where no file names one
+_MODEL_FILES = {
+    MODEL_FILE: ALBERT,
+    RELEASED_MODEL_FILE: ALBERT,
+    fairseq_ids.MODEL_FILE: XLM_ROBERTA,
+    DEBERTA_MODEL_FILE: DEBERTA_V2,
+}
 _KINDS_OF_MODELS = {"WordPiece": WORDPIECE, "BPE": BYTE_PAIR, "Unigram": SENTENCE_PIECE}
 # The maximum number of characters of a word in the transformers library
 _THEIR_WORD_LENGTH = 100
 # What a SentencePiece tokenizer does without any rules of its own
-_PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False}
-_ROW_TOKENS = {role: token for role, token in WORDPIECE_TOKENS.items() if role != "mask"}
+_PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False, "compose": False}
 # What they are in files that do not name them
 _USUAL_NAMES = {
     "pad": ("<pad>", "[PAD]"),
@@ -118,11 +132,12 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
     """Reads the tokenizer of a folder of this package, of Hugging Face or of a TF1 release.
 
     The class that `tokenizer_config.json` or `config.json` names determines which files count, as
-    in the transformers library: of BERT's, RoBERTa's, ALBERT's, XLM-RoBERTa's and CamemBERT's, a
-    `tokenizer.json` has the vocabulary alone; for others, it has everything. Without a class, the
-    files are tried in this order: `vocab.txt` (WordPiece), `spiece.model`, the released
-    `30k-clean.model` or XLM-RoBERTa's `sentencepiece.bpe.model` (SentencePiece), `vocab.json` and
-    `merges.txt` (BPE), and `tokenizer.json` (any of them).
+    in the transformers library: of the classes of BERT, MPNet, RoBERTa, ALBERT, XLM-RoBERTa,
+    CamemBERT and DeBERTa, a `tokenizer.json` has the vocabulary alone; for others, it has
+    everything. Without a class, the files are tried in this order: `vocab.txt` (WordPiece),
+    `spiece.model`, the released `30k-clean.model`, XLM-RoBERTa's `sentencepiece.bpe.model` or
+    DeBERTa's `spm.model` (SentencePiece), `vocab.json` and `merges.txt` (BPE), and
+    `tokenizer.json` (any of them).
 
     Args:
         folder: The folder.
@@ -284,6 +299,8 @@ def _special_tokens(
             given = [file.part("padding").get("pad_token")]
         found = [name for name in (*given, *usual) if name in vocabulary]
         names[role] = str(found[0] if found else ROBERTA_TOKENS[role])
+    if file.kind == "WordPiece":
+        names["unk"] = str(file.part("model").get("unk_token", names["unk"]))
     formats = row_formats(file)
     single, pair = ([name for name, _ in row] for row in (formats.single, formats.pair))
     if len(single) != 3 or single[1] != "A":
@@ -297,7 +314,7 @@ def _special_tokens(
             names[role] = names[other]
     cls, sep = names["cls"], names["sep"]
     between = [sep]
-    if len(pair) > len(single) + 2 and file.kind != "WordPiece":
+    if len(pair) > len(single) + 2:
         between.append(cls if file.kind == "BPE" and pair[-3] == cls else sep)
     expected = [cls, "A", *between, "B", sep]
     if pair != expected:
@@ -371,21 +388,24 @@ def _sentence_pieces(
     path = next((folder / name for name in _MODEL_FILES if (folder / name).exists()), None)
     name = settings.tokenizer_class
     if name is None and path is not None:
-        name = XLM_ROBERTA if path.name == fairseq_ids.MODEL_FILE else ALBERT
+        name = _MODEL_FILES[path.name]
     model = None if path is None else _released_model(path, name)
     if file is not None:
         of_file = unigram_model(file)
         if model is None:
             model = of_file
-        elif not have_same_pieces(model, of_file):
+        elif not _are_same_models(model, of_file, name):
             raise CheckpointError(
                 f"{file.path}: model.vocab or the Precompiled normalizer differs from {path}; "
                 "expected the same pieces, or one of the files."
             )
     if model is None:
         raise CheckpointError(f"{folder} has no SentencePiece model.")
+    model = _with_added_pieces(model, settings)
+    if name == DEBERTA_V2:
+        model = _with_mask(model)
     where = file.path if path is None and file is not None else path or folder
-    options: dict[str, Any] = dict(_PLAIN)
+    options: dict[str, Any] = {**_PLAIN, "compose": name == DEBERTA_V2}
     pair_separators, num_segments, names = 2, 1, fairseq_ids.SPECIAL_TOKENS
     if file is not None and name in (None, *DEFINED_BY_FILE):
         options = unigram_options(file)
@@ -400,13 +420,20 @@ def _sentence_pieces(
             "lowercase": lowercase is not False,
             "keep_accents": bool(settings.flag("keep_accents")),
             "albert_rules": rules is not False,
+            "compose": False,
         }
         if file is not None and file.part("post_processor"):
             # The class of ALBERT takes it from the file too.
             vocabulary = [piece.text for piece in read_pieces(model)]
             names, between, num_segments = _special_tokens(file, settings, vocabulary)
             pair_separators = len(between)
-    if file is not None and not (options["albert_rules"] or read_characters_map(model)):
+    elif name == DEBERTA_V2:
+        names, pair_separators = WORDPIECE_TOKENS, 1
+        num_segments = 1 + settings.has_segments(True)
+        if settings.flag("do_lower_case"):
+            raise settings.error("do_lower_case", "it must be False or absent", True)
+    has_spaces = options["albert_rules"] or options["compose"] or read_characters_map(model)
+    if file is not None and not has_spaces:
         raise file.error(
             "normalizer has no Precompiled step, which replaces whitespace by the space; without, "
             "other whitespace is unknown to the model"
@@ -418,9 +445,12 @@ def _sentence_pieces(
             f"{names['unk']}."
         )
     model = _with_control_pieces(model, names, settings)
-    return _sentence_piece(model, where, names, **options) | without_defaults(
-        SENTENCE_PIECE, {"pair_separators": pair_separators, "num_segments": num_segments}
-    )
+    rows = {
+        "pair_separators": pair_separators,
+        "num_segments": num_segments,
+        "compose": options.pop("compose"),
+    }
+    return _sentence_piece(model, where, names, **options) | without_defaults(SENTENCE_PIECE, rows)
 
 
 def _released_model(path: Path, name: str | None) -> bytes:
@@ -434,6 +464,35 @@ def _released_model(path: Path, name: str | None) -> bytes:
     except ValueError as error:
         raise CheckpointError(f"{path}: the file is {error}.") from error
     return model
+
+
+def _are_same_models(model: bytes, other: bytes, name: str | None) -> bool:
+    """Returns whether two models are the same for a class of the transformers library."""
+    if name != DEBERTA_V2:
+        return have_same_pieces(model, other)
+    # Its class does not read the map of the characters, and adds the mask token.
+    model, other = (without_characters_map(_with_mask(each)) for each in (model, other))
+    return have_same_pieces(model, other)
+
+
+def _with_added_pieces(model: bytes, settings: TokenizerSettings) -> bytes:
+    """Returns a model with the special tokens whose ids continue those of its pieces."""
+    pieces = read_pieces(model)
+    count = len(pieces)
+    tokens = [token for token in settings.added_tokens() if token.get("special", False)]
+    for token in sorted(tokens, key=lambda token: token["id"] or 0):
+        if token["id"] == len(pieces):
+            pieces.append(Piece(token["content"], 0.0, PieceType.CONTROL))
+    is_changed = count < len(pieces) == len({piece.text for piece in pieces})
+    return replace_pieces(model, pieces) if is_changed else model
+
+
+def _with_mask(model: bytes) -> bytes:
+    """Returns a model of DeBERTa with the mask token, which is added to its pieces."""
+    pieces, mask = read_pieces(model), WORDPIECE_TOKENS["mask"]
+    if any(piece.text == mask for piece in pieces):
+        return model
+    return replace_pieces(model, [*pieces, Piece(mask, 0.0, PieceType.CONTROL)])
 
 
 def _with_control_pieces(
@@ -498,53 +557,64 @@ def _wordpiece(
     `tokenizer.json`, or else inferred from the vocabulary. Of a tokenizer that is defined by
     `tokenizer.json` (by its class, or as the only file), everything is read from that file.
     """
-    if file is None:
-        vocabulary = vocab_txt.load_vocabulary(folder / VOCABULARY_FILE)
-    else:
-        try:
-            vocabulary = vocab_txt.check_vocabulary(file.vocabulary())
-        except ValueError as error:
-            raise CheckpointError(f"{file.path}: {error}") from error
+    is_mpnet = settings.tokenizer_class == MPNET
+    names = settings.special_tokens(WORDPIECE)
     options: dict[str, Any] = {
         "max_word_length": MAX_WORD_LENGTH if settings.is_empty else _THEIR_WORD_LENGTH,
-        "num_segments": 1 + settings.has_segments(True),
+        "num_segments": 1 if is_mpnet else 1 + settings.has_segments(True),
+        "pair_separators": 2 if is_mpnet else 1,
+        "strip_accents": (
+            None if settings.fields.get("strip_accents") is None else settings.flag("strip_accents")
+        ),
+        "tokenize_chinese_chars": settings.flag("tokenize_chinese_chars") is not False,
     }
     lowercase = settings.flag("do_lower_case")
-    if file is not None and settings.is_defined_by_file:
-        lowercase, options["max_word_length"] = wordpiece_options(file)
-        names, _, options["num_segments"] = _special_tokens(file, settings, vocabulary)
-        has_mask = names["mask"] in vocabulary
-        if names != (WORDPIECE_TOKENS if has_mask else {**names, **_ROW_TOKENS}):
-            raise file.error(
-                f"the special tokens are {', '.join(names.values())}; with a WordPiece vocabulary "
-                f"they must be {', '.join(WORDPIECE_TOKENS.values())}"
-            )
-    elif lowercase is None and file is not None:
-        lowercase = file.part("normalizer").get("lowercase")
+    if file is None:
+        required = [name for role, name in names.items() if role != "mask"]
+        vocabulary = vocab_txt.load_vocabulary(folder / VOCABULARY_FILE, required)
+    else:
+        vocabulary = file.vocabulary()
+        if settings.is_defined_by_file:
+            options |= wordpiece_options(file)
+            names, between, options["num_segments"] = _special_tokens(file, settings, vocabulary)
+            options["pair_separators"] = len(between)
+            lowercase = options.pop("lowercase")
+            if names["mask"] not in vocabulary:
+                names = {**names, "mask": WORDPIECE_TOKENS["mask"]}
+        elif lowercase is None:
+            lowercase = file.part("normalizer").get("lowercase")
+        required = [name for role, name in names.items() if role != "mask"]
+        try:
+            vocab_txt.check_vocabulary(vocabulary, required)
+        except ValueError as error:
+            raise CheckpointError(f"{file.path}: {error}") from error
     if not isinstance(lowercase, bool):
         lowercase = vocab_txt.looks_uncased(vocabulary)
+    options["special_tokens"] = _renamed(names, WORDPIECE_TOKENS)
+    if options["strip_accents"] == lowercase:
+        options["strip_accents"] = None
     own_length = settings.fields.get(_WORD_LENGTH)
     if own_length is not None:
         if not WORD_LENGTH.allows(own_length):
             raise settings.error(_WORD_LENGTH, f"it must be {WORD_LENGTH}", own_length)
         options["max_word_length"] = own_length
-    strips = settings.fields.get("strip_accents")
-    if not settings.is_defined_by_file and strips not in (None, lowercase):
-        what = f"it must be {lowercase}, as lowercase is, or absent"
-        raise settings.error("strip_accents", what, strips)
-    config: dict[str, Any] = {"vocabulary": list(vocabulary), "lowercase": lowercase}
+    config: dict[str, Any] = {
+        "vocabulary": list(vocabulary),
+        "lowercase": lowercase,
+        **without_defaults(WORDPIECE, options),
+    }
     config, _ = _with_added_tokens(config, settings)
-    if lowercase:
+    if lowercase or options["strip_accents"]:
         of_model: Collection[str] = file.part("model")["vocab"] if file else vocabulary
         uncased: Sequence[str] = config.get("uncased_tokens", ())
         added: Sequence[str] = config.get("added_tokens", ())
-        for token in added:
+        for token in (*added, *names.values()):
             if token in of_model and token not in uncased and token.isalnum():
                 raise CheckpointError(
                     f"{folder}: the added token {token!r} is also a word of the vocabulary, which "
                     "is found in lowercased text; this is not supported."
                 )
-    return config | without_defaults(WORDPIECE, options)
+    return config
 
 
 def _with_added_tokens(
@@ -565,9 +635,9 @@ def _with_added_tokens(
             a token has `single_word`, or one of BPE `lstrip` or `rstrip`, which is not supported.
     """
     kind = config.get("kind", WORDPIECE)
-    roles = WORDPIECE_TOKENS
-    if kind == BYTE_PAIR:
-        roles = {**ROBERTA_TOKENS, **(config.get("special_tokens") or {})}
+    usual = ROBERTA_TOKENS if kind == BYTE_PAIR else WORDPIECE_TOKENS
+    roles = {**usual, **(config.get("special_tokens") or {})}
+    is_normalized = bool(config.get("lowercase") or config.get("strip_accents"))
     vocabulary = list(config["vocabulary"])
     indices = {token: index for index, token in enumerate(vocabulary)}
     added = settings.added_tokens()
@@ -595,7 +665,7 @@ def _with_added_tokens(
         refused = ["single_word"]
         if kind == BYTE_PAIR:
             refused += ["rstrip"] if token["content"] == roles["mask"] else ["lstrip", "rstrip"]
-        elif token["content"] in roles.values() and config["lowercase"]:
+        elif token["content"] in roles.values() and is_normalized:
             refused.append("normalized")
         for option in refused:
             if token.get(option):
@@ -609,7 +679,7 @@ def _with_added_tokens(
     uncased = [
         token["content"]
         for token in own
-        if config.get("lowercase") and token.get("normalized", not token.get("special", False))
+        if is_normalized and token.get("normalized", not token.get("special", False))
     ]
     config = {
         **config,
@@ -656,35 +726,53 @@ def write_tokenizer(
     if tokenizer is None:
         return
     kind = tokenizer.get("kind", WORDPIECE)
-    settings: dict[str, Any]
-    if kind == BYTE_PAIR:
-        settings = _write_byte_pair(folder, tokenizer)
-    elif kind == SENTENCE_PIECE:
-        settings = _write_sentence_piece(folder, tokenizer)
-    elif kind == WORDPIECE:
-        with checkpoint_errors():
-            vocab_txt.save_vocabulary(tokenizer["vocabulary"], folder / VOCABULARY_FILE)
-        lowercase = bool(tokenizer.get("lowercase", True))
-        settings = {
-            "tokenizer_class": "BertTokenizer",
-            "do_lower_case": lowercase,
-            _WORD_LENGTH: int(tokenizer.get(_WORD_LENGTH, MAX_WORD_LENGTH)),
-        }
-        if tokenizer.get("num_segments", 2) == 1:
-            settings["model_input_names"] = ["input_ids", "attention_mask"]
-        if tokenizer.get("added_tokens"):
-            settings["added_tokens_decoder"] = _added_tokens_field(tokenizer)
-    else:
+    writers = {
+        WORDPIECE: _write_wordpiece,
+        BYTE_PAIR: _write_byte_pair,
+        SENTENCE_PIECE: _write_sentence_piece,
+    }
+    if kind not in writers:
         raise CheckpointError(
-            f"kind of the tokenizer is {kind!r}; expected one of {WORDPIECE}, {BYTE_PAIR}, "
-            f"{SENTENCE_PIECE}."
+            f"kind of the tokenizer is {kind!r}; expected one of {', '.join(writers)}."
         )
+    settings = writers[kind](folder, tokenizer)
     settings["model_max_length"] = max_sequence_length
     if "truncation_side" in tokenizer:
         settings["truncation_side"] = tokenizer["truncation_side"]
     if _SPECIAL_IN_TEXT in tokenizer:
         settings[_SPECIAL_IN_TEXT] = bool(tokenizer[_SPECIAL_IN_TEXT])
     write_json(folder / SETTINGS_FILE, settings)
+
+
+def _write_wordpiece(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes a WordPiece vocabulary; returns the fields of `tokenizer_config.json`."""
+    names = {**WORDPIECE_TOKENS, **(config.get("special_tokens") or {})}
+    rows = config.get("pair_separators", 1), config.get("num_segments", 2)
+    name = "PreTrainedTokenizerFast"
+    if names == WORDPIECE_TOKENS and rows[0] == 1:
+        name = "BertTokenizer"
+    elif names == MPNET_TOKENS and rows == (2, 1):
+        name = MPNET
+    else:
+        write_json(folder / TOKENIZER_FILE, wordpiece_json(config, names))
+    settings: dict[str, Any] = {
+        "tokenizer_class": name,
+        **(_names_field(names, config["vocabulary"]) if name != "BertTokenizer" else {}),
+        "do_lower_case": bool(config.get("lowercase", True)),
+        **{
+            field: config[field]
+            for field in ("strip_accents", "tokenize_chinese_chars")
+            if field in config
+        },
+        _WORD_LENGTH: int(config.get(_WORD_LENGTH, MAX_WORD_LENGTH)),
+    }
+    if rows[1] == 1:
+        settings["model_input_names"] = ["input_ids", "attention_mask"]
+    if config.get("added_tokens"):
+        settings["added_tokens_decoder"] = _added_tokens_field(config)
+    with checkpoint_errors():
+        vocab_txt.save_vocabulary(config["vocabulary"], folder / VOCABULARY_FILE)
+    return settings
 
 
 def _write_byte_pair(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -714,24 +802,20 @@ def _write_sentence_piece(folder: Path, config: Mapping[str, Any]) -> dict[str, 
     names = {**ALBERT_TOKENS, **(config.get("special_tokens") or {})}
     write_json(folder / TOKENIZER_FILE, unigram_json(model, config, names))
     names_field = _names_field(names, list_tokens(config))
+    segments = ["token_type_ids"] if config.get("num_segments", 2) > 1 else []
+    inputs = {"model_input_names": ["input_ids", *segments, "attention_mask"]}
     released = fairseq_ids.released_model(model)
     if released and names == fairseq_ids.SPECIAL_TOKENS:
         original, ids = released
         (folder / fairseq_ids.MODEL_FILE).write_bytes(original)
-        name = "Camembert" if ids == fairseq_ids.CAMEMBERT else "XLMRoberta"
-        inputs = ["input_ids", "attention_mask"]
-        return {
-            "tokenizer_class": f"{name}Tokenizer",
-            **names_field,
-            "model_input_names": inputs,
-        }
+        name = CAMEMBERT if ids == fairseq_ids.CAMEMBERT else XLM_ROBERTA
+        return {"tokenizer_class": name, **names_field, **inputs}
+    if names == WORDPIECE_TOKENS and config.get("compose"):
+        pieces = pieces_without_mask(read_pieces(model), names["mask"])
+        (folder / DEBERTA_MODEL_FILE).write_bytes(replace_pieces(model, pieces))
+        return {"tokenizer_class": DEBERTA_V2, **names_field, **inputs, "do_lower_case": False}
     if names != ALBERT_TOKENS:
-        inputs = ["input_ids", "attention_mask"]
-        return {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            **names_field,
-            "model_input_names": inputs,
-        }
+        return {"tokenizer_class": "PreTrainedTokenizerFast", **names_field, **inputs}
     rules = bool(config.get("albert_rules", True))
     (folder / MODEL_FILE).write_bytes(model)
     return {
@@ -740,11 +824,7 @@ def _write_sentence_piece(folder: Path, config: Mapping[str, Any]) -> dict[str, 
         # It knows their names too.
         **({} if rules else names_field),
         # Both classes leave out the segment ids, which ALBERT needs for pairs.
-        "model_input_names": [
-            "input_ids",
-            *(["token_type_ids"] if config.get("num_segments", 2) > 1 else []),
-            "attention_mask",
-        ],
+        **inputs,
         "do_lower_case": bool(config.get("lowercase", True)),
         "keep_accents": bool(config.get("keep_accents", False)),
         "remove_space": True,

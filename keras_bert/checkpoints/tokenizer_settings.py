@@ -35,7 +35,7 @@ WORDPIECE_TOKENS = {
     "sep": "[SEP]",
     "mask": "[MASK]",
 }
-"""The special tokens of BERT by their roles."""
+"""The special tokens of BERT and DeBERTa by their roles."""
 ROBERTA_TOKENS = {
     "pad": "<pad>",
     "unk": "<unk>",
@@ -52,24 +52,29 @@ ALBERT_TOKENS = {
     "mask": "[MASK]",
 }
 """Those of ALBERT."""
+MPNET_TOKENS = {**ROBERTA_TOKENS, "unk": "[UNK]"}
+"""Those of MPNet, which are RoBERTa's in a WordPiece vocabulary."""
 SAME_ROLES = {"cls": "bos", "sep": "eos"}
 """The names of the tokens at the beginning and the end of a text in the transformers library."""
 
 ALBERT, XLM_ROBERTA, CAMEMBERT = "AlbertTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"
-ROBERTA = "RobertaTokenizer"
+ROBERTA, MPNET, DEBERTA_V2 = "RobertaTokenizer", "MPNetTokenizer", "DebertaV2Tokenizer"
 KINDS = {
     **{
         f"{family}Tokenizer": WORDPIECE
         for family in ("Bert", "ConvBert", "DistilBert", "Electra", "LayoutLM", "MobileBert")
     },
+    MPNET: WORDPIECE,
     ROBERTA: BYTE_PAIR,
-    **dict.fromkeys((ALBERT, XLM_ROBERTA, CAMEMBERT), SENTENCE_PIECE),
+    **dict.fromkeys((ALBERT, XLM_ROBERTA, CAMEMBERT, DEBERTA_V2), SENTENCE_PIECE),
 }
 """The kinds of the classes of `transformers` that take a vocabulary alone from `tokenizer.json`."""
 DEFINED_BY_FILE = ("PreTrainedTokenizer", "TokenizersBackend")
 """Its classes for tokenizers that are completely defined by a `tokenizer.json`."""
 _TOKENS_OF_CLASSES = {
     ALBERT: ALBERT_TOKENS,
+    DEBERTA_V2: WORDPIECE_TOKENS,
+    MPNET: MPNET_TOKENS,
     **dict.fromkeys((ROBERTA, XLM_ROBERTA, CAMEMBERT), ROBERTA_TOKENS),
 }
 # The classes of folders that do not name one, by the model_type of their config.json
@@ -78,10 +83,12 @@ _CLASSES_OF_MODELS = {
         ("bert", "convbert", "distilbert", "electra", "layoutlm", "mobilebert", "nomic_bert"),
         "BertTokenizer",
     ),
+    "mpnet": MPNET,
     "roberta": ROBERTA,
     "albert": ALBERT,
     "xlm-roberta": XLM_ROBERTA,
     "camembert": CAMEMBERT,
+    "deberta-v2": DEBERTA_V2,
     "modernbert": "TokenizersBackend",
 }
 # This model has it, whatever class its files name.
@@ -101,9 +108,9 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
 }
 # Those of classes that take a vocabulary alone
 _DEFAULTS_OF_KINDS: dict[str, dict[str, tuple[Any, ...]]] = {
-    WORDPIECE: {"tokenize_chinese_chars": (True,)},
+    WORDPIECE: {},
     BYTE_PAIR: {},
-    SENTENCE_PIECE: {"add_prefix_space": (True,)},
+    SENTENCE_PIECE: {"add_prefix_space": (True,), "split_by_punct": (False,)},
 }
 # Those without a `tokenizer.json`, which has the tokens of a row otherwise
 _DEFAULTS_WITHOUT_FILE: dict[str, tuple[Any, ...]] = {
@@ -180,12 +187,10 @@ class TokenizerSettings:
         defaults = {**_DEFAULTS}
         if not self.is_defined_by_file:
             defaults |= _DEFAULTS_OF_KINDS[kind]
-            names = _TOKENS_OF_CLASSES.get(self.tokenizer_class or "")
-            if kind == WORDPIECE:
-                names = WORDPIECE_TOKENS
-            for role, token in (names or {}).items():
-                # Without an unknown token, the first piece of a model takes its place.
-                defaults[f"{role}_token"] = (token,) if role == "unk" else (token, None)
+            # Without one of them, another piece takes its place.
+            needed = ("unk", "cls", "sep") if self.tokenizer_class == DEBERTA_V2 else ("unk",)
+            for role, token in self.special_tokens(kind).items():
+                defaults[f"{role}_token"] = (token,) if role in needed else (token, None)
                 if kind != WORDPIECE and role in SAME_ROLES:
                     defaults[f"{SAME_ROLES[role]}_token"] = (token, None)
         if self._file is None:
@@ -208,6 +213,11 @@ class TokenizerSettings:
                 "does not change their results; in transformers, it does with absolute positions, "
                 "or where the first token of a row is pooled."
             )
+
+    def special_tokens(self, kind: str) -> Mapping[str, str]:
+        """Returns the special tokens of a class that takes a vocabulary alone, by their roles."""
+        usual = WORDPIECE_TOKENS if kind == WORDPIECE else {}
+        return _TOKENS_OF_CLASSES.get(self.tokenizer_class or "", usual)
 
     def flag(self, field: str) -> bool | None:
         """Returns a field that is true or false; `None` if it is absent."""

@@ -32,6 +32,7 @@ from keras_bert.text.byte_pair import word_expression
 from keras_bert.text.graph.normalization import lower, normalize
 from keras_bert.text.graph.sentence_piece_cleaning import SentenceCleaner
 from keras_bert.text.graph.wordpiece import PieceFinder
+from keras_bert.text.normalization import Normalization
 from keras_bert.text.special_tokens import longest_of
 from keras_bert.vocabularies.byte_pair_files import token_bytes
 from keras_bert.vocabularies.sentence_piece_model import read_characters_map
@@ -205,8 +206,9 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
     marks = tokenizer.token_marks
     vocabulary = tokenizer.matched_vocabulary
     unknown = vocabulary[tokenizer.unk_token_id]
-    characters = _characters_map(_word_characters(tokenizer.lowercase))
-    sigma = _final_sigma(lambda texts: normalize(texts, True)[0]) if tokenizer.lowercase else None
+    characters = _characters_map(_word_characters(tokenizer.rules))
+    rules = tokenizer.rules
+    sigma = _final_sigma(lambda texts: normalize(texts, rules)[0]) if rules.lowercase else None
 
     def find(strings: Strings) -> Ids:
         strings = _replaced(_valid(strings), r"\x00", "")
@@ -226,11 +228,11 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
     return find
 
 
-def _word_characters(lowercase: bool) -> dict[str, str]:
+def _word_characters(rules: Normalization) -> dict[str, str]:
     """What each character becomes, if it does not stay: words with spaces between them."""
     letters = _letters()
     normalized = [
-        text.decode("utf-8") for text in normalize(tf.constant(letters), lowercase)[0].numpy()
+        text.decode("utf-8") for text in normalize(tf.constant(letters), rules)[0].numpy()
     ]
     parts = sorted(set("".join(normalized)))
     # "a", the character, "a": how many words that is says what the character is.
@@ -281,9 +283,7 @@ _NO_CASE = ("Lo", "Nd", "Zs", "Zl", "Zp", "Co", "Cn", "Cc")
 
 def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     _refuse_typed(tokenizer)
-    if tokenizer.compose:
-        # OpenVINO composes neighboring characters only, and does not sort combining marks.
-        raise _no_steps(tokenizer, "composes characters (NFC)")
+    _refuse_composing(tokenizer)
     if tokenizer.byte_fallback:
         raise _no_steps(tokenizer, "merges characters, across words (byte_fallback=True)")
     pattern = word_expression(tokenizer.word_pattern)
@@ -331,6 +331,7 @@ def _split_at_tokens(rows: Sequence[Any], tokens: Sequence[str]) -> list[Any]:
 
 def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Ids]:
     _refuse_typed(tokenizer)
+    _refuse_composing(tokenizer)
     cleaner = SentenceCleaner(tokenizer.cleaner)
     letters = _letters()
     maps, sigma = [], None
@@ -407,6 +408,12 @@ def _refuse_typed(tokenizer: Any) -> None:
     if tokenizer.special_tokens_in_text:
         what = "finds special tokens in texts (special_tokens_in_text=True)"
         raise _no_steps(tokenizer, what)
+
+
+def _refuse_composing(tokenizer: Any) -> None:
+    if tokenizer.compose:
+        # OpenVINO composes neighboring characters only, and does not sort combining marks.
+        raise _no_steps(tokenizer, "composes characters (NFC)")
 
 
 def _no_steps(tokenizer: Any, what: str) -> ExportError:

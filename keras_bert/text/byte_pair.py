@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_bert.text.characters import WHITE_SPACE, character_class
-from keras_bert.text.composition import composed, is_composed, sources_of_composed
-from keras_bert.text.merges import count_blanks, merged_by_heap, single_ranks
+from keras_bert.text.composition import composed, is_composed
+from keras_bert.text.merges import count_blanks, longest_runs, merged_by_heap, single_ranks
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
 from keras_bert.vocabularies.byte_pair_files import (
@@ -309,7 +309,7 @@ class BytePairTokenizer(Tokenizer):
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
         if self.compose and not all(map(is_composed, texts)):
             tokens = self._tokens_as_they_are([composed(text) for text in texts])
-            return _before_composition(texts, tokens)
+            return tokens.before_composition(texts)
         return self._tokens_as_they_are(texts)
 
     def _tokens_as_they_are(self, texts: Sequence[str]) -> FlatTokens:
@@ -384,6 +384,7 @@ class BytePairTokenizer(Tokenizer):
             self._splitter,
             characters=self._character_ids if self.byte_fallback else None,
             joints=self._joints,
+            runs=longest_runs(self.vocabulary, self._merged) if self.byte_fallback else {},
             add_prefix_space=self.add_prefix_space,
             word_pattern=self.word_pattern,
             compose=self.compose,
@@ -512,21 +513,6 @@ def word_expression(word_pattern: str) -> str:
 def _after_space(text: str) -> str:
     """Adds a space before a text that does not begin with one and is not empty."""
     return f" {text}" if text and not text.startswith(" ") else text
-
-
-def _before_composition(texts: Sequence[str], tokens: FlatTokens) -> FlatTokens:
-    """Converts offsets in composed texts to offsets in the texts before."""
-    starts, ends = np.array(tokens.starts), np.array(tokens.ends)
-    splits = np.cumsum([0, *tokens.lengths])
-    for text, begin, end in zip(texts, splits[:-1], splits[1:], strict=True):
-        if begin < end and not is_composed(text):
-            rows = slice(begin, end)
-            firsts, lasts = sources_of_composed(text)
-            is_empty = starts[rows] >= ends[rows]
-            last = lasts[np.maximum(ends[rows] - 1, 0)]
-            starts[rows] = firsts[starts[rows]]
-            ends[rows] = np.where(is_empty, starts[rows], last)
-    return tokens._replace(starts=starts, ends=ends)
 
 
 def _merged_ids(merges: Sequence[str], ids: Mapping[str, int]) -> dict[tuple[int, int], int]:

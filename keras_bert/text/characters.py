@@ -20,11 +20,21 @@ from typing import Any, NamedTuple
 WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 """Whitespace, for character classes of regular expressions (Python's and RE2's)."""
 
-IDEOGRAPHS = (
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b73f"
-    "\U0002b740-\U0002b81f\U0002b820-\U0002ceaf\U0002f800-\U0002fa1f"
+_SUPPLEMENTARY_IDEOGRAPHS = (
+    "\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f\U0002b820-\U0002ceaf"
+    "\U0002f800-\U0002fa1f"
 )
+IDEOGRAPHS = f"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff{_SUPPLEMENTARY_IDEOGRAPHS}"
 """The blocks that BERT's code regards as Chinese, for character classes likewise."""
+
+# The last block ends before the code points that mark special tokens.
+IDEOGRAPHS_AS_LETTERS = (
+    ("\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufadf", 0xF0000),
+    (_SUPPLEMENTARY_IDEOGRAPHS, 0xE0000),
+)
+"""Ideographs, for character classes, and their distance to letters of the planes of private use."""
+PRIVATE_PLANES = ("\U000f0000-\U0010ffff", "\U000ffffd")
+"""The characters of these planes, for character classes, and what replaces them then."""
 
 DECOMPOSED_MARKS = "\u0344\u0f73\u0f75\u0f81"
 """The characters that decompose to several combining marks; Unicode will never add others."""
@@ -73,6 +83,17 @@ def is_punctuation(character: str) -> bool:
 def is_ideograph(character: str) -> bool:
     """Returns whether a character is in one of the blocks that BERT's code regards as Chinese."""
     return re.match(f"[{IDEOGRAPHS}]", character) is not None
+
+
+def ideographs_as_letters(text: str) -> str:
+    """Replaces ideographs with characters at which nothing splits a text into words."""
+    if text.isascii():
+        return text
+    characters, replacement = PRIVATE_PLANES
+    text = re.sub(f"[{characters}]", replacement, text)
+    for characters, distance in IDEOGRAPHS_AS_LETTERS:
+        text = re.sub(f"[{characters}]", lambda each: chr(ord(each[0]) + distance), text)  # noqa: B023
+    return text
 
 
 def check_characters(text: Any, where: str) -> None:

@@ -90,17 +90,22 @@ def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def combining_characters() -> str:
-    """Returns the characters that composition may move or join to those before them.
+    """Returns `joining_points`, for character classes of regular expressions (Python's, RE2's)."""
+    return character_class_of(joining_points())
 
-    They are the combining marks and the second characters of compositions, for character classes of
-    regular expressions (Python's and RE2's).
+
+@functools.cache
+def joining_points() -> frozenset[int]:
+    """Returns the code points that composition may move or join to those before them.
+
+    They are the combining marks and the second characters of compositions.
     """
     points = {*_HANGUL_PARTS, *combining_points()}
     for point in range(0x110000):
         parts = unicodedata.decomposition(chr(point))
         if parts and not parts.startswith("<"):
             points.update(int(part, 16) for part in parts.split()[1:])
-    return character_class_of(points)
+    return frozenset(points)
 
 
 @functools.cache

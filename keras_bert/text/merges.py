@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 def single_ranks(merged: Mapping[tuple[int, int], int]) -> frozenset[int]:
@@ -23,6 +23,45 @@ def single_ranks(merged: Mapping[tuple[int, int], int]) -> frozenset[int]:
     return frozenset(
         rank for rank, token in enumerate(merged.values()) if lowest.get(token, rank) < rank
     )
+
+
+def longest_runs(tokens: Sequence[str], merged: Mapping[tuple[int, int], int]) -> dict[str, int]:
+    """Returns characters of which a long run is merged to tokens of one length, and that length.
+
+    A run may be split after each of these tokens without changing the others: all merges of the
+    character with itself come before those with others, and there is none of the longest token.
+
+    Args:
+        tokens: The tokens in the order of their ids.
+        merged: The id of the merged token for each pair of ids, in the order of their ranks.
+    """
+    runs: dict[str, dict[str, int]] = {}
+    with_others: set[str] = set()
+    for result in merged.values():
+        text = tokens[result]
+        characters = set(text)
+        if len(characters) > 1:
+            with_others |= characters
+        elif text[0] in with_others:
+            runs[text[0]] = {}
+        else:
+            runs.setdefault(text[0], {})[text] = result
+    parts = {part for pair in merged for part in pair}
+    ranks = {pair: rank for rank, pair in enumerate(merged)}
+    found = {}
+    for character, made in runs.items():
+        longest = max(made, key=len, default=character)
+        size = len(longest)
+        if size < 2 or made[longest] in parts:
+            continue
+        single = tokens.index(character)
+        of_length = [merged_by_heap([single] * count, ranks, merged) for count in range(4 * size)]
+        if all(
+            of_length[count] == [made[longest], *of_length[count - size]]
+            for count in range(size, 4 * size)
+        ):
+            found[character] = size
+    return found
 
 
 def count_blanks(piece: bytes, space: str) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from keras_bert.text.characters import (
     category,
     combining_class,
     decomposed,
+    ideographs_as_letters,
     is_ideograph,
     is_punctuation,
     lowered,
@@ -29,6 +30,21 @@ _OTHER_CONTROL = str.maketrans(dict.fromkeys(_DROPPED_SPACE, "\x01"))
 # What replaces a character whose normalization depends on the characters around it
 _IN_CONTEXT = "\0"
 _JOINERS_AND_TAGS = frozenset(map(chr, (0x200C, 0x200D, *range(0xE0020, 0xE0080))))
+
+
+class Normalization(NamedTuple):
+    """How text is normalized.
+
+    Args:
+        lowercase: Whether to lowercase it.
+        strip_accents: Whether to decompose characters and to drop marks of category Mn.
+        split_ideographs: Whether each CJK ideograph is a word. If not, ideographs are replaced with
+            characters that are letters for every step after this one.
+    """
+
+    lowercase: bool = True
+    strip_accents: bool = True
+    split_ideographs: bool = True
 
 
 class Word(NamedTuple):
@@ -73,26 +89,26 @@ def word_starts(text: str) -> np.ndarray:
     return np.flatnonzero(~is_space & np.append(True, is_space[:-1]))
 
 
-def letters_of_words(raw: str, lowercase: bool) -> list[str]:
+def letters_of_words(raw: str, rules: Normalization) -> list[str]:
     """Normalizes a raw word and splits it into words, like `split_word`, without their sources."""
     if raw.isascii() and raw.isalnum():
-        return [raw.lower() if lowercase else raw]
-    words = raw.translate(_letters(lowercase))
+        return [raw.lower() if rules.lowercase else raw]
+    words = raw.translate(_letters(rules))
     if _IN_CONTEXT in words:
-        return [word.letters for word in split_word(raw, lowercase)]
+        return [word.letters for word in split_word(raw, rules)]
     return words.split()
 
 
-def split_word(raw: str, lowercase: bool) -> Iterator[Word]:
+def split_word(raw: str, rules: Normalization) -> Iterator[Word]:
     """Normalizes a raw word, and splits it at punctuation and ideographs, which are words too.
 
     Args:
         raw: Text without whitespace.
-        lowercase: Whether to lowercase and strip accents, for an uncased vocabulary.
+        rules: How it is normalized.
     """
-    parts = _parts(raw, lowercase)
+    parts = _parts(raw, rules)
     if _IN_CONTEXT in parts:
-        yield from _split_in_context(raw, lowercase)
+        yield from _split_in_context(raw, rules)
         return
     sources = [index for index, part in enumerate(parts) for _ in part]
     begin = 0
@@ -103,14 +119,14 @@ def split_word(raw: str, lowercase: bool) -> Iterator[Word]:
         begin = end + 1
 
 
-def drops_characters(raw: str, lowercase: bool) -> bool:
+def drops_characters(raw: str, rules: Normalization) -> bool:
     """Returns whether normalization drops some of the characters of a raw word."""
-    return not all(_parts(raw, lowercase))
+    return not all(_parts(raw, rules))
 
 
-def _split_in_context(raw: str, lowercase: bool) -> Iterator[Word]:
+def _split_in_context(raw: str, rules: Normalization) -> Iterator[Word]:
     """Splits a word that has characters whose normalization depends on those around them."""
-    word = _normalized(raw, lowercase)
+    word = _normalized(raw, rules)
     begin = 0
     for index, letter in enumerate(word.letters):
         if is_punctuation(letter) or is_ideograph(letter):
@@ -122,9 +138,9 @@ def _split_in_context(raw: str, lowercase: bool) -> Iterator[Word]:
         yield word.part(begin, len(word.letters))
 
 
-def _parts(raw: str, lowercase: bool) -> list[str]:
+def _parts(raw: str, rules: Normalization) -> list[str]:
     """Returns what each character of a raw word becomes; see `_Letters`."""
-    return list(map(_letters(lowercase).__getitem__, map(ord, raw)))
+    return list(map(_letters(rules).__getitem__, map(ord, raw)))
 
 
 def split_words(lowercase: bool) -> Callable[[str], Iterator[str]]:
@@ -136,9 +152,11 @@ def split_words(lowercase: bool) -> Callable[[str], Iterator[str]]:
         lowercase: Whether to lowercase and strip accents.
     """
 
+    rules = Normalization(lowercase, strip_accents=lowercase)
+
     @functools.lru_cache(1 << 17)
     def words(raw: str) -> list[str]:
-        return letters_of_words(raw, lowercase)
+        return letters_of_words(raw, rules)
 
     return lambda text: itertools.chain.from_iterable(map(words, splittable([text])[0].split()))
 
@@ -175,22 +193,25 @@ def is_extending(character: str) -> bool:
     return _is_mark(character) or character in _JOINERS_AND_TAGS
 
 
-def without_case(text: str) -> str:
-    """Lowercases a text and strips its accents, as an uncased tokenizer does."""
-    parts = "".join(map(decomposed, lowered(text)))
-    return "".join(part for part in parts if not _is_mark(part))
+def without_case(text: str, rules: Normalization | None = None) -> str:
+    """Lowercases a text and strips its accents, as an uncased tokenizer does, or by its rules."""
+    rules = rules or Normalization()
+    text = lowered(text) if rules.lowercase else text
+    if not rules.strip_accents:
+        return text
+    return "".join(part for part in "".join(map(decomposed, text)) if not _is_mark(part))
 
 
 class _Letters(dict[int, str]):
     """What each code point becomes, with spaces around punctuation and ideographs.
 
     Args:
-        lowercase: Whether to lowercase and strip accents.
+        rules: How text is normalized.
     """
 
-    def __init__(self, lowercase: bool) -> None:
+    def __init__(self, rules: Normalization) -> None:
         super().__init__()
-        self._lowercase = lowercase
+        self._rules = rules
 
     def __missing__(self, point: int) -> str:
         found = self[point] = self._of(chr(point))
@@ -199,14 +220,18 @@ class _Letters(dict[int, str]):
     def _of(self, character: str) -> str:
         if _is_dropped(character):
             return ""
-        if self._lowercase:
-            parts = list(map(decomposed, lowered(character)))
-            letters = [letter for part in parts for letter in part if not _is_mark(letter)]
-            # A lowercase sigma has two forms; combining marks may be reordered.
-            if character == "Σ" or any(map(combining_class, letters)):
-                return _IN_CONTEXT
-        else:
-            letters = [character]
+        letters = lowered(character) if self._rules.lowercase else character
+        # A lowercase sigma has two forms.
+        depends = self._rules.lowercase and character == "Σ"
+        if self._rules.strip_accents:
+            parts = "".join(map(decomposed, letters))
+            letters = "".join(letter for letter in parts if not _is_mark(letter))
+            # Combining marks may be reordered.
+            depends = depends or any(map(combining_class, letters))
+        if depends:
+            return _IN_CONTEXT
+        if not self._rules.split_ideographs:
+            letters = ideographs_as_letters(letters)
         return "".join(
             f" {letter} " if is_punctuation(letter) or is_ideograph(letter) else letter
             for letter in letters
@@ -214,8 +239,8 @@ class _Letters(dict[int, str]):
 
 
 @functools.cache
-def _letters(lowercase: bool) -> _Letters:
-    return _Letters(lowercase)
+def _letters(rules: Normalization) -> _Letters:
+    return _Letters(rules)
 
 
 @functools.cache
@@ -224,25 +249,30 @@ def _is_space() -> np.ndarray:
     return np.array([chr(point).isspace() for point in range(0x3002)])
 
 
-def _normalized(raw: str, lowercase: bool) -> Word:
-    """Drops control characters and, for uncased vocabularies, case and accents."""
+def _normalized(raw: str, rules: Normalization) -> Word:
+    """Drops control characters, and normalizes the others by the rules."""
     sources = [index for index, character in enumerate(raw) if not _is_dropped(character)]
     letters = "".join([raw[index] for index in sources])
-    return _uncased(letters, sources) if lowercase else Word(letters, sources, sources)
+    if rules.lowercase:
+        # The form of a sigma depends on its neighbors; the number of small letters does not.
+        sources = [
+            source
+            for letter, source in zip(letters, sources, strict=True)
+            for _ in range(len(lowered(letter)))
+        ]
+        letters = lowered(letters)
+    word = Word(letters, sources, sources)
+    word = _without_accents(word) if rules.strip_accents else word
+    if rules.split_ideographs:
+        return word
+    return word._replace(letters=ideographs_as_letters(word.letters))
 
 
-def _uncased(letters: str, sources: Sequence[int]) -> Word:
-    """Lowercases, decomposes, and strips marks of category Mn."""
-    # The form of a sigma depends on its neighbors; the number of small letters does not.
-    small = lowered(letters)
-    origins = [
-        source
-        for letter, source in zip(letters, sources, strict=True)
-        for _ in range(len(lowered(letter)))
-    ]
+def _without_accents(word: Word) -> Word:
+    """Decomposes, and strips marks of category Mn."""
     parts = [
         (part, source)
-        for letter, source in zip(small, origins, strict=True)
+        for letter, source in zip(word.letters, word.firsts, strict=True)
         for part in decomposed(letter)
     ]
     kept = [part for part in _in_canonical_order(parts) if not _is_mark(part[0])]

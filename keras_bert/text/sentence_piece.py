@@ -18,11 +18,13 @@ import sentencepiece
 
 from keras_bert.atomic import write_bytes
 from keras_bert.text.characters import character_class_of
+from keras_bert.text.composition import composed, is_composed
 from keras_bert.text.normalization import is_extending, over_dropped_marks
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import FlatTokens, Tokenizer
 from keras_bert.vocabularies.files import read_bytes
+from keras_bert.vocabularies.sentence_piece_model import without_characters_map
 from keras_bert.vocabularies.tokenizer_config import (
     check_tokenizer_config,
     decode_model,
@@ -47,7 +49,8 @@ class SentencePieceTokenizer(Tokenizer):
     with `"`; unless accents are kept, characters are decomposed (NFKD) and combining marks dropped;
     and text is lowercased. After it, pieces that end with a digit and a comma are split: `1990,`
     becomes `1990` and `,`. For XLM-RoBERTa, all of this is off: `lowercase=False`,
-    `keep_accents=True`, `albert_rules=False`.
+    `keep_accents=True`, `albert_rules=False`. For DeBERTa (v2 and v3), so it is, and
+    `compose=True`.
 
     Strings are tokenized by the `sentencepiece` library. Tensors of TensorFlow are tokenized with
     graph operations of TF Text, so in `tf.data.Dataset.map`, a `tf.function` and a SavedModel,
@@ -78,6 +81,11 @@ class SentencePieceTokenizer(Tokenizer):
             are 0.
         truncation_side: The end at which texts that are too long for a row are truncated: `"right"`
             or `"left"`.
+        compose: Whether characters are composed (NFC) and runs of whitespace replaced with one
+            space, in place of the normalization of the model, as in the tokenizer of DeBERTa in
+            `transformers` 5. With `compose=False`, text is normalized as it was when DeBERTa was
+            pre-trained: a no-break space is a space, and not unknown. Text without such characters
+            has the same ids.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, or a string tensor of
@@ -92,7 +100,8 @@ class SentencePieceTokenizer(Tokenizer):
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the model is not a SentencePiece model, or lacks the special tokens.
+        ValueError: If the model is not a SentencePiece model, or lacks the special tokens; or if
+            `compose` is used with `lowercase` or `albert_rules`, or without `keep_accents`.
 
     Example:
 
@@ -124,10 +133,19 @@ class SentencePieceTokenizer(Tokenizer):
         pair_separators: int = 1,
         num_segments: int = 2,
         truncation_side: str = "right",
+        compose: bool = False,
     ) -> None:
+        if compose and (lowercase or albert_rules or not keep_accents):
+            raise ValueError(
+                f"compose is True with lowercase={lowercase}, keep_accents={keep_accents} and "
+                f"albert_rules={albert_rules}; expected False, True and False."
+            )
         self._renamed = self._rename_special_tokens(special_tokens)
         self.model = model if isinstance(model, bytes) else _read(Path(model))
+        self.compose = compose
         self._processor = _processor(self.model)
+        if compose:
+            self._processor = _processor(without_characters_map(self.model))
         vocabulary = [
             self._processor.id_to_piece(index) for index in range(self._processor.get_piece_size())
         ]
@@ -139,7 +157,9 @@ class SentencePieceTokenizer(Tokenizer):
         self.albert_rules = albert_rules
         self.pair_separators = pair_separators
         self.num_segments = num_segments
-        self.cleaner = TextCleaner(lowercase, keep_accents, collapse=albert_rules)
+        self.cleaner = TextCleaner(
+            lowercase, keep_accents, collapse=albert_rules, join_spaces=compose
+        )
         self.parts = self._parts_of_pieces() if albert_rules else {}
         """The pieces that replace each piece with a comma after a digit, by its id."""
         indices = range(len(self.vocabulary))
@@ -185,6 +205,7 @@ class SentencePieceTokenizer(Tokenizer):
                     "pair_separators": self.pair_separators,
                     "num_segments": self.num_segments,
                     "truncation_side": self.truncation_side,
+                    "compose": self.compose,
                 },
             ),
         }
@@ -203,6 +224,8 @@ class SentencePieceTokenizer(Tokenizer):
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         ids: list[int] = []
         ends = []
+        if self.compose:
+            texts = list(map(composed, texts))
         for text in map(_valid, texts):
             for start, end, token_id in segments(text, self._splitter):
                 if token_id is not None:
@@ -214,6 +237,12 @@ class SentencePieceTokenizer(Tokenizer):
         return np.array(ids, np.int32), np.diff(ends, prepend=0)
 
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
+        if self.compose and not all(map(is_composed, texts)):
+            tokens = self._tokens_as_they_are([composed(text) for text in texts])
+            return tokens.before_composition(texts)
+        return self._tokens_as_they_are(texts)
+
+    def _tokens_as_they_are(self, texts: Sequence[str]) -> FlatTokens:
         tokens: list[tuple[int, int, int]] = []
         ends = []
         for text in map(_valid, texts):
@@ -238,12 +267,14 @@ class SentencePieceTokenizer(Tokenizer):
         return SentencePieceGraph(
             self.vocabulary,
             self.special_token_ids,
-            self.model,
+            without_characters_map(self.model) if self.compose else self.model,
             SentenceCleaner(self.cleaner),
             self.ids_of_parts,
             [[_width(part) for part in row] for row in self._parts_of_all()],
             self._splitter,
             None if self.albert_rules else self.blank_characters,
+            self.compose,
+            self.known_points,
         )
 
     @property
@@ -267,6 +298,23 @@ class SentencePieceTokenizer(Tokenizer):
         return character_class_of(
             point for point, text in zip(points, found, strict=True) if text in blank
         )
+
+    @functools.cached_property
+    def known_points(self) -> list[int]:
+        """The code points that pieces have, or that the model changes, in ascending order.
+
+        Any other character is unknown, unless the model joins it to another one.
+        """
+        # No character after these has a decomposition.
+        points = [*range(1, 0xD800), *range(0xE000, 0x30000)]
+        # Nothing is joined to a character for private use.
+        found = self._processor.normalize([f"\ue000{chr(point)}a" for point in points])
+        changed = (
+            point
+            for point, text in zip(points, found, strict=True)
+            if text != f"{SPACE}\ue000{chr(point)}a"
+        )
+        return sorted({*changed, *map(ord, set("".join(self.vocabulary)))})
 
     @functools.cached_property
     def _blanks(self) -> re.Pattern[str]:

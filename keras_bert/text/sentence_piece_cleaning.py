@@ -13,10 +13,12 @@ import itertools
 import re
 from typing import NamedTuple
 
-from keras_bert.text.characters import combining_class, decomposed, lowered
+from keras_bert.text.characters import WHITE_SPACE, combining_class, decomposed, lowered
 
 _QUOTES = re.compile("``|''")
 _SPACES = re.compile(r"\s+")
+_SPACE = re.compile(f"[{WHITE_SPACE}]")
+_JOINED = re.compile(f"[{WHITE_SPACE}]{{2,}}|[\n\r\t]")
 
 
 class Traces(NamedTuple):
@@ -41,16 +43,21 @@ class TextCleaner:
             combining marks dropped.
         collapse: Whether to replace runs of whitespace with one space, strip texts, and replace
             pairs of backticks or apostrophes with a quotation mark.
+        join_spaces: Whether to replace runs of whitespace, line breaks and tabs with one space, and
+            to drop whitespace at the end.
     """
 
     lowercase: bool
     keep_accents: bool
     collapse: bool
+    join_spaces: bool = False
 
     def __call__(self, text: str) -> str:
         """Normalizes a text."""
         if self.collapse:
             text = _QUOTES.sub('"', " ".join(text.split()))
+        if self.join_spaces:
+            text = _JOINED.sub(" ", text[: _end(text)])
         return _folded(text, self.lowercase, self.keep_accents)
 
     def traces(self, text: str) -> Traces:
@@ -68,7 +75,21 @@ class TextCleaner:
                 start, end = found.span()
                 is_inside = start > 0 and end < len(text)
                 widths[start:end] = [int(is_inside), *[0] * (end - start - 1)]
+        if self.join_spaces:
+            last = _end(text)
+            widths[last:] = [0] * (len(text) - last)
+            for found in _JOINED.finditer(text, 0, last):
+                start, end = found.span()
+                widths[start:end] = [1, *[0] * (end - start - 1)]
         return Traces(widths, merged)
+
+
+def _end(text: str) -> int:
+    """Returns the offset of the whitespace at the end of a text."""
+    end = len(text)
+    while end and _SPACE.match(text, end - 1):
+        end -= 1
+    return end
 
 
 def _folded(text: str, lowercase: bool, keep_accents: bool) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_bert.text.characters import WHITE_SPACE
-from keras_bert.text.normalization import without_case
+from keras_bert.text.normalization import Normalization, without_case
 
 PADDING, UNKNOWN, CLASSIFY, SEPARATE, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PADDING, UNKNOWN, CLASSIFY, SEPARATE, MASK)
@@ -32,13 +32,20 @@ class TokenMarks:
 
     Args:
         tokens: The tokens to recognize.
-        uncased: Those of them that are recognized in any case and with any accents.
+        uncased: Those of them that are recognized in normalized text: in any case, and with any
+            accents.
+        rules: How text is normalized.
 
     Raises:
         ValueError: If there are more than 31 tokens.
     """
 
-    def __init__(self, tokens: Sequence[str], uncased: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        uncased: Collection[str] = (),
+        rules: Normalization | None = None,
+    ) -> None:
         if len(tokens) > _NO_CHARACTER - FIRST_MARK:
             raise ValueError(
                 f"There are {len(tokens)} special and added tokens to find in texts; at most "
@@ -46,10 +53,15 @@ class TokenMarks:
             )
         # Longer tokens are replaced first, since they may contain shorter ones; uncased ones last.
         self._tokens = tuple(sorted(tokens, key=lambda token: (token in uncased, -len(token))))
-        spellings = [without_case(token) if token in uncased else token for token in self._tokens]
+        rules = rules or Normalization()
+        spellings = [
+            without_case(token, rules) if token in uncased else token for token in self._tokens
+        ]
         self.widths = tuple(map(len, spellings))
         patterns = (
-            "".join(map(_any_case, spelling)) if token in uncased else re.escape(token)
+            "".join(_any_case(each, rules) for each in spelling)
+            if token in uncased
+            else re.escape(token)
             for token, spelling in zip(self._tokens, spellings, strict=True)
         )
         # A mark that occurs in a text is not a special token.
@@ -164,15 +176,15 @@ def segments(text: str, splitter: TokenSplitter | None) -> Iterator[Segment]:
 
 
 @functools.cache
-def _spellings() -> Mapping[str, Sequence[str]]:
+def _spellings(rules: Normalization) -> Mapping[str, Sequence[str]]:
     """Maps each character to all characters that become it without case and accents."""
     spellings = collections.defaultdict(list)
     for point in range(0x20000):  # ideographs follow
         if not 0xD800 <= point < 0xE000:
-            spellings[without_case(chr(point))].append(chr(point))
+            spellings[without_case(chr(point), rules)].append(chr(point))
     return spellings
 
 
-def _any_case(character: str) -> str:
+def _any_case(character: str, rules: Normalization) -> str:
     """Returns a regular expression for a character in any case and with any accent."""
-    return f"[{''.join(map(re.escape, _spellings().get(character, [character])))}]"
+    return f"[{''.join(map(re.escape, _spellings(rules).get(character, [character])))}]"

@@ -16,6 +16,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.text.characters import check_characters
+from keras_bert.text.composition import is_composed, sources_of_composed
 from keras_bert.vocabularies.tokenizer_config import TRUNCATION_SIDES, check_tokenizer_config
 
 if TYPE_CHECKING:
@@ -43,6 +44,20 @@ class FlatTokens(NamedTuple):
     starts: np.ndarray
     ends: np.ndarray
     lengths: np.ndarray
+
+    def before_composition(self, texts: Sequence[str]) -> Self:
+        """Returns the tokens of composed texts with offsets in the texts before."""
+        starts, ends = np.array(self.starts), np.array(self.ends)
+        splits = np.cumsum([0, *self.lengths])
+        for text, begin, end in zip(texts, splits[:-1], splits[1:], strict=True):
+            if begin < end and not is_composed(text):
+                rows = slice(begin, end)
+                firsts, lasts = sources_of_composed(text)
+                is_empty = starts[rows] >= ends[rows]
+                last = lasts[np.maximum(ends[rows] - 1, 0)]
+                starts[rows] = firsts[starts[rows]]
+                ends[rows] = np.where(is_empty, starts[rows], last)
+        return self._replace(starts=starts, ends=ends)
 
 
 END = "\ud800"

@@ -47,6 +47,7 @@ def train_vocabulary(
     min_frequency: int = 2,
     max_distinct_words: int = 2_000_000,
     progress: bool = True,
+    special_tokens: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
     """Trains a WordPiece vocabulary on a corpus, which may be larger than the memory.
 
@@ -60,8 +61,8 @@ def train_vocabulary(
     Args:
         corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
             or of both. Files are UTF-8 and read line by line.
-        vocabulary_size: The number of tokens: `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]`, `[MASK]`, the
-            alphabet, then the learned tokens. A small corpus may result in fewer.
+        vocabulary_size: The number of tokens: the special tokens, the alphabet, then the learned
+            tokens. A small corpus may result in fewer.
         lowercase: Whether to lowercase text and strip accents; pass the same to the tokenizer.
             With `None`, `choose_lowercase` decides, for which the corpus must not be an iterator.
         alphabet_size: The number of characters to keep, the most frequent ones; words with other
@@ -70,6 +71,8 @@ def train_vocabulary(
         max_distinct_words: The maximum number of distinct words in memory; beyond it, the rarest
             words are dropped.
         progress: Whether to report the progress on standard error.
+        special_tokens: The special tokens by their roles, in the order of their ids; pass the same
+            to the tokenizer. Defaults to BERT's: `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]`.
 
     Returns:
         A tuple of the tokens in the order of their ids.
@@ -95,14 +98,15 @@ def train_vocabulary(
     if not counts:
         raise ValueError(f"The corpus has no words: {corpus!r}.")
     letters, inside = _alphabet(counts, alphabet_size, vocabulary_size)
-    size = len(SPECIAL_TOKENS) + len(letters) + len(inside)
+    special = tuple(special_tokens.values()) if special_tokens else SPECIAL_TOKENS
+    size = len(special) + len(letters) + len(inside)
     if size > vocabulary_size:
         raise ValueError(
             f"vocabulary_size is {vocabulary_size}, but the special tokens and the {len(letters)} "
             f"characters of the alphabet need {size}; increase it or decrease alphabet_size."
         )
     # The trainer keeps the order of its "special tokens".
-    first = [*SPECIAL_TOKENS, *(SUFFIX + letter for letter in inside)]
+    first = [*special, *(SUFFIX + letter for letter in inside)]
     trainer = tokenizers.trainers.WordPieceTrainer(
         vocab_size=vocabulary_size,
         min_frequency=min_frequency,
@@ -112,7 +116,7 @@ def train_vocabulary(
         # Without a terminal it prints empty lines.
         show_progress=progress and sys.stderr.isatty(),
     )
-    learner = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL_TOKENS[1]))
+    learner = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=special[0]))
     learner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     known = set(letters)
     learned = (
@@ -121,7 +125,7 @@ def train_vocabulary(
     learner.train_from_iterator(spelled_out(learned), trainer)
     ids = learner.get_vocab()
     pieces = sorted(ids, key=ids.__getitem__)[size:]
-    return (*SPECIAL_TOKENS, *letters, *first[len(SPECIAL_TOKENS) :], *pieces)
+    return (*special, *letters, *first[len(special) :], *pieces)
 
 
 class BytePairVocabulary(NamedTuple):
@@ -232,13 +236,13 @@ def train_sentence_piece_model(
     num_threads: int = 1,
     seed: int = 0,
     progress: bool = True,
-    with_fairseq_ids: bool = False,
+    special_tokens: Mapping[str, str] | None = None,
 ) -> bytes:
     """Trains a SentencePiece unigram model on a corpus, which may be larger than the memory.
 
     The corpus is read once, and normalized as by the tokenizer; the trainer of the `sentencepiece`
     library learns from a sample of its lines. The settings are those of ALBERT, or, with
-    `with_fairseq_ids`, those of XLM-RoBERTa.
+    `special_tokens`, those of XLM-RoBERTa and DeBERTa.
 
     Args:
         corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
@@ -256,11 +260,11 @@ def train_sentence_piece_model(
         num_threads: Number of threads; training is deterministic only with 1.
         seed: Seed of the sample.
         progress: Whether to report the progress on standard error.
-        with_fairseq_ids: Whether the special tokens are XLM-RoBERTa's, with the ids of the library
-            fairseq: `<s>`, `<pad>`, `</s>` and `<unk>` first, and `<mask>` last. Otherwise they are
-            ALBERT's, all first: `<pad>`, `<unk>`, `[CLS]`, `[SEP]` and `[MASK]`; and brackets,
-            quotes, hyphens and periods are pieces of their own. Pass the same special tokens to the
-            tokenizer.
+        special_tokens: The special tokens by their roles, in the order of their ids; pass the same
+            to the tokenizer. XLM-RoBERTa's have the ids of the library fairseq: `<s>`, `<pad>`,
+            `</s>` and `<unk>` first, and `<mask>` last. Defaults to ALBERT's: `<pad>`, `<unk>`,
+            `[CLS]`, `[SEP]` and `[MASK]`; then brackets, quotes, hyphens and periods are pieces of
+            their own.
 
     Returns:
         The serialized model as bytes, the argument of `SentencePieceTokenizer`.
@@ -284,17 +288,27 @@ def train_sentence_piece_model(
         keep_accents = keep_accents or not lowercase
     checks.POSITIVE_FRACTION.check(character_coverage=character_coverage)
     model = io.BytesIO()
-    clean = TextCleaner(lowercase, keep_accents, collapse=not with_fairseq_ids)
+    clean = TextCleaner(lowercase, keep_accents, collapse=special_tokens is None)
     special: dict[str, Any] = {
         **{"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1},
         "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
         "user_defined_symbols": list(_SYMBOLS),
     }
     num_pieces = vocabulary_size
+    with_fairseq_ids = special_tokens == fairseq_ids.SPECIAL_TOKENS
     if with_fairseq_ids:
         # As XLM-RoBERTa's own model, which knows neither padding nor the mask
         special = {"unk_id": 0, "bos_id": 1, "eos_id": 2}
         num_pieces -= len({"<pad>", "<mask>"})
+    elif special_tokens is not None:
+        roles = {"pad": "pad", "unk": "unk", "cls": "bos", "sep": "eos"}
+        special = {"control_symbols": [special_tokens["mask"]]}
+        ordered = [role for role in special_tokens if role in roles]
+        for index, role in enumerate(ordered):
+            special |= {
+                f"{roles[role]}_id": index,
+                f"{roles[role]}_piece": special_tokens[role],
+            }
     sentencepiece.set_random_generator_seed(seed)
     try:
         sentencepiece.SentencePieceTrainer.train(

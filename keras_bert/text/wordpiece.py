@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_bert.text import special_tokens
-from keras_bert.text.characters import category
+from keras_bert.text.characters import category, ideographs_as_letters
 from keras_bert.text.normalization import (
+    Normalization,
     drops_characters,
     is_extending,
     letters_of_words,
@@ -61,6 +62,14 @@ class WordPieceTokenizer(Tokenizer):
         num_segments: The number of segments of the encoder; with 1, all segment ids are 0.
         truncation_side: The end at which texts that are too long for a row are truncated: `"right"`
             or `"left"`.
+        strip_accents: Whether to strip accents, where that is not as `lowercase` says: German
+            uncased models keep them.
+        tokenize_chinese_chars: Whether each CJK ideograph is a word of its own.
+        special_tokens: The special tokens by their roles, `"pad"`, `"unk"`, `"cls"`, `"sep"` and
+            `"mask"`, such as `{"cls": "<s>"}` in MPNet. Defaults to BERT's: `[PAD]`, `[UNK]`,
+            `[CLS]`, `[SEP]` and `[MASK]`.
+        pair_separators: The number of separators between the texts of a pair: 1 in BERT, 2 in
+            MPNet.
 
     Call arguments:
         text: A string or `bytes`, or a batch of them: a list, an array, or a string tensor of
@@ -75,9 +84,10 @@ class WordPieceTokenizer(Tokenizer):
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the vocabulary lacks `[PAD]`, `[UNK]`, `[CLS]` or `[SEP]`, has an empty,
-            duplicate or too long token (more than 256 bytes), or does not have an added token; if
-            `max_word_length` is not in [1, 999]; or if `truncation_side` is not one of the above.
+        ValueError: If the vocabulary lacks a special token other than the one for masking, has an
+            empty, duplicate or too long token (more than 256 bytes), or does not have an added
+            token; if `max_word_length` is not in [1, 999]; or if `truncation_side` is not one of
+            the above.
 
     Example:
 
@@ -119,18 +129,28 @@ class WordPieceTokenizer(Tokenizer):
         max_word_length: int = MAX_WORD_LENGTH,
         num_segments: int = 2,
         truncation_side: str = "right",
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+        special_tokens: Mapping[str, str] | None = None,
+        pair_separators: int = 1,
     ) -> None:
+        self._renamed = self._rename_special_tokens(special_tokens)
+        required = (self.pad_token, self.unk_token, self.cls_token, self.sep_token)
         tokens = (
-            load_vocabulary(vocabulary)
+            load_vocabulary(vocabulary, required)
             if isinstance(vocabulary, str | os.PathLike)
-            else check_vocabulary(vocabulary)
+            else check_vocabulary(vocabulary, required)
         )
         _check_sizes(tokens)
         super().__init__(tokens, special_tokens_in_text, truncation_side)
         WORD_LENGTH.check(max_word_length=max_word_length)
         self.max_word_length = max_word_length
         self.num_segments = num_segments
+        self.pair_separators = pair_separators
         self.lowercase = lowercase
+        self.strip_accents = lowercase if strip_accents is None else strip_accents
+        self.tokenize_chinese_chars = tokenize_chinese_chars
+        self.rules = Normalization(lowercase, self.strip_accents, tokenize_chinese_chars)
         self.added_tokens = tuple(added_tokens)
         self.uncased_tokens = tuple(uncased_tokens)
         missing = [token for token in self.added_tokens if token not in self._ids]
@@ -142,7 +162,7 @@ class WordPieceTokenizer(Tokenizer):
         present = [token for token in self.special_tokens() if token in self._ids]
         in_text = [*(present if special_tokens_in_text else ()), *self.added_tokens]
         in_text = list(dict.fromkeys(in_text))
-        self.token_marks = TokenMarks(in_text, self.uncased_tokens) if in_text else None
+        self.token_marks = TokenMarks(in_text, self.uncased_tokens, self.rules) if in_text else None
         """The recognition of special and added tokens in texts; `None` if there are none."""
         self._subwords = _Subwords(self.matched_vocabulary, self.unk_token_id, max_word_length)
         self._known_ids = KnownWords(self._ids_of_word, width=1)
@@ -156,13 +176,18 @@ class WordPieceTokenizer(Tokenizer):
         that the original never matches are strings that no text contains.
         """
         marks = self.token_marks.marks if self.token_marks else {}
+        normalize = str if self.tokenize_chinese_chars else ideographs_as_letters
         characters = set("".join(self.vocabulary))
         never = {each for each in characters if each.isspace() or category(each) in ("Cc", "Cf")}
         return [
             marks.get(token)
             # TF Text would match a token with a space inside before it splits at whitespace, and
             # it rejects the token "##". Punctuation is always a word of its own.
-            or (f"[unmatched {index}]" if token == SUFFIX or not never.isdisjoint(token) else token)
+            or (
+                f"[unmatched {index}]"
+                if token == SUFFIX or not never.isdisjoint(token)
+                else normalize(token)
+            )
             for index, token in enumerate(self.vocabulary)
         ]
 
@@ -189,6 +214,12 @@ class WordPieceTokenizer(Tokenizer):
                     "max_word_length": self.max_word_length,
                     "num_segments": self.num_segments,
                     "truncation_side": self.truncation_side,
+                    "strip_accents": (
+                        None if self.strip_accents == self.lowercase else self.strip_accents
+                    ),
+                    "tokenize_chinese_chars": self.tokenize_chinese_chars,
+                    "special_tokens": self._renamed or None,
+                    "pair_separators": self.pair_separators,
                 },
             ),
         }
@@ -237,7 +268,7 @@ class WordPieceTokenizer(Tokenizer):
             self.special_token_ids,
             self.unk_token_id,
             self.matched_vocabulary,
-            self.lowercase,
+            self.rules,
             self.token_marks,
             self.max_word_length,
         )
@@ -245,7 +276,7 @@ class WordPieceTokenizer(Tokenizer):
     def _ids_of_word(self, raw: str) -> list[int]:
         """Converts a raw word, without whitespace, to ids."""
         ids: list[int] = []
-        for letters in letters_of_words(raw, self.lowercase):
+        for letters in letters_of_words(raw, self.rules):
             ids += self._subwords.split(letters)
         return ids
 
@@ -254,12 +285,12 @@ class WordPieceTokenizer(Tokenizer):
 
         def is_dropped(index: int) -> bool:
             is_accent = category(raw[index]) == "Mn"
-            return is_extending(raw[index]) and (self.lowercase or not is_accent)
+            return is_extending(raw[index]) and (self.strip_accents or not is_accent)
 
         tokens: list[int] = []
         subwords = self._subwords
-        may_extend = drops_characters(raw, self.lowercase)
-        for letters, firsts, lasts in split_word(raw, self.lowercase):
+        may_extend = drops_characters(raw, self.rules)
+        for letters, firsts, lasts in split_word(raw, self.rules):
             end = 0
             for index in subwords.split(letters):
                 if index == subwords.unknown_id:

@@ -77,6 +77,16 @@ def read_characters_map(model: bytes) -> bytes:
     return b""
 
 
+def without_characters_map(model: bytes) -> bytes:
+    """Returns a valid model that leaves all characters as they are."""
+    fields = []
+    for number, value in _fields(model):
+        if number == 3 and isinstance(value, bytes):
+            value = b"".join(_field(*each) for each in _fields(value) if each[0] != 2)
+        fields.append(_field(number, value))
+    return b"".join(fields)
+
+
 def have_same_pieces(model: bytes, other: bytes) -> bool:
     """Returns whether two models have the same pieces, with the same scores, and the same map."""
     pieces, others = read_pieces(model), read_pieces(other)

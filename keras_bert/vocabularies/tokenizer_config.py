@@ -39,6 +39,10 @@ _OPTIONAL = {
         "max_word_length": _INTEGER,
         "num_segments": _INTEGER,
         "truncation_side": _STRING,
+        "strip_accents": _FLAG,
+        "tokenize_chinese_chars": _FLAG,
+        "special_tokens": _NAMES,
+        "pair_separators": _INTEGER,
     },
     BYTE_PAIR: {
         "add_prefix_space": _FLAG,
@@ -62,6 +66,7 @@ _OPTIONAL = {
         "pair_separators": _INTEGER,
         "num_segments": _INTEGER,
         "truncation_side": _STRING,
+        "compose": _FLAG,
     },
 }
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -69,6 +74,10 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "max_word_length": MAX_WORD_LENGTH,
         "num_segments": 2,
         "truncation_side": "right",
+        "strip_accents": None,
+        "tokenize_chinese_chars": True,
+        "special_tokens": None,
+        "pair_separators": 1,
     },
     BYTE_PAIR: {
         "special_tokens": None,
@@ -88,6 +97,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "pair_separators": 1,
         "num_segments": 2,
         "truncation_side": "right",
+        "compose": False,
     },
 }
 # Longer values are cut in error messages

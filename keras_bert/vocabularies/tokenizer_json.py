@@ -22,7 +22,7 @@ from keras_bert.vocabularies.sentence_piece_model import (
     read_pieces,
     write_model,
 )
-from keras_bert.vocabularies.tokenizer_config import WORD_LENGTH
+from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH, WORD_LENGTH
 
 TOKENIZER_FILE = "tokenizer.json"
 
@@ -48,6 +48,12 @@ _STEPS = {
 }
 _QUOTES = ("``", "''")
 _SPACES = " {2,}"
+# The normalizer of DeBERTa's class in `transformers` 5, which has none of its model
+_COMPOSING = [
+    {"type": "Replace", "pattern": {"Regex": r"\s{2,}|[\n\r\t]"}, "content": " "},
+    {"type": "NFC"},
+    {"type": "Strip", "strip_left": False, "strip_right": True},
+]
 # Steps that SentencePiece itself does: runs of spaces, and those at the end
 _OF_SPACES = (f"Replace {_SPACES!r} by ' '", f"Replace {_SPACES!r} by {BLANK!r}", "Strip")
 
@@ -111,6 +117,12 @@ class TokenizerJson:
             raise self.error(
                 f"added_tokens must contain objects with id and content ({error!r})"
             ) from error
+        for token, index in ids.items():
+            if vocabulary.get(token, index) != index:
+                raise self.error(
+                    f"{token!r} has the id {vocabulary[token]!r} in model.vocab, and {index!r} in "
+                    "added_tokens"
+                )
         return tokens_in_order({**vocabulary, **ids}, f"{self.path}: model.vocab")
 
     def added_tokens(self) -> Sequence[Mapping[str, Any]]:
@@ -320,20 +332,20 @@ def _gemma_steps() -> dict[str, Any]:
     }
 
 
-def wordpiece_options(tokenizer: TokenizerJson) -> tuple[bool, int]:
+def wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
     """Reads how a WordPiece tokenizer normalizes text and splits words.
 
     Returns:
-        A tuple of whether it lowercases text and strips accents, and of the maximum number of
-        characters of a word.
+        The fields `lowercase`, `strip_accents`, `tokenize_chinese_chars` and `max_word_length` of a
+        tokenizer's config.
 
     Raises:
         ValueError: If the tokenizer differs from BERT's; the message names the step.
     """
     model = tokenizer.part("model")
-    for name, expected in (("continuing_subword_prefix", "##"), ("unk_token", "[UNK]")):
-        if model.get(name, expected) != expected:
-            raise tokenizer.error(f"model.{name} is {model[name]!r}; it must be {expected!r}")
+    prefix = model.get("continuing_subword_prefix", "##")
+    if prefix != "##":
+        raise tokenizer.error(f"model.continuing_subword_prefix is {prefix!r}; it must be '##'")
     length = model.get("max_input_chars_per_word", 100)
     if not WORD_LENGTH.allows(length):
         raise tokenizer.error(
@@ -357,21 +369,77 @@ def wordpiece_options(tokenizer: TokenizerJson) -> tuple[bool, int]:
         raise tokenizer.error(
             f"normalizer has the steps {_described(steps)}; it must be BertNormalizer"
         )
-    lowercase = steps[0].get("lowercase", True)
     expected_options = {
         "lowercase": (True, False),
-        "strip_accents": (None, lowercase),
-        "handle_chinese_chars": (True,),
+        "strip_accents": (None, True, False),
+        "handle_chinese_chars": (True, False),
         "clean_text": (True,),
     }
+    options = {name: steps[0].get(name, allowed[0]) for name, allowed in expected_options.items()}
     for name, allowed in expected_options.items():
-        value = steps[0].get(name, allowed[0])
-        if value not in allowed:
+        if options[name] not in allowed:
             raise tokenizer.error(
-                f"normalizer.{name} is {value!r}, with lowercase={lowercase!r}; it must be "
-                f"{' or '.join(map(repr, allowed))}, as in BERT's released code"
+                f"normalizer.{name} is {options[name]!r}; it must be "
+                f"{' or '.join(map(repr, allowed))}"
             )
-    return bool(lowercase), int(length)
+    return {
+        "lowercase": options["lowercase"],
+        "strip_accents": options["strip_accents"],
+        "tokenize_chinese_chars": options["handle_chinese_chars"],
+        "max_word_length": int(length),
+    }
+
+
+def wordpiece_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the content of a `tokenizer.json` for a WordPiece tokenizer.
+
+    Args:
+        config: The config of the tokenizer.
+        names: The special tokens by their roles.
+    """
+    ids = {token: index for index, token in enumerate(config["vocabulary"])}
+    uncased = config.get("uncased_tokens", ())
+    special = dict.fromkeys(token for token in names.values() if token in ids)
+    added = [
+        *(_added_token(token, ids[token]) for token in special),
+        *(
+            {
+                **_added_token(token, ids[token]),
+                "normalized": token in uncased,
+                "special": token not in uncased,
+            }
+            for token in config.get("added_tokens", ())
+        ),
+    ]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": sorted(added, key=lambda token: token["id"]),
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
+            "strip_accents": config.get("strip_accents"),
+            "lowercase": config.get("lowercase", True),
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": _template(
+            ids,
+            names["cls"],
+            names["sep"],
+            [names["sep"]] * config.get("pair_separators", 1),
+            segment=config.get("num_segments", 2) - 1,
+        ),
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": names["unk"],
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": config.get("max_word_length", MAX_WORD_LENGTH),
+            "vocab": ids,
+        },
+    }
 
 
 class RowFormats(NamedTuple):
@@ -419,6 +487,12 @@ def row_formats(tokenizer: TokenizerJson) -> RowFormats:
             single = [(start, 0), ("A", 0), (end, 0)]
             pair = [*single, ("B", 1), (end, 1)]
             if kind == "RobertaProcessing":
+                # Without, `tokenizers` takes it for a BertProcessing.
+                if not all(
+                    isinstance(steps[0][name], bool)
+                    for name in ("trim_offsets", "add_prefix_space")
+                ):
+                    raise TypeError("trim_offsets and add_prefix_space must be true or false")
                 pair = [*single, (end, 0), ("B", 0), (end, 0)]
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise tokenizer.error(f"post_processor is a malformed {kind} ({error!r})") from error
@@ -456,13 +530,15 @@ def unigram_json(
         for name, default in (("lowercase", True), ("keep_accents", False), ("albert_rules", True))
     )
     ids = {piece.text: index for index, piece in enumerate(pieces)}
+    composes = bool(config.get("compose", False))
     metaspace = {
         "type": "Metaspace",
         "replacement": BLANK,
         "prepend_scheme": "always",
         "split": True,
     }
-    steps = [{"type": "WhitespaceSplit"}, metaspace]
+    steps = [metaspace] if composes else [{"type": "WhitespaceSplit"}, metaspace]
+    quotes = _QUOTES if albert_rules else ()
     return {
         "version": "1.0",
         "truncation": None,
@@ -472,8 +548,10 @@ def unigram_json(
             for index, piece in enumerate(pieces)
             if piece.text in names.values() or piece.type == PieceType.CONTROL
         ],
-        "normalizer": _normalizer(
-            read_characters_map(model), lowercase, keep_accents, _QUOTES if albert_rules else ()
+        "normalizer": (
+            {"type": "Sequence", "normalizers": _COMPOSING}
+            if composes
+            else _normalizer(read_characters_map(model), lowercase, keep_accents, quotes)
         ),
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
         "post_processor": _template(
@@ -487,7 +565,11 @@ def unigram_json(
         "model": {
             "type": "Unigram",
             "unk_id": ids[names["unk"]],
-            "vocab": [[piece.text, piece.score] for piece in pieces],
+            # DeBERTa's mask token is an added one.
+            "vocab": [
+                [piece.text, piece.score]
+                for piece in (pieces_without_mask(pieces, names["mask"]) if composes else pieces)
+            ],
             "byte_fallback": False,
         },
     }
@@ -599,18 +681,28 @@ def _pieces(tokenizer: TokenizerJson) -> list[Piece]:
     return pieces
 
 
+def pieces_without_mask(pieces: Sequence[Piece], mask: str) -> Sequence[Piece]:
+    """Returns pieces without a mask token at their end."""
+    text, _, kind = pieces[-1]
+    return pieces[:-1] if (text, kind) == (mask, PieceType.CONTROL) else pieces
+
+
 def unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
     """Reads how a tokenizer with a unigram model normalizes text and splits it into words.
 
     Returns:
-        The fields `lowercase`, `keep_accents` and `albert_rules` of a tokenizer's config.
+        The fields `lowercase`, `keep_accents`, `albert_rules` and `compose` of a tokenizer's
+        config.
 
     Raises:
-        ValueError: If its steps are neither ALBERT's nor XLM-RoBERTa's.
+        ValueError: If its steps are not those of ALBERT, XLM-RoBERTa or DeBERTa.
     """
     if tokenizer.part("model").get("byte_fallback"):
         raise tokenizer.error("model.byte_fallback is True, which is not supported")
     steps = tokenizer.steps("normalizer")
+    if steps == _COMPOSING:
+        _check_pre_tokenizer(tokenizer, steps)
+        return {"lowercase": False, "keep_accents": True, "albert_rules": False, "compose": True}
     names = [
         f"Replace {_replacement(step)}" if step.get("type") == "Replace" else str(step.get("type"))
         for step in steps
@@ -632,7 +724,12 @@ def unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
             "Precompiled"
         )
     _check_pre_tokenizer(tokenizer, steps)
-    return {"lowercase": lowercase, "keep_accents": keep_accents, "albert_rules": albert_rules}
+    return {
+        "lowercase": lowercase,
+        "keep_accents": keep_accents,
+        "albert_rules": albert_rules,
+        "compose": False,
+    }
 
 
 def _replacement(step: Mapping[str, Any]) -> str:
@@ -655,7 +752,7 @@ def _check_pre_tokenizer(
     # Files of transformers 4 may normalize runs of spaces, and drop those at the end, instead of
     # WhitespaceSplit.
     kinds = [step.get("type") for step in normalizers[-3:]]
-    drops_spaces = (
+    drops_spaces = normalizers == _COMPOSING or (
         kinds == ["Precompiled", "Strip", "Replace"] and normalizers[-2].get("strip_right") is True
     )
     splits = types == ["WhitespaceSplit", "Metaspace"] or (types == ["Metaspace"] and drops_spaces)

@@ -20,7 +20,9 @@ _MOST_CHANGED = 0.1
 _SPECIAL = re.compile(r"\[.+\]|<.+>")
 
 
-def load_vocabulary(path: str | os.PathLike[str]) -> tuple[str, ...]:
+def load_vocabulary(
+    path: str | os.PathLike[str], required: Sequence[str] = REQUIRED_TOKENS
+) -> tuple[str, ...]:
     """Reads a `vocab.txt`: UTF-8, with one token per line in the order of their ids.
 
     Whitespace around tokens is stripped, as in the original code, and so are a byte order mark and
@@ -29,6 +31,7 @@ def load_vocabulary(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
     Args:
         path: Path of the file.
+        required: The tokens that the vocabulary must contain.
 
     Returns:
         A tuple of the tokens.
@@ -36,7 +39,7 @@ def load_vocabulary(path: str | os.PathLike[str]) -> tuple[str, ...]:
     Raises:
         FileNotFoundError: If the file does not exist.
         ValueError: If the file is not UTF-8, has a blank line between tokens or a duplicate token,
-            or lacks one of `[PAD]`, `[UNK]`, `[CLS]` and `[SEP]`.
+            or lacks a required one.
     """
     path = Path(path)
     if not path.is_file():
@@ -47,7 +50,7 @@ def load_vocabulary(path: str | os.PathLike[str]) -> tuple[str, ...]:
     while lines and not lines[-1].strip():
         lines.pop()
     tokens = [_parse_line(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
-    return _checked(tokens, lambda index: f"line {index + 1}", f"The vocabulary {path}")
+    return _checked(tokens, lambda index: f"line {index + 1}", f"The vocabulary {path}", required)
 
 
 def check_vocabulary(

@@ -124,7 +124,7 @@ def _with_names(files: Files) -> Files:
     names = {key: value for key, value in files[SETTINGS].items() if key.endswith("_token")}
     names["mask_token"] = {
         "content": names["mask_token"],
-        "lstrip": files[SETTINGS]["tokenizer_class"].startswith("Roberta"),
+        "lstrip": files[SETTINGS]["tokenizer_class"].startswith(("MPNet", "Roberta")),
         "rstrip": False,
         "normalized": False,
         "single_word": False,
@@ -148,6 +148,12 @@ KINDS: dict[str, Callable[[], Files]] = {
     "bert, tokenizer.json": lambda: _saved(
         _small("wordpiece"), "bert", tokenizer_class="PreTrainedTokenizerFast"
     ),
+    "bert, accents": lambda: _saved(_small("wordpiece", strip_accents=False), "bert"),
+    "mpnet": lambda: _with_names(_saved(small_tokenizers.mpnet(), "mpnet")),
+    "mpnet, vocab.txt": lambda: _written(small_tokenizers.mpnet(), "mpnet"),
+    "mpnet, tokenizer.json": lambda: _saved(
+        small_tokenizers.mpnet(), "mpnet", tokenizer_class="PreTrainedTokenizerFast"
+    ),
     "roberta": lambda: _with_names(_saved(_small("byte_pair"), "roberta")),
     "roberta, vocab.json": lambda: _written(_small("byte_pair"), "roberta"),
     "modernbert": lambda: _saved(families.CONFIGS["modernbert"](), "modernbert"),
@@ -156,6 +162,15 @@ KINDS: dict[str, Callable[[], Files]] = {
     "albert": lambda: _saved(_small("sentence_piece"), "albert"),
     "xlm_roberta": lambda: _with_names(_saved(families.CONFIGS["xlm_roberta"](), "xlm-roberta")),
     "camembert": lambda: _saved(families.CONFIGS["camembert"](), "camembert"),
+    "deberta_v2": lambda: _with_decoder(_saved(families.CONFIGS["deberta_v2"](), "deberta-v2")),
+    "deberta_v2, spm.model": lambda: {
+        name: content
+        for name, content in _written(families.CONFIGS["deberta_v2"](), "deberta-v2").items()
+        if name != FILE
+    },
+    "deberta_v2, tokenizer.json": lambda: _saved(
+        families.CONFIGS["deberta_v2"](), "deberta-v2", tokenizer_class="PreTrainedTokenizerFast"
+    ),
     "unigram, tokenizer.json": lambda: _saved(
         families.CONFIGS["xlm_roberta"](),
         "xlm-roberta",
@@ -185,6 +200,13 @@ _STEPS: dict[str, list[dict[str, Any]]] = {
             "clean_text": True,
             "handle_chinese_chars": True,
             "strip_accents": None,
+            "lowercase": True,
+        },
+        {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": False,
+            "strip_accents": False,
             "lowercase": True,
         },
     ],
@@ -258,6 +280,7 @@ _KEYS: dict[str, list[Any]] = {
     "strip_accents": [True, False, None, "false"],
     "tokenize_chinese_chars": [True, False],
     "keep_accents": [True, False],
+    "split_by_punct": [True, False, None],
     "clean_text": [False],
     "do_basic_tokenize": [False],
     "never_split": [["the"]],
@@ -316,6 +339,7 @@ _KEYS: dict[str, list[Any]] = {
             "PreTrainedTokenizerFast",
             "TokenizersBackend",
             "MPNetTokenizer",
+            "DebertaV2Tokenizer",
             "BertJapaneseTokenizer",
         ),
         *("ElectraTokenizer", "NoSuchTokenizer", None),
@@ -333,6 +357,7 @@ _VALUES: dict[str, list[Any]] = {
     "continuing_subword_prefix": [""],  # A longer one ends the process of `tokenizers`.
     "end_of_word_suffix": ["</w>"],
     "prepend_scheme": ["first", "never"],
+    "strip_accents": [True, False],
     "add_prefix_space": [True, False],
     "replacement": ["_"],
     "behavior": ["Removed", "MergedWithNext"],

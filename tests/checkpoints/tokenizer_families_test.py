@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizer files of ModernBERT, EuroBERT, XLM-RoBERTa and CamemBERT, read and written."""
+"""Tokenizer files of the families after BERT, RoBERTa and ALBERT, read and written."""
 
+import functools
 import json
+import re
 
 import pytest
 
@@ -15,19 +17,30 @@ from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokeniz
 from keras_bert.text import Tokenizer, tokenizer_from_config  # noqa: E402
 from keras_bert.vocabularies.tokenizer_config import list_tokens  # noqa: E402
 from tests.checkpoints.small_models import small_backbone  # noqa: E402
-from tests.text import families  # noqa: E402
+from tests.text import families, small_tokenizers  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
+CONFIGS = {
+    **families.CONFIGS,
+    "mpnet": small_tokenizers.mpnet,
+    "bert, accents": functools.partial(small_tokenizers.wordpiece_config, strip_accents=False),
+    "bert, ideographs in words": functools.partial(
+        small_tokenizers.wordpiece_config, tokenize_chinese_chars=False
+    ),
+    "wordpiece, other rows": functools.partial(
+        small_tokenizers.wordpiece_config, pair_separators=2
+    ),
+}
 ROLES = ("pad", "unk", "cls", "sep", "mask")
 TEXTS = [*families.LANGUAGES.values(), "  two  spaces\n", "a |||IP_ADDRESS||| b", ""]
 
 
 def config_of(family):
-    return families.CONFIGS[family]() | {"special_tokens_in_text": False}
+    return CONFIGS[family]() | {"special_tokens_in_text": False}
 
 
-@pytest.mark.parametrize("family", families.CONFIGS)
+@pytest.mark.parametrize("family", CONFIGS)
 def test_what_is_written_is_read(family, tmp_path):
     config = config_of(family)
     write_tokenizer(tmp_path, config, 12)
@@ -35,13 +48,15 @@ def test_what_is_written_is_read(family, tmp_path):
     assert list_tokens(config) == list(tokenizer_from_config(config).vocabulary)
     # Without our settings, the files themselves have everything but the words of taggers.
     (tmp_path / "tokenizer_config.json").unlink()
-    if family == "camembert":
-        (tmp_path / "config.json").write_text('{"model_type": "camembert"}')
+    if family in ("camembert", "mpnet"):
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    elif "bert," in family:
+        return  # A vocab.txt says nothing else.
     del config["special_tokens_in_text"]
     assert read_tokenizer(tmp_path) == config
 
 
-@pytest.mark.parametrize("family", families.CONFIGS)
+@pytest.mark.parametrize("family", CONFIGS)
 def test_transformers_reads_it_and_we_read_what_it_writes(family, tmp_path):
     config = config_of(family)
     write_tokenizer(tmp_path, config, 512)
@@ -65,10 +80,18 @@ def test_transformers_reads_it_and_we_read_what_it_writes(family, tmp_path):
     assert again(TEXTS) == tokenizer(TEXTS)
 
 
-@pytest.mark.parametrize("family", ["xlm_roberta", "camembert"])
+RELEASED = {
+    "xlm_roberta": ("XLMRobertaTokenizer", "sentencepiece.bpe.model"),
+    "camembert": ("CamembertTokenizer", "sentencepiece.bpe.model"),
+    "deberta_v2": ("DebertaV2Tokenizer", "spm.model"),
+}
+
+
+@pytest.mark.parametrize("family", RELEASED)
 def test_the_released_model_alone(family, tmp_path):
-    (tmp_path / "sentencepiece.bpe.model").write_bytes(families.released_model())
-    name = "CamembertTokenizer" if family == "camembert" else "XLMRobertaTokenizer"
+    name, file = RELEASED[family]
+    model = families.released_model(deberta=family == "deberta_v2")
+    (tmp_path / file).write_bytes(model)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": name}))
     config = read_tokenizer(tmp_path)
     expected = config_of(family)
@@ -76,14 +99,22 @@ def test_the_released_model_alone(family, tmp_path):
     assert config == expected
     (tmp_path / "saved").mkdir()
     write_tokenizer(tmp_path / "saved", config, 512)
-    model = (tmp_path / "saved" / "sentencepiece.bpe.model").read_bytes()
-    assert model == families.released_model()
-    (tmp_path / "sentencepiece.bpe.model").write_bytes(b"no model")
-    with pytest.raises(CheckpointError, match=r"sentencepiece\.bpe\.model: the file is not a Sent"):
+    assert (tmp_path / "saved" / file).read_bytes() == model
+    (tmp_path / file).write_bytes(b"no model")
+    with pytest.raises(CheckpointError, match=rf"{re.escape(file)}: the file is not a Sent"):
         read_tokenizer(tmp_path)
 
 
-@pytest.mark.parametrize("family", families.CONFIGS)
+@pytest.mark.parametrize("option", ["do_lower_case", "split_by_punct"])
+def test_options_of_deberta_that_change_ids_are_refused_by_name(option, tmp_path):
+    write_tokenizer(tmp_path, config_of("deberta_v2"), 512)
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), option: True}))
+    with pytest.raises(CheckpointError, match=f"{option} is True, which is not supported"):
+        read_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
 def test_a_preset_has_it(family, tmp_path):
     config = config_of(family)
     backbone = small_backbone(vocabulary_size=len(list_tokens(config)))

@@ -79,6 +79,7 @@ def test_a_malformed_vocabulary_names_the_file(content, message, tmp_path):
 def test_a_tokenizer_json_without_special_tokens_is_an_error(tmp_path):
     model = {"type": "WordPiece", "vocab": {"[PAD]": 0, "film": 1}}
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
     with pytest.raises(CheckpointError, match=r"tokenizer\.json: .* lacks \[UNK\], \[CLS\]"):
         read_tokenizer(tmp_path)
 
@@ -255,8 +256,8 @@ def test_the_released_vocabularies_are_told_apart(name, uncased):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"strip_accents": False}, "strip_accents is False, which is not supported"),
-        ({"tokenize_chinese_chars": False}, "tokenize_chinese_chars is False"),
+        ({"strip_accents": "false"}, "strip_accents is 'false', .* it must be true or false"),
+        ({"tokenize_chinese_chars": None}, "tokenize_chinese_chars is None"),
         ({"do_lower_case": "false"}, "do_lower_case is 'false', .* it must be true or false"),
         ({"split_special_tokens": True}, "split_special_tokens is True"),
         ({"cls_token": "film"}, r"cls_token is 'film', .* it must be '\[CLS\]' or absent"),
@@ -292,7 +293,8 @@ BERT_ROWS = {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
 
 def write_tokenizer_json(folder, normalizer, pre_tokenizer=BERT_SPLITS, prefix="##"):
     """A tokenizer that is defined by its tokenizer.json, with a vocabulary that looks cased."""
-    vocabulary = [*SPECIAL, "film", "##s", "Caf", "##e", "##é", "caf", ".", "s"]
+    words = ["film", "##s", "Caf", "##e", "##é", "caf", ".", "s", "中", "##文", "文"]
+    vocabulary = [*SPECIAL, *words]
     fields = {
         "version": "1.0",
         "truncation": None,
@@ -367,8 +369,9 @@ def replaced(text, content):
         ({"pre_tokenizer": TWO_SPLITS}, ""),
         ({"normalizer": sequence(STRIP, UNCASED)}, ""),
         ({"normalizer": {**UNCASED, "clean_text": False}}, "clean_text is False"),
-        ({"normalizer": {**UNCASED, "strip_accents": False}}, "strip_accents is False"),
-        ({"normalizer": {**UNCASED, "handle_chinese_chars": False}}, "chinese_chars is False"),
+        ({"normalizer": {**UNCASED, "strip_accents": False}}, ""),
+        ({"normalizer": {**UNCASED, "lowercase": False, "strip_accents": True}}, ""),
+        ({"normalizer": {**UNCASED, "handle_chinese_chars": False}}, ""),
         ({"normalizer": sequence(NFD, LOWERED, STRIPPED)}, "has the steps NFD, Lowercase, Strip"),
         ({"normalizer": None}, "normalizer has the steps missing; it must be BertNormalizer"),
         *(
@@ -417,7 +420,7 @@ def test_each_step_of_a_tokenizer_json_is_applied_or_named(changes, expected, se
         with pytest.raises((CheckpointError, CheckpointWarning), match=expected):
             read_tokenizer(tmp_path)
     else:
-        text = " film. CAFÉS caf-film\tfilm?  s"
+        text = " film. CAFÉS Café caf-film\tfilm?  s 中文 film中"
         ours = tokenizer_from_config(read_tokenizer(tmp_path))
         assert ours(text) == theirs.encode(text, add_special_tokens=False).ids
 
@@ -466,12 +469,12 @@ SINGLE, PAIR = ["[CLS]", "A", "[SEP]"], ["B:1", "[SEP]:1"]
         (template([], []), "makes the row of nothing; it must add a token before each text"),
         (template(row("A"), row("A", "B")), r"makes the row A; it must add a token before each"),
         (
-            template(row(*SINGLE), row(*SINGLE, "[SEP]", *PAIR)),
-            r"makes the row \[CLS\] A \[SEP\] \[SEP\] B \[SEP\]; it must be",
+            template(row(*SINGLE), row(*SINGLE, "[CLS]", *PAIR)),
+            r"makes the row \[CLS\] A \[SEP\] \[CLS\] B \[SEP\]; it must be",
         ),
         (
             {"type": "RobertaProcessing", "sep": ["</s>", 3], "cls": ["<s>", 2]},
-            "makes the row <s>",
+            "is a malformed RobertaProcessing",
         ),
         (
             {"type": "Sequence", "processors": [{"type": "Other"}]},

@@ -93,11 +93,14 @@ def eurobert():
 TOKENIZERS = {
     "uncased": lambda: small_tokenizers.make("wordpiece"),
     "cased": lambda: small_tokenizers.make("wordpiece", lowercase=False),
+    "accents": lambda: small_tokenizers.make("wordpiece", strip_accents=False),
+    "ideographs": lambda: small_tokenizers.make("wordpiece", tokenize_chinese_chars=False),
+    "mpnet": lambda: tokenizer_from_config(small_tokenizers.mpnet()),
     "added": added_tokens,
     "byte_pair": lambda: small_tokenizers.make("byte_pair"),
     "prefixed": lambda: small_tokenizers.make("byte_pair", add_prefix_space=True),
     "sentence_piece": lambda: small_tokenizers.make("sentence_piece"),
-    "accents": lambda: small_tokenizers.make("sentence_piece", keep_accents=True),
+    "pieces_with_accents": lambda: small_tokenizers.make("sentence_piece", keep_accents=True),
     "eurobert": lambda: eurobert(),
     "xlm_roberta": lambda: families.make("xlm_roberta"),
     "plain": lambda: small_tokenizers.make(

@@ -2,7 +2,7 @@
 """Small tokenizers of the newer encoders, and the same built with the tokenizers library.
 
 Their vocabularies are trained on few texts; everything else is as in the released `tokenizer.json`
-of ModernBERT and EuroBERT, and as `transformers` makes XLM-RoBERTa's and CamemBERT's.
+of ModernBERT and EuroBERT, and as `transformers` makes those of XLM-RoBERTa, CamemBERT and DeBERTa.
 """
 
 import functools
@@ -21,7 +21,13 @@ from keras_bert.text import (
     train_byte_pair_vocabulary,
 )
 from keras_bert.vocabularies import fairseq_ids
-from keras_bert.vocabularies.sentence_piece_model import PieceType, read_characters_map, read_pieces
+from keras_bert.vocabularies.sentence_piece_model import (
+    Piece,
+    PieceType,
+    read_characters_map,
+    read_pieces,
+    replace_pieces,
+)
 from tests.text import small_tokenizers
 
 LANGUAGES = {
@@ -183,11 +189,28 @@ def across_words():
     }
 
 
+DEBERTA_TOKENS = {
+    "pad": "[PAD]",
+    "unk": "[UNK]",
+    "cls": "[CLS]",
+    "sep": "[SEP]",
+    "mask": "[MASK]",
+}
+_OF_DEBERTA = {
+    f"{name}_{what}": value
+    for index, (name, piece) in enumerate(
+        {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]"}.items()
+    )
+    for what, value in {"id": index, "piece": piece}.items()
+}
+
+
 @functools.cache
-def released_model():
-    """A SentencePiece model as XLM-RoBERTa's is before fairseq's ids."""
+def released_model(deberta=False):
+    """A SentencePiece model as released: XLM-RoBERTa's before fairseq's ids, or DeBERTa's."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
+        **(_OF_DEBERTA if deberta else {}),
         sentence_iterator=iter([*LANGUAGES.values(), *small_tokenizers.texts()]),
         model_writer=model,
         model_type="unigram",
@@ -213,12 +236,27 @@ def _fairseq(ids):
     return tokenizer.get_config()
 
 
+def _deberta_v2():
+    model = released_model(deberta=True)
+    mask = Piece("[MASK]", 0.0, PieceType.CONTROL)
+    tokenizer = SentencePieceTokenizer(
+        replace_pieces(model, [*read_pieces(model), mask]),
+        lowercase=False,
+        keep_accents=True,
+        albert_rules=False,
+        special_tokens=DEBERTA_TOKENS,
+        compose=True,
+    )
+    return tokenizer.get_config()
+
+
 CONFIGS = {
     "modernbert": _modernbert,
     "eurobert": _eurobert,
     "mmbert": _mmbert,
     "xlm_roberta": lambda: _fairseq(fairseq_ids.XLM_ROBERTA),
     "camembert": lambda: _fairseq(fairseq_ids.CAMEMBERT),
+    "deberta_v2": _deberta_v2,
 }
 
 
@@ -302,12 +340,13 @@ def _unigram_reference(tokenizer):
         )
     )
     library.normalizer = normalizers.Precompiled(read_characters_map(tokenizer.model))
-    library.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.WhitespaceSplit(),
-            pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always"),
-        ]
-    )
+    metaspace = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace])
+    if tokenizer.compose:
+        spaces = normalizers.Replace(tokenizers.Regex(r"\s{2,}|[\n\r\t]"), " ")
+        strip = normalizers.Strip(left=False, right=True)
+        library.normalizer = normalizers.Sequence([spaces, normalizers.NFC(), strip])
+        library.pre_tokenizer = metaspace
     special = [piece.text for piece in pieces if piece.type != PieceType.NORMAL]
     library.add_special_tokens(
         [AddedToken(token, lstrip=token == "<mask>", normalized=False) for token in special]

@@ -43,8 +43,9 @@ def expected_span(text, token, start, end):
     span = text[start:end]
     if token.isspace():
         return start, end
-    # A mask token has all whitespace before it.
-    start = end - len(span.lstrip() if "mask" in token.lower() else span.lstrip(" "))
+    # A mask token has all whitespace before it, and so may the space before a word.
+    has_all = "mask" in token.lower() or token.startswith("▁")
+    start = end - len(span.lstrip(None if has_all else " "))
     return start, max(end - len(span) + len(span.rstrip(" ")), start)
 
 
@@ -161,7 +162,21 @@ def test_hostile_strings_as_pieces(family, special_tokens_in_text):
         assert tokenizer(texts) == processor.encode(texts)
 
 
-@pytest.mark.parametrize("family", BYTE_PAIRS)
+@pytest.mark.parametrize("special_tokens_in_text", [False, True])
+def test_hostile_strings_as_composed_pieces(special_tokens_in_text):
+    tokenizer = families.make("deberta_v2", special_tokens_in_text=special_tokens_in_text)
+    parts = (*tokenizer.special_tokens(), "    ", "\n", "\xa0", "the", "\u0338")
+    texts = [*HOSTILE, *families.mixed_texts(3000), *families.mixed_texts(2000, *parts, seed=1)]
+    if not special_tokens_in_text:
+        # For the library, they are pieces then.
+        special = tokenizer.special_tokens()
+        texts = [text for text in texts if not any(token in text for token in special)]
+    # A typed character of spaces at either end of a text is a space for SentencePiece.
+    texts = [text.replace("\0", "\ue000") for text in texts if "▁" not in text]
+    assert differences(tokenizer, texts, IS_COMPOSED) == []
+
+
+@pytest.mark.parametrize("family", [*BYTE_PAIRS, "deberta_v2"])
 def test_every_eleventh_character(family):
     texts = [f"a{it}1{it} {it}{it}'s" for it in vocabularies.assigned_characters()[::11]]
     assert differences(families.make(family), texts, IS_COMPOSED) == []
@@ -231,7 +246,7 @@ def test_rows(family):
     features = TextClassifierPreprocessor(tokenizer, 64)([first], [second])
     mask = features["padding_mask"][0]
     assert features["token_ids"][0][mask].tolist() == library.encode(first, second).ids
-    assert not features["segment_ids"].any()
+    assert features["segment_ids"].any() == (tokenizer.num_segments > 1)
     assert tokenizer.decode(tokenizer.encode(first), skip_special_tokens=True) == first
 
 

@@ -50,12 +50,12 @@ def is_punctuation(character: str) -> bool:
     return (ascii_symbol and character != " ") or unicodedata.category(character)[0] == "P"
 
 
-def clean_words(text: str) -> Iterator[Word]:
-    """Words between white space, without what is dropped; ideographs are words."""
+def clean_words(text: str, splits_ideographs: bool) -> Iterator[Word]:
+    """Words between white space, without what is dropped; ideographs may be words."""
     word: Word = []
     for placed in zip(text, itertools.count(), strict=False):
         what = kind(placed[0])
-        if what == "keep":
+        if what == "keep" or (what == "alone" and not splits_ideographs):
             word.append(placed)
         elif what != "drop":
             yield word
@@ -114,19 +114,23 @@ def in_canonical_order(word: Word) -> Word:
 
 
 @functools.lru_cache(1_000)
-def words(text: str, lowercase: bool) -> list[Word]:
+def words(
+    text: str, lowercase: bool, strips: bool | None = None, splits_ideographs: bool = True
+) -> list[Word]:
     """What the basic tokenizer makes of a text."""
-    cleaned = clean_words(text)
-    normalized = (strip_accents(lower(word)) if lowercase else word for word in cleaned)
+    strips = lowercase if strips is None else strips
+    cleaned = clean_words(text, splits_ideographs)
+    lowered = (lower(word) if lowercase else word for word in cleaned)
+    normalized = (strip_accents(word) if strips else word for word in lowered)
     return [part for word in normalized for part in split_at_punctuation(word) if part]
 
 
-def over_dropped_marks(text: str, start: int, end: int, lowercase: bool) -> tuple[int, int]:
+def over_dropped_marks(text: str, start: int, end: int, strips: bool) -> tuple[int, int]:
     """A span and the dropped marks behind it, and those before it that no character is before."""
 
     def is_dropped_mark(character: str) -> bool:
         is_mark = unicodedata.category(character) == "Mn"
-        return (lowercase and is_mark) or character in JOINERS_AND_TAGS
+        return (strips and is_mark) or character in JOINERS_AND_TAGS
 
     while end < len(text) and is_dropped_mark(text[end]):
         end += 1
@@ -141,12 +145,21 @@ class ReferenceTokenizer:
 
     Args:
         vocabulary: The tokens, a token's id being its index.
-        lowercase: Whether to lower-case and strip accents.
+        lowercase: Whether to lower-case.
+        strip_accents: Whether to strip accents, by default as `lowercase`.
+        tokenize_chinese_chars: Whether ideographs are words.
     """
 
-    def __init__(self, vocabulary: Iterable[str], lowercase: bool) -> None:
+    def __init__(
+        self,
+        vocabulary: Iterable[str],
+        lowercase: bool,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+    ) -> None:
         self.ids = {token: index for index, token in enumerate(vocabulary)}
-        self.lowercase = lowercase
+        self.strips = lowercase if strip_accents is None else strip_accents
+        self.rules = lowercase, self.strips, tokenize_chinese_chars
         # A plain space always ends a word, so that what lies between two can be looked up. Tuples,
         # because the garbage collector passes them over.
         self.pieces_of = functools.lru_cache(100_000)(lambda text: tuple(self.tokenize(text)))
@@ -161,9 +174,9 @@ class ReferenceTokenizer:
 
     def tokenize(self, text: str) -> Iterator[Piece]:
         """The same, without looking anything up."""
-        for word in words(text, self.lowercase):
+        for word in words(text, *self.rules):
             for token_id, start, end in self.cut(word):
-                yield token_id, *over_dropped_marks(text, start, end, self.lowercase)
+                yield token_id, *over_dropped_marks(text, start, end, self.strips)
 
     def cut(self, word: Word) -> list[Piece]:
         """Greedily, the longest token first; unknown if a rest is left."""

@@ -57,6 +57,24 @@ MAKERS = {
 }
 
 
+MPNET = {
+    "special_tokens": {"pad": "<pad>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"},
+    "pair_separators": 2,
+    "num_segments": 1,
+}
+
+
+def mpnet():
+    """The config of a small tokenizer of MPNet, whose vocabulary has BERT's special tokens too."""
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *wordpiece_vocabulary(), "<mask>"]
+    return WordPieceTokenizer(tokens, **MPNET, max_word_length=100).get_config()
+
+
+def wordpiece_config(**options):
+    """The config of a small WordPiece tokenizer as files of `transformers` have it."""
+    return make("wordpiece", **options, max_word_length=100).get_config()
+
+
 @functools.cache
 def of_tokens(*tokens, **options):
     """A WordPiece tokenizer, which all tests with these tokens share: its graphs are traced once.

@@ -11,8 +11,10 @@ import pytest
 pytest.importorskip("tokenizers")
 
 from keras_bert.text import (
+    SentencePieceTokenizer,
     WordPieceTokenizer,
     choose_lowercase,
+    train_sentence_piece_model,
     train_vocabulary,
 )
 from keras_bert.text.normalization import split_words
@@ -193,3 +195,22 @@ def test_a_real_corpus_and_no_word_lost():
     assert unknown_words(vocabulary, lines) == 0
     frequent = Counter(lines and " ".join(lines).lower().split()).most_common(300)
     assert sum(word in vocabulary for word, _ in frequent) > 270
+
+
+def test_special_tokens_have_ids_in_their_order():
+    texts = source_code()
+    mpnet = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "[UNK]", "mask": "<mask>"}
+    vocabulary = train_vocabulary(texts, 500, special_tokens=mpnet, progress=False)
+    deberta = {role: f"[{role.upper()}]" for role in ("pad", "cls", "sep", "unk", "mask")}
+    model = train_sentence_piece_model(
+        texts, 500, False, True, special_tokens=deberta, progress=False
+    )
+    plain = {"lowercase": False, "keep_accents": True, "albert_rules": False}
+    for tokenizer, names in (
+        (WordPieceTokenizer(vocabulary, special_tokens=mpnet), mpnet),
+        (SentencePieceTokenizer(model, **plain, special_tokens=deberta), deberta),
+    ):
+        assert tokenizer.vocabulary[:5] == tuple(names.values())
+        row = tokenizer.encode("import unittest\u2603")
+        assert (row[0], row[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
+        assert tokenizer.unk_token_id in row

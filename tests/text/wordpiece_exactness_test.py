@@ -40,12 +40,13 @@ class Compared:
         vocabulary: The tokens.
         lowercase: Whether text is lower-cased.
         in_python: Whether to compare plain Python too, and not graph operations alone.
+        options: Other arguments of both.
     """
 
-    def __init__(self, vocabulary, lowercase, in_python=True):
+    def __init__(self, vocabulary, lowercase, in_python=True, **options):
         self.in_python = in_python
-        self.tokenizer = WordPieceTokenizer(vocabulary, lowercase)
-        self.reference = ReferenceTokenizer(vocabulary, lowercase)
+        self.tokenizer = WordPieceTokenizer(vocabulary, lowercase, **options)
+        self.reference = ReferenceTokenizer(vocabulary, lowercase, **options)
 
     def rows(self, texts):
         """For each text ids alone, and ids and places, by graph operations and in Python."""
@@ -119,6 +120,27 @@ def test_random_mixtures(lowercase):
     generator = random.Random(0)
     texts = ["".join(generator.choices(MIXED, k=generator.randrange(24))) for _ in range(10_000)]
     assert differences(texts, Compared(vocabulary, lowercase)) == []
+
+
+@pytest.mark.parametrize(
+    ("lowercase", "options"),
+    [
+        (True, {"strip_accents": False}),
+        (False, {"strip_accents": True}),
+        (True, {"tokenize_chinese_chars": False}),
+        (True, {"strip_accents": False, "tokenize_chinese_chars": False}),
+    ],
+)
+def test_accents_without_case_and_ideographs_in_words(lowercase, options):
+    characters = vocabularies.assigned_characters()[::9]
+    all_known = Compared(vocabularies.of_characters(characters, "the"), lowercase, **options)
+    assert differing_characters(characters, all_known) == set()
+    known = set(MIXED) - set(" \t\n\r\U0010ffff")
+    compared = Compared(vocabularies.of_characters(known, "中国", "##国か"), lowercase, **options)
+    generator = random.Random(0)
+    texts = ["".join(generator.choices(MIXED, k=generator.randrange(24))) for _ in range(3_000)]
+    texts += ["中" * 201 + " " + "中" * 200, "\U000f0000中", "[MASK]中[SEP]"]
+    assert differences(texts, compared) == []
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])

@@ -364,15 +364,11 @@ def _wordpiece(arguments: Mapping[str, Any], path: Path, folder: Path) -> dict[s
                 f"{path}: {name} is {arguments[name]!r}, which is not supported; it must be "
                 f"{expected!r} or absent."
             )
-    if arguments.get("strip_accents") and not lowercase:
-        warn(
-            f"{path}: strip_accents is True with lowercase=False, which the original BERT "
-            "tokenizer does not support: texts with accents will have different ids than in the "
-            "training of the model."
-        )
+    strips = bool(arguments.get("strip_accents")) and not lowercase
     typed = bool(arguments.get("special_tokens_in_strings"))
     return {
         "vocabulary": read_vocabulary(folder / _WORDS),
         "lowercase": lowercase,
+        **({"strip_accents": True} if strips else {}),
         **({"special_tokens_in_text": True} if typed else {}),
     }

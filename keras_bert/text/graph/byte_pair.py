@@ -56,6 +56,8 @@ class BytePairGraph(GraphTokenizer):
         characters: The id of each character that is a token, with byte fallback; `None` if bytes
             are merged.
         joints: The pairs of characters that merges join, each as a string of two, likewise.
+        runs: The length of the tokens that a run of each character is merged to; see
+            `longest_runs`.
         add_prefix_space, word_pattern, compose, ignore_merges, space_before_first_word: See the
             arguments of `BytePairTokenizer`.
     """
@@ -72,6 +74,7 @@ class BytePairGraph(GraphTokenizer):
         *,
         characters: Mapping[str, int] | None,
         joints: Collection[str],
+        runs: Mapping[str, int],
         add_prefix_space: bool,
         word_pattern: str,
         compose: bool,
@@ -81,7 +84,7 @@ class BytePairGraph(GraphTokenizer):
         super().__init__(special_token_ids)
         self._add_prefix_space = add_prefix_space
         self._byte_fallback = characters is not None
-        self._joints = None if characters is None else _Joints(joints)
+        self._joints = None if characters is None else _Joints(joints, runs)
         self._word_starts = self._joints or _WORD_STARTS[word_pattern]
         self._compose = compose
         self._space_before_first_word = space_before_first_word
@@ -310,11 +313,15 @@ def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) 
 class _Joints:
     """Begins a word at each character that no merge joins to the one before; see `WordStarts`.
 
+    Long runs of a character are split too, since merging a word takes a step for each of them.
+
     Args:
         pairs: The pairs of characters that merges join, each as a string of two.
+        runs: The number of characters after which a run is split, by its character.
     """
 
-    def __init__(self, pairs: Collection[str]) -> None:
+    def __init__(self, pairs: Collection[str], runs: Mapping[str, int]) -> None:
+        self._runs = runs
         # A table cannot be empty; without merges, it has a key that no pair has.
         keys = [_NUM_POINTS * ord(pair[0]) + ord(pair[1]) for pair in pairs] or [-1]
         with tf.init_scope(), tf.device("CPU:0"):
@@ -328,7 +335,14 @@ class _Joints:
     def __call__(self, points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
         points = tf.cast(points, tf.int64)
         before = tf.concat([[0], points[:-1]], axis=0)[: tf.size(points)]
-        return begins | (self._pairs.lookup(_NUM_POINTS * before + points) == 0)
+        begins |= self._pairs.lookup(_NUM_POINTS * before + points) == 0
+        begins_run = begins | (points != before)
+        index = tf.range(tf.size(points))
+        run = tf.cumsum(tf.cast(begins_run, tf.int32)) - 1
+        offset = index - tf.gather(select(index, begins_run), tf.maximum(run, 0))
+        for character, length in self._runs.items():
+            begins |= (points == ord(character)) & (offset > 0) & (offset % length == 0)
+        return begins
 
 
 _WORD_STARTS: dict[str, WordStarts] = {"gpt2": _gpt2_word_starts, "llama3": _llama3_word_starts}

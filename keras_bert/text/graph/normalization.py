@@ -8,18 +8,23 @@ Reference:
     [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), the released code, `BasicTokenizer`.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 from keras_bert.text.characters import (
     DECOMPOSED_MARKS,
     IDEOGRAPHS,
+    IDEOGRAPHS_AS_LETTERS,
+    PRIVATE_PLANES,
     combining_classes,
     combining_marks,
     decomposed,
 )
 from keras_bert.text.composition import MAX_MARKS
 from keras_bert.text.graph.rows import row_ids
+from keras_bert.text.normalization import Normalization
 from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH
 
 # Categories Cc and Cf except tab, newline and carriage return; and the replacement character.
@@ -54,13 +59,13 @@ _USUAL = "".join(
 
 
 def normalize(
-    text: tf.Tensor, lowercase: bool, max_word_length: int = MAX_WORD_LENGTH
+    text: tf.Tensor, rules: Normalization, max_word_length: int = MAX_WORD_LENGTH
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Normalizes texts: drops control characters and, for uncased vocabularies, case and accents.
 
     Args:
         text: String tensor `(texts,)`, UTF-8; invalid bytes are dropped.
-        lowercase: Whether to lowercase and strip accents, for an uncased vocabulary.
+        rules: How text is normalized.
         max_word_length: The maximum number of characters of a word.
 
     Returns:
@@ -73,20 +78,20 @@ def normalize(
     # A coarse filter; exact lengths are computed later.
     maybe_long = rf"(?s).*[^{_BETWEEN_WORDS}]{{{max_word_length + 1}}}.*"
     rows = tf.where(~tf.strings.regex_full_match(text, plain_text))
-    slow = normalize_slow_path(tf.gather(text, rows[:, 0]), lowercase)
-    plain = tf.strings.lower(text) if lowercase else text
+    slow = normalize_slow_path(tf.gather(text, rows[:, 0]), rules)
+    plain = tf.strings.lower(text) if rules.lowercase else text
     return (
         tf.tensor_scatter_nd_update(plain, rows, slow),
         tf.reduce_any(tf.strings.regex_full_match(slow, maybe_long)),
     )
 
 
-def normalize_slow_path(text: tf.Tensor, lowercase: bool) -> tf.Tensor:
+def normalize_slow_path(text: tf.Tensor, rules: Normalization) -> tf.Tensor:
     """Normalizes texts like `normalize`, without its shortcut for plain ASCII text.
 
     Args:
         text: String tensor `(texts,)`, UTF-8; invalid bytes are dropped.
-        lowercase: Whether to lowercase and strip accents.
+        rules: How text is normalized.
 
     Returns:
         The normalized texts, a string tensor `(texts,)`, valid UTF-8.
@@ -95,12 +100,17 @@ def normalize_slow_path(text: tf.Tensor, lowercase: bool) -> tf.Tensor:
     is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
     text = tf.cond(is_usual, lambda: text, lambda: _set_apart(drop_invalid(text)))
     text = tf.strings.regex_replace(text, _DROPPED, "")
-    if not lowercase:
+    if rules.lowercase:
+        text = _lower(text)
+        text = tf.cond(is_usual, lambda: text, lambda: _shifted(text, _NEW_CAPITALS))
+    if rules.strip_accents:
+        text = normalize_unicode(text, "NFD")
+        text = tf.strings.regex_replace(text, r"\p{Mn}", "")
+    if rules.split_ideographs:
         return text
-    text = _lower(text)
-    text = tf.cond(is_usual, lambda: text, lambda: _lower_new_capitals(text))
-    text = normalize_unicode(text, "NFD")
-    return tf.strings.regex_replace(text, r"\p{Mn}", "")
+    characters, replacement = PRIVATE_PLANES
+    text = tf.strings.regex_replace(text, f"[{characters}]", replacement)
+    return _shifted(text, IDEOGRAPHS_AS_LETTERS)
 
 
 def normalize_unicode(text: tf.Tensor, form: str) -> tf.Tensor:
@@ -130,7 +140,7 @@ def _in_canonical_order(text: tf.Tensor) -> tf.Tensor:
     rows = combining_classes()
     lasts = tf.constant([row.last for row in rows] + [_MAX_POINT])
     row = tf.searchsorted(lasts, points.flat_values)
-    is_mark = points.flat_values >= tf.gather([row.first for row in rows] + [_MAX_POINT], row)
+    is_mark = points.flat_values >= tf.gather([row.first for row in rows] + [_MAX_POINT + 1], row)
     mark_class = tf.where(is_mark, tf.gather([row.combining_class for row in rows] + [0], row), 0)
     # A run begins at each other character, and at the beginning of each text.
     run = tf.cumsum(tf.cast(~is_mark, tf.int32)) + tf.cast(row_ids(points), tf.int32)
@@ -187,7 +197,7 @@ def lower(text: tf.Tensor) -> tf.Tensor:
     """
     is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
     text = _lower(text)
-    return tf.cond(is_usual, lambda: text, lambda: _lower_new_capitals(text))
+    return tf.cond(is_usual, lambda: text, lambda: _shifted(text, _NEW_CAPITALS))
 
 
 def _lower(text: tf.Tensor) -> tf.Tensor:
@@ -199,11 +209,12 @@ def _set_apart(text: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(text, f"([{_NEW_PUNCTUATION}])", r" \1 ")
 
 
-def _lower_new_capitals(text: tf.Tensor) -> tf.Tensor:
+def _shifted(text: tf.Tensor, shifts: Sequence[tuple[str, int]]) -> tf.Tensor:
+    """Adds a number to the code points of the characters of each class."""
     points = tf.strings.unicode_decode(text, "UTF-8")
     letters = encode_characters(points.flat_values)
     shift = tf.zeros_like(points.flat_values)
-    for characters, distance in _NEW_CAPITALS:
-        is_capital = tf.strings.regex_full_match(letters, f"[{characters}]")
-        shift += distance * tf.cast(is_capital, tf.int32)
+    for characters, distance in shifts:
+        is_shifted = tf.strings.regex_full_match(letters, f"[{characters}]")
+        shift += distance * tf.cast(is_shifted, tf.int32)
     return encode_texts(points.with_flat_values(points.flat_values + shift))

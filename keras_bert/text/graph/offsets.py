@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_bert.text.graph.normalization import encode_characters, normalize_slow_path
 from keras_bert.text.graph.rows import row_ids
+from keras_bert.text.normalization import Normalization
 
 # Canonical decomposition reorders combining marks, across characters. These are all the marks, and
 # characters that contain one, that it may move and that remain after category Mn is dropped.
@@ -58,7 +59,7 @@ class Characters(NamedTuple):
         return cls(points, encode_characters(distinct), which)
 
 
-def to_source_characters(source: tf.Tensor, lowercase: bool, pieces: Pieces) -> Pieces:
+def to_source_characters(source: tf.Tensor, rules: Normalization, pieces: Pieces) -> Pieces:
     """Converts offsets in normalized texts to offsets in the original texts.
 
     Each character is normalized on its own: its result does not depend on other characters, except
@@ -66,7 +67,7 @@ def to_source_characters(source: tf.Tensor, lowercase: bool, pieces: Pieces) -> 
 
     Args:
         source: The original texts, string tensor `(texts,)`, valid UTF-8.
-        lowercase: The argument of `normalize`.
+        rules: The argument of `normalize`.
         pieces: `Pieces` with offsets in bytes of the normalized texts, int64.
 
     Returns:
@@ -74,14 +75,14 @@ def to_source_characters(source: tf.Tensor, lowercase: bool, pieces: Pieces) -> 
         characters of which the token has a part, and the dropped marks that belong to them.
     """
     points, letters, which = characters = Characters.of(source)
-    widths = tf.gather(tf.strings.length(normalize_slow_path(letters, lowercase)), which)
+    widths = tf.gather(tf.strings.length(normalize_slow_path(letters, rules)), which)
     byte_ends = tf.cumsum(tf.cast(widths, tf.int64))
     text = row_ids(pieces.ids)
     text_starts = tf.gather(tf.concat([[0], byte_ends], axis=0), points.row_starts())
     offset = tf.gather(text_starts, text)
     first = _character_at(byte_ends, offset + pieces.starts.flat_values)
     last = _character_at(byte_ends, offset + pieces.ends.flat_values - 1)
-    if lowercase:
+    if rules.strip_accents:
         movable = tf.gather(tf.strings.regex_full_match(letters, _MOVABLE), which)
         first, last = tf.cond(
             tf.reduce_any(movable),

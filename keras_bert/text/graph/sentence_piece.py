@@ -9,16 +9,25 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from keras_bert.text.composition import joining_points
+from keras_bert.text.graph.composition import compose, to_characters_before_composition
 from keras_bert.text.graph.functions import traced_once
-from keras_bert.text.graph.normalization import drop_invalid
+from keras_bert.text.graph.normalization import drop_invalid, encode_texts
 from keras_bert.text.graph.offsets import Characters, Pieces, over_dropped_marks
-from keras_bert.text.graph.rows import repeat, row_ids
+from keras_bert.text.graph.rows import repeat, row_ids, select
 from keras_bert.text.graph.sentence_piece_cleaning import SentenceCleaner
 from keras_bert.text.graph.special_tokens import SplitTexts
 from keras_bert.text.graph.tokenizer import GraphTokenizer
 from keras_bert.text.special_tokens import TokenSplitter
 
 _SPACE = "▁"
+# Number of bytes; runs in shorter texts take less time than to look for them.
+_LONG_TEXT = 10_000
+_MAX_POINT = 0x110000
+# The kinds of characters that no piece has: those that may be joined to others, and all others
+_JOINING, _OTHER, _NUM_KINDS = 1, 2, 3
+# More than a character is composed of
+_KEPT = 8
 
 
 class SentencePieceGraph(GraphTokenizer):
@@ -34,6 +43,8 @@ class SentencePieceGraph(GraphTokenizer):
         splitter: The special tokens to recognize in texts; `None` for none.
         blank_characters: The characters that are in no span if they begin or end a piece, for a
             character class; `None` for the spaces before it.
+        compose: Whether characters are composed.
+        known_points: See `SentencePieceTokenizer.known_points`.
     """
 
     def __init__(
@@ -46,8 +57,11 @@ class SentencePieceGraph(GraphTokenizer):
         widths: Sequence[Sequence[int]],
         splitter: TokenSplitter | None,
         blank_characters: str | None,
+        compose: bool,
+        known_points: Sequence[int],
     ) -> None:
         super().__init__(special_token_ids)
+        self._compose = compose
         self._cleaner = cleaner
         self._blank_characters = blank_characters
         is_split = any(len(row) > 1 for row in parts)
@@ -55,6 +69,10 @@ class SentencePieceGraph(GraphTokenizer):
         self._split = SplitTexts(splitter) if splitter else None
         with tf.init_scope(), tf.device("CPU:0"):
             self._tokens = tf.constant(list(vocabulary))
+            kinds = {**dict.fromkeys(joining_points(), _JOINING), **dict.fromkeys(known_points, 0)}
+            kinds[_MAX_POINT] = 0
+            self._points = tf.constant(sorted(kinds))
+            self._kinds = tf.constant([kinds[point] for point in sorted(kinds)])
             self._is_space = tf.strings.regex_full_match(self._tokens, f"{_SPACE}+")
         # TF Text's tokenizer must be created inside the graph that uses it: one created outside is
         # lost when TensorFlow's operation cache is cleared, as `tf.random.set_seed` does.
@@ -71,19 +89,31 @@ class SentencePieceGraph(GraphTokenizer):
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         texts = _valid(texts)
+        texts = compose(texts) if self._compose else texts
         if self._split:
             return self._split(texts, self._pieces).ids
-        ids, _, _ = self._search(self._cleaner(texts))
+        ids, _, _ = self._search(self._without_long_runs(self._cleaner(texts)))
         return self._commas.split_ids(ids) if self._commas else ids
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         texts = _valid(texts)
-        return self._split(texts, self._pieces) if self._split else self._pieces(texts)
+        after = compose(texts) if self._compose else texts
+        pieces = self._split(after, self._pieces) if self._split else self._pieces(after)
+        return to_characters_before_composition(texts, pieces) if self._compose else pieces
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """Splits texts `(texts,)`, valid UTF-8, into pieces with offsets in characters."""
         cleaned = self._cleaner(texts)
-        pieces = Pieces(*self._search(cleaned))
+        shortened = self._without_long_runs(cleaned)
+        pieces = Pieces(*self._search(shortened))
+        starts, ends = tf.cond(
+            _are_long(cleaned),
+            lambda: self._before_shortening(cleaned, shortened, pieces),
+            lambda: (pieces.starts.flat_values, pieces.ends.flat_values),
+        )
+        pieces = Pieces(
+            pieces.ids, pieces.starts.with_flat_values(starts), pieces.ends.with_flat_values(ends)
+        )
         text_starts = tf.cumsum(tf.cast(tf.strings.length(cleaned), tf.int64), exclusive=True)
         # From here on, offsets are those in the concatenation of all texts
         begin = tf.gather(text_starts, row_ids(pieces.ids))
@@ -99,11 +129,64 @@ class SentencePieceGraph(GraphTokenizer):
         is_space = tf.gather(self._is_space, pieces.ids.flat_values)
         return _to_characters(pieces, is_space, characters, *self._cleaner.traces(characters))
 
+    def _without_long_runs(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns texts with the first few characters, and the last, of each run of unknown ones.
+
+        A run is one unknown token, which TF Text makes in a time in the square of its length. The
+        first few ones may be marks that the model joins to the character before.
+        """
+
+        def shorten() -> tf.Tensor:
+            points, is_kept = self._kept(texts)
+            count = tf.concat([[0], tf.cumsum(tf.cast(is_kept, tf.int64))], axis=0)
+            splits = tf.gather(count, points.row_splits)
+            kept = select(points.flat_values, is_kept)
+            return encode_texts(tf.RaggedTensor.from_row_splits(kept, splits, validate=False))
+
+        return tf.cond(_are_long(texts), shorten, lambda: texts)
+
+    def _kept(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Returns the characters of texts, and which are not inside a run of unknown ones."""
+        points = tf.strings.unicode_decode(texts, "UTF-8")
+        flat, text = points.flat_values, row_ids(points)
+        row = tf.searchsorted(self._points, flat)
+        kind = tf.where(tf.gather(self._points, row) == flat, tf.gather(self._kinds, row), _OTHER)
+        # Of the same kind as the character before, in the same text
+        key = tf.cast(kind, tf.int64) + _NUM_KINDS * text
+        follows = (key == tf.concat([[-1], key[:-1]], axis=0)[: tf.size(key)]) & (kind > 0)
+        index = tf.range(tf.size(key))
+        run = tf.cumsum(tf.cast(~follows, tf.int32)) - 1
+        place = index - tf.gather(select(index, ~follows), run)
+        is_last = ~tf.concat([follows[1:], [False]], axis=0)[: tf.size(key)]
+        return points, (place < _KEPT) | is_last
+
+    def _before_shortening(
+        self, texts: tf.Tensor, shortened: tf.Tensor, pieces: Pieces
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Converts offsets in bytes of shortened texts to offsets in the texts before."""
+        points, is_kept = self._kept(texts)
+        flat = points.flat_values
+        widths = 1 + sum(tf.cast(flat >= first, tf.int32) for first in (0x80, 0x800, 0x10000))
+        places = tf.where(repeat(is_kept, widths))[:, 0]
+        text = row_ids(pieces.ids)
+        before, after = (
+            tf.gather(tf.cumsum(tf.cast(tf.strings.length(each), tf.int64), exclusive=True), text)
+            for each in (texts, shortened)
+        )
+        places = tf.concat([places, [tf.reduce_sum(tf.cast(widths, tf.int64))]], axis=0)
+        first, last = (tf.cast(part.flat_values, tf.int64) for part in (pieces.starts, pieces.ends))
+        # What was dropped belongs to the token before it.
+        return tuple(tf.gather(places, after + part) - before for part in (first, last))
+
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Concatenates pieces, and replaces their space characters with spaces."""
         tokens = ids.with_flat_values(tf.gather(self._tokens, ids.flat_values))
         text = tf.strings.reduce_join(tokens, axis=1)
         return tf.strings.regex_replace(tf.strings.regex_replace(text, _SPACE, " "), r"\A ", "")
+
+
+def _are_long(texts: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_any(tf.strings.length(texts) > _LONG_TEXT)
 
 
 def _valid(texts: tf.Tensor) -> tf.Tensor:

@@ -48,6 +48,9 @@ class SentenceCleaner:
     @property
     def replacements(self) -> Sequence[tuple[str, str]]:
         """Regular expressions and the replacements of their matches, applied in this order."""
+        if self.options.join_spaces:
+            joined = f"[{WHITE_SPACE}]{{2,}}|[\n\r\t]"
+            return ((f"[{WHITE_SPACE}]+\\z", ""), (joined, " "))
         if not self.options.collapse:
             return ()
         quotes = ((quote * 2, '"') for quote in _QUOTES)
@@ -80,6 +83,13 @@ class SentenceCleaner:
             seconds = _second_quotes(points.flat_values, begins)
             widths = tf.where(is_space, 1, widths)
             widths = tf.where(seconds | _idle_spaces(points, begins, is_space), 0, widths)
+        if self.options.join_spaces:
+            is_space = tf.gather(tf.strings.regex_full_match(letters, f"[{WHITE_SPACE}]"), which)
+            follows = is_space & ~_begins(points) & tf.concat([[False], is_space[:-1]], axis=0)
+            begins_run = tf.concat([follows[1:], [False]], axis=0)
+            widths = tf.where(begins_run, 1, widths)
+            is_idle = follows | (is_space & _nothing_follows(points, is_space))
+            widths = tf.where(is_idle, 0, widths)
         return widths, seconds
 
     def _fold(self, text: tf.Tensor) -> tf.Tensor:
@@ -98,10 +108,14 @@ def _begins(points: tf.RaggedTensor) -> tf.Tensor:
 def _idle_spaces(points: tf.RaggedTensor, begins: tf.Tensor, is_space: tf.Tensor) -> tf.Tensor:
     """Finds whitespace that is dropped: at both ends, and after whitespace; `(characters,)`."""
     before = begins | tf.concat([[True], is_space[:-1]], axis=0)
+    return is_space & (before | _nothing_follows(points, is_space))
+
+
+def _nothing_follows(points: tf.RaggedTensor, is_space: tf.Tensor) -> tf.Tensor:
+    """Finds the characters after which there is only whitespace, bool `(characters,)`."""
     seen = tf.concat([[0], tf.cumsum(tf.cast(~is_space, tf.int32))], axis=0)
     text_end = tf.gather(points.row_limits(), row_ids(points))
-    nothing_follows = tf.gather(seen, text_end) == seen[1:]
-    return is_space & (before | nothing_follows)
+    return tf.gather(seen, text_end) == seen[1:]
 
 
 def _second_quotes(points: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:

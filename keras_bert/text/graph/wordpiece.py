@@ -13,6 +13,7 @@ from keras_bert.text.graph.offsets import Pieces, to_source_characters
 from keras_bert.text.graph.rows import row_ids, select
 from keras_bert.text.graph.special_tokens import mark_tokens, to_unmarked_characters
 from keras_bert.text.graph.tokenizer import GraphTokenizer
+from keras_bert.text.normalization import Normalization
 from keras_bert.text.special_tokens import SUFFIX, TokenMarks
 
 # TF Text limits the bytes of a word, not its characters, so its limit is disabled.
@@ -27,7 +28,7 @@ class WordPieceGraph(GraphTokenizer):
         special_token_ids: The ids of the special tokens.
         unknown_id: The id of the unknown token.
         matched: The tokens as strings that match in marked texts, in the order of their ids.
-        lowercase: Whether to lowercase text and strip accents.
+        rules: How text is normalized.
         token_marks: The recognition of special and added tokens in texts; `None` if there are none.
         max_word_length: The maximum number of characters of a word; longer ones are unknown.
     """
@@ -38,12 +39,12 @@ class WordPieceGraph(GraphTokenizer):
         special_token_ids: Sequence[int],
         unknown_id: int,
         matched: Sequence[str],
-        lowercase: bool,
+        rules: Normalization,
         token_marks: TokenMarks | None,
         max_word_length: int,
     ) -> None:
         super().__init__(special_token_ids)
-        self._lowercase = lowercase
+        self._rules = rules
         self._token_marks = token_marks
         self._max_word_length = max_word_length
         self._find_pieces = PieceFinder(matched, unknown_id, max_word_length)
@@ -53,15 +54,15 @@ class WordPieceGraph(GraphTokenizer):
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         marks = self._token_marks
         marked = mark_tokens(texts, marks) if marks else texts
-        normalized = normalize(marked, self._lowercase, self._max_word_length)
+        normalized = normalize(marked, self._rules, self._max_word_length)
         return self._find_pieces(*normalized).ids
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         marks = self._token_marks
         marked = drop_invalid(mark_tokens(texts, marks) if marks else texts)
-        normalized = normalize(marked, self._lowercase, self._max_word_length)
+        normalized = normalize(marked, self._rules, self._max_word_length)
         pieces = self._find_pieces(*normalized)
-        pieces = to_source_characters(marked, self._lowercase, pieces)
+        pieces = to_source_characters(marked, self._rules, pieces)
         return to_unmarked_characters(marked, pieces, marks) if marks else pieces
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:

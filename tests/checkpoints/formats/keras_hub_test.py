@@ -103,10 +103,10 @@ def test_a_tokenizer_of_other_rules_is_refused(options, message, tmp_path):
         keras_hub_format.read_tokenizer(tmp_path)
 
 
-def test_accents_that_only_keras_hub_strips_are_told_of(tmp_path):
+def test_accents_may_be_stripped_without_lowercasing(tmp_path):
     keras_hub.models.BertTokenizer(VOCABULARY, strip_accents=True).save_to_preset(tmp_path)
-    with pytest.warns(CheckpointWarning, match="strip_accents is True with lowercase=False"):
-        assert keras_hub_format.read_tokenizer(tmp_path)["lowercase"] is False
+    config = keras_hub_format.read_tokenizer(tmp_path)
+    assert (config["lowercase"], config["strip_accents"]) == (False, True)
 
 
 def test_a_preset_without_a_tokenizer_has_no_vocabulary(tmp_path):
