@@ -14,11 +14,12 @@ from keras_bert import checks, named_sizes
 
 ACTIVATIONS = ("gelu_erf", "gelu_tanh", "relu", "silu", "tanh")
 LAYER_SHARING = ("none", "all", "attention", "feed_forward")
-POSITIONS = ("learned", "rotary")
+POSITIONS = ("learned", "rotary", "none")
 FEED_FORWARDS = ("plain", "gated")
 MASKED_LM_HEADS = ("tied", "linear")
 NORMS = ("layer_norm", "rms_norm")
 NORM_PLACEMENTS = ("post", "pre")
+RELATIVE_POSITIONS = ("bucketed", "disentangled")
 POOLINGS = ("first", "last", "mean", "late")
 TOKENIZERS = ("wordpiece", "byte_pair", "sentence_piece")
 # Far more than any model has, so that a corrupt file cannot allocate memory before its tensors are
@@ -54,11 +55,18 @@ class BertConfig:
         max_sequence_length: Maximum length of the input in tokens.
         num_segments: Number of segments: 2 for sentence A and sentence B, 1 for a single segment, 0
             for no segment embeddings.
-        positions: `"learned"`, a table of position embeddings; or `"rotary"`, the rotation of
+        positions: `"learned"`, a table of position embeddings; `"none"`; or `"rotary"`, the rotation of
             queries and keys in every block (RoPE), for which the dimension of a head must be even.
         position_offset: The row of position 0 in the position table. If it is above 0 (2 in
             RoBERTa), positions count the tokens that are not padding, and padding has the row
             before that of position 0.
+        relative_positions: What is added to the attention scores for the distance of two tokens:
+            `"bucketed"`, a learned number for each head and bucket of distances (MPNet); or
+            `"disentangled"`, products of the contents with the positions (DeBERTa). `None` for
+            nothing.
+        relative_buckets: The number of buckets of distances: of all (MPNet), or of each sign
+            (DeBERTa).
+        relative_distance: The distance at which the buckets end.
         rotary_base: The base of the frequencies of rotary positions.
         rotary_scale: A factor of the frequencies, below 1 for longer texts than an encoder was
             trained on (position interpolation).
@@ -145,6 +153,8 @@ class BertConfig:
         weights are those of [Megatron-LM](https://arxiv.org/abs/1909.08053), section 4.2;
         [RoFormer](https://arxiv.org/abs/2104.09864), section 3.2, for rotary positions, and
         [position interpolation](https://arxiv.org/abs/2306.15595), section 3, for their scale;
+        [MPNet](https://arxiv.org/abs/2004.09297), section 4.1, and
+        [DeBERTa](https://arxiv.org/abs/2006.03654), section 3.1, for relative positions;
         [GQA](https://arxiv.org/abs/2305.13245), section 2.2, for grouped queries;
         [GLU variants](https://arxiv.org/abs/2002.05202), section 2, for gates;
         [RMSNorm](https://arxiv.org/abs/1910.07467), section 4.
@@ -163,6 +173,9 @@ class BertConfig:
     num_segments: int = 2
     positions: str = "learned"
     position_offset: int = 0
+    relative_positions: str | None = None
+    relative_buckets: int = 32
+    relative_distance: int = 128
     rotary_base: float = 10000.0
     rotary_scale: float = 1.0
     local_rotary_base: float | None = None
@@ -222,6 +235,8 @@ class BertConfig:
                 f"BertConfig.positions is 'rotary' and the dimension of a head is {self.head_dim}; "
                 "it must be even."
             )
+        if self.relative_positions is not None:
+            self._check_relative_positions()
         if self.pooling == "late" and self.pooler:
             raise ConfigError(
                 "BertConfig.pooler is True; it must be False if pooling is 'late', which "
@@ -241,6 +256,20 @@ class BertConfig:
             raise ConfigError(
                 f"BertConfig.pad_token_id is {self.pad_token_id}; it must be below "
                 f"vocabulary_size, which is {self.vocabulary_size}."
+            )
+
+    def _check_relative_positions(self) -> None:
+        for name in ("attention_window", "num_key_value_heads", "heads_by_layer"):
+            value = getattr(self, name)
+            if value is not None:
+                raise ConfigError(
+                    f"BertConfig.{name} is {value!r}; it must be None with relative_positions."
+                )
+        # A quarter of the buckets have one distance each; at the end are the widest.
+        if self.relative_buckets < 4 or self.relative_distance <= self.relative_buckets:
+            raise ConfigError(
+                f"BertConfig.relative_buckets is {self.relative_buckets} and relative_distance is "
+                f"{self.relative_distance}; expected at least 4 buckets, and a larger distance."
             )
 
     def _check_heads_by_layer(self) -> None:
@@ -497,6 +526,9 @@ _RULES: dict[str, _Rule] = {
     "num_segments": _NON_NEGATIVE_INT,
     "positions": _one_of(POSITIONS),
     "position_offset": _NON_NEGATIVE_INT,
+    "relative_positions": _or_none(_one_of(RELATIVE_POSITIONS)),
+    "relative_buckets": _POSITIVE_INT,
+    "relative_distance": _POSITIVE_INT,
     "rotary_base": _POSITIVE,
     "rotary_scale": _POSITIVE,
     "local_rotary_base": _or_none(_POSITIVE),

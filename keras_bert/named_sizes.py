@@ -175,6 +175,37 @@ def _eurobert(
     }
 
 
+def _mpnet() -> dict[str, Any]:
+    return _size(
+        12,
+        768,
+        vocabulary_size=30527,
+        num_segments=0,
+        position_offset=2,
+        relative_positions="bucketed",
+        pad_token_id=1,
+        layer_norm_epsilon=1e-5,
+        pooler_dropout=0.1,
+    )
+
+
+def _deberta_v3(num_layers: int, hidden_dim: int, vocabulary_size: int = 128_100) -> dict[str, Any]:
+    return _size(
+        num_layers,
+        hidden_dim,
+        vocabulary_size=vocabulary_size,
+        positions="none",
+        num_segments=0,
+        relative_positions="disentangled",
+        relative_buckets=256,
+        relative_distance=512,
+        pooler=False,
+        pooler_activation="gelu_erf",
+        layer_norm_epsilon=1e-7,
+        tokenizer="sentence_piece",
+    )
+
+
 def _mmbert(hidden_dim: int) -> dict[str, Any]:
     fields = {"vocabulary_size": 256_000, "pad_token_id": 0, "local_rotary_base": 160_000.0}
     return _modernbert(22, hidden_dim, 1152, **fields)
@@ -259,6 +290,12 @@ SIZES: dict[str, dict[str, Any]] = {
     "ettin_150m": _modernbert(22, 768, 1152),
     "ettin_400m": _modernbert(28, 1024, 2624),
     "ettin_1b": _modernbert(28, 1792, 3840),
+    "mpnet_base": _mpnet(),
+    "deberta_v3_xsmall": _deberta_v3(12, 384),
+    "deberta_v3_small": _deberta_v3(6, 768),
+    "deberta_v3_base": _deberta_v3(12, 768),
+    "deberta_v3_large": _deberta_v3(24, 1024),
+    "mdeberta_v3_base": _deberta_v3(12, 768, 251_000),
     "mmbert_small": _mmbert(384),
     "mmbert_base": _mmbert(768),
 }

@@ -13,7 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import modern_bert_fields, nomic_bert_fields, rotary_fields
+from keras_bert.checkpoints import (
+    deberta_v2_fields,
+    modern_bert_fields,
+    nomic_bert_fields,
+    rotary_fields,
+)
 from keras_bert.checkpoints.config_fields import ConfigFields
 from keras_bert.checkpoints.layouts import Stored
 from keras_bert.checkpoints.weight_names import (
@@ -854,6 +859,125 @@ XLM_ROBERTA, CAMEMBERT = (
     for name, prefix in (("xlm-roberta", "XLMRoberta"), ("camembert", "Camembert"))
 )
 
+_MPNET_BLOCK = block_layout(
+    TORCH_ENDINGS,
+    ("attention.attn.q", "attention.attn.k", "attention.attn.v"),
+    output="attention.attn.o",
+    norm="attention.LayerNorm",
+    intermediate="intermediate.dense",
+    feed_forward_output="output.dense",
+    feed_forward_norm="output.LayerNorm",
+    transposed=True,
+)
+MPNET = dataclasses.replace(
+    ROBERTA,
+    name="mpnet",
+    class_prefix="MPNet",
+    config=dataclasses.replace(
+        ROBERTA.config,
+        required={name: at for name, at in _REQUIRED.items() if name != "num_segments"},
+        optional={**_OPTIONAL, "relative_buckets": "relative_attention_num_buckets"},
+        needed={},
+        fixed={
+            "num_segments": 0,
+            "relative_positions": "bucketed",
+            "masked_lm_activation": "gelu_erf",
+            "pooler_dropout": 0.1,
+        },
+    ),
+    hugging_face=dataclasses.replace(
+        ROBERTA.hugging_face,
+        encoder={
+            **ROBERTA.hugging_face.encoder,
+            "relative_embeddings.embeddings": Stored(("encoder.relative_attention_bias.weight",)),
+        },
+        block=_MPNET_BLOCK,
+    ),
+    classes={
+        "Model": (),
+        "ForMaskedLM": ("masked_lm",),
+        **HF_TASK_CLASSES,
+    },
+    can_be_causal=False,
+    keras_hub=None,
+    tokenizer=_MPNET_TOKENIZER,
+)
+
+DEBERTA_V2 = Family(
+    name="deberta-v2",
+    class_prefix="DebertaV2",
+    config=ConfigFields(
+        {
+            **{name: at for name, at in _REQUIRED.items() if name != "num_segments"},
+            "relative_buckets": "position_buckets",
+            "relative_distance": "max_relative_positions",
+        },
+        {
+            **_OPTIONAL,
+            "classifier_dropout": "cls_dropout",
+            "pooler_dropout": "pooler_dropout",
+        },
+        defaults={"layer_norm_epsilon": 1e-7},
+        needed=deberta_v2_fields.NEEDED,
+        # Which of two masked LM heads the class has; a file has the tensors of one.
+        ignored=("legacy",),
+        fixed={
+            "positions": "none",
+            "num_segments": 0,
+            "relative_positions": "disentangled",
+            "pooler": False,
+            "pooler_activation": "gelu_erf",
+            "tokenizer": "sentence_piece",
+        },
+        to_flat=deberta_v2_fields.read,
+        from_flat=deberta_v2_fields.written,
+    ),
+    hugging_face=WeightNames(
+        {
+            **hf_embeddings("cls.predictions.decoder"),
+            "relative_embeddings.embeddings": Stored(("encoder.rel_embeddings.weight",)),
+            "relative_embeddings.gamma": Stored(("encoder.LayerNorm.weight",)),
+            "relative_embeddings.beta": Stored(("encoder.LayerNorm.bias",)),
+        },
+        {
+            **HF_BLOCK,
+            **{
+                name: dataclasses.replace(
+                    HF_BLOCK[name],
+                    names=tuple(
+                        f"attention.self.{part}_proj.{kind}" for part in ("query", "key", "value")
+                    ),
+                )
+                for name, kind in (
+                    ("attention.query_key_value.kernel", "weight"),
+                    ("attention.query_key_value.bias", "bias"),
+                )
+            },
+        },
+        "encoder.layer.{layer}.",
+        {
+            "masked_lm": {
+                ours: dataclasses.replace(stored, instead=f"lm_predictions.lm_head.{ending}")
+                for (ours, stored), ending in zip(
+                    hf_masked_lm(
+                        "cls.predictions.transform.dense",
+                        "cls.predictions.transform.LayerNorm",
+                        "cls.predictions.bias",
+                    ).items(),
+                    ("dense.weight", "dense.bias", "LayerNorm.weight", "LayerNorm.bias", "bias"),
+                    strict=True,
+                )
+            },
+            "pooler": hf_dense("pooler.dense"),
+            **hf_task_heads(),
+        },
+    ),
+    classes={"Model": (), "ForMaskedLM": ("masked_lm",), **HF_TASK_CLASSES},
+    poolers={"ForSequenceClassification": "pooler.dense", "ForMultipleChoice": "pooler.dense"},
+    encoder_scope="deberta",
+    tokenizer=_DEBERTA_TOKENIZER,
+)
+
 FAMILIES = {
     family.name: family
     for family in (
@@ -868,6 +992,8 @@ FAMILIES = {
         NOMIC_BERT,
         GTE,
         EUROBERT,
+        MPNET,
+        DEBERTA_V2,
     )
 }
 """The families by name.

@@ -89,6 +89,11 @@ def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
         shapes["embeddings.segment_embeddings"] = (config.num_segments, width)
     if config.embedding_norm:
         shapes |= _norm_shapes(config, "embeddings", width)
+    if config.relative_positions == "bucketed":
+        shapes["relative_embeddings.embeddings"] = (config.relative_buckets, config.num_heads)
+    elif config.relative_positions is not None:
+        shapes["relative_embeddings.embeddings"] = (2 * config.relative_buckets, hidden)
+        shapes |= {f"relative_embeddings.{name}": (hidden,) for name in ("gamma", "beta")}
     if config.embedding_dim is not None:
         shapes |= zip(PROJECTION_WEIGHTS, [(width, hidden), (hidden,)], strict=True)
     for index in range(config.num_layers):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,7 +26,8 @@ from keras_bert.ops import (
     tokens_at,
 )
 from keras_bert.ops.annotations import Shape, Tensor
-from keras_bert.ops.attention import QueryKeyValue
+from keras_bert.ops.attention import Bias, QueryKeyValue
+from keras_bert.ops.relative import disentangled_bias
 from keras_bert.ops.shapes import length_of
 
 
@@ -62,6 +64,9 @@ class Attention(keras.layers.Layer):
         rotary_base: The base of the frequencies by which queries and keys are rotated (RoPE);
             `None` for no rotation.
         rotary_scale: A factor of these frequencies.
+        relative_positions: What the `relative` positions of the layout are: `"bucketed"`, numbers
+            that are added to the scores; or `"disentangled"`, vectors whose products with queries
+            and keys are. `None` for no relative positions.
         use_bias: Whether the projections have biases.
         dropout: Dropout rate on the attention probabilities.
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
@@ -103,6 +108,7 @@ class Attention(keras.layers.Layer):
         causal: bool = False,
         rotary_base: float | None = None,
         rotary_scale: float = 1.0,
+        relative_positions: str | None = None,
         use_bias: bool = True,
         dropout: float = 0.0,
         initializer_range: float = 0.02,
@@ -136,6 +142,7 @@ class Attention(keras.layers.Layer):
         self.causal = causal
         self.rotary_base = rotary_base
         self.rotary_scale = rotary_scale
+        self.relative_positions = relative_positions
         self.use_bias = use_bias
         self.dropout = dropout
         self.initializer_range = initializer_range
@@ -219,11 +226,12 @@ class Attention(keras.layers.Layer):
     ) -> Tensor:
         layout = layout or BatchLayout()
         query_key_value = self._projected(inputs, layout, training)
-        scores = None
+        bias, scores = self._bias(layout, training), None
         if self.return_scores:
             context, scores = attention_with_scores(
                 query_key_value,
                 self._mask_of_pairs(inputs, layout),
+                bias=bias,
                 dropout=self.dropout if training else 0.0,
                 seed=self.seed_generator,
             )
@@ -233,6 +241,7 @@ class Attention(keras.layers.Layer):
                 layout,
                 causal=self.causal,
                 window=self.window,
+                bias=bias,
                 dropout=self.dropout,
                 seed=self.seed_generator,
                 training=training,
@@ -264,7 +273,8 @@ class Attention(keras.layers.Layer):
         layout = layout or BatchLayout()
         inputs = ops.cast(inputs, self.compute_dtype)
         mask = self._mask_of_pairs(inputs, layout)
-        return attention_with_scores(self._projected(inputs, layout), mask)[1]
+        query_key_value = self._projected(inputs, layout)
+        return attention_with_scores(query_key_value, mask, bias=self._bias(layout))[1]
 
     def _projected(
         self, inputs: Tensor, layout: BatchLayout, training: bool = False
@@ -274,7 +284,9 @@ class Attention(keras.layers.Layer):
         tokens = ops.reshape(inputs, (-1, inputs.shape[-1]))
         projected = self.query_key_value(tokens, training=training)
         length, head_dim = length_of(inputs), self.width_of_head
-        if self.rotary_base is None and self.key_width == self.query_width:
+        is_disentangled = self.relative_positions == "disentangled"
+        is_plain = self.rotary_base is None and self.key_width == self.query_width
+        if is_plain and not is_disentangled:
             return ops.reshape(projected, (-1, length, 3, self.num_heads, head_dim))
         ends = (self.query_width, self.query_width + self.key_width)
         query, key, value = (
@@ -284,7 +296,31 @@ class Attention(keras.layers.Layer):
         if self.rotary_base is not None:
             cos_sin = layout.rope(inputs, head_dim, self.rotary_base, self.rotary_scale)
             query, key = (rotate(part, cos_sin, training) for part in (query, key))
+        if is_disentangled:  # A score is the sum of three products, of this variance.
+            query *= 3**-0.5
         return query, key, value
+
+    def _bias(self, layout: BatchLayout, training: bool = False) -> Bias | None:
+        """Returns what is added to the scores, as `keras_bert.ops.attention` takes it."""
+        if self.relative_positions is None:
+            return None
+        relative = layout.relative
+        if self.relative_positions == "bucketed":
+
+            def bucketed(query: Tensor, key: Tensor) -> Tensor:
+                queries, keys = ops.shape(query)[2], ops.shape(key)[2]
+                return relative[:, :, :queries, :keys]
+
+            return bucketed
+        # The projections of the contents are the projections of the positions too.
+        projected = self.query_key_value(relative, training=training)
+        of_queries, of_keys, _ = (
+            ops.transpose(ops.reshape(part, (-1, self.num_heads, self.width_of_head)), (1, 2, 0))
+            for part in ops.split(projected, 3, axis=-1)
+        )
+        return functools.partial(
+            disentangled_bias, of_keys=of_keys, of_queries=of_queries * 3**-0.5
+        )
 
     def _mask_of_pairs(self, inputs: Tensor, layout: BatchLayout) -> Tensor | None:
         (mask,) = layout.mask(inputs, self.causal, self.window, in_blocks=False)
@@ -326,6 +362,7 @@ class Attention(keras.layers.Layer):
             "causal": self.causal,
             "rotary_base": self.rotary_base,
             "rotary_scale": self.rotary_scale,
+            "relative_positions": self.relative_positions,
             "use_bias": self.use_bias,
             "dropout": self.dropout,
             "initializer_range": self.initializer_range,

@@ -16,6 +16,7 @@ from keras_bert.layers.embeddings import EmbeddingPostprocessor, TokenEmbedding,
 from keras_bert.layers.feed_forward import FeedForward, GatedFeedForward
 from keras_bert.layers.heads import Pooler, new_pooler
 from keras_bert.layers.norm import Norm
+from keras_bert.layers.positions import RelativeEmbeddings
 
 # In which encoders that share embeddings must not differ
 _EMBEDDING_FIELDS = (
@@ -34,6 +35,7 @@ class EncoderLayers:
     blocks: list[TransformerBlock]
     final_norm: Norm | None
     pooler: Pooler | None
+    relative_embeddings: RelativeEmbeddings | None
 
 
 class HasEmbeddings(Protocol):
@@ -83,7 +85,15 @@ def new_encoder_layers(
         final_norm = _new_norm(config, policy, "final_norm")
         final_norm.build((None, None, config.hidden_dim))
     pooler = new_pooler(config, policy, "pooler") if config.pooler else None
-    return EncoderLayers(token_embedding, embeddings, projection, blocks, final_norm, pooler)
+    return EncoderLayers(
+        token_embedding,
+        embeddings,
+        projection,
+        blocks,
+        final_norm,
+        pooler,
+        _new_relative_embeddings(config, policy),
+    )
 
 
 def new_blocks(config: BertConfig, policy: keras.DTypePolicy) -> list[TransformerBlock]:
@@ -133,6 +143,7 @@ def _new_attention(
         causal=config.causal,
         rotary_base=config.rotary_bases[index] if config.rotary_bases else None,
         rotary_scale=config.rotary_scale,
+        relative_positions=config.relative_positions,
         use_bias=config.attention_bias,
         dropout=config.attention_dropout,
         initializer_range=config.initializer_range,
@@ -144,6 +155,25 @@ def _new_attention(
     )
     has_norm = config.attention_norms[index]
     return attention, _new_norm(config, policy, "attention_norm") if has_norm else None
+
+
+def _new_relative_embeddings(
+    config: BertConfig, policy: keras.DTypePolicy
+) -> RelativeEmbeddings | None:
+    if config.relative_positions is None:
+        return None
+    is_bucketed = config.relative_positions == "bucketed"
+    return RelativeEmbeddings(
+        config.relative_positions,
+        config.num_heads if is_bucketed else config.hidden_dim,
+        config.relative_buckets,
+        config.relative_distance,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        dropout=0.0 if is_bucketed else config.dropout,
+        initializer_range=config.initializer_range,
+        dtype=policy,
+        name="relative_embeddings",
+    )
 
 
 def _new_feed_forward(config: BertConfig, policy: keras.DTypePolicy) -> tuple[FeedForward, Norm]:

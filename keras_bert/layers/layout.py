@@ -142,6 +142,7 @@ class Layout(keras.layers.Layer):
             varlen=Varlen(**{**flat, "is_key": bools(None), "key_masks": masks(None, None)}),
             output_positions=ints(batch, None),
             position_ids=ints(batch, length),
+            relative=ints(None),
             cos_sin={
                 rope_name(base, self.config.rotary_scale): keras.KerasTensor(
                     (None, length, 2, self.config.head_dim // 2), dtype="float32"

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Positions of tokens, counted among those that are not padding."""
+"""Positions of tokens: counted among those that are not padding, and relative to each other."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
+from keras_bert import checks
+from keras_bert.config import RELATIVE_POSITIONS
+from keras_bert.layers.initial_weights import TruncatedNormal
+from keras_bert.layers.norm import add_norm_weights
 from keras_bert.layers.shapes import too_long
-from keras_bert.ops.annotations import Tensor
+from keras_bert.ops import BatchLayout, SeedGenerator, dropout, norm, take_of_few
+from keras_bert.ops.annotations import Shape, Tensor
+from keras_bert.ops.relative import bucket_of_distances, row_of_distances, scores_of_pairs
+from keras_bert.ops.shapes import length_of
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -63,4 +71,123 @@ class PositionIds(keras.layers.Layer):
             **super().get_config(),
             "pad_token_id": self.pad_token_id,
             "max_sequence_length": self.max_sequence_length,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class RelativeEmbeddings(keras.layers.Layer):
+    """Embeddings of the distances of tokens, which all blocks of an encoder share.
+
+    Args:
+        kind: `"bucketed"`, a number for each head and bucket; or `"disentangled"`, a vector for
+            each bucket, with a LayerNorm.
+        dim: The number of attention heads, or the hidden dimension.
+        num_buckets: The number of buckets: of all distances, or of each sign.
+        max_distance: The distance at which the buckets end.
+        layer_norm_epsilon: Added to the variance in the LayerNorm.
+        dropout: Dropout rate on the vectors. All blocks share what is dropped.
+        initializer_range: Standard deviation of the table's truncated normal initializer.
+
+    Call arguments:
+        token_ids: int `(batch, length)`, for the length.
+        layout: The `keras_bert.ops.BatchLayout` of the batch.
+        training: Whether dropout is active.
+
+    Output shape:
+        For `"bucketed"`, what is added to the attention scores, `(1, heads, length, length)`; for
+        `"disentangled"`, the vectors of the distances from `1 - length` to `length - 1`, keys minus
+        queries, `(2 * length - 1, hidden)`. The length of a varlen batch is that of its longest
+        row.
+
+    Raises:
+        ValueError: If `kind` is unknown.
+
+    Reference:
+        [MPNet](https://arxiv.org/abs/2004.09297), section 4.1;
+        [DeBERTa](https://arxiv.org/abs/2006.03654), section 3.1.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        dim: int,
+        num_buckets: int,
+        max_distance: int,
+        layer_norm_epsilon: float = 1e-7,
+        dropout: float = 0.0,
+        initializer_range: float = 0.02,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if kind not in RELATIVE_POSITIONS:
+            raise ValueError(f"kind is {kind!r}; it must be {' or '.join(RELATIVE_POSITIONS)}.")
+        checks.POSITIVE_INT.check(dim=dim, num_buckets=num_buckets, max_distance=max_distance)
+        checks.PROPER_FRACTION.check(dropout=dropout)
+        self.kind = kind
+        self.dim = dim
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.dropout = dropout
+        self.initializer_range = initializer_range
+        self.seed_generator = SeedGenerator()
+        # Beyond, all distances of a sign are in one bucket.
+        self.reach = 2 * max_distance
+        distances = np.arange(-self.reach, self.reach + 1)
+        if kind == "bucketed":
+            self.rows = bucket_of_distances(distances, num_buckets, max_distance)
+        else:
+            self.rows = row_of_distances(-distances, num_buckets, max_distance)
+
+    def build(self, token_ids_shape: Shape, layout_shape: Any = None) -> None:
+        count = self.num_buckets * (1 if self.kind == "bucketed" else 2)
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=(count, self.dim),
+            initializer=TruncatedNormal(stddev=self.initializer_range),
+            autocast=False,
+        )
+        self.gamma = self.beta = None
+        if self.kind == "disentangled":
+            self.gamma, self.beta = add_norm_weights(self, self.dim, "layer_norm", True)
+
+    def call(self, token_ids: Tensor, layout: BatchLayout, training: bool = False) -> Tensor:
+        length = length_of(layout.varlen.key_masks[-1] if layout.is_varlen else token_ids)
+        distances = ops.clip(ops.arange(1 - length, length), -self.reach, self.reach)
+        rows = ops.take(ops.convert_to_tensor(self.rows), distances + self.reach)
+        if self.kind == "disentangled":
+            table = norm(
+                ops.convert_to_tensor(self.embeddings),
+                self.gamma,
+                self.beta,
+                kind="layer_norm",
+                epsilon=self.layer_norm_epsilon,
+            )
+            vectors = take_of_few(table, rows, training)
+            vectors = dropout(vectors, self.dropout, seed=self.seed_generator, training=training)
+            return ops.cast(vectors, self.compute_dtype)
+        # (distances, heads) -> (heads, length, distances), the same for each query
+        scores = ops.transpose(take_of_few(self.embeddings, rows, training))[:, None]
+        scores = ops.cast(ops.repeat(scores, length, axis=1), self.compute_dtype)
+        return scores_of_pairs(scores, length)[None]
+
+    def compute_output_spec(
+        self, token_ids: Tensor, layout: BatchLayout, training: bool = False
+    ) -> keras.KerasTensor:
+        length = token_ids.shape[1]
+        shape = (1, self.dim, length, length)
+        if self.kind == "disentangled":
+            shape = (None if length is None else 2 * length - 1, self.dim)
+        return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "kind": self.kind,
+            "dim": self.dim,
+            "num_buckets": self.num_buckets,
+            "max_distance": self.max_distance,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "dropout": self.dropout,
+            "initializer_range": self.initializer_range,
         }

@@ -149,6 +149,7 @@ class Backbone(TokenModel):
         self.blocks: list[TransformerBlock] = layers.blocks
         self.final_norm: Norm | None = layers.final_norm
         self.pooler = layers.pooler
+        self.relative_embeddings = layers.relative_embeddings
 
     @property
     def token_embedding_table(self) -> Any:
@@ -406,6 +407,10 @@ def _outputs(
     unpadded = unpadded if may_compute_unpadded(unpadded) else False
     new_layout = Layout(config, unpadded, dtype=layers.blocks[0].dtype_policy, name="layout")
     ids, layout = new_layout(given)
+    relative = layers.relative_embeddings
+    layout = layout._replace(
+        relative=None if relative is None else relative(ids["token_ids"], layout)
+    )
 
     x = layers.embeddings(
         layers.token_embedding(ids["token_ids"]),
@@ -456,6 +461,9 @@ def attention_probabilities(
     tensors = {name: keras.ops.convert_to_tensor(value) for name, value in inputs.items()}
     names = ("padding_mask", "sequence_ids", "position_ids")
     layout = BatchLayout(**{name: tensors.get(name) for name in names})
+    if backbone.relative_embeddings is not None:
+        relative = backbone.relative_embeddings(tensors["token_ids"], layout)
+        layout = layout._replace(relative=relative)
     return [
         block.attention.probabilities(block.attention_inputs(state), layout)
         for block, state in zip(backbone.blocks, hidden_states[:-1], strict=True)

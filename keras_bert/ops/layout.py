@@ -87,6 +87,7 @@ class BatchLayout(NamedTuple):
             computes outputs; `None` for all tokens.
         position_ids: int `(batch, length)`, the position of each token in its sequence; `None` for
             0, 1, 2, ... in every row.
+        relative: What `keras_bert.layers.RelativeEmbeddings` returns, with relative positions.
         cos_sin: What `rope` returns and is made already, by the name of the frequencies.
         masks: What `mask` returns and is made already, by the name of the pattern.
     """
@@ -96,6 +97,7 @@ class BatchLayout(NamedTuple):
     varlen: Varlen = Varlen()
     output_positions: Tensor = None
     position_ids: Tensor = None
+    relative: Tensor = None
     cos_sin: dict[str, Tensor] = {}  # noqa: RUF012 (never changed)
     masks: dict[str, Sequence[Tensor]] = {}  # noqa: RUF012
 

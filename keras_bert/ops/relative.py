@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Relative positions: the bucket of a distance, and scores of pairs from scores of distances."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from keras import ops
+
+from keras_bert.ops.annotations import Tensor
+
+KINDS = ("bucketed", "disentangled")
+
+
+def bucket_of_distances(distances: np.ndarray, num_buckets: int, max_distance: int) -> np.ndarray:
+    """Returns T5's bucket of each distance: half of them for each sign, the larger the wider.
+
+    Args:
+        distances: The positions of keys minus the positions of queries, int.
+        num_buckets: The number of buckets, even.
+        max_distance: The distance from which on all are in the last bucket of their sign.
+
+    Returns:
+        int32 of the shape of `distances`, in `[0, num_buckets)`.
+
+    Reference:
+        [T5](https://arxiv.org/abs/1910.10683), section 2.1, and its released code.
+    """
+    of_sign = num_buckets // 2
+    exact = of_sign // 2
+    sizes = np.abs(distances)
+    # In float32, as the released code, since the borders of buckets depend on its rounding
+    ratio = np.log(np.maximum(sizes, 1).astype("float32") / np.float32(exact))
+    wide = exact + (ratio / np.float32(math.log(max_distance / exact)) * (of_sign - exact)).astype(
+        "int32"
+    )
+    buckets = np.where(sizes < exact, sizes, np.minimum(wide, of_sign - 1))
+    return (buckets + of_sign * (distances > 0)).astype("int32")
+
+
+def row_of_distances(distances: np.ndarray, num_buckets: int, max_distance: int) -> np.ndarray:
+    """Returns the row of DeBERTa's table for each distance: small ones have rows of their own.
+
+    Args:
+        distances: The positions of queries minus the positions of keys, int.
+        num_buckets: The number of rows for each sign.
+        max_distance: The distance at which the buckets, which grow with it, end.
+
+    Returns:
+        int32 of the shape of `distances`, in `[0, 2 * num_buckets)`.
+
+    Reference:
+        [DeBERTa](https://arxiv.org/abs/2006.03654), equation 3, and the released code of its second
+        version, whose buckets are logarithmic.
+    """
+    exact = num_buckets // 2
+    sizes = np.maximum(np.abs(distances), exact).astype("float32")
+    ratio = np.log(sizes / np.float32(exact))
+    largest = np.log(np.float32((max_distance - 1) / exact))
+    wide = (np.ceil(ratio / largest * np.float32(exact - 1)) + exact) * np.sign(distances)
+    buckets = np.where(np.abs(distances) <= exact, distances, wide)
+    return np.clip(buckets + num_buckets, 0, 2 * num_buckets - 1).astype("int32")
+
+
+def scores_of_pairs(scores: Tensor, length: Tensor) -> Tensor:
+    """Returns the scores of pairs of tokens from the scores of each token and each distance.
+
+    Args:
+        scores: `(..., length, 2 * length - 1)`, of the token at i and the distances from
+            `1 - length` to `length - 1`.
+        length: The number of tokens.
+
+    Returns:
+        `(..., length, length)`: at `(i, j)` the score of i and of the distance `j - i`.
+
+    Reference:
+        [Transformer-XL](https://arxiv.org/abs/1901.02860), appendix B.
+    """
+    batch = tuple(ops.shape(scores))[:-2]
+    # One element more in each row, and rows begin one element earlier each
+    flat = ops.reshape(
+        ops.concatenate([scores, ops.zeros_like(scores[..., :1])], axis=-1),
+        (*batch, 2 * length * length),
+    )
+    flat = flat[..., length - 1 : length - 1 + length * (2 * length - 1)]
+    return ops.reshape(flat, (*batch, length, 2 * length - 1))[..., :length]
+
+
+def of_shorter_rows(distances: Tensor, length: Tensor) -> Tensor:
+    """Returns the distances of rows of a length from those of longer rows, along the last axis."""
+    middle = ops.shape(distances)[-1] // 2
+    return distances[..., middle - (length - 1) : middle + length]
+
+
+def disentangled_bias(query: Tensor, key: Tensor, of_keys: Tensor, of_queries: Tensor) -> Tensor:
+    """Returns the scores of contents with positions, which are added to those of contents alone.
+
+    Args:
+        query: `(batch, heads, length, head_dim)`.
+        key: See `query`.
+        of_keys: The distances from `1 - n` to `n - 1`, projected to keys, `(heads, head_dim, 2 * n
+            - 1)`, for a number n of at least the length.
+        of_queries: Likewise, projected to queries.
+
+    Returns:
+        `(batch, heads, length, length)`.
+
+    Reference:
+        [DeBERTa](https://arxiv.org/abs/2006.03654), equation 4.
+    """
+    length, scale = ops.shape(query)[2], query.shape[-1] ** -0.5
+    to_positions = ops.matmul(query * scale, of_shorter_rows(of_keys, length))
+    # Seen from the keys, distances have the other sign.
+    from_positions = ops.flip(of_shorter_rows(of_queries, length), axis=-1)
+    of_positions = ops.matmul(key * scale, from_positions)
+    return scores_of_pairs(to_positions, length) + ops.swapaxes(
+        scores_of_pairs(of_positions, length), -1, -2
+    )
