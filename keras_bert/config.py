@@ -55,8 +55,9 @@ class BertConfig:
         max_sequence_length: Maximum length of the input in tokens.
         num_segments: Number of segments: 2 for sentence A and sentence B, 1 for a single segment, 0
             for no segment embeddings.
-        positions: `"learned"`, a table of position embeddings; `"none"`; or `"rotary"`, the rotation of
-            queries and keys in every block (RoPE), for which the dimension of a head must be even.
+        positions: `"learned"`, a table of position embeddings; `"rotary"`, the rotation of queries
+            and keys in every block (RoPE), for which the dimension of a head must be even; or
+            `"none"`.
         position_offset: The row of position 0 in the position table. If it is above 0 (2 in
             RoBERTa), positions count the tokens that are not padding, and padding has the row
             before that of position 0.

@@ -28,6 +28,8 @@ FAMILIES = {
     "modernbert": "modernbert_base",
     "nomic_bert": "nomic_bert",
     "eurobert": "eurobert_610m",
+    "mpnet": "mpnet_base",
+    "deberta": "deberta_v3_base",
 }
 LENGTH = 32
 DROPOUTS = "dropout", "attention_dropout", "classifier_dropout", "answer_dropout", "pooler_dropout"

@@ -876,8 +876,8 @@ MPNET = dataclasses.replace(
     config=dataclasses.replace(
         ROBERTA.config,
         required={name: at for name, at in _REQUIRED.items() if name != "num_segments"},
-        optional={**_OPTIONAL, "relative_buckets": "relative_attention_num_buckets"},
-        needed={},
+        # Whose code has 32 buckets, whatever the file says
+        needed={"relative_attention_num_buckets": (32,)},
         fixed={
             "num_segments": 0,
             "relative_positions": "bucketed",
@@ -913,11 +913,12 @@ DEBERTA_V2 = Family(
             "relative_distance": "max_relative_positions",
         },
         {
+            "token_dropout": "hidden_dropout_prob",
             **_OPTIONAL,
             "classifier_dropout": "cls_dropout",
             "pooler_dropout": "pooler_dropout",
         },
-        defaults={"layer_norm_epsilon": 1e-7},
+        defaults={"token_dropout": 0.1, "layer_norm_epsilon": 1e-7},
         needed=deberta_v2_fields.NEEDED,
         # Which of two masked LM heads the class has; a file has the tensors of one.
         ignored=("legacy",),

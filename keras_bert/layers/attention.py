@@ -297,7 +297,7 @@ class Attention(keras.layers.Layer):
             cos_sin = layout.rope(inputs, head_dim, self.rotary_base, self.rotary_scale)
             query, key = (rotate(part, cos_sin, training) for part in (query, key))
         if is_disentangled:  # A score is the sum of three products, of this variance.
-            query *= 3**-0.5
+            query = query * 3**-0.5
         return query, key, value
 
     def _bias(self, layout: BatchLayout, training: bool = False) -> Bias | None:

@@ -173,6 +173,37 @@ CONFIGS = {
         },
     },
 }
+DISENTANGLED = {
+    "position_buckets": 4,
+    "relative_attention": True,
+    "position_biased_input": False,
+    "pos_att_type": ["p2c", "c2p"],
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+}
+CONFIGS["mpnet"] = {
+    "config": "MPNetConfig",
+    "plain": {**SIZES, "layer_norm_eps": 1e-5},
+    "other": {
+        **SIZES,
+        "hidden_act": "gelu_new",
+        "max_position_embeddings": 14,
+    },
+}
+CONFIGS["deberta-v2"] = {
+    "config": "DebertaV2Config",
+    "plain": {**SIZES, **DISENTANGLED},
+    "other": {
+        **SIZES,
+        **DISENTANGLED,
+        "max_relative_positions": 30,
+        "pos_att_type": "c2p|p2c",
+        "hidden_act": "relu",
+        "layer_norm_eps": 1e-3,
+        "cls_dropout": 0.3,
+        "pooler_dropout": 0.2,
+    },
+}
 CONFIGS["xlm-roberta"] = {**CONFIGS["roberta"], "config": "XLMRobertaConfig"}
 CONFIGS["camembert"] = {**CONFIGS["roberta"], "config": "CamembertConfig"}
 # BERT's are in hugging_face_test.py
@@ -210,7 +241,8 @@ def reference_outputs(model, inputs, **kwargs):
         "input_ids": torch.tensor(inputs["token_ids"]),
         "attention_mask": torch.tensor(inputs["padding_mask"].astype("int64")),
     }
-    has_segments = model.config.model_type not in ("distilbert", "modernbert", "eurobert")
+    without = ("distilbert", "modernbert", "eurobert", "mpnet", "deberta-v2")
+    has_segments = model.config.model_type not in without
     if has_segments and "segment_ids" in inputs:
         tensors["token_type_ids"] = torch.tensor(inputs["segment_ids"])
     with torch.no_grad():
@@ -262,12 +294,15 @@ def test_all_hidden_states_equal_those_of_transformers(family, shape, tmp_path, 
 
 
 @pytest.mark.on_each_backend
-@pytest.mark.parametrize("family", ["modernbert", "eurobert", "gte", "nomic_bert"])
+@pytest.mark.parametrize(
+    "family", ["modernbert", "eurobert", "gte", "nomic_bert", "mpnet", "deberta-v2"]
+)
 def test_hidden_states_of_long_texts_equal_those_of_transformers(family, tmp_path, no_warning):
     sizes = {"max_position_embeddings": 2048, "hidden_size": 16, "vocab_size": 50}
     changes = {"local_attention": 128} if family == "modernbert" else {}
+    changes |= {"max_position_embeddings": 2050} if family == "mpnet" else {}
     changes |= {"head_dim": 8} if family in ("eurobert", "nomic_bert") else {}
-    model = saved_by_transformers(family, "plain", "Model", tmp_path, **sizes, **changes)
+    model = saved_by_transformers(family, "plain", "Model", tmp_path, **{**sizes, **changes})
     checkpoint = checkpoints.open_checkpoint(tmp_path)
     backbone = Backbone(checkpoint.config, output_hidden_states=True)
     checkpoint.load_into(backbone)

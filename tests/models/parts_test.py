@@ -48,10 +48,21 @@ VARIANTS = {
     },
     "nomic": {**ROTARY, **GATED, **WITHOUT_BIASES, "num_segments": 2},
 }
+# Held to `transformers` by tests/checkpoints/families_test.py
+RELATIVE = {
+    "mpnet": {"relative_positions": "bucketed", "relative_buckets": 8, "relative_distance": 20},
+    "deberta": {
+        "positions": "none",
+        "relative_positions": "disentangled",
+        "relative_buckets": 4,
+        "relative_distance": 12,
+    },
+}
+ALL_VARIANTS = {**VARIANTS, **RELATIVE}
 
 
 def backbone_of(variant: str, **arguments) -> Backbone:
-    backbone = Backbone(WITHOUT_DROPOUT.replace(**VARIANTS[variant]), **arguments)
+    backbone = Backbone(WITHOUT_DROPOUT.replace(**ALL_VARIANTS[variant]), **arguments)
     random_weights(backbone)
     return backbone
 
@@ -73,7 +84,7 @@ def test_every_output_agrees_with_numpy(variant):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", ALL_VARIANTS)
 def test_training_computes_the_same(variant):
     backbone, inputs = backbone_of(variant), features()
     real = inputs["padding_mask"]
@@ -84,7 +95,7 @@ def test_training_computes_the_same(variant):
     np.testing.assert_allclose(*outputs, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", ALL_VARIANTS)
 def test_packed_rows_are_rows_of_their_own(variant):
     backbone = backbone_of(variant, packed=True)
     ids = features(1, 9)["token_ids"]
@@ -101,7 +112,7 @@ def test_packed_rows_are_rows_of_their_own(variant):
         np.testing.assert_allclose(packed[:, start:end], alone, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", ALL_VARIANTS)
 def test_outputs_at_some_positions(variant):
     backbone, inputs = backbone_of(variant), features()
     symbolic = {name: keras.Input((None,), dtype=str(x.dtype)) for name, x in inputs.items()}
@@ -115,7 +126,7 @@ def test_outputs_at_some_positions(variant):
     np.testing.assert_allclose(received, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", ALL_VARIANTS)
 def test_the_names_and_shapes_of_all_weights_are_known_beforehand(variant):
     backbone = backbone_of(variant)
     shapes = {
@@ -142,7 +153,7 @@ def test_a_saved_model_gives_the_same(variant, tmp_path):
 @pytest.mark.parametrize("variant", ["rotary", "gated", "modernbert", "eurobert"])
 def test_a_classifier_learns_by_the_values_of_its_config_alone(variant):
     keras.utils.set_random_seed(0)
-    classifier = TextClassifier(Backbone(WITHOUT_DROPOUT.replace(**VARIANTS[variant])), 2)
+    classifier = TextClassifier(Backbone(WITHOUT_DROPOUT.replace(**ALL_VARIANTS[variant])), 2)
     classifier.compile(AdamW(1e-2))
     # The label is the order of two tokens, which only positions tell.
     ids = np.tile([[2, 5, 9, 3], [2, 9, 5, 3]], (8, 1))

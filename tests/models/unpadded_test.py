@@ -12,7 +12,7 @@ from keras_bert.config import BertConfig
 from keras_bert.models import Backbone
 from keras_bert.ops.layout import varlen_of
 from keras_bert.tasks import MaskedLM, QuestionAnswerer, TextClassifier
-from tests.models.parts_test import VARIANTS
+from tests.models.parts_test import ALL_VARIANTS
 from tests.models.small_backbone import WITHOUT_DROPOUT, random_weights, to_numpy
 
 pytestmark = pytest.mark.skipif(
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 FAMILIES = {
-    **VARIANTS,
+    **ALL_VARIANTS,
     "causal": {"causal": True},
     "albert": {"layer_sharing": "all", "embedding_dim": 8},
     "roberta": {"position_offset": 1, "num_segments": 1},

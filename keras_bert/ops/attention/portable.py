@@ -56,7 +56,7 @@ def attention_with_scores(
     scores = ops.matmul(query * (1 / math.sqrt(query.shape[-1])), ops.swapaxes(key, -1, -2))
     scores = ops.cast(scores, "float32")
     if bias is not None:
-        scores += ops.cast(bias(query, key), "float32")
+        scores = scores + ops.cast(bias(query, key), "float32")
     scores = masked(scores, mask)
     # Keras warns about a softmax over one element, as in a row of one token.
     alone = scores.shape[-1] == 1
