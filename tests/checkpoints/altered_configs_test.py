@@ -41,6 +41,7 @@ def test_all_fields_of_the_class_of_the_reference_are_read_needed_or_ignored(fam
     read = {*config.required.values(), *config.optional.values(), config.activation}
     # By `to_flat`, and for the heads and the labels
     read |= {"rope_parameters", "head_dim", "layer_types", "local_attention", "classifier_pooling"}
+    read |= {"relative_attention", "position_biased_input", "pos_att_type"}
     read |= {"architectures", "id2label", "problem_type", "tie_word_embeddings"}
     needed = {*config.needed, *config_fields.NEEDED}
     ignored = {*config.ignored, *config.token_ids, *config_fields.IGNORED}
