@@ -26,10 +26,10 @@ import keras
 import numpy as np
 
 import keras_bert
+from keras_bert.data.labels import LabelRules, checked_num_classes
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import task_pooler
 from keras_bert.models.inputs import token_inputs
-from keras_bert.tasks.class_labels import LabelRules, checked_num_classes
 from keras_bert.tasks.task import Task
 
 

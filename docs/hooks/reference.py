@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "keras_bert"
-TASK, TEXT_MODEL = "keras_bert.tasks.task.Task", "keras_bert.tasks.text_model.TextModel"
+TASK, TEXT_MODEL = "keras_bert.tasks.task.Task", "keras_bert.tasks.text_trainer.TextTrainer"
 # Pages in the order in which users need them: module, file name, title. Other modules follow.
 PAGES = (
     ("keras_bert.models", "encoder", "Encoder"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.data.input_forms import columns_of_rows
+from keras_bert.data.columns import columns_of_rows
 from keras_bert.export.description import DESCRIPTION_FILE, ExportDescription, RowRequest
 
 Row = Mapping[str, Any]

@@ -24,9 +24,10 @@ from keras_bert.layers.encoder_layers import EncoderLayers, new_encoder_layers
 from keras_bert.layers.heads import new_pooler
 from keras_bert.layers.initial_weights import loading, replaced_weights
 from keras_bert.layers.unpadding import Padding, UnpaddedPositions, Unpadding
-from keras_bert.models.inputs import TokenModel, first_positions, token_inputs
+from keras_bert.models.inputs import first_positions, token_inputs
 from keras_bert.models.layer_states import layer_states, pop_layer_states, restore_layer_states
 from keras_bert.models.layout_map import layout_map
+from keras_bert.models.token_model import TokenModel
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.unpadded import may_compute_unpadded
 

@@ -12,6 +12,8 @@ import keras
 from keras import ops
 
 from keras_bert import checks
+from keras_bert.data.adapters.base import InputAdapter
+from keras_bert.data.labels import LabelRules
 from keras_bert.data.loader import Batches, BatchOptions
 from keras_bert.layers import Dense, FrozenModel, TokensAt
 from keras_bert.losses import SoftTargetDivergence, cosine_distance
@@ -22,8 +24,6 @@ from keras_bert.models.pretraining import decode_masked_lm, encode_masked, pretr
 from keras_bert.ops import tokens_at
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
-from keras_bert.tasks.adapters import InputAdapter
-from keras_bert.tasks.class_labels import LabelRules
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
 from keras_bert.tasks.student_initialization import student_from_teacher

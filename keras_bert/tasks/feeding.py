@@ -17,10 +17,10 @@ import numpy as np
 from keras.src.trainers.data_adapters import data_adapter_utils, get_data_adapter
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
+from keras_bert.data.adapters.base import no_rows
 from keras_bert.data.loader import Batches
 from keras_bert.models.inputs import LOSS_DIVISORS
 from keras_bert.ops import dispatch
-from keras_bert.tasks.objective import ObjectiveModel
 
 
 class Feed(keras.callbacks.Callback):
@@ -124,11 +124,6 @@ class Feed(keras.callbacks.Callback):
             raise
 
 
-def no_rows() -> ValueError:
-    """Returns the error for data without a row."""
-    return ValueError("There are no texts to train on, or to evaluate.")
-
-
 class _BatchSequence(keras.utils.PyDataset):
     """Batches that Keras reads one after another, from the first in each epoch."""
 
@@ -194,7 +189,7 @@ class MicroBatches(DataAdapter):
 
     def __init__(
         self,
-        model: ObjectiveModel,
+        model: Any,
         in_update: int,
         steps_per_epoch: int | None,
         skipped: int,

@@ -12,7 +12,9 @@ import keras
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.input_forms import any_characters, single_texts
+from keras_bert.data.adapters.base import InputAdapter
+from keras_bert.data.adapters.texts import TextAdapter, any_characters, single_texts
+from keras_bert.data.labels import softmax
 from keras_bert.data.loader import (
     DEFAULT_BATCH_SIZE,
     Batch,
@@ -32,8 +34,6 @@ from keras_bert.models.pretraining import (
     masked_lm_logits,
     pretraining_inputs,
 )
-from keras_bert.tasks.adapters import InputAdapter, TextAdapter
-from keras_bert.tasks.class_labels import softmax
 from keras_bert.tasks.objective import class_accuracy
 from keras_bert.tasks.task import Task
 

@@ -3,92 +3,29 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
-from keras_bert.data.choices import ChoiceExamples, MultipleChoicePreprocessor
-from keras_bert.data.input_forms import (
-    CHOICE_FORMS,
-    checked_weights,
+from keras_bert.data.adapters.choices import (
+    ChoiceAdapter,
     choice_columns,
-    choice_labels,
-    columns_of_rows,
-    is_choices,
     is_single_choice,
-    one_for_each,
 )
-from keras_bert.data.loader import Batches, BatchOptions, Loader, RowsInMemory, with_index
+from keras_bert.data.adapters.features import second_axis
+from keras_bert.data.choices import MultipleChoicePreprocessor
+from keras_bert.data.columns import columns_of_rows
+from keras_bert.data.labels import softmax
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.choice_logits import choice_inputs, choice_logits
-from keras_bert.ops.attention_mask import masked_score
-from keras_bert.tasks.adapters import BatchOutputs, Restore, TextAdapter
-from keras_bert.tasks.class_labels import LabelRules, softmax
-from keras_bert.tasks.features import second_axis
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
     from keras_bert.export.description import RowRequest
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ChoiceAdapter(TextAdapter):
-    """Texts with the choices of each.
-
-    Args:
-        columns: `text`, strings `(rows,)`, and `choices`, a list for each text.
-        labels: The index of the right choice of each text, int32 `(rows,)`.
-        weights: The sample weights, float32 `(rows,)`.
-    """
-
-    forms = CHOICE_FORMS
-    outputs_are_joined = False
-
-    @classmethod
-    def matches(cls, x: object) -> bool:
-        return is_choices(x)
-
-    @classmethod
-    def read(
-        cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
-    ) -> Self:
-        texts, choices = choice_columns(x)
-        columns = {"text": texts, "choices": choices}
-        if rules is None:
-            return cls(columns)
-        if y is None:
-            raise ValueError("`y` is missing: expected the index of the right choice of each text.")
-        labels = choice_labels(y, choices)
-        weights = sample_weight
-        if weights is not None:
-            weights = one_for_each(checked_weights(weights), texts)
-        return cls(columns, labels, weights)
-
-    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        return Loader(
-            RowsInMemory(self._examples(preprocessor), self.targets), preprocessor, options
-        )
-
-    def prediction_batches(
-        self, preprocessor: Any, options: BatchOptions
-    ) -> tuple[Batches, Restore]:
-        def restore(outputs_of_batches: Iterable[BatchOutputs], _: Any) -> Any:
-            shape = (len(self), max(map(len, self.columns["choices"]), default=0))
-            logits = np.full(shape, masked_score("float32"), "float32")
-            for _, rows, outputs in outputs_of_batches:
-                logits[rows, : outputs.shape[1]] = outputs
-            return logits
-
-        source = RowsInMemory(self._examples(preprocessor))
-        return Loader(source, preprocessor, options, with_index), restore
-
-    def _examples(self, preprocessor: Any) -> ChoiceExamples:
-        return ChoiceExamples(self.columns["text"], self.columns["choices"], preprocessor)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

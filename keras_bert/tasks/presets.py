@@ -15,9 +15,9 @@ from keras_bert import checkpoints
 from keras_bert.aliases import suggestion
 from keras_bert.checkpoints import Checkpoint
 from keras_bert.config import BertConfig
+from keras_bert.data.labels import listed
 from keras_bert.layers.initial_weights import loading
 from keras_bert.layers.top_layers import bilstm_options
-from keras_bert.tasks.class_labels import listed
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 
 _ENCODER_OPTIONS = ("encoder_dropout", "packed", "rematerialize", "unpadded", "dtype")

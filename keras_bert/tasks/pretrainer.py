@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_bert.data.input_forms import is_text
+from keras_bert.data.adapters.texts import is_text
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.pretraining import (

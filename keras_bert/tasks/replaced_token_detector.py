@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_bert import checkpoints, checks
 from keras_bert.config import BertConfig, ConfigError
-from keras_bert.data.input_forms import single_texts
+from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers import ReplacedTokenHead, SampledTokens, ScatteredTokens, spread_slots
 from keras_bert.models.backbone import Backbone

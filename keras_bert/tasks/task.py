@@ -14,13 +14,15 @@ import keras
 from keras_bert import checkpoints
 from keras_bert.checkpoints import Checkpoint, hub
 from keras_bert.config import BertConfig
-from keras_bert.data.input_forms import columns_of_rows, is_questions, is_text
+from keras_bert.data.adapters.questions import is_questions
+from keras_bert.data.adapters.texts import is_text
+from keras_bert.data.columns import columns_of_rows
 from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 from keras_bert.tasks.presets import argument_names, task_of_preset
-from keras_bert.tasks.text_model import TextModel
+from keras_bert.tasks.text_trainer import TextTrainer
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 _PARTS = ("self", "backbone", "preprocessor", "name")
 
 
-class Task(TextModel):
+class Task(TextTrainer):
     """Base class of tasks: an encoder, a head, and a preprocessor that converts text to features.
 
     Subclasses build the functional model, pass it with its `backbone` to the constructor, and

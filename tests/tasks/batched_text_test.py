@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.data.given_batches import GivenBatches, opened
+from keras_bert.data.adapters.text_batches import GivenBatches, opened
 from keras_bert.data.loader import BatchOptions
 from tests.small_tasks import make_text_task
 

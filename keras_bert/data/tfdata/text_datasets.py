@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import checks
-from keras_bert.data.given_batches import BatchedText, ReadColumns
-from keras_bert.data.input_forms import dataset_has_labels
+from keras_bert.data.adapters.text_batches import BatchedText, ReadColumns
+from keras_bert.data.columns import dataset_has_labels
 from keras_bert.data.loader import (
     SHUFFLE_BATCHES,
     WINDOW_BATCHES,

@@ -1,59 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of features, and of batches of them, before Keras reads them."""
+"""Batches that several devices, and the processes that have them, share."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_bert.data.input_forms import dataset_has_labels, is_dataset, split_index
 from keras_bert.data.loader import Batches, MappedBatches, rows_of_share
 
-
-def lacks_labels(x: Any, y: Any) -> bool:
-    """Returns whether data for Keras has no labels; on JAX, it would be trained on all the same."""
-    if is_dataset(x):
-        return not dataset_has_labels(x)
-    # Of other objects, such as generators, the labels are seen only when they are read
-    return y is None and are_arrays(x)
-
-
-def are_arrays(x: Any) -> bool:
-    """Returns whether features are in memory, and not a dataset or a generator of batches."""
-    return isinstance(x, (Mapping, np.ndarray, list, tuple)) or keras.ops.is_tensor(x)
-
-
-def num_batches_of_features(x: Any, batch_size: int, validation_split: float) -> int:
-    """Returns the number of batches that Keras' `fit` makes of features."""
-    if is_dataset(x):
-        from keras_bert.data.tfdata.text_datasets import num_elements
-
-        return num_elements(x)
-    if not are_arrays(x):
-        try:
-            # A `PyDataset` may have no length; an infinite one has neither.
-            count = x.num_batches if hasattr(x, "num_batches") else len(x)
-        except TypeError:
-            count = None
-        if count is None:
-            raise ValueError(
-                f"x is a {type(x).__name__}, whose batches cannot be counted; expected rows in "
-                "memory, or a dataset."
-            )
-        return int(count)
-    num_rows = len(keras.tree.flatten(x)[0])
-    if validation_split:
-        num_rows = split_index(num_rows, validation_split)
-    return -(-num_rows // batch_size)
-
-
-def second_axis(x: Any) -> int | None:
-    """Returns the size of axis 1 of features (length, or number of choices); `None` if unknown."""
-    shape: Any = getattr(x.get("token_ids") if isinstance(x, dict) else x, "shape", ())
-    return int(shape[1]) if len(shape) > 1 else None
+# The number of batches in an epoch from which on, on a CPU, more lengths are compiled for
+_BATCHES_ON_CPU = 512
 
 
 def filled_up(features: dict[str, np.ndarray], num_replicas: int = 1) -> dict[str, np.ndarray]:
@@ -131,18 +90,53 @@ class ArrayBatches(Batches):
             yield keras.tree.map_structure(lambda x, rows=rows: x[rows], self._x), rows
 
 
-def without_first(batches: Any, count: int, epochs: int, read: int = 0) -> Any:
-    """Checks that a single epoch can begin with a given batch, and skips those of a dataset.
+def batches_for_more_lengths() -> int | None:
+    """Returns the number of batches from which on compiling for more lengths saves time.
 
-    The last of these, if any must be `read`, are not skipped.
+    On a CPU, compiling for a length takes as long as ten steps, and there are two to three times as
+    many lengths, which leave out a fifth of the tokens or more. An accelerator executes hundreds of
+    steps meanwhile.
     """
-    num_batches = batches.num_batches if isinstance(batches, Batches) else None
-    if is_dataset(batches) and int(batches.cardinality()) >= 0:
-        num_batches = int(batches.cardinality())
-    takes_first = isinstance(batches, Batches) or is_dataset(batches)
-    if not takes_first or epochs != 1 or (num_batches is not None and num_batches < count):
-        raise ValueError(
-            f"initial_batch is {count}, with {epochs} epochs of {type(batches).__name__}; expected "
-            "from 0 to the number of batches, with a single epoch of text or of a tf.data.Dataset."
-        )
-    return batches.skip(count - read) if is_dataset(batches) else batches
+    if keras.backend.backend() == "torch":  # It has no such list, and compiles for any length.
+        return None
+    devices = keras.distribution.list_devices()
+    return _BATCHES_ON_CPU if all(device.startswith("cpu") for device in devices) else None
+
+
+def num_devices() -> int:
+    """Returns the number of devices of all processes that share each batch on JAX."""
+    distribution = keras.distribution.distribution()
+    return 1 if distribution is None else int(distribution.num_model_replicas)
+
+
+def shared_among_devices(features: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Shares rows of which every process has all among the devices of a `keras.distribution`."""
+    if keras.distribution.distribution() is None:
+        return features
+    from keras_bert.ops import jax_steps
+
+    rows = rows_of_process(features, process_shard())
+    shared: dict[str, Any] = jax_steps.shared_among_devices(rows)
+    return shared
+
+
+def sharing() -> dict[str, Any]:
+    """Returns the options of batching for batches that several processes share."""
+    shard = process_shard()
+    if shard[1] == 1:
+        return {}
+    from keras_bert.ops.jax_steps import sharded_map
+
+    return {"shard": shard, "sharded_map": sharded_map}
+
+
+def process_shard() -> tuple[int, int]:
+    """Returns the index of this process, and the number of those that share each batch.
+
+    There are several in a `keras.distribution`, whose own sharding of data is for `tf.data` only.
+    """
+    distribution = keras.distribution.distribution()
+    if distribution is None or distribution.num_processes == 1:
+        return 0, 1
+    count = min(distribution.num_model_replicas, distribution.num_processes)
+    return distribution.data_shard_id, count

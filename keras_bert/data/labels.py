@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.input_forms import as_array
+from keras_bert.data.columns import as_array
 
 _NAMES_SHOWN = 20
 
