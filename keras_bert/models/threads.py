@@ -87,13 +87,14 @@ def turn_on_jax(model: keras.Model) -> contextlib.AbstractContextManager[None]:
     return turn(model) if keras.backend.backend() == "jax" else contextlib.nullcontext()
 
 
-def in_turn(method: Any, turns: Callable[[Any], Any] = turn) -> Any:
+def in_turn(name: str, turns: Callable[[Any], Any] = turn) -> Any:
     """Returns a method of `keras.Model` that takes turns, with its signature and docstring."""
 
-    @functools.wraps(method)
+    @functools.wraps(getattr(keras.Model, name))
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         with turns(self):
-            return method(self, *args, **kwargs)
+            # Looked up at each call, since libraries that log training replace it.
+            return getattr(keras.Model, name)(self, *args, **kwargs)
 
     return wrapped
 

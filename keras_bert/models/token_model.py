@@ -87,12 +87,12 @@ class TokenModel(keras.Model):
 
     # === Threads and backends ===
 
-    fit = in_turn(keras.Model.fit)
-    evaluate = in_turn(keras.Model.evaluate)
-    train_on_batch = in_turn(keras.Model.train_on_batch)
-    test_on_batch = in_turn(keras.Model.test_on_batch)
-    predict = in_turn_on_jax(keras.Model.predict)
-    predict_on_batch = in_turn_on_jax(keras.Model.predict_on_batch)
+    fit = in_turn("fit")
+    evaluate = in_turn("evaluate")
+    train_on_batch = in_turn("train_on_batch")
+    test_on_batch = in_turn("test_on_batch")
+    predict = in_turn_on_jax("predict")
+    predict_on_batch = in_turn_on_jax("predict_on_batch")
 
     def make_train_function(self, force: bool = False) -> Any:
         # On TensorFlow, Keras leaves it to the first step, which is then traced a second time:
@@ -207,12 +207,16 @@ class TokenModel(keras.Model):
 def _backend_steps() -> ModuleType:
     """Returns the module of the steps that Keras' training loop has on this backend."""
     if keras.backend.backend() == "jax":
-        from keras_bert.ops import jax_steps as steps
-    elif keras.backend.backend() == "torch":
-        from keras_bert.ops import torch_steps as steps
-    else:
-        from keras_bert.ops import tensorflow_steps as steps
-    return steps
+        from keras_bert.ops import jax_steps
+
+        return jax_steps
+    if keras.backend.backend() == "torch":
+        from keras_bert.ops import torch_steps
+
+        return torch_steps
+    from keras_bert.ops import tensorflow_steps
+
+    return tensorflow_steps
 
 
 @contextlib.contextmanager

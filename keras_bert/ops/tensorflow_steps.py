@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 
-def predict_function(model: Any) -> Callable[[Any], Any]:
+def predict_function(model: Any) -> Any:
     """Returns what `model.predict_function` is to be: one graph for batches of any size.
 
     Keras' function would be traced again for a second size, which takes as long as dozens of

@@ -17,7 +17,7 @@ import numpy as np
 from keras.src.trainers.data_adapters import data_adapter_utils, get_data_adapter
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
-from keras_bert.data.adapters.base import no_rows
+from keras_bert.data.adapters.reading import no_rows
 from keras_bert.data.loader import Batches
 from keras_bert.models.inputs import LOSS_DIVISORS
 from keras_bert.ops import dispatch
@@ -33,7 +33,9 @@ class Feed(keras.callbacks.Callback):
     Args:
         data: `Batches`; anything else is handed over unchanged.
         epoch: The number of the first epoch.
+        epochs: The number of epochs, which is 1 if batches are skipped.
         first: The number of batches of an epoch to skip.
+        read: Number of these, the last ones, that are read all the same.
         with_targets: Whether to hand over what comes after the features.
     """
 
@@ -41,12 +43,21 @@ class Feed(keras.callbacks.Callback):
     async_safe = True
 
     def __init__(
-        self, data: Any, *, epoch: int = 0, first: int = 0, with_targets: bool = True
+        self,
+        data: Any,
+        *,
+        epoch: int = 0,
+        epochs: int = 1,
+        first: int = 0,
+        read: int = 0,
+        with_targets: bool = True,
     ) -> None:
         super().__init__()
+        if first:
+            _check_first(data, first, epochs)
         self._data = data
         self._epoch = epoch
-        self._first = first
+        self._first = first - read
         self._with_targets = with_targets
         self._error: Exception | None = None
         self.targets: list[Any] = []
@@ -93,7 +104,7 @@ class Feed(keras.callbacks.Callback):
         """
         batches = self._data
         if not isinstance(batches, Batches):
-            return batches
+            return batches.skip(self._first) if self._first else batches
         if batches.num_batches == 0:
             raise no_rows()
         sequence = _BatchSequence(self)
@@ -122,6 +133,20 @@ class Feed(keras.callbacks.Callback):
             if self._error is not None:
                 raise self._error from None
             raise
+
+
+def _check_first(batches: Any, first: int, epochs: int) -> None:
+    """Checks that a single epoch can begin with a given batch."""
+    count: int | None = -1  # such as arrays, whose batches are not skipped
+    if isinstance(batches, Batches):
+        count = batches.num_batches
+    elif hasattr(batches, "cardinality"):  # of a dataset; negative if it is unknown
+        count = None if int(batches.cardinality()) < 0 else int(batches.cardinality())
+    if epochs != 1 or (count is not None and count < first):
+        raise ValueError(
+            f"initial_batch is {first}, with {epochs} epochs of {type(batches).__name__}; expected "
+            "from 0 to the number of batches, with a single epoch of text or of a tf.data.Dataset."
+        )
 
 
 class _BatchSequence(keras.utils.PyDataset):

@@ -66,15 +66,7 @@ class Objective:
         self._means = means
 
     def loss(self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool) -> Any:
-        """Computes the sum of the losses of the outputs, and updates the mean of each.
-
-        Args:
-            x: The features, which may have `LOSS_DIVISORS`.
-            y: The targets of the outputs.
-            y_pred: The outputs.
-            sample_weight: The sample weights, or `None`.
-            training: Whether the loss is trained on.
-        """
+        """Computes the sum of the losses of the outputs, and updates the mean of each."""
         total = 0
         of_update = _divisors_of_update(x, self._losses) if training else {}
         for name, loss, weight, target, output, weights in self._outputs(y, y_pred, sample_weight):
@@ -96,10 +88,7 @@ class Objective:
     def divisors(self, y: Any, outputs: Any, sample_weight: Any) -> Any:
         """Returns what `loss` divides the losses of a batch by, float32 `(losses,)`.
 
-        Args:
-            y: The targets.
-            outputs: The symbolic outputs.
-            sample_weight: The sample weights, or `None`.
+        The `outputs` are symbolic.
         """
         divisors = []
         for name, (loss, _) in self._losses.items():

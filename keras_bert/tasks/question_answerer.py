@@ -13,7 +13,6 @@ from keras import ops
 from keras_bert import checks
 from keras_bert.checkpoints import Checkpoint
 from keras_bert.data.adapters.base import InputAdapter
-from keras_bert.data.adapters.features import second_axis
 from keras_bert.data.adapters.questions import (
     OUTPUTS,
     QuestionAdapter,
@@ -22,10 +21,9 @@ from keras_bert.data.adapters.questions import (
     question_examples,
     window_batches,
 )
+from keras_bert.data.adapters.reading import Features, second_axis
 from keras_bert.data.columns import as_given
-from keras_bert.data.loader import (
-    BatchOptions,
-)
+from keras_bert.data.loader import BatchOptions
 from keras_bert.data.questions import QuestionAnswererPreprocessor, question_rows
 from keras_bert.layers import ClassificationHead
 from keras_bert.layers.top_layers import apply_layers, as_layers
@@ -182,7 +180,7 @@ class QuestionAnswerer(Task):
 
     def _read(
         self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | None:
+    ) -> InputAdapter | Features:
         rows = super()._read(x, y, sample_weight, options)
         if isinstance(rows, QuestionAdapter) and options.training:
             return dataclasses.replace(rows, negative_share=self.negative_share)

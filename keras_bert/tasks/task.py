@@ -17,7 +17,7 @@ from keras_bert.config import BertConfig
 from keras_bert.data.adapters.questions import is_questions
 from keras_bert.data.adapters.texts import is_text
 from keras_bert.data.columns import columns_of_rows
-from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_options
+from keras_bert.layers.top_layers import bilstm_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
@@ -252,20 +252,20 @@ class Task(TextTrainer):
         """
         return checkpoint.task or {}
 
-    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
+    def save_to_preset(self, preset_dir: str | os.PathLike[str]) -> None:
         """Saves the architecture, weights, vocabulary and options to a folder for `from_preset`.
 
         Args:
-            folder: Path of the folder; an existing preset is replaced.
+            preset_dir: Path of the folder; an existing preset is replaced.
 
         Raises:
             ValueError: If the task has no preprocessor.
         """
-        self._save_encoder(self.backbone, self.heads, folder, self.preset_options)
+        self._save_encoder(self.backbone, self.heads, preset_dir, self.preset_options)
 
     def save_hugging_face(
         self,
-        folder: str | os.PathLike[str],
+        preset_dir: str | os.PathLike[str],
         *,
         results: Mapping[str, Any] | str | os.PathLike[str] | None = None,
         title: str | None = None,
@@ -274,7 +274,7 @@ class Task(TextTrainer):
         """Saves the task in the Hugging Face format, with a model card.
 
         Args:
-            folder: Path of the folder; existing files of a model are replaced.
+            preset_dir: Path of the folder; existing files of a model are replaced.
             results: The content, or the path, of the `results.json` of a fine-tuning program, from
                 which the card takes data, scores, baselines and cost.
             title: The heading of the card. Defaults to the name of the folder.
@@ -283,9 +283,9 @@ class Task(TextTrainer):
         Raises:
             keras_bert.checkpoints.CheckpointError: If the format cannot represent the task.
         """
-        checkpoints.save_hugging_face(self, folder)
+        checkpoints.save_hugging_face(self, preset_dir)
         checkpoints.save_model_card(
-            folder,
+            preset_dir,
             title=title,
             head=next(iter(self.heads), ""),
             parameters=self.count_params(),
@@ -296,7 +296,7 @@ class Task(TextTrainer):
 
     def push_to_hub(
         self,
-        address: str,
+        uri: str,
         *,
         results: Mapping[str, Any] | str | os.PathLike[str] | None = None,
         license: str | None = None,
@@ -308,7 +308,7 @@ class Task(TextTrainer):
         The account is that of `hf auth login`, or of the environment variable `HF_TOKEN`.
 
         Args:
-            address: `organization/model`; it is created if it does not exist.
+            uri: `organization/model`; it is created if it does not exist.
             results: See `save_hugging_face`.
             license: See `save_hugging_face`.
             private: Whether a new model is private.
@@ -322,22 +322,22 @@ class Task(TextTrainer):
                 upload fails.
         """
         with tempfile.TemporaryDirectory() as folder:
-            title = address.removeprefix(hub.SCHEME).rpartition("/")[2]
+            title = uri.removeprefix(hub.SCHEME).rpartition("/")[2]
             self.save_hugging_face(folder, results=results, title=title, license=license)
-            return hub.upload(Path(folder), address, private=private, message=message)
+            return hub.upload(Path(folder), uri, private=private, message=message)
 
     def _save_encoder(
         self,
         backbone: Backbone,
         heads: dict[str, Any],
-        folder: str | os.PathLike[str],
+        preset_dir: str | os.PathLike[str],
         preset_options: Iterable[str],
     ) -> None:
         """Saves a preset of an encoder and heads, with the vocabulary and options of the task."""
         preprocessor = self.preprocessor.get_config()
         checkpoints.save_preset(
             backbone,
-            folder,
+            preset_dir,
             heads=heads,
             tokenizer=preprocessor["tokenizer"],
             class_names=getattr(self, "class_names", None),
@@ -414,10 +414,6 @@ class Task(TextTrainer):
         config = dict(config)
         trainable = config.pop("trainable", True)
         states = config.pop("layer_states", {})
-        # Older files have numbers for `top_layers`.
-        bilstm = {name: config.pop(name) for name in BILSTM_OPTIONS if name in config}
-        if bilstm:
-            config["top_layers"] = bilstm
         config["backbone"] = keras.saving.deserialize_keras_object(
             config["backbone"], custom_objects=custom_objects
         )

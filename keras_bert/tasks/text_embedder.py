@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
 from keras_bert.data.adapters.base import InputAdapter
+from keras_bert.data.adapters.reading import Features, adapter_class
 from keras_bert.data.adapters.texts import TextAdapter, text_columns
 from keras_bert.data.columns import first_of_element, is_dataset, listed
 from keras_bert.data.loader import Batch, Batches, BatchOptions, Loader, RowsInMemory
@@ -161,8 +162,8 @@ class TextEmbedder(Task):
 
     def _read(
         self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | None:
-        if y is not None and self._adapter_class(x):
+    ) -> InputAdapter | Features:
+        if y is not None and adapter_class(self.adapters, x):
             raise ValueError(
                 "An embedder is trained on pairs of texts without labels; expected `y` to be None."
             )

@@ -19,28 +19,10 @@ from keras.src.trainers.data_adapters import array_slicing
 from keras_bert import checks
 from keras_bert.aliases import refuse_aliases
 from keras_bert.config import BertConfig
-from keras_bert.data.adapters.base import (
-    BatchOutputs,
-    InputAdapter,
-    adapter_class,
-    read_rows,
-)
-from keras_bert.data.adapters.features import (
-    are_arrays,
-    check_input_form,
-    check_weights,
-    checked_generator,
-    lacks_labels,
-    num_batches_of_features,
-    without_first,
-)
-from keras_bert.data.adapters.text_batches import (
-    BatchedText,
-    TextBatchesAdapter,
-    TextDatasetAdapter,
-    opened,
-)
-from keras_bert.data.adapters.texts import TextAdapter, is_text
+from keras_bert.data.adapters.base import BatchOutputs, InputAdapter
+from keras_bert.data.adapters.reading import Features, adapter_class, input_forms, read_input
+from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatasetAdapter
+from keras_bert.data.adapters.texts import TextAdapter
 from keras_bert.data.columns import column_names, is_dataset, label_column
 from keras_bert.data.labels import LabelRules, checked_class_weight, checked_ids
 from keras_bert.data.loader import DEFAULT_BATCH_SIZE, Batches, BatchOptions
@@ -355,7 +337,8 @@ class TextTrainer(TokenModel):
         """Returns what `compute_loss` divides the losses of a batch by, float32 `(losses,)`."""
         y, _, sample_weight = self._compared(x, y, None, sample_weight, training=True)
         sample_weight = self._weighted_by_class(y, sample_weight)
-        return self._objective.divisors(y, self.output, sample_weight)
+        objective: Any = self._objective  # `MicroBatches` asks only where there is one.
+        return objective.divisors(y, self.output, sample_weight)
 
     @contextlib.contextmanager
     def _weighing_classes(self, class_weight: Mapping[int, float] | None) -> Iterator[None]:
@@ -571,42 +554,37 @@ class TextTrainer(TokenModel):
         refuse_aliases(self.fit, kwargs, "fit")
         checks.NON_NEGATIVE_INT.check(epochs=epochs, initial_batch=initial_batch)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
-        x = opened(x)
+        options = dataclasses.replace(
+            self._options(batch_size, is_shared=True),
+            # Python's generator is seeded by keras.utils.set_random_seed
+            shuffle_seed=random.getrandbits(31) if shuffle else None,
+            training=True,
+            bucketing_window=bucketing_window,
+        )
         if class_weight is not None and self.supports_class_weight:
-            rules = self._label_rules(self._options(batch_size))
+            rules = self._label_rules(options)
             class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
+        held_out = None
+        rows = self._read(x, y, sample_weight, options)
+        of_features = isinstance(rows, Features)
         has_class_ids = self.supports_class_weight and self._loss_takes_ids()
         # Those of one-hot labels of features are left to Keras, which knows one label for each row.
         is_of_tokens = self.supports_class_weight and len(getattr(self.output, "shape", ())) > 2
-        is_for_keras = self._adapter_class(x) is None and not is_of_tokens
+        is_for_keras = of_features and not is_of_tokens
         if class_weight and not has_class_ids and not is_for_keras:
             raise ValueError(
                 f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
                 "not class ids. Use sample_weight instead."
             )
-        options = BatchOptions(
-            batch_size,
-            compiles=self._compiles_each_shape(),
-            batches_for_more_lengths=batches_for_more_lengths(),
-            # Python's generator is seeded by keras.utils.set_random_seed
-            shuffle_seed=random.getrandbits(31) if shuffle else None,
-            training=True,
-            bucketing_window=bucketing_window,
-            num_replicas=self._num_replicas(),
-            **sharing(),
-        )
-        held_out = None
-        rows = self._read(x, y, sample_weight, options)
-        if validation_split and validation_data is None and rows is not None and rows.in_memory:
+        may_split = validation_split and validation_data is None
+        if may_split and isinstance(rows, InputAdapter) and rows.in_memory:
             rows, held_out = rows.split(validation_split)
             validation_split = 0.0
-        x, y, sample_weight = self._model_data(rows, x, y, sample_weight, options)
+        x, y, sample_weight = self._model_data(rows, x, options)
         first_epoch = kwargs.get("initial_epoch", 0)
         in_update = steps_in_update(self.optimizer) if self.compiled else 1
         # Micro-batches that an update had before this training are read, but not trained on.
         skipped = initial_batch % in_update
-        if initial_batch:
-            x = without_first(x, initial_batch, epochs - first_epoch, skipped)
         validation_batch_size = kwargs.get("validation_batch_size") or batch_size
         if held_out is None:
             if validation_split and validation_data is None and in_update > 1:
@@ -620,7 +598,13 @@ class TextTrainer(TokenModel):
             validation = self._batches(
                 held_out, self._options(validation_batch_size, is_shared=True)
             )
-        training_feed = Feed(x, epoch=first_epoch, first=initial_batch - skipped)
+        training_feed = Feed(
+            x,
+            epoch=first_epoch,
+            epochs=epochs - first_epoch,
+            first=initial_batch,
+            read=skipped,
+        )
         validation_feed = Feed(validation)
         with (
             self._weighing_classes(class_weight if has_class_ids else None),
@@ -631,10 +615,10 @@ class TextTrainer(TokenModel):
                 "x": training_feed.for_keras(),
                 "y": y,
                 "sample_weight": sample_weight,
-                "batch_size": None if rows is not None else batch_size,
+                "batch_size": batch_size if of_features else None,
                 # Batches and generators have their own order; Keras would warn about `shuffle`.
                 "shuffle": shuffle
-                and rows is None
+                and of_features
                 and not (is_dataset(x) or isinstance(x, Batches | Iterator)),
                 "class_weight": None if has_class_ids else class_weight,
             }
@@ -676,16 +660,15 @@ class TextTrainer(TokenModel):
         Returns:
             The loss and the metrics; see `keras.Model.evaluate`.
         """
-        x = opened(x)
         options = self._options(batch_size, is_shared=True)
         rows = self._read(x, y, sample_weight, options)
-        x, y, sample_weight = self._model_data(rows, x, y, sample_weight, options)
+        x, y, sample_weight = self._model_data(rows, x, options)
         feed = Feed(x)
         with feed.raising_errors():
             return super().evaluate(
                 feed.for_keras(),
                 y,
-                batch_size=None if rows is not None else batch_size,
+                batch_size=batch_size if isinstance(rows, Features) else None,
                 verbose=verbose,
                 sample_weight=sample_weight,
                 **kwargs,
@@ -717,10 +700,9 @@ class TextTrainer(TokenModel):
             loss = classifier.batch_loss(labels, classifier(features))
         ```
         """
-        x = opened(x)
         options = self._options(batch_size)
         rows = self._read(x, y, sample_weight, options)
-        if rows is None:
+        if isinstance(rows, Features):
             raise ValueError(
                 f"Received {type(x).__name__}; expected text in a form that `evaluate` takes."
             )
@@ -750,16 +732,13 @@ class TextTrainer(TokenModel):
         Raises:
             ValueError: If features are no arrays in memory, and there are several processes.
         """
-        x = opened(x)
-        kind = self._adapter_class(x)
-        if kind is not None:
-            return self._predict_rows(kind.read(x), batch_size, verbose, **kwargs)
-        self._check_ids(x)
+        rows = read_input(self.adapters, x)
+        if not isinstance(rows, Features):
+            return self._predict_rows(rows, batch_size, verbose, **kwargs)
+        self.check_inputs(rows.inputs)
         if process_shard()[1] > 1:
-            return self._predict_arrays(x, batch_size, verbose, **kwargs)
-        return super().predict(
-            checked_generator(x), batch_size=batch_size, verbose=verbose, **kwargs
-        )
+            return self._predict_arrays(rows, batch_size, verbose, **kwargs)
+        return super().predict(rows.x, batch_size=batch_size, verbose=verbose, **kwargs)
 
     def num_steps(
         self,
@@ -799,9 +778,9 @@ class TextTrainer(TokenModel):
         checks.NON_NEGATIVE_INT.check(epochs=epochs)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
         size = BatchOptions(batch_size).rows_in_batch
-        kind = self._adapter_class(x)
+        kind = adapter_class(self.adapters, x)
         if kind is None:
-            return epochs * num_batches_of_features(x, size, validation_split)
+            return epochs * Features(x).num_batches(size, validation_split)
         rows = kind.read(x)
         if validation_split:
             if not rows.in_memory:
@@ -832,14 +811,12 @@ class TextTrainer(TokenModel):
         classifier.sequence_lengths(["a film", "a gripping film"])  # array([4, 5])
         ```
         """
-        x = opened(x)
-        kind = self._adapter_class(x)
-        if kind is None:
+        rows = read_input(self.adapters, x)
+        if isinstance(rows, Features):
             raise ValueError(
-                f"x must be text, {self._input_forms()}, to have its tokens counted; "
+                f"x must be text, {input_forms(self.adapters)}, to have its tokens counted; "
                 f"received {type(x).__name__}."
             )
-        rows = kind.read(x)
         batches, _ = rows.prediction_batches(self.preprocessor, self._options(batch_size))
         counts = [
             np.sum(features["padding_mask"], axis=-1, dtype="int64").reshape(-1)
@@ -872,15 +849,15 @@ class TextTrainer(TokenModel):
         return restore([(None, index, outputs)], self.output_shape)
 
     def _predict_arrays(
-        self, x: Any, batch_size: int | None, verbose: int | str, **kwargs: Any
+        self, features: Features, batch_size: int | None, verbose: int | str, **kwargs: Any
     ) -> Any:
         """Predicts features of which every process has all."""
-        if not are_arrays(x):
+        if not features.are_arrays:
             raise ValueError(
-                f"x is a {type(x).__name__} of features, in one of {process_shard()[1]} processes; "
-                "expected text, or arrays of which each process has all rows."
+                f"x is a {type(features.x).__name__} of features, in one of {process_shard()[1]} "
+                "processes; expected text, or arrays of which each process has all rows."
             )
-        batches = ArrayBatches(x, batch_size or DEFAULT_BATCH_SIZE)
+        batches = ArrayBatches(features.x, batch_size or DEFAULT_BATCH_SIZE)
         _, outputs = self._joined_outputs(batches, verbose, **kwargs)
         # Only the last batch has filler.
         return keras.tree.map_structure(lambda rows: rows[: batches.num_rows], outputs)
@@ -926,63 +903,52 @@ class TextTrainer(TokenModel):
             )
             progress.add(1)
 
-    def _adapter_class(self, x: Any) -> type[InputAdapter] | None:
-        """Returns the kind of text that `x` is; `None` for features."""
-        return adapter_class(self.adapters, x)
-
     def _read(
         self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | None:
-        """Reads text with its labels and weights; returns `None` for features."""
+    ) -> InputAdapter | Features:
+        """Reads and checks input of training or evaluation."""
         rules = self._label_rules(options)
-        return read_rows(self.adapters, x, y, sample_weight, rules, needs_labels=self.needs_labels)
+        rows = read_input(self.adapters, x, y, sample_weight, rules, needs_labels=self.needs_labels)
+        if not isinstance(rows, Features):
+            return rows
+        # Here, since Keras converts arrays to tensors before `__call__`.
+        self.check_inputs(rows.inputs)
+        self._check_targets(rows, rules)
+        return rows.with_checked_weights()
 
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
         """Returns batches of features, labels and weights."""
         return rows.batches(self.preprocessor, options)
 
     def _model_data(
-        self, rows: InputAdapter | None, x: Any, y: Any, sample_weight: Any, options: BatchOptions
+        self, rows: InputAdapter | Features, x: Any, options: BatchOptions
     ) -> tuple[Any, Any, Any]:
-        """Checks data, and converts text to batches with labels and weights.
-
-        Args:
-            rows: The rows that `_read` returned for the other arguments; `None` for features.
-            x: The input of `_read`.
-            y: The labels.
-            sample_weight: The sample weights.
-            options: The options of batching.
-
-        Returns:
-            A tuple `(x, y, sample_weight)`.
+        """Returns `x`, `y` and `sample_weight` for Keras, of rows that were read from `x`.
 
         Raises:
             ValueError: If there are no labels, but losses of outputs, which need some.
         """
-        if rows is None:
-            x, y, sample_weight = self._checked_features(x, y, sample_weight, options)
-        # (Batches of rows without labels may have weights in second place.)
-        has_none = lacks_labels(x, y) if rows is None else not rows.has_labels
-        if has_none and self.needs_labels and self._objective is not None:
+        if not rows.has_labels and self.needs_labels and self._objective is not None:
             columns = set(column_names(x) or ())
-            others = sorted(map(str, columns - {"text", "text_pair"})) if rows is not None else []
+            if isinstance(rows, Features):
+                columns.clear()  # which are inputs
+            others = sorted(map(str, columns - {"text", "text_pair"}))
             raise ValueError(
                 f"There are no labels, with which a {type(self).__name__} is trained and "
                 f"evaluated: pass `y`{', such as x[' + repr(others[0]) + ']' if others else ''}, "
                 "or a dataset of (x, y)."
             )
-        if rows is not None:
-            return self._batches(rows, options), None, None
-        return x, y, sample_weight
+        if isinstance(rows, Features):
+            return rows.x, rows.y, rows.sample_weight
+        return self._batches(rows, options), None, None
 
     def _validation_data(self, data: Any, batch_size: int | None) -> Any:
         """Converts validation data to the argument of Keras' `fit`, text to batches."""
         options = self._options(batch_size, is_shared=True)
         if data is None:
             return None
-        data = opened(data)
         x, y, sample_weight = data, None, None
-        kind = self._adapter_class(data)
+        kind = adapter_class(self.adapters, data)
         if kind is None or not kind.has_own_labels:
             has_labels = not self.needs_labels or label_column(data) is not None
             if has_labels and kind is not None and not isinstance(data, tuple):
@@ -997,7 +963,7 @@ class TextTrainer(TokenModel):
                     f"{type(data).__name__}{length}."
                 )
         rows = self._read(x, y, sample_weight, options)
-        parts = self._model_data(rows, x, y, sample_weight, options)
+        parts = self._model_data(rows, x, options)
         # Without separate labels, `x` is batches or a dataset.
         return parts[0] if parts[1] is None else tuple(p for p in parts if p is not None)
 
@@ -1044,51 +1010,17 @@ class TextTrainer(TokenModel):
         """
         return {}
 
-    def _checked_features(
-        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> tuple[Any, Any, Any]:
-        """Checks features, labels and weights, and converts them to arguments of Keras' methods."""
-        self._check_ids(x)
-        self._check_targets(x, y, sample_weight, options)
-        check_weights(sample_weight)
-        if is_dataset(x):
-            from keras_bert.data.tfdata.text_datasets import with_checked_weights
-
-            return with_checked_weights(x), y, sample_weight
-        return checked_generator(x), y, sample_weight
-
-    def _check_ids(self, x: Any) -> None:
-        """Checks arrays of ids; `__call__` cannot, since Keras converts them to tensors before.
-
-        Raises:
-            ValueError: If an id is out of range, or `x` is neither features nor text in a form that
-                the task takes.
-        """
-        forms = self._input_forms()
-        check_input_form(x, forms)
-        if is_text(x) or isinstance(x, BatchedText):
-            raise ValueError(
-                f"A {type(self).__name__} takes {forms}, or features; received "
-                f"{type(x).__name__} of text in another form."
-            )
-        self.check_inputs(x if isinstance(x, dict) else {"token_ids": x})
-
-    @classmethod
-    def _input_forms(cls) -> str:
-        return ", or ".join(dict.fromkeys(kind.forms for kind in cls.adapters)) or "ids"
-
-    def _check_targets(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> None:
+    def _check_targets(self, features: Features, rules: LabelRules) -> None:
         """Checks targets of features, since JAX does not raise errors for ids out of range."""
-        if y is None:
+        if features.y is None:
             return
-        rules = self._label_rules(options)
         if rules.is_score:
-            rules.read(y)
-        for name, num_ids in self._num_targets(x).items():
+            rules.read(features.y)
+        for name, num_ids in self._num_targets(features.x).items():
             if num_ids is not None and self._loss_takes_ids(name):
                 target, weight = (
                     part.get(name) if isinstance(part, Mapping) else part
-                    for part in (y, sample_weight)
+                    for part in (features.y, features.sample_weight)
                 )
                 if target is not None:
                     checked_ids(target, num_ids, lowest=rules.lowest, weights=weight, name=name)

@@ -10,12 +10,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert.data.adapters.reading import read_input
 from keras_bert.data.adapters.words import WordsAdapter
 from keras_bert.data.columns import as_string, listed
 from keras_bert.data.labels import LabelRules, checked_num_classes, softmax
-from keras_bert.data.loader import (
-    BatchOptions,
-)
+from keras_bert.data.loader import BatchOptions
 from keras_bert.data.tagging_schemes import are_span_labels, entities
 from keras_bert.data.words import TokenClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
@@ -216,11 +215,10 @@ class TokenClassifier(Task):
         return rows.nested([_entities(*pair) for pair in zip(tags, texts, strict=True)])
 
     def _read_words(self, x: Any) -> WordsAdapter:
-        x = listed(x)
-        if not WordsAdapter.matches(x):
-            self._check_ids(x)
+        rows = read_input(self.adapters, listed(x))
+        if not isinstance(rows, WordsAdapter):
             raise ValueError(f"Received {type(x).__name__}; expected {WordsAdapter.forms}.")
-        return WordsAdapter.read(x).split_into_words()
+        return rows.split_into_words()
 
     def _tag_rows(
         self, rows: WordsAdapter, batch_size: int | None, verbose: int | str

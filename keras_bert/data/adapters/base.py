@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from keras_bert.data.columns import label_column, split_index
+from keras_bert.data.columns import split_index
 from keras_bert.data.labels import LabelRules
 from keras_bert.data.loader import Batches, BatchOptions
 
@@ -122,49 +122,6 @@ class InputAdapter(abc.ABC):
             the features, index and outputs of each batch, as NumPy arrays, and the output shape of
             the model.
         """
-
-
-def adapter_class(kinds: Sequence[type[InputAdapter]], x: object) -> type[InputAdapter] | None:
-    """Returns the kind of text that `x` is; `None` for features."""
-    return next((kind for kind in kinds if kind.matches(x)), None)
-
-
-def read_rows(
-    kinds: Sequence[type[InputAdapter]],
-    x: Any,
-    y: Any,
-    sample_weight: Any,
-    rules: LabelRules,
-    *,
-    needs_labels: bool,
-) -> InputAdapter | None:
-    """Reads text with its labels and weights; returns `None` for features.
-
-    Args:
-        kinds: The kinds of text that there may be.
-        x: The input.
-        y: Labels; without, a table's column `label` is read if the task `needs_labels`.
-        sample_weight: Sample weights.
-        rules: The rules for labels.
-        needs_labels: Whether the task is trained on labels.
-
-    Raises:
-        ValueError: If there are no rows, or one is malformed; the message names the row.
-    """
-    kind = adapter_class(kinds, x)
-    if kind is None:
-        return None
-    if y is None and needs_labels:
-        y = label_column(x, rules.class_names)
-    rows = kind.read(x, y, sample_weight, rules)
-    if rows.in_memory and not len(rows):
-        raise no_rows()
-    return rows
-
-
-def no_rows() -> ValueError:
-    """Returns the error for data without a row."""
-    return ValueError("There are no texts to train on, or to evaluate.")
 
 
 def in_order(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> np.ndarray[Any, Any]:

@@ -9,18 +9,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from keras_bert.data.adapters.base import BatchOutputs, Restore
+from keras_bert.data.adapters.base import BatchOutputs
 from keras_bert.data.adapters.texts import TextAdapter
 from keras_bert.data.choices import ChoiceExamples
-from keras_bert.data.columns import (
-    as_array,
-    as_list,
-    checked_weights,
-    column_names,
-    one_for_each,
-)
+from keras_bert.data.columns import as_array, as_list, checked_weights, column_names, one_for_each
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import Batches, BatchOptions, Loader, RowsInMemory, with_index
+from keras_bert.data.loader import Examples
 from keras_bert.text.characters import check_characters
 
 CHOICE_FORMS = (
@@ -64,26 +58,15 @@ class ChoiceAdapter(TextAdapter):
             weights = one_for_each(checked_weights(weights), texts)
         return cls(columns, labels, weights)
 
-    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        return Loader(
-            RowsInMemory(self._examples(preprocessor), self.targets), preprocessor, options
-        )
-
-    def prediction_batches(
-        self, preprocessor: Any, options: BatchOptions
-    ) -> tuple[Batches, Restore]:
-        def restore(outputs_of_batches: Iterable[BatchOutputs], _: Any) -> Any:
-            shape = (len(self), max(map(len, self.columns["choices"]), default=0))
-            logits = np.full(shape, _NO_CHOICE, "float32")
-            for _, rows, outputs in outputs_of_batches:
-                logits[rows, : outputs.shape[1]] = outputs
-            return logits
-
-        source = RowsInMemory(self._examples(preprocessor))
-        return Loader(source, preprocessor, options, with_index), restore
-
-    def _examples(self, preprocessor: Any) -> ChoiceExamples:
+    def examples(self, preprocessor: Any) -> Examples:
         return ChoiceExamples(self.columns["text"], self.columns["choices"], preprocessor)
+
+    def restore(self, outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
+        shape = (len(self), max(map(len, self.columns["choices"]), default=0))
+        logits = np.full(shape, _NO_CHOICE, "float32")
+        for _, rows, outputs in outputs_of_batches:
+            logits[rows, : outputs.shape[1]] = outputs
+        return logits
 
 
 def is_choices(x: Any) -> bool:

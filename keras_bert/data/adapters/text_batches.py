@@ -131,6 +131,19 @@ class _OfDataLoader(BatchedText):
             yield batch
 
 
+class _OfDataset(BatchedText):
+    """The batches of a `tf.data.Dataset` of batches of text, with or without labels and weights."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.has_labels = dataset_has_labels(dataset)
+        self._dataset = dataset
+        cardinality = int(dataset.cardinality())
+        self.num_batches = None if cardinality < 0 else cardinality
+
+    def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
+        return iter(self._dataset.skip(first).as_numpy_iterator())
+
+
 def opened(x: Any) -> Any:
     """Tells whether a generator, `PyDataset` or `DataLoader` has batches of text.
 
@@ -315,12 +328,11 @@ class TextDatasetAdapter(InputAdapter):
     @property
     def has_labels(self) -> bool:
         """Whether its elements have labels, or need none."""
-        return self.may_lack_labels or dataset_has_labels(self.dataset)
+        needs_none = self.rules is not None and self.rules.allows_unlabeled
+        return needs_none or self._elements_have_labels()
 
-    @property
-    def may_lack_labels(self) -> bool:
-        """Whether its elements may have no labels."""
-        return self.rules is not None and self.rules.allows_unlabeled
+    def _elements_have_labels(self) -> bool:
+        return dataset_has_labels(self.dataset)
 
     def num_batches(self, preprocessor: Any, batch_size: int) -> int:
         from keras_bert.data.tfdata import text_datasets
@@ -332,7 +344,7 @@ class TextDatasetAdapter(InputAdapter):
         from keras_bert.data.tfdata import text_datasets
 
         if text_datasets.is_batched(self.dataset):
-            batched = text_datasets.BatchedDataset(self.dataset)
+            batched = _OfDataset(self.dataset)
             # Each is padded to its longest row on all backends.
             options = dataclasses.replace(options, compiles=False)
             return GivenBatches(batched, preprocessor, options, self._read_columns)
@@ -398,10 +410,8 @@ class TextBatchesAdapter(TextDatasetAdapter):
     def matches(cls, x: object) -> bool:
         return isinstance(x, BatchedText)
 
-    @property
-    def has_labels(self) -> bool:
-        """Whether the batches have labels, or need none."""
-        return self.may_lack_labels or self.dataset.has_labels
+    def _elements_have_labels(self) -> bool:
+        return self.dataset.has_labels
 
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
         return GivenBatches(self.dataset, preprocessor, options, self._read_columns)

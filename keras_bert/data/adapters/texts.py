@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from keras_bert.data.adapters.base import InputAdapter, Restore, in_order, sliced
+from keras_bert.data.adapters.base import BatchOutputs, InputAdapter, Restore, in_order, sliced
 from keras_bert.data.columns import (
     as_list,
     as_string,
@@ -21,7 +21,7 @@ from keras_bert.data.columns import (
     one_for_each,
 )
 from keras_bert.data.labels import LabelRules
-from keras_bert.data.loader import Batches, BatchOptions, Loader, RowsInMemory, with_index
+from keras_bert.data.loader import Batches, BatchOptions, Examples, Loader, RowsInMemory, with_index
 from keras_bert.data.texts import TextExamples
 from keras_bert.text.characters import check_characters
 
@@ -87,14 +87,22 @@ class TextAdapter(InputAdapter):
         return [values for values in (self.labels, self.weights) if values is not None]
 
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        source = RowsInMemory(TextExamples(self.columns, preprocessor), self.targets)
+        source = RowsInMemory(self.examples(preprocessor), self.targets)
         return Loader(source, preprocessor, options)
 
     def prediction_batches(
         self, preprocessor: Any, options: BatchOptions
     ) -> tuple[Batches, Restore]:
-        source = RowsInMemory(TextExamples(self.columns, preprocessor))
-        return Loader(source, preprocessor, options, with_index), in_order
+        source = RowsInMemory(self.examples(preprocessor))
+        return Loader(source, preprocessor, options, with_index), self.restore
+
+    def examples(self, preprocessor: Any) -> Examples:
+        """Returns the rows as a preprocessor packs them."""
+        return TextExamples(self.columns, preprocessor)
+
+    def restore(self, outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
+        """Restores the order of the rows."""
+        return in_order(outputs_of_batches, shape)
 
 
 def is_text(x: Any) -> bool:

@@ -12,8 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import checks
-from keras_bert.data.adapters.text_batches import BatchedText, ReadColumns
-from keras_bert.data.columns import dataset_has_labels
 from keras_bert.data.loader import (
     SHUFFLE_BATCHES,
     WINDOW_BATCHES,
@@ -118,7 +116,7 @@ class DatasetRows:
         self,
         dataset: tf.data.Dataset,
         preprocessor: TextClassifierPreprocessor,
-        read_columns: ReadColumns,
+        read_columns: Callable[..., tuple[np.ndarray, ...]],
         num_rows: int | None = None,
     ) -> None:
         self._dataset = dataset
@@ -153,19 +151,6 @@ class DatasetRows:
                     TextExamples(texts, self._preprocessor), np.arange(count), others, first
                 )
             first += count
-
-
-class BatchedDataset(BatchedText):
-    """The batches of a `tf.data.Dataset` of batches of text, with or without labels and weights."""
-
-    def __init__(self, dataset: tf.data.Dataset) -> None:
-        self.has_labels = dataset_has_labels(dataset)
-        self._dataset = dataset
-        cardinality = int(dataset.cardinality())
-        self.num_batches = None if cardinality < 0 else cardinality
-
-    def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
-        return iter(self._dataset.skip(first).as_numpy_iterator())
 
 
 def _columns(element: Any) -> _Columns:
