@@ -34,7 +34,7 @@ def _repeated(rows: Any, num_rows: int) -> Any:
 
 
 def rows_of_process(rows: Any, shard: tuple[int, int]) -> Any:
-    """Returns the rows of arrays, in any nesting, of which a process has its share.
+    """Returns a process's shard of the rows of arrays, in any nesting.
 
     Args:
         rows: Arrays `(rows, ...)`.
@@ -44,7 +44,7 @@ def rows_of_process(rows: Any, shard: tuple[int, int]) -> Any:
 
 
 def shared_predictions(batches: Batches, num_devices: int, shard: tuple[int, int]) -> Batches:
-    """Returns a process's shares of batches whose rows are predicted by the devices of several.
+    """Returns a process's shards of batches that the devices of several processes predict.
 
     Rows are repeated so that each device has as many.
 
@@ -110,7 +110,7 @@ def num_devices() -> int:
 
 
 def shared_among_devices(features: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Shares rows of which every process has all among the devices of a `keras.distribution`."""
+    """Shards rows that every process has in full over the devices of a `keras.distribution`."""
     if keras.distribution.distribution() is None:
         return features
     from keras_bert.ops import jax_steps
@@ -133,7 +133,7 @@ def sharing() -> dict[str, Any]:
 def process_shard() -> tuple[int, int]:
     """Returns the index of this process, and the number of those that share each batch.
 
-    There are several in a `keras.distribution`, whose own sharding of data is for `tf.data` only.
+    There are several in a `keras.distribution`. Its own sharding of data is for `tf.data` only.
     """
     distribution = keras.distribution.distribution()
     if distribution is None or distribution.num_processes == 1:

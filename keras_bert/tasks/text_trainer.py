@@ -88,7 +88,7 @@ class TextTrainer(TokenModel):
     """A model whose `fit`, `evaluate` and `predict` take text as well as arrays of token ids.
 
     A kind of input is an adapter, which reads rows and converts them to batches by the preprocessor
-    of the model. What no adapter matches are features, which are checked and left to Keras.
+    of the model. Inputs without an adapter are features, which are checked and left to Keras.
 
     `compile` has the default losses and metrics of the class. The values that `fit` and `evaluate`
     report are weighted means over all rows or tokens, and do not depend on the batches.
@@ -202,10 +202,10 @@ class TextTrainer(TokenModel):
                 `hidden_dim` below 512, 1e-4 below 768, 3e-5 below 1024 (BERT base), and 2e-5 from
                 there on (BERT large). It is 1e-4 in pre-training and 2e-5 for a `TextEmbedder`.
             loss: See `keras.Model.compile`. Defaults to the loss of the class.
-            loss_weights: See `keras.Model.compile`. Defaults to those of the class with its default
-                loss.
+            loss_weights: See `keras.Model.compile`. Defaults to the weights of the class with
+                its default loss.
             metrics: See `keras.Model.compile`, but sample weights apply as in `weighted_metrics`:
-                they exclude padding, ignored labels, and filler rows.
+                they exclude padding, ignored labels, and padding rows.
             weighted_metrics: See `keras.Model.compile`. If it and `metrics` are `None`, the metrics
                 of the class are used.
             auto_scale_loss: Whether to use loss scaling if the encoder computes in float16, so that
@@ -334,7 +334,7 @@ class TextTrainer(TokenModel):
         return self._objective is not None and not self.losses
 
     def _loss_divisors(self, x: Any, y: Any, sample_weight: Any) -> Any:
-        """Returns what `compute_loss` divides the losses of a batch by, float32 `(losses,)`."""
+        """Returns the divisors of the losses of a batch in `compute_loss`, float32 `(losses,)`."""
         y, _, sample_weight = self._compared(x, y, None, sample_weight, training=True)
         sample_weight = self._weighted_by_class(y, sample_weight)
         objective: Any = self._objective  # `MicroBatches` asks only where there is one.
@@ -381,7 +381,7 @@ class TextTrainer(TokenModel):
         return weights * sample_weight
 
     def _outputs_with_losses(self) -> Iterable[str]:
-        """Returns the names of the outputs whose losses are summed; "" is a single output."""
+        """Returns the names of the outputs with a loss in the sum; "" is a single output."""
         return self.output if isinstance(self.output, Mapping) else ("",)
 
     def _check_loss(self, loss: Any) -> None:
@@ -513,7 +513,7 @@ class TextTrainer(TokenModel):
                 `keras.Model.fit`.
             y: Labels, one for each row of `x`. Defaults to the column `label` of a dict or table,
                 if the task needs labels. If a Hugging Face data set has names for its ids, and the
-                task has `class_names`, the names are what counts.
+                task has `class_names`, the names count.
             batch_size: Number of rows in a batch; ignored for batches that are given. Defaults to
                 32.
             epochs: See `keras.Model.fit`.
@@ -522,15 +522,15 @@ class TextTrainer(TokenModel):
             validation_split: Fraction of the rows to hold out for validation, from the end;
                 ignored with `validation_data`.
             validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, of text or features.
-            shuffle: Whether to shuffle the rows in each epoch, those of a `tf.data.Dataset` too if
+            shuffle: Whether to shuffle the rows in each epoch, also of a `tf.data.Dataset` if
                 it is of single texts, and the batches of a `PyDataset`. Of a dataset that does not
                 know its size, 1,024 batches of rows are in memory for it. Without, the batches of a
                 `bucketing_window` are sorted by length.
             class_weight: A dict of the weight of each class; the keys are ids, or names of
                 classes. They weigh the loss of training alone, and not the metrics.
             sample_weight: See `keras.Model.fit`; each is at least 0.
-            bucketing_window: Number of batches of text whose rows are sorted by length together. 1
-                does not sort rows: there is more padding, but each batch is a random sample.
+            bucketing_window: Number of batches of text that are sorted by length together.
+                1 does not sort rows: there is more padding, but each batch is a random sample.
                 Defaults to 64; if rows are shuffled, to a sixteenth of an epoch if that is less:
                 with only a few windows in an epoch, long and short rows would never be in the same
                 batch, and the model learns less.
@@ -538,8 +538,8 @@ class TextTrainer(TokenModel):
                 with `initial_epoch`, it resumes training in the middle of the last epoch.
             **kwargs: Other arguments of `keras.Model.fit`.
 
-        With gradient accumulation, an update is that of one batch of the rows or tokens of all its
-        micro-batches, but for in-batch negatives, which are those of a micro-batch. The
+        With gradient accumulation, an update is the same as for one batch of all rows or tokens of
+        its micro-batches, except that in-batch negatives come from one micro-batch. The
         micro-batches that remain at the end of an epoch make an update too. If a learning rate
         schedule ends before the training, there is a warning; and once if rows are cut to
         `sequence_length`, with their number, also by `evaluate` and `predict`.
@@ -727,7 +727,7 @@ class TextTrainer(TokenModel):
             are nested like the input.
 
         If there are several processes in a `keras.distribution` on JAX, each calls this method with
-        the same rows, computes its share of each batch, and returns the outputs of all rows.
+        the same rows, computes its shard of each batch, and returns the outputs of all rows.
 
         Raises:
             ValueError: If features are no arrays in memory, and there are several processes.
@@ -851,7 +851,7 @@ class TextTrainer(TokenModel):
     def _predict_arrays(
         self, features: Features, batch_size: int | None, verbose: int | str, **kwargs: Any
     ) -> Any:
-        """Predicts features of which every process has all."""
+        """Predicts features that every process has in full."""
         if not features.are_arrays:
             raise ValueError(
                 f"x is a {type(features.x).__name__} of features, in one of {process_shard()[1]} "
@@ -865,7 +865,7 @@ class TextTrainer(TokenModel):
     def _joined_outputs(
         self, batches: Batches, verbose: int | str, **kwargs: Any
     ) -> tuple[np.ndarray[Any, Any], Any]:
-        """Returns the indices of the rows of all batches, with filler, and their outputs."""
+        """Returns the indices of the rows of all batches, with padding rows, and their outputs."""
         if num_devices() > 1:
             batches = shared_predictions(batches, num_devices(), process_shard())
         feed = Feed(batches, with_targets=False)
@@ -876,7 +876,7 @@ class TextTrainer(TokenModel):
     def _outputs_of_batches(
         self, batches: Batches, verbose: int | str, model: keras.Model | None = None
     ) -> Iterator[BatchOutputs]:
-        """Yields the outputs of each batch; `predict` would concatenate those of all lengths.
+        """Yields the outputs of each batch; `predict` would concatenate outputs of all lengths.
 
         Args:
             batches: Batches of `(features, rest)`.
@@ -985,7 +985,7 @@ class TextTrainer(TokenModel):
     def _num_replicas(self) -> int:
         """Returns the number of devices of this process that share each batch.
 
-        They are those of the model's `tf.distribute.Strategy` on TensorFlow, and of the current
+        They come from the model's `tf.distribute.Strategy` on TensorFlow, and from the current
         `keras.distribution` on JAX.
         """
         if keras.backend.backend() == "tensorflow":
@@ -1003,7 +1003,7 @@ class TextTrainer(TokenModel):
         return LabelRules()
 
     def _num_targets(self, x: Any) -> Mapping[str, int | None]:
-        """Returns the number of target ids of each output whose targets are ids; `None` if unknown.
+        """Returns the number of target ids of each output that has ids; `None` if unknown.
 
         Args:
             x: Features.

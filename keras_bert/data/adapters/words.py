@@ -157,7 +157,7 @@ class WordsAdapter(InputAdapter):
 
 
 def _with_tags(batch: Batch) -> tuple[Any, ...]:
-    """Converts a batch to its features, labels and weights, those of the words' first subwords."""
+    """Converts a batch to features, and labels and weights of the words' first subwords."""
     features = dict(batch.features)
     labels, weights = features.pop("labels"), features.pop("weights")
     if batch.is_real is not None:

@@ -50,7 +50,7 @@ def mapped_by_group(
     size: int,
     period: int | None = None,
 ) -> tf.data.Dataset:
-    """Maps the elements of a dataset together with the mean of what is measured of their group.
+    """Maps the elements of a dataset together with the mean of a measure over their group.
 
     Args:
         dataset: The dataset.
@@ -201,7 +201,7 @@ def _regrouped(chunks: Iterator[_Columns], sizes: Iterator[int]) -> Iterator[_Co
 def _shuffled(
     chunks: Iterator[_Columns], capacity: int, seed: tuple[int, int]
 ) -> Iterator[_Columns]:
-    """Shuffles rows, of which `capacity` are in memory; each new one replaces a random one."""
+    """Shuffles rows, `capacity` of them in memory; each new one replaces a random one."""
     filling: list[_Columns] = []
     held: _Columns | None = None
     for number, chunk in enumerate(chunks):
@@ -292,8 +292,8 @@ def as_dataset(
         example: A batch, for its structure and dtypes.
         num_batches: The number of batches; `None` if it is unknown.
         rows_in_batch: The number of rows of every batch; `None` if some have another number.
-        targets_have_length: Whether what comes after the features may have a second dimension that
-            differs between batches.
+        targets_have_length: Whether labels and weights may have a second dimension that differs
+            between batches.
         has_one_shape: Whether the arrays of all batches have the same shapes.
     """
 
