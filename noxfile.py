@@ -33,7 +33,7 @@ CORE = (
     "tests/dependency_rule_test.py",
     "tests/losses_test.py",
     "tests/metrics_test.py",
-    "tests/data/input_forms_test.py",
+    "tests/data/adapters_test.py",
     "tests/layers",
     "tests/models/backbone_test.py",
     "tests/optimizers",

@@ -21,20 +21,20 @@ SHA256 = {
 }
 
 
-def resolve(source: str | os.PathLike[str]) -> str:
+def resolve(preset: str | os.PathLike[str]) -> str:
     """Returns the folder that the name `"minilm"` stands for; any other checkpoint as it is.
 
     A folder of this name in the current directory takes precedence, as over every other name.
 
     Args:
-        source: A folder, address or name, as for `keras_bert.checkpoints.open_checkpoint`.
+        preset: A folder, address or name, as for `keras_bert.checkpoints.open_checkpoint`.
 
     Raises:
         FileNotFoundError: As for `folder`.
         ValueError: As for `folder`.
     """
-    source = os.fspath(source)
-    return os.fspath(folder()) if source == NAME and not os.path.isdir(source) else source
+    preset = os.fspath(preset)
+    return os.fspath(folder()) if preset == NAME and not os.path.isdir(preset) else preset
 
 
 def folder() -> Path:

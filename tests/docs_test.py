@@ -328,8 +328,8 @@ def test_the_reference_has_every_public_name_once():
 def test_the_reference_lists_inherited_methods_with_their_class():
     pages = reference.pages()
     classifier, encoder = pages["reference/tasks/TextClassifier.md"], pages["reference/encoder.md"]
-    home = "keras_bert.tasks.text_model.TextModel"
-    assert f"| [`fit`][{home}.fit] | `TextModel` | Trains the model like" in classifier
+    home = "keras_bert.tasks.text_trainer.TextTrainer"
+    assert f"| [`fit`][{home}.fit] | `TextTrainer` | Trains the model like" in classifier
     assert "[`from_preset`][keras_bert.tasks.task.Task.from_preset] | `Task`" in classifier
     assert "[`classify`]" not in classifier  # its own, and therefore documented above
     assert re.search(r"Further methods are those of \[`keras\.Model`\].*`fit`", encoder)

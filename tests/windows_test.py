@@ -34,7 +34,7 @@ for name in {FUNCTIONS}:
 from pathlib import Path
 from keras_bert.atomic import atomic_path
 from keras_bert.data.pretraining.token_store import TokenStore, TokenStoreWriter
-import keras_bert.models.thread_safe
+import keras_bert.models.threads
 import training.benchmarks.library
 from training.engine import output_folder, program
 

@@ -26,10 +26,10 @@ import keras
 import numpy as np
 
 import keras_bert
+from keras_bert.data.labels import LabelRules, checked_num_classes
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import task_pooler
 from keras_bert.models.inputs import token_inputs
-from keras_bert.tasks.class_labels import LabelRules, checked_num_classes
 from keras_bert.tasks.task import Task
 
 
@@ -192,5 +192,5 @@ except ValueError as error:
 # `training/jobs`, for which `TASKS` in `training/jobs/tasks.py` has a row: `finetune` trains it, resumes and reports. By the verb of
 # the job, `evaluate` scores the task (the method `evaluate` of the job) and `insight` explains its rows (`insight_rows` and
 # `explained`); `predict` and `export` ask the task itself. If its input is of a new kind, neither texts nor words, questions or
-# choices, it also has a subclass of `keras_bert.tasks.adapters.InputAdapter`, in the file of the task. Its public name is listed in
+# choices, it also has a subclass of `keras_bert.data.adapters.base.InputAdapter`, in `keras_bert/data/adapters`. Its public name is listed in
 # `keras_bert/tasks/__init__.py` and `keras_bert/__init__.py`.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "keras_bert"
-TASK, TEXT_MODEL = "keras_bert.tasks.task.Task", "keras_bert.tasks.text_model.TextModel"
+TASK, TEXT_TRAINER = "keras_bert.tasks.task.Task", "keras_bert.tasks.text_trainer.TextTrainer"
 # Pages in the order in which users need them: module, file name, title. Other modules follow.
 PAGES = (
     ("keras_bert.models", "encoder", "Encoder"),
@@ -74,7 +74,7 @@ is a `keras.Model`: what Keras' methods take as arrays, those of a task also tak
 
 ## Methods of every task
 
-::: {text_model}
+::: {text_trainer}
     options:
       heading_level: 3
       show_root_full_path: false
@@ -268,9 +268,9 @@ def pages() -> dict[str, str]:
         titles[module] = (last, last.replace("_", " ").capitalize())
 
     rows = "\n".join(f"| [`{name.short}`]({name.short}.md) | {name.summary} |" for name in classes)
-    index = _TASKS_INTRO.format(rows=rows, text_model=TEXT_MODEL, task=TASK)
+    index = _TASKS_INTRO.format(rows=rows, text_trainer=TEXT_TRAINER, task=TASK)
     documented = {f"{name.home}.{name.original}": name.path for name in names}
-    documented |= {TASK: TASK, TEXT_MODEL: TEXT_MODEL}
+    documented |= {TASK: TASK, TEXT_TRAINER: TEXT_TRAINER}
     bases = {
         file: _add_bases(own, documented) for file, own in [("tasks", classes), *by_page.items()]
     }

@@ -16,11 +16,11 @@ _WEIGHT_FILES = ("*.safetensors", "model.weights.h5", "task.weights.h5")
 _IGNORED = ("onnx/*", "openvino/*", "coreml/*")
 
 
-def download(address: str, *, weights: bool = True) -> Path:
+def download(uri: str, *, weights: bool = True) -> Path:
     """Downloads the files of a model to Hugging Face's cache, unless they are there already.
 
     Args:
-        address: `hf://organization/model`, or `hf://organization/model@revision`.
+        uri: `hf://organization/model`, or `hf://organization/model@revision`.
         weights: Whether to download the weights too.
 
     Returns:
@@ -34,9 +34,9 @@ def download(address: str, *, weights: bool = True) -> Path:
         from huggingface_hub.errors import HfHubHTTPError
     except ImportError as error:
         raise CheckpointError(
-            f"{address} is downloaded by huggingface_hub, which cannot be imported: {error}."
+            f"{uri} is downloaded by huggingface_hub, which cannot be imported: {error}."
         ) from error
-    model, _, revision = address.removeprefix(SCHEME).partition("@")
+    model, _, revision = uri.removeprefix(SCHEME).partition("@")
     patterns = [*_SMALL_FILES, *(_WEIGHT_FILES if weights else ())]
     try:
         folder = huggingface_hub.snapshot_download(
@@ -50,12 +50,12 @@ def download(address: str, *, weights: bool = True) -> Path:
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         # Not `from error`: the traceback of what the client tried is hundreds of lines.
-        raise CheckpointError(f"{address} could not be downloaded: {reason}") from None
+        raise CheckpointError(f"{uri} could not be downloaded: {reason}") from None
     return Path(folder)
 
 
 def upload(
-    folder: Path, address: str, *, private: bool = False, message: str = "Upload a model"
+    folder: Path, uri: str, *, private: bool = False, message: str = "Upload a model"
 ) -> str:
     """Uploads the files of a folder to a model on the Hub, which is created if it does not exist.
 
@@ -63,7 +63,7 @@ def upload(
 
     Args:
         folder: The folder.
-        address: `hf://organization/model`, or `organization/model`.
+        uri: `hf://organization/model`, or `organization/model`.
         private: Whether a new model is private.
         message: The message of the commit.
 
@@ -76,7 +76,7 @@ def upload(
     import huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError
 
-    model = address.removeprefix(SCHEME)
+    model = uri.removeprefix(SCHEME)
     try:
         huggingface_hub.create_repo(model, private=private, exist_ok=True)
         commit = huggingface_hub.upload_folder(

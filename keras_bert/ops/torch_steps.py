@@ -19,7 +19,7 @@ import torch
 from keras_bert.ops.annotations import Tensor
 
 
-def compiled_training_function(model: Any) -> Callable[[Any], dict[str, Any]] | None:
+def train_function(model: Any) -> Callable[[Any], dict[str, Any]] | None:
     """Returns what `model.train_function` is to be; `None` for what Keras makes of it.
 
     Args:

@@ -12,6 +12,9 @@ import keras
 from keras import ops
 
 from keras_bert import checks
+from keras_bert.data.adapters.base import InputAdapter
+from keras_bert.data.adapters.reading import Features
+from keras_bert.data.labels import LabelRules
 from keras_bert.data.loader import Batches, BatchOptions
 from keras_bert.layers import Dense, FrozenModel, TokensAt
 from keras_bert.losses import SoftTargetDivergence, cosine_distance
@@ -22,8 +25,6 @@ from keras_bert.models.pretraining import decode_masked_lm, encode_masked, pretr
 from keras_bert.ops import tokens_at
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
-from keras_bert.tasks.adapters import InputAdapter
-from keras_bert.tasks.class_labels import LabelRules
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.objective import CustomObjective, slot_targets, token_weights
 from keras_bert.tasks.student_initialization import student_from_teacher
@@ -241,8 +242,9 @@ class Distiller(CustomObjective, Task):
 
     def _read(
         self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | None:
-        return self.student_task._read(x, y, sample_weight, self._allowing_unlabeled(options))
+    ) -> InputAdapter | Features:
+        options = dataclasses.replace(options, allow_unlabeled=not self.is_masked_lm)
+        return self.student_task._read(x, y, sample_weight, options)
 
     def _label_rules(self, options: BatchOptions) -> LabelRules:
         return self.student_task._label_rules(options)
@@ -250,23 +252,13 @@ class Distiller(CustomObjective, Task):
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
         return self.student_task._batches(rows, options)
 
-    def _checked_features(
-        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> tuple[Any, Any, Any]:
-        return self.student_task._checked_features(
-            x, y, sample_weight, self._allowing_unlabeled(options)
-        )
-
-    def _allowing_unlabeled(self, options: BatchOptions) -> BatchOptions:
-        return dataclasses.replace(options, allow_unlabeled=not self.is_masked_lm)
-
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Computes the logits of the student; see its `predict`."""
         return self.student_task.predict(x, *args, **kwargs)
 
-    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
+    def save_to_preset(self, preset_dir: str | os.PathLike[str]) -> None:
         """Saves the student alone; see its `save_to_preset`."""
-        self.student_task.save_to_preset(folder)
+        self.student_task.save_to_preset(preset_dir)
 
     def get_config(self) -> dict[str, Any]:
         return {

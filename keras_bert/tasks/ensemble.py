@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Never, Self
 import keras
 
 from keras_bert.config import BertConfig
+from keras_bert.data.labels import listed
 from keras_bert.layers.averaging import AveragedModels, mean_of_probabilities, mean_of_values
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
-from keras_bert.tasks.class_labels import listed
 from keras_bert.tasks.multiple_choice import MultipleChoice
 from keras_bert.tasks.question_answerer import QuestionAnswerer
 from keras_bert.tasks.task import Task

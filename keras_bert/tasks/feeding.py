@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How Keras reads batches: as a `PyDataset`, or on TensorFlow as a `tf.data.Dataset`.
 
-With gradient accumulation, the micro-batches of an update are read together, and each is given what
-its losses are divided by.
+With gradient accumulation, the micro-batches of an update are read together, and each gets the
+divisors of its losses.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 from keras.src.trainers.data_adapters import data_adapter_utils, get_data_adapter
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
+from keras_bert.data.adapters.reading import no_rows
 from keras_bert.data.loader import Batches
 from keras_bert.models.inputs import LOSS_DIVISORS
 from keras_bert.ops import dispatch
-from keras_bert.tasks.objective import ObjectiveModel
 
 
 class Feed(keras.callbacks.Callback):
@@ -33,24 +33,35 @@ class Feed(keras.callbacks.Callback):
     Args:
         data: `Batches`; anything else is handed over unchanged.
         epoch: The number of the first epoch.
+        epochs: The number of epochs, which is 1 if batches are skipped.
         first: The number of batches of an epoch to skip.
-        with_targets: Whether to hand over what comes after the features.
+        read: Number of these, the last ones, that are read all the same.
+        with_targets: Whether to hand over labels and weights.
     """
 
     # If a callback of batches is not, Keras waits for the result of each batch on JAX.
     async_safe = True
 
     def __init__(
-        self, data: Any, *, epoch: int = 0, first: int = 0, with_targets: bool = True
+        self,
+        data: Any,
+        *,
+        epoch: int = 0,
+        epochs: int = 1,
+        first: int = 0,
+        read: int = 0,
+        with_targets: bool = True,
     ) -> None:
         super().__init__()
+        if first:
+            _check_first(data, first, epochs)
         self._data = data
         self._epoch = epoch
-        self._first = first
+        self._first = first - read
         self._with_targets = with_targets
         self._error: Exception | None = None
         self.targets: list[Any] = []
-        """Without targets, what came after the features of each batch of the last reading."""
+        """Without targets, the labels and weights of each batch of the last reading."""
 
     @property
     def num_batches(self) -> int | None:
@@ -93,7 +104,7 @@ class Feed(keras.callbacks.Callback):
         """
         batches = self._data
         if not isinstance(batches, Batches):
-            return batches
+            return batches.skip(self._first) if self._first else batches
         if batches.num_batches == 0:
             raise no_rows()
         sequence = _BatchSequence(self)
@@ -124,9 +135,18 @@ class Feed(keras.callbacks.Callback):
             raise
 
 
-def no_rows() -> ValueError:
-    """Returns the error for data without a row."""
-    return ValueError("There are no texts to train on, or to evaluate.")
+def _check_first(batches: Any, first: int, epochs: int) -> None:
+    """Checks that a single epoch can begin with a given batch."""
+    count: int | None = -1  # such as arrays, whose batches are not skipped
+    if isinstance(batches, Batches):
+        count = batches.num_batches
+    elif hasattr(batches, "cardinality"):  # of a dataset; negative if it is unknown
+        count = None if int(batches.cardinality()) < 0 else int(batches.cardinality())
+    if epochs != 1 or (count is not None and count < first):
+        raise ValueError(
+            f"initial_batch is {first}, with {epochs} epochs of {type(batches).__name__}; expected "
+            "from 0 to the number of batches, with a single epoch of text or of a tf.data.Dataset."
+        )
 
 
 class _BatchSequence(keras.utils.PyDataset):
@@ -155,8 +175,8 @@ class _BatchAdapter(DataAdapter):
     """Batches of unknown number, an epoch in each reading, for Keras on JAX and PyTorch.
 
     Keras has no public form for them: an unknown number of a `PyDataset` is infinite, a generator
-    is read once, and the other forms are those of TensorFlow, PyTorch and Grain. Therefore this is
-    one of the adapters that Keras itself makes of those.
+    is read once, and the other forms belong to TensorFlow, PyTorch and Grain. Therefore this is one
+    of the adapters that Keras itself makes of them.
     """
 
     num_batches = None
@@ -176,10 +196,10 @@ class _BatchAdapter(DataAdapter):
 
 
 class MicroBatches(DataAdapter):
-    """Training data whose batches have what their losses are divided by, for gradient accumulation.
+    """Training data with the divisors of its losses in each batch, for gradient accumulation.
 
     An optimizer takes the mean of the gradients of micro-batches. Losses are means over rows or
-    tokens, of which micro-batches have different numbers, so that this would be a mean of means.
+    tokens, and micro-batches differ in their numbers, so this would be a mean of means.
     If each micro-batch divides its sum by the mean of the divisors of all micro-batches of the
     update, it is the mean over all rows or tokens. This is a further feature, `LOSS_DIVISORS`.
 
@@ -194,7 +214,7 @@ class MicroBatches(DataAdapter):
 
     def __init__(
         self,
-        model: ObjectiveModel,
+        model: Any,
         in_update: int,
         steps_per_epoch: int | None,
         skipped: int,

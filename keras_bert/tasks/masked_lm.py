@@ -12,7 +12,10 @@ import keras
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.input_forms import any_characters, single_texts
+from keras_bert.data.adapters.base import InputAdapter
+from keras_bert.data.adapters.reading import Features, adapter_class
+from keras_bert.data.adapters.texts import TextAdapter, any_characters, single_texts
+from keras_bert.data.labels import softmax
 from keras_bert.data.loader import (
     DEFAULT_BATCH_SIZE,
     Batch,
@@ -32,8 +35,6 @@ from keras_bert.models.pretraining import (
     masked_lm_logits,
     pretraining_inputs,
 )
-from keras_bert.tasks.adapters import InputAdapter, TextAdapter
-from keras_bert.tasks.class_labels import softmax
 from keras_bert.tasks.objective import class_accuracy
 from keras_bert.tasks.task import Task
 
@@ -79,9 +80,11 @@ class MaskedTokenTask(Task):
 
     def _read(
         self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | None:
-        rows = super()._read(x, None, None, options)
-        if rows is not None and (y is not None or sample_weight is not None or rows.has_labels):
+    ) -> InputAdapter | Features:
+        is_labeled = y is not None or sample_weight is not None
+        is_labeled &= adapter_class(self.adapters, x) is not None
+        rows = None if is_labeled else super()._read(x, y, sample_weight, options)
+        if rows is None or (rows.has_labels and not isinstance(rows, Features)):
             raise ValueError("Text for a masked LM must not have labels or sample weights.")
         if isinstance(rows, TextAdapter) and not (
             self.config.causal or any_characters(rows.columns)
@@ -196,10 +199,11 @@ class MaskedLM(MaskedTokenTask):
 
     def fill(
         self,
-        text: Any,
-        top_k: int = 5,
+        x: Any,
         batch_size: int | None = None,
+        verbose: int | str = 0,
         *,
+        top_k: int = 5,
         targets: str | Sequence[str] | None = None,
     ) -> Any:
         """Predicts the most likely tokens for each `[MASK]` (RoBERTa: `<mask>`) in a text.
@@ -207,10 +211,11 @@ class MaskedLM(MaskedTokenTask):
         A causal model predicts a mask from the text before it only.
 
         Args:
-            text: A string or a list of strings, each with at least one `[MASK]`.
-            top_k: The number of tokens to return for each mask.
+            x: A string or a list of strings, each with at least one `[MASK]`.
             batch_size: The number of texts in a batch. Defaults to 32, or fewer if texts have very
                 many masks.
+            verbose: 0 or 1; 1 shows a progress bar.
+            top_k: The number of tokens to return for each mask.
             targets: The tokens to choose from, a token or a list of tokens, as they are in the
                 vocabulary (RoBERTa: `"Ġfilm"` with a space before it). Defaults to all tokens.
 
@@ -237,7 +242,7 @@ class MaskedLM(MaskedTokenTask):
         vocabulary_size = len(tokenizer.vocabulary)
         checks.Numbers(at_least=1, at_most=vocabulary_size, integer=True).check(top_k=top_k)
         allowed = np.arange(vocabulary_size) if targets is None else self._target_ids(targets)
-        texts = single_texts(text)
+        texts = single_texts(x)
         if not texts:
             return []
         rows, positions, spans = self.masked_rows(texts)
@@ -246,7 +251,7 @@ class MaskedLM(MaskedTokenTask):
         options = self._options(min(batch_size or DEFAULT_BATCH_SIZE, most_rows))
         batches = token_batches(rows, self.preprocessor, options, positions)
         answers: list[Any] = [None] * len(texts)
-        for _, index, logits in self._outputs_of_batches(batches, verbose=0):
+        for _, index, logits in self._outputs_of_batches(batches, verbose):
             for row, row_logits in zip(index.tolist(), logits, strict=True):
                 scores = softmax(row_logits[: len(spans[row]), :vocabulary_size])
                 answers[row] = [
@@ -254,7 +259,7 @@ class MaskedLM(MaskedTokenTask):
                     for span, of_mask in zip(spans[row], scores, strict=True)
                 ]
         answers = [masks[0] if len(masks) == 1 else masks for masks in answers]
-        return answers[0] if isinstance(text, str) else answers
+        return answers[0] if isinstance(x, str) else answers
 
     def _target_ids(self, targets: str | Sequence[str]) -> np.ndarray:
         """Returns the ids of tokens in ascending order, without duplicates."""

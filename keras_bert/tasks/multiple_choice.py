@@ -3,92 +3,26 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
-from keras_bert.data.choices import ChoiceExamples, MultipleChoicePreprocessor
-from keras_bert.data.input_forms import (
-    CHOICE_FORMS,
-    checked_weights,
-    choice_columns,
-    choice_labels,
-    columns_of_rows,
-    is_choices,
-    is_single_choice,
-    one_for_each,
-)
-from keras_bert.data.loader import Batches, BatchOptions, Loader, RowsInMemory, with_index
-from keras_bert.layers.heads import new_classification_head
+from keras_bert.data.adapters.choices import ChoiceAdapter, choice_columns, is_single_choice
+from keras_bert.data.adapters.reading import second_axis
+from keras_bert.data.choices import MultipleChoicePreprocessor
+from keras_bert.data.columns import columns_of_rows
+from keras_bert.data.labels import softmax
+from keras_bert.layers.choice_folding import FoldChoices, UnfoldChoices
+from keras_bert.layers.heads import Pooler, new_classification_head
 from keras_bert.models.backbone import Backbone, task_pooler
-from keras_bert.models.choice_logits import choice_inputs, choice_logits
-from keras_bert.ops.masks import masked_score
-from keras_bert.tasks.adapters import BatchOutputs, Restore, TextAdapter
-from keras_bert.tasks.class_labels import LabelRules, softmax
-from keras_bert.tasks.features import second_axis
+from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
     from keras_bert.export.description import RowRequest
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ChoiceAdapter(TextAdapter):
-    """Texts with the choices of each.
-
-    Args:
-        columns: `text`, strings `(rows,)`, and `choices`, a list for each text.
-        labels: The index of the right choice of each text, int32 `(rows,)`.
-        weights: The sample weights, float32 `(rows,)`.
-    """
-
-    forms = CHOICE_FORMS
-    outputs_are_joined = False
-
-    @classmethod
-    def matches(cls, x: object) -> bool:
-        return is_choices(x)
-
-    @classmethod
-    def read(
-        cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
-    ) -> Self:
-        texts, choices = choice_columns(x)
-        columns = {"text": texts, "choices": choices}
-        if rules is None:
-            return cls(columns)
-        if y is None:
-            raise ValueError("`y` is missing: expected the index of the right choice of each text.")
-        labels = choice_labels(y, choices)
-        weights = sample_weight
-        if weights is not None:
-            weights = one_for_each(checked_weights(weights), texts)
-        return cls(columns, labels, weights)
-
-    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        return Loader(
-            RowsInMemory(self._examples(preprocessor), self.targets), preprocessor, options
-        )
-
-    def prediction_batches(
-        self, preprocessor: Any, options: BatchOptions
-    ) -> tuple[Batches, Restore]:
-        def restore(outputs_of_batches: Iterable[BatchOutputs], _: Any) -> Any:
-            shape = (len(self), max(map(len, self.columns["choices"]), default=0))
-            logits = np.full(shape, masked_score("float32"), "float32")
-            for _, rows, outputs in outputs_of_batches:
-                logits[rows, : outputs.shape[1]] = outputs
-            return logits
-
-        source = RowsInMemory(self._examples(preprocessor))
-        return Loader(source, preprocessor, options, with_index), restore
-
-    def _examples(self, preprocessor: Any) -> ChoiceExamples:
-        return ChoiceExamples(self.columns["text"], self.columns["choices"], preprocessor)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -157,10 +91,10 @@ class MultipleChoice(Task):
     ) -> None:
         head = new_classification_head(backbone.config, 1, dropout)
         pooler = task_pooler(backbone)
-        inputs = choice_inputs()
+        inputs = _choice_inputs()
         super().__init__(
             inputs=inputs,
-            outputs=choice_logits(backbone, inputs, head, pooler),
+            outputs=_choice_logits(backbone, inputs, head, pooler),
             backbone=backbone,
             preprocessor=preprocessor,
             name=name,
@@ -230,6 +164,39 @@ class MultipleChoice(Task):
         return CHOICE_REQUESTS
 
 
+def _choice_inputs() -> dict[str, Any]:
+    """Creates the symbolic inputs of a multiple-choice model, each `(batch, choices, length)`."""
+    shape = (None, None)
+    return {
+        "token_ids": keras.Input(shape, dtype="int32", name="token_ids"),
+        "segment_ids": keras.Input(shape, dtype="int32", name="segment_ids", optional=True),
+        "padding_mask": keras.Input(shape, dtype="bool", name="padding_mask", optional=True),
+    }
+
+
+def _choice_logits(
+    backbone: Backbone, inputs: dict[str, Tensor], head: keras.layers.Layer, pooler: Pooler | None
+) -> Tensor:
+    """Encodes each choice independently, and computes a logit from its pooled output.
+
+    Args:
+        backbone: The encoder.
+        inputs: The symbolic inputs that `_choice_inputs` returned.
+        head: A layer from `(rows, hidden)` to `(rows, 1)`.
+        pooler: The pooler of the task; `None` for that of the encoder.
+
+    Returns:
+        Symbolic float32 logits `(batch, choices)`.
+
+    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 4.4.
+    """
+    token_ids, masks = inputs["token_ids"], {"padding_mask": inputs["padding_mask"]}
+    rows = FoldChoices(name="fold_choices")(token_ids, segment_ids=inputs["segment_ids"], **masks)
+    scores = head(backbone.pool(rows, pooler))
+    return UnfoldChoices(name="unfold_choices")(scores, token_ids=token_ids, **masks)
+
+
 def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, Any]]:
     order = np.argsort(-probabilities, kind="stable")
     return [
@@ -239,7 +206,7 @@ def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, A
 
 
 def _outputs(ranked: Sequence[Mapping[str, Any]], num_choices: int) -> dict[str, Any]:
-    """Returns the outputs of an export for a row, whose choices behind those ranked are padding."""
+    """Returns the outputs of an export for a row; choices behind the ranked ones are padding."""
     padding = [
         {"choice": index, "text": "", "score": 0.0} for index in range(len(ranked), num_choices)
     ]

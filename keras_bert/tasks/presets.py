@@ -9,15 +9,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import keras
-
 from keras_bert import checkpoints
 from keras_bert.aliases import suggestion
 from keras_bert.checkpoints import Checkpoint
 from keras_bert.config import BertConfig
+from keras_bert.data.labels import listed
 from keras_bert.layers.initial_weights import loading
 from keras_bert.layers.top_layers import bilstm_options
-from keras_bert.tasks.class_labels import listed
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 
 _ENCODER_OPTIONS = ("encoder_dropout", "packed", "rematerialize", "unpadded", "dtype")
@@ -32,16 +30,7 @@ def argument_names(function: Callable[..., Any], *others: str) -> tuple[str, ...
 
 
 def task_of_preset(
-    make_task: Any,
-    checkpoint: Checkpoint,
-    *,
-    load_weights: bool = True,
-    encoder_dropout: float | None = None,
-    packed: bool = False,
-    rematerialize: bool = False,
-    unpadded: bool | None = None,
-    dtype: str | keras.DTypePolicy | None = None,
-    **options: Any,
+    make_task: Any, checkpoint: Checkpoint, *, load_weights: bool = True, **options: Any
 ) -> tuple[Any, Callable[[], None]]:
     """Creates a task with the architecture of a checkpoint.
 
@@ -49,12 +38,7 @@ def task_of_preset(
         make_task: A subclass of `Task`.
         checkpoint: The opened checkpoint.
         load_weights: See `Task.from_preset`.
-        encoder_dropout: See `Task.from_preset`.
-        packed: See `Task.from_preset`.
-        rematerialize: See `Task.from_preset`.
-        unpadded: See `Task.from_preset`.
-        dtype: See `Task.from_preset`.
-        **options: See `Task.from_preset`.
+        **options: Its other arguments, of the encoder and of the task.
 
     Returns:
         A tuple of the task, with randomly initialized weights, and of a function that loads its
@@ -65,6 +49,8 @@ def task_of_preset(
             match the architecture; the message names the file and the tensor.
         ValueError: If the number of classes is unknown, or the task does not have an option.
     """
+    encoder = {name: options.pop(name) for name in _ENCODER_OPTIONS if name in options}
+    config = with_encoder_dropout(checkpoint.config, encoder.pop("encoder_dropout", None))
     given = {name: value for name, value in options.items() if value is not None}
     arguments = set(argument_names(make_task, "backbone", "preprocessor"))
     known = arguments.union(make_task.preprocessor_options)
@@ -88,14 +74,7 @@ def task_of_preset(
             {name: given[name] for name in make_task.preprocessor_options if name in given},
         )
     with loading(load_weights):
-        backbone: Any = checkpoint.new_backbone(
-            with_encoder_dropout(checkpoint.config, encoder_dropout),
-            weights_fit=load_weights,
-            packed=packed,
-            rematerialize=rematerialize,
-            unpadded=unpadded,
-            dtype=dtype,
-        )
+        backbone: Any = checkpoint.new_backbone(config, weights_fit=load_weights, **encoder)
     try:
         task = make_task(
             backbone,

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Never
 
 import keras
 
-from keras_bert.data.input_forms import is_text
+from keras_bert.data.adapters.texts import TextAdapter, is_text
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.pretraining import (
@@ -17,6 +17,26 @@ from keras_bert.models.pretraining import (
     pretraining_inputs,
 )
 from keras_bert.tasks.masked_lm import MaskedTokenTask, masked_token_metrics
+
+
+class _RefusedText(TextAdapter):
+    """Text, whose segment pairs are not made as it is read."""
+
+    forms = "ids"
+
+    @classmethod
+    def matches(cls, x: object) -> bool:
+        return is_text(x)
+
+    @classmethod
+    def read(cls, *args: Any, **kwargs: Any) -> Never:
+        raise ValueError(
+            "A Pretrainer takes token ids and no text, since its segment pairs are created "
+            "from whole documents. Create records by "
+            "`python -m training.create_pretraining_data`, or with "
+            "keras_bert.data.InstanceMaker, and pass the batches of "
+            "keras_bert.data.pretraining_batches to `fit`. A MaskedLM can train on text."
+        )
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -64,7 +84,7 @@ class Pretrainer(MaskedTokenTask):
         [ALBERT](https://arxiv.org/abs/1909.11942), section 3.1, sentence order prediction.
     """
 
-    adapters = ()
+    adapters = (_RefusedText,)
 
     def __init__(
         self,
@@ -107,14 +127,3 @@ class Pretrainer(MaskedTokenTask):
     def _num_targets(self, x: Any) -> dict[str, int | None]:
         next_sentence = {"next_sentence_logits": 2} if self.next_sentence else {}
         return {**super()._num_targets(x), **next_sentence}
-
-    def _check_ids(self, x: Any) -> None:
-        if is_text(x):
-            raise ValueError(
-                "A Pretrainer takes token ids and no text, since its segment pairs are created "
-                "from whole documents. Create records by "
-                "`python -m training.create_pretraining_data`, or with "
-                "keras_bert.data.InstanceMaker, and pass the batches of "
-                "keras_bert.data.pretraining_batches to `fit`. A MaskedLM can train on text."
-            )
-        super()._check_ids(x)

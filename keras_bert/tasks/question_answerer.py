@@ -4,140 +4,39 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_bert import checks
 from keras_bert.checkpoints import Checkpoint
-from keras_bert.data.input_forms import (
-    QUESTION_FORMS,
-    as_given,
-    is_questions,
+from keras_bert.data.adapters.base import InputAdapter
+from keras_bert.data.adapters.questions import (
+    OUTPUTS,
+    QuestionAdapter,
+    logits_of_tokens,
     paired,
     question_examples,
+    window_batches,
 )
-from keras_bert.data.loader import (
-    Batch,
-    Batches,
-    BatchOptions,
-    Loader,
-    RowsInMemory,
-    with_index,
-)
-from keras_bert.data.questions import QuestionAnswererPreprocessor, QuestionRows, question_rows
-from keras_bert.data.squad import QuestionExample
+from keras_bert.data.adapters.reading import Features, second_axis
+from keras_bert.data.columns import as_given
+from keras_bert.data.loader import BatchOptions
+from keras_bert.data.questions import QuestionAnswererPreprocessor, question_rows
 from keras_bert.layers import ClassificationHead
 from keras_bert.layers.top_layers import apply_layers, as_layers
 from keras_bert.models.backbone import Backbone, token_pooler
 from keras_bert.models.inputs import token_inputs
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.masks import masked_score
-from keras_bert.tasks.adapters import BatchOutputs, InputAdapter, Restore
 from keras_bert.tasks.answer_spans import AnswerSpans, find_answer_spans
-from keras_bert.tasks.class_labels import LabelRules
-from keras_bert.tasks.features import second_axis
 from keras_bert.tasks.task import Task
-from keras_bert.tasks.text_model import tells_cut_rows
+from keras_bert.tasks.text_trainer import tells_cut_rows
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
-
-OUTPUTS = ("start_logits", "end_logits")
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class QuestionAdapter(InputAdapter):
-    """Questions on passages, with or without answers.
-
-    Args:
-        examples: The questions. The id of a question without `id` is its index.
-    """
-
-    forms = QUESTION_FORMS
-    has_own_labels = True
-
-    examples: list[QuestionExample]
-    negative_share: float = 1.0
-
-    @classmethod
-    def matches(cls, x: object) -> bool:
-        return is_questions(x)
-
-    @classmethod
-    def read(
-        cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
-    ) -> Self:
-        if y is not None or sample_weight is not None:
-            raise ValueError("`y` and sample_weight must be None: questions contain their answers.")
-        examples = question_examples(x)
-        if rules is not None:
-            for example in examples:
-                if example.answers is None:
-                    raise ValueError(
-                        f"Question {example.id!r} has no answers; expected a list of answers, "
-                        "which is empty if the question is unanswerable."
-                    )
-        return cls(examples)
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def __getitem__(self, rows: slice) -> Self:
-        return dataclasses.replace(self, examples=self.examples[rows])
-
-    def num_batches(self, preprocessor: Any, batch_size: int) -> int:
-        rows = question_rows(self.examples, preprocessor, self.negative_share)
-        return -(-len(rows) // batch_size)
-
-    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        rows = question_rows(self.examples, preprocessor, self.negative_share)
-        if options.training:
-            self._warn_of_lost_answers(rows)
-        source = RowsInMemory(rows.examples, (rows.start_positions, rows.end_positions))
-        return Loader(source, preprocessor, options, _with_positions)
-
-    def _warn_of_lost_answers(self, rows: QuestionRows) -> None:
-        found = set(rows.question_index[rows.end_positions > 0].tolist())
-        lost = [
-            example.id
-            for index, example in enumerate(self.examples)
-            if example.answers and index not in found
-        ]
-        if lost:
-            warnings.warn(
-                f"{len(lost)} of {len(self.examples)} questions, the first of which is "
-                f"{lost[0]!r}, are trained on as if they had no answer: the tokenizer has no token "
-                "for their answers, or no window contains one of them as a whole.",
-                stacklevel=2,
-            )
-
-    def prediction_batches(
-        self, preprocessor: Any, options: BatchOptions
-    ) -> tuple[Batches, Restore]:
-        rows = question_rows(self.examples, preprocessor)
-
-        def restore(outputs_of_batches: Iterable[BatchOutputs], _: Any) -> Any:
-            logits = logits_of_tokens(rows, outputs_of_batches)
-            return {name: np.split(x, rows.row_splits[1:])[:-1] for name, x in logits.items()}
-
-        return window_batches(rows, preprocessor, options), restore
-
-
-def window_batches(rows: QuestionRows, preprocessor: Any, options: BatchOptions) -> Loader:
-    """Returns the windows of questions in batches of `(features, index)`, for prediction."""
-    return Loader(RowsInMemory(rows.examples), preprocessor, options, with_index)
-
-
-def _with_positions(batch: Batch) -> tuple[Any, ...]:
-    """Converts a batch to its features, the positions of answers, and their weights."""
-    weights = np.ones(len(batch.rows), "float32") if batch.is_real is None else batch.is_real
-    targets = dict(zip(OUTPUTS, batch.columns, strict=True))
-    return batch.features, targets, dict.fromkeys(targets, weights)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -172,7 +71,7 @@ class QuestionAnswerer(Task):
         backbone: The encoder, a `Backbone`.
         preprocessor: A `QuestionAnswererPreprocessor` or its config; without it, the task takes
             token ids only.
-        dropout: Dropout rate on the sequence output. Defaults to that of the encoder's config,
+        dropout: Dropout rate on the sequence output. Defaults to the encoder's rate,
             which is 0 for BERT.
         max_answer_length: Maximum length of an answer in tokens. Defaults to 30.
         null_threshold: If the null score exceeds the score of the best span by more than this
@@ -281,7 +180,7 @@ class QuestionAnswerer(Task):
 
     def _read(
         self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | None:
+    ) -> InputAdapter | Features:
         rows = super()._read(x, y, sample_weight, options)
         if isinstance(rows, QuestionAdapter) and options.training:
             return dataclasses.replace(rows, negative_share=self.negative_share)
@@ -367,20 +266,6 @@ class QuestionAnswerer(Task):
         from keras_bert.export.question_signatures import question_signatures
 
         return question_signatures(self, options)
-
-
-def logits_of_tokens(
-    rows: QuestionRows, outputs_of_batches: Iterable[BatchOutputs]
-) -> dict[str, np.ndarray[Any, Any]]:
-    """Collects the logits of all tokens of all windows, a dict of float32 arrays `(tokens,)`."""
-    logits = {name: np.zeros(len(rows.token_ids), "float32") for name in OUTPUTS}
-    for features, index, outputs in outputs_of_batches:
-        mask = features["padding_mask"]
-        # (batch, 1) + (length,) -> (batch, length) positions in the flat arrays
-        tokens = rows.row_splits[index][:, None] + np.arange(mask.shape[1])
-        for name in OUTPUTS:
-            logits[name][tokens[mask]] = outputs[name][mask]
-    return logits
 
 
 def _without_padding(x: Any, logits: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_bert import checkpoints, checks
 from keras_bert.config import BertConfig, ConfigError
-from keras_bert.data.input_forms import single_texts
+from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers import ReplacedTokenHead, SampledTokens, ScatteredTokens, spread_slots
 from keras_bert.models.backbone import Backbone
@@ -246,17 +246,20 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         load()
         return task
 
-    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
+    def save_to_preset(self, preset_dir: str | os.PathLike[str]) -> None:
         """Saves the discriminator to a folder that `from_preset` of every task can load.
 
         The generator is saved in the subfolder `generator`, which `MaskedLM.from_preset` can load.
 
         Args:
-            folder: Path of the folder; an existing preset is replaced.
+            preset_dir: Path of the folder; an existing preset is replaced.
         """
-        super().save_to_preset(folder)
+        super().save_to_preset(preset_dir)
         self._save_encoder(
-            self.generator, self.generator_heads, Path(folder) / GENERATOR_FOLDER, preset_options=()
+            self.generator,
+            self.generator_heads,
+            Path(preset_dir) / GENERATOR_FOLDER,
+            preset_options=(),
         )
 
     def _loss_parts(self) -> dict[str, float]:
@@ -299,13 +302,21 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             "discriminator_recall": (predicted, weights_of_tokens * replaced),
         }
 
-    def detect(self, text: Any, threshold: float = 0.5, batch_size: int | None = None) -> Any:
+    def detect(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: int | str = 0,
+        *,
+        threshold: float = 0.5,
+    ) -> Any:
         """Detects replaced tokens in texts.
 
         Args:
-            text: A string or a list of strings, which are truncated to `sequence_length`.
-            threshold: Minimum probability of the tokens to return; 0 returns all tokens.
+            x: A string or a list of strings, which are truncated to `sequence_length`.
             batch_size: The number of texts in a batch. Defaults to 32.
+            verbose: 0 or 1; 1 shows a progress bar.
+            threshold: Minimum probability of the tokens to return; 0 returns all tokens.
 
         Returns:
             For each text, a list of dicts in the order of the tokens: `token`, `start` and `end`
@@ -323,7 +334,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         # [{"token": "ate", "start": 9, "end": 12, "score": ...}]
         ```
         """
-        texts = single_texts(text)
+        texts = single_texts(x)
         if not texts:
             return []
         tokenizer = self.preprocessor.tokenizer
@@ -334,7 +345,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
         batches = token_batches(rows, self.preprocessor, self._options(batch_size))
         answers: list[Any] = [None] * len(texts)
-        for _, index, encoded in self._outputs_of_batches(batches, 0, self.backbone):
+        for _, index, encoded in self._outputs_of_batches(batches, verbose, self.backbone):
             logits = ops.convert_to_numpy(self.head(encoded["sequence_output"]))
             for row, scores in zip(index.tolist(), _sigmoid(logits), strict=True):
                 answers[row] = [
@@ -349,7 +360,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
                     )
                     if score >= threshold
                 ]
-        return answers[0] if isinstance(text, str) else answers
+        return answers[0] if isinstance(x, str) else answers
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "generator": self.generator.config.to_dict()}

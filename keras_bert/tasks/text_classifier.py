@@ -10,18 +10,14 @@ import keras
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.input_forms import as_given, columns_of_rows, listed
+from keras_bert.data.columns import as_given, columns_of_rows, listed
+from keras_bert.data.labels import LabelRules, checked_num_classes, softmax
 from keras_bert.data.loader import BatchOptions
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.layers.top_layers import apply_layers, as_layers
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.inputs import token_inputs
-from keras_bert.tasks.class_labels import (
-    LabelRules,
-    checked_num_classes,
-    softmax,
-)
 from keras_bert.tasks.objective import class_accuracy, class_loss
 from keras_bert.tasks.task import Task
 

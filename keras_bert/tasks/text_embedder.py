@@ -10,14 +10,16 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
-from keras_bert.data.input_forms import first_of_element, is_dataset, listed, text_columns
+from keras_bert.data.adapters.base import InputAdapter
+from keras_bert.data.adapters.reading import Features, adapter_class
+from keras_bert.data.adapters.texts import TextAdapter, text_columns
+from keras_bert.data.columns import first_of_element, is_dataset, listed
 from keras_bert.data.loader import Batch, Batches, BatchOptions, Loader, RowsInMemory
 from keras_bert.data.texts import TextClassifierPreprocessor, TextPairExamples
 from keras_bert.layers.pooling import POOLINGS, SentencePooling
 from keras_bert.losses import InBatchNegatives
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.inputs import first_positions, token_inputs
-from keras_bert.tasks.adapters import InputAdapter, TextAdapter
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -160,8 +162,8 @@ class TextEmbedder(Task):
 
     def _read(
         self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | None:
-        if y is not None and self._adapter_class(x):
+    ) -> InputAdapter | Features:
+        if y is not None and adapter_class(self.adapters, x):
             raise ValueError(
                 "An embedder is trained on pairs of texts without labels; expected `y` to be None."
             )

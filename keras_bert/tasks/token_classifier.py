@@ -3,194 +3,30 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.data.input_forms import (
-    as_lists,
-    as_string,
-    check_words,
-    checked_weights,
-    flat_labels,
-    listed,
-    word_depth,
-)
-from keras_bert.data.loader import (
-    Batch,
-    Batches,
-    BatchOptions,
-    Loader,
-    RowsInMemory,
-    with_index,
-)
-from keras_bert.data.packing import Sequences
+from keras_bert.data.adapters.reading import read_input
+from keras_bert.data.adapters.words import WordsAdapter
+from keras_bert.data.columns import as_string, listed
+from keras_bert.data.labels import LabelRules, checked_num_classes, softmax
+from keras_bert.data.loader import BatchOptions
 from keras_bert.data.tagging_schemes import are_span_labels, entities
-from keras_bert.data.texts import InMemory
-from keras_bert.data.words import TokenClassifierPreprocessor, nested_words
+from keras_bert.data.words import TokenClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone, token_pooler
 from keras_bert.models.inputs import token_inputs
 from keras_bert.ops.annotations import Tensor
-from keras_bert.tasks.adapters import BatchOutputs, InputAdapter, Restore, sliced
-from keras_bert.tasks.class_labels import (
-    LabelRules,
-    checked_num_classes,
-    softmax,
-)
 from keras_bert.tasks.objective import weights_of_targets
 from keras_bert.tasks.task import Task
-from keras_bert.text.words import split_words
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
     from keras_bert.export.description import RowRequest
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class WordsAdapter(InputAdapter):
-    """Sentences of words, documents of such sentences, or texts that are split into words.
-
-    Args:
-        words: The input: a text (`depth` 0), texts (1), sentences of words (2), or documents of
-            sentences of words (3). Texts are converted to sentences by `split_into_words`.
-        depth: The number of levels of nesting of the input.
-        labels: The class ids of all words, int32 `(words,)`.
-        weights: The sample weights of all words, float32 `(words,)`; 0 if the label is negative.
-        texts: The texts, if they were split into words.
-        offsets: For each text, the offsets of the first characters of its words, and the offsets
-            one past their last characters.
-    """
-
-    forms = (
-        "a text, a list of texts, a list of sentences, each a list of words, or a list of "
-        "documents, each a list of such sentences"
-    )
-
-    words: list[Any]
-    depth: int
-    labels: np.ndarray[Any, Any] | None = None
-    weights: np.ndarray[Any, Any] | None = None
-    texts: list[str] | None = None
-    offsets: tuple[list[list[int]], list[list[int]]] | None = None
-
-    @classmethod
-    def matches(cls, x: object) -> bool:
-        return word_depth(x) is not None
-
-    @classmethod
-    def read(
-        cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
-    ) -> Self:
-        depth = word_depth(x) or 0
-        x = as_lists(x)
-        check_words(x, depth)
-        if rules is None:
-            return cls([x] if depth == 0 else x, depth)
-        if (depth < 2 and len(x)) or y is None:
-            raise ValueError(
-                f"Each word needs a label: expected {cls.forms.split('texts, ')[-1]}, with labels "
-                "in the same nesting."
-            )
-        of_words = flat_labels(x, as_lists(y), max(depth, 2))
-        try:
-            labels = rules.read(of_words)
-        except ValueError as error:
-            raise ValueError(f"{error} (A row is a word, counted over all sentences.)") from error
-        if not len(labels):
-            raise ValueError("There are no words to train on, or to evaluate.")
-        weights = (labels >= 0).astype("float32")
-        if sample_weight is not None:
-            weights *= checked_weights(flat_labels(x, as_lists(sample_weight), depth))
-        return cls(x, depth, np.maximum(labels, 0), weights)
-
-    def __len__(self) -> int:
-        return len(self.words)
-
-    def __getitem__(self, rows: slice) -> Self:
-        before, part = (
-            dataclasses.replace(self, words=self.words[some])
-            for some in (slice(rows.start or 0), rows)
-        )
-        first = sum(map(len, before.sentences))
-        words = slice(first, first + sum(map(len, part.sentences)))
-        return dataclasses.replace(
-            part, labels=sliced(self.labels, words), weights=sliced(self.weights, words)
-        )
-
-    @property
-    def sentences(self) -> list[Any]:
-        """The lists of words of all sentences or texts."""
-        if self.depth < 3:
-            return self.words
-        return [sentence for document in self.words for sentence in document]
-
-    def split_into_words(self) -> Self:
-        """Splits texts into words; rows that have words already are returned unchanged."""
-        if self.depth >= 2 or self.offsets is not None:
-            return self
-        texts = [as_string(text) for text in self.words]
-        parts = [split_words(text) for text in texts]
-        words = [found for found, _, _ in parts]
-        offsets = [starts for _, starts, _ in parts], [ends for _, _, ends in parts]
-        return dataclasses.replace(self, words=words, texts=texts, offsets=offsets)
-
-    def nested(self, values: Sequence[Any]) -> Any:
-        """Nests values of sentences like the input.
-
-        Args:
-            values: One value for each sentence.
-        """
-        if self.depth < 3:
-            return values[0] if self.depth == 0 else list(values)
-        remaining = iter(values)
-        return [[next(remaining) for _ in document] for document in self.words]
-
-    def num_batches(self, preprocessor: Any, batch_size: int) -> int:
-        windows = preprocessor.windows(self.split_into_words().words)
-        return -(-len(windows.token_ids.lengths) // batch_size)
-
-    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        windows = preprocessor.windows(self.words)
-        features = windows.sequences.features
-        features |= {name: windows.scatter(getattr(self, name)) for name in ("labels", "weights")}
-        source = RowsInMemory(InMemory(Sequences(features)))
-        return Loader(source, preprocessor, options, _with_tags, targets_have_length=True)
-
-    def prediction_batches(
-        self, preprocessor: Any, options: BatchOptions
-    ) -> tuple[Batches, Restore]:
-        rows = self.split_into_words()
-        words = nested_words(rows.words)
-        windows = preprocessor.windows(words)
-        row_splits = np.concatenate([[0], np.cumsum(windows.token_ids.lengths)])
-
-        def restore(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
-            logits = np.zeros((row_splits[-1], shape[-1]), "float32")
-            for features, index, outputs in outputs_of_batches:
-                mask = features["padding_mask"]
-                # (batch, 1) + (length,) -> (batch, length) positions in the flat array
-                tokens = row_splits[index][:, None] + np.arange(mask.shape[1])
-                logits[tokens[mask]] = outputs[mask]
-            ends = np.cumsum(words.in_sentences)
-            of_sentences = np.split(logits[windows.first_subwords()], ends)[: len(ends)]
-            return rows.nested(of_sentences)
-
-        source = RowsInMemory(InMemory(windows.sequences))
-        return Loader(source, preprocessor, options, with_index), restore
-
-
-def _with_tags(batch: Batch) -> tuple[Any, ...]:
-    """Converts a batch to its features, labels and weights, those of the words' first subwords."""
-    features = dict(batch.features)
-    labels, weights = features.pop("labels"), features.pop("weights")
-    if batch.is_real is not None:
-        weights = weights * batch.is_real[:, np.newaxis]
-    return features, labels, weights
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -204,14 +40,14 @@ class TokenClassifier(Task):
     tagger.entities("a film from New York")  # [{"type": "LOC", "text": "New York", …}]
     ```
 
-    The class of a word is that of its first subword.
+    The class of a word is the class of its first subword.
 
     `fit` and `evaluate` take a list of sentences, each a list of words, or a list of documents,
     each a list of such sentences; a sentence of a document then has the sentences around it as
     context. `y` has a label for each word, in the same nesting: a class id, or a name if the task
     has `class_names`. Negative ids are ignored. `sample_weight` has a weight for each word, in the
     same nesting. `batch_size` counts windows, and `validation_split` holds out sentences or
-    documents. For features, `y` is class ids `(batch, length)`; negative ids, and those of padding,
+    documents. For features, `y` is class ids `(batch, length)`; negative ids, and ids of padding,
     are ignored.
 
     For words, `predict` returns an array of logits `(words, num_classes)` for each sentence, nested
@@ -227,7 +63,7 @@ class TokenClassifier(Task):
             token ids only.
         class_names: The names of the classes in the order of their ids. With them, labels may be
             names, and the labels of `tag` are names.
-        dropout: Dropout rate on the sequence output. Defaults to that of the encoder's config.
+        dropout: Dropout rate on the sequence output. Defaults to the rate in the encoder's config.
         name: The name of the model.
 
     Call arguments:
@@ -379,11 +215,10 @@ class TokenClassifier(Task):
         return rows.nested([_entities(*pair) for pair in zip(tags, texts, strict=True)])
 
     def _read_words(self, x: Any) -> WordsAdapter:
-        x = listed(x)
-        if not WordsAdapter.matches(x):
-            self._check_ids(x)
+        rows = read_input(self.adapters, listed(x))
+        if not isinstance(rows, WordsAdapter):
             raise ValueError(f"Received {type(x).__name__}; expected {WordsAdapter.forms}.")
-        return WordsAdapter.read(x).split_into_words()
+        return rows.split_into_words()
 
     def _tag_rows(
         self, rows: WordsAdapter, batch_size: int | None, verbose: int | str
@@ -444,7 +279,7 @@ class TokenClassifier(Task):
 
 
 def _entities(tags: Sequence[Mapping[str, Any]], text: str | None) -> list[dict[str, Any]]:
-    """Returns the entities of a sentence, whose words have offsets if there is its text."""
+    """Returns the entities of a sentence, with offsets of words if there is its text."""
     found = []
     for kind, start, end in entities([tag["label"] for tag in tags]):
         words = tags[start:end]

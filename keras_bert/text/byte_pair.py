@@ -253,7 +253,7 @@ class BytePairTokenizer(Tokenizer):
         """Returns the text of a token; a part of a character is U+FFFD."""
         return self._text_of(self.id_to_token(token_id), token_id).decode("utf-8", "replace")
 
-    def save_vocabulary(self, folder: str | os.PathLike[str]) -> None:
+    def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
         """Writes the vocabulary and the merges to `vocab.json` and `merges.txt` in a folder.
 
         Raises:
@@ -266,7 +266,7 @@ class BytePairTokenizer(Tokenizer):
                 "byte_fallback may have; expected another tokenizer. save_to_preset writes this "
                 "one to a tokenizer.json."
             )
-        save_tokens_and_merges(self.vocabulary, self.merges, folder)
+        save_tokens_and_merges(self.vocabulary, self.merges, path)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the config, including the vocabulary, from which `from_config` creates a copy."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.data.given_batches import GivenBatches, opened
+from keras_bert.data.adapters.text_batches import GivenBatches, opened
 from keras_bert.data.loader import BatchOptions
 from tests.small_tasks import make_text_task
 
@@ -221,7 +221,7 @@ def test_batches_that_are_malformed_are_named(classifier):
     with pytest.raises(ValueError, match="a Sequence, whose batches cannot be counted"):
         classifier.num_steps(Sequence(TEXTS, num_batches=None))
     assert classifier.num_steps(Sequence(TEXTS, LABELS), epochs=2) == 8
-    with pytest.raises(ValueError, match=r"A TokenClassifier takes .*; received .* another form"):
+    with pytest.raises(ValueError, match=r"The task takes .*; received .* another form"):
         make_text_task("TokenClassifier", 2).predict(Sequence(TEXTS), verbose=0)
 
 

@@ -11,6 +11,7 @@ each on another backend. `KERAS_BERT_RELEASE=1` runs all tasks of all families o
 """
 
 import dataclasses
+import inspect
 import os
 
 import keras
@@ -211,6 +212,9 @@ def test_rows_have_the_fields_of_the_task(name):
         return
     row = case.rows[0]
     assert set(task.fields) <= set(row)
+    assert {"batch_size", "verbose"} <= inspect.signature(
+        getattr(task, task.verb)
+    ).parameters.keys()
     assert task.apply_verb([]) == []
     with pytest.raises(ValueError, match=f"Row 1 has no {task.fields[0]}; it has id"):
         task.apply_verb([row, {"id": 1}])

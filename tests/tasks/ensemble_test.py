@@ -11,7 +11,7 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 
 import keras_bert
-from keras_bert.tasks.class_labels import softmax
+from keras_bert.data.labels import softmax
 from tests.small_tasks import CONFIG, LETTERS, make_text_task
 from tests.small_tasks import make_task as small_task
 from tests.task_cases import make_task, task_case

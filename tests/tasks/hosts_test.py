@@ -111,7 +111,9 @@ def predicted():
         "answer": [answer["score"] for answer in answerer.answer(["a long film"] * 3, texts[:3])],
         "choices": choice.predict([(text, ["good", "bad film"]) for text in texts], verbose=0),
         "fill": [answer["score"] for answer in masked_lm.fill("a [MASK] film", top_k=3)],
-        "detect": [[token["score"] for token in text] for text in detector.detect(texts[:3], 0.0)],
+        "detect": [
+            [token["score"] for token in text] for text in detector.detect(texts[:3], threshold=0)
+        ],
         "embed": embedder.embed(texts),
     }
     return [np.asarray(leaf, float).tolist() for leaf in keras.tree.flatten(answers)]

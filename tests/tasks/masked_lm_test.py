@@ -50,7 +50,7 @@ def test_fills_several_masks_and_texts(masked_lm):
     first, second = two
     assert first[0]["text"] == f"É {first[0]['token']} sat [MASK]."
     assert second[1]["text"] == f"É [MASK] sat {second[1]['token']}."
-    assert sum(answer["score"] for answer in masked_lm.fill("[MASK]", len(TOKENS))) == (
+    assert sum(answer["score"] for answer in masked_lm.fill("[MASK]", top_k=len(TOKENS))) == (
         pytest.approx(1, abs=1e-5)
     )
 
@@ -107,7 +107,7 @@ def test_texts_of_all_lengths_share_a_few_shapes_and_answer_as_they_do_alone(mon
 )
 def test_what_cannot_be_filled(masked_lm, text, top_k, message):
     with pytest.raises(ValueError, match=message):
-        masked_lm.fill(text, top_k)
+        masked_lm.fill(text, top_k=top_k)
 
 
 @pytest.mark.parametrize(

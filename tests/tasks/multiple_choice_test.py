@@ -10,7 +10,7 @@ pandas = pytest.importorskip("pandas")
 
 from keras_bert import Backbone, BertConfig, MultipleChoice, checkpoints  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
-from keras_bert.data.input_forms import choice_columns, is_choices  # noqa: E402
+from keras_bert.data.adapters.choices import choice_columns, is_choices  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 

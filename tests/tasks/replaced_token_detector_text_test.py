@@ -66,7 +66,7 @@ def test_presets_keep_both(tmp_path):
     loaded = ReplacedTokenDetector.from_preset(tmp_path / "preset")
     assert loaded.discriminator_weight == 20.0
     assert loaded.generator.config == model.generator.config
-    assert loaded.detect(TEXTS[0], 0) == model.detect(TEXTS[0], 0)
+    assert loaded.detect(TEXTS[0], threshold=0) == model.detect(TEXTS[0], threshold=0)
     same_weights(loaded, model)
     with pytest.warns(CheckpointWarning):  # of the heads
         classifier = TextClassifier.from_preset(tmp_path / "preset", num_classes=2)

@@ -145,12 +145,3 @@ def test_any_layers_may_stand_on_top(tmp_path):
 def test_a_top_that_leaves_tokens_is_refused():
     with pytest.raises(ValueError, match=r"top_layers return the shape .*\(batch, features\)"):
         make_classifier(top_layers=bidirectional_lstm(6, return_sequences=True))
-
-
-def test_configs_with_numbers_of_older_files_are_read(classifier):
-    config = classifier.get_config()
-    del config["top_layers"]
-    same = TextClassifier.from_config({**config, "bilstm_units": 6, "bilstm_layers": 2})
-    assert same.head_options == classifier.head_options
-    none = TextClassifier.from_config({**config, "bilstm_units": 0, "bilstm_layers": 2})
-    assert none.top_layers == []

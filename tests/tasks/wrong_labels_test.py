@@ -15,7 +15,7 @@ from keras_bert import (
     TextClassifier,
     TokenClassifier,
 )
-from keras_bert.tasks.class_labels import checked_num_classes
+from keras_bert.data.labels import checked_num_classes
 from tests.small_tasks import CONFIG, make_task
 
 pytestmark = pytest.mark.on_tensorflow

@@ -104,7 +104,7 @@ class FeatureTagging(TaggingJob):
     def build(self, seed: int) -> Training:
         import keras
 
-        from keras_bert.tasks.class_labels import LabelRules
+        from keras_bert.data.labels import LabelRules
         from keras_bert.tasks.feeding import Feed
 
         from ..engine import finetuning

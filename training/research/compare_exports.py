@@ -344,9 +344,9 @@ class _Questions:
     pair = False
 
     def __init__(self, task: Any, config: CompareExportsConfig) -> None:
+        from keras_bert.data.adapters.questions import window_batches
         from keras_bert.data.loader import BatchOptions
         from keras_bert.data.questions import question_rows
-        from keras_bert.tasks.question_answerer import window_batches
 
         file = read_questions(config.data_file)
         chosen = _spread(len(file.examples), config.data_rows)

@@ -121,7 +121,7 @@ def _find_prefix(folder: Path, release: TF1Release) -> Path:
 
 def save_google_tf1(
     model: Any,
-    folder: str | os.PathLike[str],
+    preset_dir: str | os.PathLike[str],
     *,
     heads: Mapping[str, weights.Head] | None = None,
     tokenizer: Mapping[str, Any] | None = None,
@@ -134,7 +134,7 @@ def save_google_tf1(
     Args:
         model: The encoder, or a task, whose heads and tokenizer are saved too. Weights are saved in
             float32.
-        folder: The folder to write to; existing files are replaced.
+        preset_dir: The folder to write to; existing files are replaced.
         heads: A dict of the layer, or layers, of each head: `"masked_lm"`, `"next_sentence"`,
             `"classifier"`, `"question_answerer"`, or ELECTRA's `"replaced_token"`. Defaults to the
             heads of the task.
@@ -160,11 +160,11 @@ def save_google_tf1(
             f"kind of the tokenizer is {kind!r}; the TF1 releases support {WORDPIECE} and "
             f"{SENTENCE_PIECE}."
         )
-    _check_no_other(Path(folder), release)
+    _check_no_other(Path(preset_dir), release)
     prefix, config_file = release.prefix, release.config_file
     checkpoint_files = (f"{prefix}.index", f"{prefix}.data-00000-of-00001")
     files = (*checkpoint_files, *_TOKENIZER_FILES)
-    with replaced_files(folder, owned=files, last=config_file or files[0]) as temporary:
+    with replaced_files(preset_dir, owned=files, last=config_file or files[0]) as temporary:
         tf.raw_ops.SaveV2(
             prefix=str(temporary / prefix),
             tensor_names=list(tensors),

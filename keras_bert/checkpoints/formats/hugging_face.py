@@ -268,7 +268,7 @@ def _no_weights(folder: Path) -> str:
 
 def save_hugging_face(
     model: Any,
-    folder: str | os.PathLike[str],
+    preset_dir: str | os.PathLike[str],
     *,
     heads: Mapping[str, weights.Head] | None = None,
     tokenizer: Mapping[str, Any] | None = None,
@@ -289,7 +289,7 @@ def save_hugging_face(
     Args:
         model: The encoder, or a task, whose heads, tokenizer and class names are saved too. Of a
             distiller, the student is saved. Weights are saved in their dtype.
-        folder: The folder to write to; existing files are replaced.
+        preset_dir: The folder to write to; existing files are replaced.
         heads: A dict of the layer, or layers, of each head. Defaults to the heads of the task.
         tokenizer: The config of the tokenizer. Defaults to that of the task's preprocessor.
         class_names: The names of the classes of a classifier, in the order of its outputs. Defaults
@@ -323,7 +323,7 @@ def save_hugging_face(
         *ALL_FILES,
         *sentence_transformers.ALL_FILES,
     )
-    with replaced_files(folder, owned=owned) as temporary:
+    with replaced_files(preset_dir, owned=owned) as temporary:
         write_json(temporary / CONFIG_FILE, config)
         write_safetensors(temporary / WEIGHTS_FILE, tensors)
         length = backbone.config.max_sequence_length

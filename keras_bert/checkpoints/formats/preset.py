@@ -34,7 +34,7 @@ HEAD_OPTIONS = ("bilstm_units", "bilstm_layers")
 
 def save_preset(
     backbone: weights.Encoder,
-    folder: str | os.PathLike[str],
+    preset_dir: str | os.PathLike[str],
     *,
     heads: Mapping[str, weights.Head] | None = None,
     tokenizer: Mapping[str, Any] | None = None,
@@ -46,7 +46,7 @@ def save_preset(
     Args:
         backbone: The encoder. Its weights are saved in their dtype, with LoRA updates merged into
             the kernels.
-        folder: The folder to write to. All files are written before those of an existing preset
+        preset_dir: The folder to write to. All files are written before those of an existing preset
             are replaced.
         heads: A dict of the layer, or layers, of each head, with any names.
         tokenizer: The config of the tokenizer.
@@ -69,7 +69,7 @@ def save_preset(
         "num_tokens": None if tokenizer is None else len(list_tokens(tokenizer)),
     }
     owned = (CONFIG_FILE, WEIGHTS_FILE, TASK_FILE, *ALL_FILES)
-    with replaced_files(folder, owned=owned) as temporary:
+    with replaced_files(preset_dir, owned=owned) as temporary:
         write_json(temporary / CONFIG_FILE, config)
         arrays = {name: weights.to_numpy(weight) for name, weight in tensors.items()}
         write_safetensors(temporary / WEIGHTS_FILE, arrays)

@@ -15,21 +15,8 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.atomic import atomic_path, check_parent_exists
-from keras_bert.data.arrays import (
-    NUMPY,
-    Ragged,
-    cut_rows,
-    row_numbers,
-    row_starts,
-    take_rows,
-)
-from keras_bert.data.loader import (
-    WINDOW_BATCHES,
-    Batches,
-    bucket_for,
-    permutation,
-    rows_of_batches,
-)
+from keras_bert.data.arrays import NUMPY, Ragged, cut_rows, row_numbers, row_starts, take_rows
+from keras_bert.data.loader import WINDOW_BATCHES, Batches, bucket_for, permutation, rows_of_batches
 from keras_bert.data.packing import Sequences
 from keras_bert.data.pretraining import tfrecords
 from keras_bert.data.pretraining.instances import Instance

@@ -37,7 +37,7 @@ class TokenStoreWriter:
     Used as a context manager.
 
     Args:
-        folder: Path of the store, which must not exist.
+        path: The folder of the store, which must not exist.
 
     Raises:
         FileExistsError: If the folder exists.
@@ -53,8 +53,8 @@ class TokenStoreWriter:
     [9]
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._folder = Path(folder)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._folder = Path(path)
         if self._folder.exists():
             raise FileExistsError(f"{self._folder} already exists.")
         make_folder(self._folder.parent)
@@ -126,26 +126,26 @@ class TokenStore(Documents):
     memory-mapped, since mapped pages count as memory of every process that reads them.
 
     Args:
-        folder: Path of the folder that a `TokenStoreWriter` wrote.
+        path: The folder that a `TokenStoreWriter` wrote.
 
     Raises:
         FileNotFoundError: If the folder does not exist.
         ValueError: If the sizes of its files do not match.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        folder = Path(folder)
-        if not folder.is_dir():
-            raise FileNotFoundError(f"{folder} does not exist; expected a folder of a token store.")
-        self._tokens = _Array(folder / _TOKENS, _ID)
-        self._sentences = _Array(folder / _SENTENCES, _OFFSET)
-        self._documents = _Array(folder / _DOCUMENTS, _OFFSET)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        path = Path(path)
+        if not path.is_dir():
+            raise FileNotFoundError(f"{path} does not exist; expected a folder of a token store.")
+        self._tokens = _Array(path / _TOKENS, _ID)
+        self._sentences = _Array(path / _SENTENCES, _OFFSET)
+        self._documents = _Array(path / _DOCUMENTS, _OFFSET)
         self.num_tokens = len(self._tokens)
         self.num_sentences = len(self._sentences) - 1
         ends = (self._last(self._sentences), self._last(self._documents))
         if ends != (self.num_tokens, self.num_sentences):
             raise ValueError(
-                f"{folder} is corrupt: its offsets end at {ends}, expected "
+                f"{path} is corrupt: its offsets end at {ends}, expected "
                 f"{(self.num_tokens, self.num_sentences)}."
             )
 

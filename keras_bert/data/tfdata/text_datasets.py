@@ -12,8 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import checks
-from keras_bert.data.given_batches import BatchedText, ReadColumns
-from keras_bert.data.input_forms import dataset_has_labels
 from keras_bert.data.loader import (
     SHUFFLE_BATCHES,
     WINDOW_BATCHES,
@@ -52,7 +50,7 @@ def mapped_by_group(
     size: int,
     period: int | None = None,
 ) -> tf.data.Dataset:
-    """Maps the elements of a dataset together with the mean of what is measured of their group.
+    """Maps the elements of a dataset together with the mean of a measure over their group.
 
     Args:
         dataset: The dataset.
@@ -118,7 +116,7 @@ class DatasetRows:
         self,
         dataset: tf.data.Dataset,
         preprocessor: TextClassifierPreprocessor,
-        read_columns: ReadColumns,
+        read_columns: Callable[..., tuple[np.ndarray, ...]],
         num_rows: int | None = None,
     ) -> None:
         self._dataset = dataset
@@ -153,19 +151,6 @@ class DatasetRows:
                     TextExamples(texts, self._preprocessor), np.arange(count), others, first
                 )
             first += count
-
-
-class BatchedDataset(BatchedText):
-    """The batches of a `tf.data.Dataset` of batches of text, with or without labels and weights."""
-
-    def __init__(self, dataset: tf.data.Dataset) -> None:
-        self.has_labels = dataset_has_labels(dataset)
-        self._dataset = dataset
-        cardinality = int(dataset.cardinality())
-        self.num_batches = None if cardinality < 0 else cardinality
-
-    def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
-        return iter(self._dataset.skip(first).as_numpy_iterator())
 
 
 def _columns(element: Any) -> _Columns:
@@ -216,7 +201,7 @@ def _regrouped(chunks: Iterator[_Columns], sizes: Iterator[int]) -> Iterator[_Co
 def _shuffled(
     chunks: Iterator[_Columns], capacity: int, seed: tuple[int, int]
 ) -> Iterator[_Columns]:
-    """Shuffles rows, of which `capacity` are in memory; each new one replaces a random one."""
+    """Shuffles rows, `capacity` of them in memory; each new one replaces a random one."""
     filling: list[_Columns] = []
     held: _Columns | None = None
     for number, chunk in enumerate(chunks):
@@ -307,8 +292,8 @@ def as_dataset(
         example: A batch, for its structure and dtypes.
         num_batches: The number of batches; `None` if it is unknown.
         rows_in_batch: The number of rows of every batch; `None` if some have another number.
-        targets_have_length: Whether what comes after the features may have a second dimension that
-            differs between batches.
+        targets_have_length: Whether labels and weights may have a second dimension that differs
+            between batches.
         has_one_shape: Whether the arrays of all batches have the same shapes.
     """
 

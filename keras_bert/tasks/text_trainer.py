@@ -1,75 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model whose `fit`, `evaluate` and `predict` take text as well as arrays."""
+"""`compile`, `fit`, `evaluate` and `predict` of Keras' trainer, for text as well as arrays."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import random
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar, cast
 
 import keras
 import numpy as np
+from keras import ops
 from keras.src.trainers.data_adapters import array_slicing
 
 from keras_bert import checks
 from keras_bert.aliases import refuse_aliases
 from keras_bert.config import BertConfig
-from keras_bert.data.given_batches import BatchedText, opened
-from keras_bert.data.input_forms import (
-    check_input_form,
-    check_weights,
-    checked_generator,
-    column_names,
-    is_dataset,
-    is_text,
-    label_column,
-)
+from keras_bert.data.adapters.base import BatchOutputs, InputAdapter
+from keras_bert.data.adapters.reading import Features, adapter_class, input_forms, read_input
+from keras_bert.data.adapters.text_batches import TextBatchesAdapter, TextDatasetAdapter
+from keras_bert.data.adapters.texts import TextAdapter
+from keras_bert.data.columns import column_names, is_dataset, label_column
+from keras_bert.data.labels import LabelRules, checked_class_weight, checked_ids
 from keras_bert.data.loader import DEFAULT_BATCH_SIZE, Batches, BatchOptions
 from keras_bert.data.texts import TextClassifierPreprocessor
+from keras_bert.metrics import ElementMean
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.thread_safe import check_process
+from keras_bert.models.threads import check_process, turn
+from keras_bert.models.token_model import TokenModel
+from keras_bert.ops.annotations import Tensor
+from keras_bert.optimizers import AdamW
 from keras_bert.optimizers.fit_updates import steps_in_update, with_fit_updates
-from keras_bert.tasks.adapters import (
-    BatchOutputs,
-    InputAdapter,
-    TextAdapter,
-    TextBatchesAdapter,
-    TextDatasetAdapter,
-)
-from keras_bert.tasks.class_labels import (
-    LabelRules,
-    checked_class_weight,
-    checked_ids,
-)
-from keras_bert.tasks.features import (
+from keras_bert.tasks.devices import (
     ArrayBatches,
-    are_arrays,
+    batches_for_more_lengths,
     filled_up,
-    lacks_labels,
-    num_batches_of_features,
-    rows_of_process,
+    num_devices,
+    process_shard,
+    shared_among_devices,
     shared_predictions,
-    without_first,
+    sharing,
 )
-from keras_bert.tasks.feeding import Feed, MicroBatches, no_rows
-from keras_bert.tasks.objective import ObjectiveModel
+from keras_bert.tasks.feeding import Feed, MicroBatches
+from keras_bert.tasks.objective import (
+    Objective,
+    class_accuracies,
+    class_accuracy,
+    class_loss,
+    computes_in_float16,
+    fine_tuning_rate,
+    joined_metrics,
+    loss_name,
+    new_objective,
+    takes_ids,
+    without,
+)
 from keras_bert.tasks.presets import check_preprocessor
-
-# The number of batches in an epoch from which on, on a CPU, more lengths are compiled for
-_BATCHES_ON_CPU = 512
-
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def tells_cut_rows(method: Method) -> Method:
-    """Has a method of a `TextModel` warn of rows that it cuts, once for each model."""
+    """Has a method of a `TextTrainer` warn of rows that it cuts, once for each model."""
 
     @functools.wraps(method)
-    def wrapped(self: TextModel, *args: Any, **kwargs: Any) -> Any:
+    def wrapped(self: TextTrainer, *args: Any, **kwargs: Any) -> Any:
         if self._counts_cut_rows:  # as in the validation of `fit`
             return method(self, *args, **kwargs)
         self._counts_cut_rows = True
@@ -86,11 +84,14 @@ def tells_cut_rows(method: Method) -> Method:
     return cast(Method, wrapped)
 
 
-class TextModel(ObjectiveModel):
-    """A model that takes text wherever methods of `keras.Model` take arrays of token ids.
+class TextTrainer(TokenModel):
+    """A model whose `fit`, `evaluate` and `predict` take text as well as arrays of token ids.
 
     A kind of input is an adapter, which reads rows and converts them to batches by the preprocessor
-    of the model. What no adapter matches are features, which are checked and left to Keras.
+    of the model. Inputs without an adapter are features, which are checked and left to Keras.
+
+    `compile` has the default losses and metrics of the class. The values that `fit` and `evaluate`
+    report are weighted means over all rows or tokens, and do not depend on the batches.
     """
 
     seconds_waited: float = 0.0
@@ -110,10 +111,28 @@ class TextModel(ObjectiveModel):
     # Whether text needs labels to be trained on or evaluated
     needs_labels: ClassVar[bool] = True
 
+    backbone: Backbone
+    # The learning rate of the default optimizer of `compile`; `None` is `fine_tuning_rate`
+    default_learning_rate: float | None = None
+    # Whether labels are class ids, so that `class_weight` applies
+    supports_class_weight: bool = False
+    # The weight of each class id in the loss of a running `fit`, and last that of other ids
+    _class_weight: tuple[float, ...] | None = None
+    # Whether the outputs depend on the encoder's pooler. If not, it is not trained: it would have
+    # no gradient, about which TensorFlow warns, and on JAX its weights would decay.
+    uses_pooler: bool = True
+
     def __init__(
         self, *args: Any, backbone: Backbone | None, preprocessor: Any = None, **kwargs: Any
     ) -> None:
-        super().__init__(*args, backbone=backbone, **kwargs)
+        super().__init__(*args, **kwargs)
+        if backbone is not None:  # as of an ensemble, which has several
+            self.backbone = backbone
+        # The mean of the loss of each output; that of a single output is reported as `loss`.
+        self._loss_means = {
+            name: ElementMean(name=f"{name}_loss") for name in self._outputs_with_losses()
+        }
+        self._objective: Objective | None = None
         if preprocessor is not None and backbone is not None:
             check_preprocessor(preprocessor, backbone.config)
         # A config becomes a preprocessor on first use: models that take ids do not need that its
@@ -162,6 +181,303 @@ class TextModel(ObjectiveModel):
         config: dict[str, Any] | None = preprocessor if is_config else preprocessor.get_config()
         return config
 
+    # === Losses and metrics ===
+
+    def compile(
+        self,
+        optimizer: Any = None,
+        loss: Any = None,
+        *,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        auto_scale_loss: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Configures the model for training, with the defaults of its class.
+
+        Args:
+            optimizer: See `keras.Model.compile`. Defaults to `keras_bert.optimizers.AdamW`. In
+                fine-tuning its learning rate is chosen by the size of the encoder: 1.5e-4 for a
+                `hidden_dim` below 512, 1e-4 below 768, 3e-5 below 1024 (BERT base), and 2e-5 from
+                there on (BERT large). It is 1e-4 in pre-training and 2e-5 for a `TextEmbedder`.
+            loss: See `keras.Model.compile`. Defaults to the loss of the class.
+            loss_weights: See `keras.Model.compile`. Defaults to the weights of the class with
+                its default loss.
+            metrics: See `keras.Model.compile`, but sample weights apply as in `weighted_metrics`:
+                they exclude padding, ignored labels, and padding rows.
+            weighted_metrics: See `keras.Model.compile`. If it and `metrics` are `None`, the metrics
+                of the class are used.
+            auto_scale_loss: Whether to use loss scaling if the encoder computes in float16, so that
+                small gradients do not underflow.
+            **kwargs: Other arguments of `keras.Model.compile`.
+
+        Raises:
+            ValueError: If only one of `metrics` and `weighted_metrics` is a dict by output, or a
+                loss takes probabilities: outputs are logits.
+        """
+        refuse_aliases(self.compile, kwargs, "compile")
+        weighted_metrics = joined_metrics(metrics, weighted_metrics)
+        if weighted_metrics is None:
+            weighted_metrics = self._default_metrics()
+        if loss is None:
+            loss = self._default_loss()
+            loss_weights = loss_weights or self._default_loss_weights()
+        if optimizer is None:
+            rate = self.default_learning_rate
+            optimizer = AdamW(
+                fine_tuning_rate(self.backbone.config.hidden_dim) if rate is None else rate
+            )
+        optimizer = keras.optimizers.get(optimizer)
+        scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        if auto_scale_loss and not scaled and computes_in_float16(self.backbone):
+            # Keras only checks the policy of the model, but an encoder has its own.
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
+        self._check_loss(loss)
+        super().compile(
+            optimizer=optimizer,
+            loss=loss,
+            loss_weights=loss_weights,
+            weighted_metrics=class_accuracies(weighted_metrics, loss),
+            auto_scale_loss=auto_scale_loss,
+            **kwargs,
+        )
+        self._objective = new_objective(loss, loss_weights, self._loss_means)
+        if self._objective is not None:
+            # Nothing is computed by it. To build it, Keras would call the model symbolically at
+            # each `train_on_batch`.
+            self._compile_loss.built = True
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Tensor = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """Computes the sum of the losses of the outputs; see `keras.Model.compute_loss`.
+
+        It also updates a weighted mean of each loss over all rows or tokens, so that the reported
+        values do not depend on the batches.
+        """
+        y, y_pred, sample_weight = self._compared(x, y, y_pred, sample_weight, training)
+        if training:
+            sample_weight = self._weighted_by_class(y, sample_weight)
+        if self._objective is not None and self.losses:
+            self._objective = None
+            self._compile_loss.built = False
+        if self._objective is None:
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+        return self._objective.loss(x, y, y_pred, sample_weight, training)
+
+    def batch_loss(self, y: Any, y_pred: Tensor, sample_weight: Any = None) -> Any:
+        """Computes the loss of a batch, and does not update the reported means.
+
+        Args:
+            y: The targets of the outputs.
+            y_pred: The outputs.
+            sample_weight: The sample weights, or `None`.
+
+        Returns:
+            The weighted sum of the losses of the outputs, a float32 scalar.
+
+        Raises:
+            ValueError: If the losses are not objects of `keras.losses`, as the defaults are.
+        """
+        objective = self._objective
+        if objective is None and not self.compiled:
+            objective = new_objective(
+                self._default_loss(), self._default_loss_weights(), self._loss_means
+            )
+        if objective is None:
+            raise ValueError(
+                f"This {type(self).__name__} computes its loss itself, or was compiled with "
+                f"{getattr(self, 'loss', None)!r}; expected one object of keras.losses for each "
+                "output, such as the default."
+            )
+        return objective.batch_loss(y, y_pred, sample_weight)
+
+    def compute_metrics(
+        self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> dict[str, Any]:
+        """Updates the metrics, and returns all of them."""
+        compared = self._compared(x, y, y_pred, sample_weight, training=False)
+        metrics: dict[str, Any] = super().compute_metrics(x, *compared)
+        return metrics
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """Returns all metrics by name, including the mean losses since the last reset."""
+        means = self._loss_means
+        shown = self._objective is not None and len(means) > 1
+        hidden = set() if shown else {id(mean) for mean in means.values()}
+        logs: dict[str, Any] = {}
+        for metric in self.metrics:
+            if id(metric) not in hidden:
+                result = metric.result()
+                logs.update(result if isinstance(result, dict) else {metric.name: result})
+        if self._objective is not None:
+            logs["loss"] = self._objective.mean()
+        return logs
+
+    def _compared(
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
+    ) -> tuple[Any, Any, Any]:
+        """Returns the targets, outputs and weights that losses and metrics are computed of."""
+        return y, y_pred, sample_weight
+
+    def _has_loss_divisors(self) -> bool:
+        """Returns whether the losses are means over the rows or tokens of all micro-batches.
+
+        Those that are left to Keras are means of the micro-batches.
+        """
+        return self._objective is not None and not self.losses
+
+    def _loss_divisors(self, x: Any, y: Any, sample_weight: Any) -> Any:
+        """Returns the divisors of the losses of a batch in `compute_loss`, float32 `(losses,)`."""
+        y, _, sample_weight = self._compared(x, y, None, sample_weight, training=True)
+        sample_weight = self._weighted_by_class(y, sample_weight)
+        objective: Any = self._objective  # `MicroBatches` asks only where there is one.
+        return objective.divisors(y, self.output, sample_weight)
+
+    @contextlib.contextmanager
+    def _weighing_classes(self, class_weight: Mapping[int, float] | None) -> Iterator[None]:
+        """Weighs classes in the loss of training, and not in metrics.
+
+        Args:
+            class_weight: The weight of each class id; 1 for ids that are not in it.
+        """
+        if not class_weight:
+            yield
+            return
+        with turn(self):
+            ids = range(max(class_weight) + 1)
+            self._class_weight = (*(class_weight.get(index, 1.0) for index in ids), 1.0)
+            # The weights are constants of the compiled step.
+            self.train_function = None
+            try:
+                yield
+            finally:
+                self._class_weight = None
+                self.train_function = None
+
+    def _weighted_by_class(self, y: Any, sample_weight: Any) -> Any:
+        """Multiplies sample weights by the weights of the classes `y`, if `fit` was given any."""
+        if self._class_weight is None or y is None:
+            return sample_weight
+        ids, others = ops.cast(y, "int32"), len(self._class_weight) - 1
+        ids = ops.where((ids < 0) | (ids > others), others, ids)
+        weights = ops.take(ops.convert_to_tensor(self._class_weight, "float32"), ids, axis=0)
+        if sample_weight is None:
+            return weights
+        sample_weight = ops.cast(sample_weight, "float32")
+        if len(sample_weight.shape) > len(weights.shape):
+            raise ValueError(
+                f"sample_weight has the shape {tuple(sample_weight.shape)}; expected that of the "
+                f"labels, {tuple(weights.shape)}."
+            )
+        for _ in range(len(weights.shape) - len(sample_weight.shape)):
+            sample_weight = ops.expand_dims(sample_weight, -1)
+        return weights * sample_weight
+
+    def _outputs_with_losses(self) -> Iterable[str]:
+        """Returns the names of the outputs with a loss in the sum; "" is a single output."""
+        return self.output if isinstance(self.output, Mapping) else ("",)
+
+    def _check_loss(self, loss: Any) -> None:
+        """Checks that no cross-entropy takes probabilities, which logits would be mistaken for."""
+        for part in keras.tree.flatten(loss):
+            takes_logits = getattr(part, "from_logits", False) is True
+            name = part if isinstance(part, str) else getattr(part, "__name__", type(part).__name__)
+            if loss_name(part).endswith("crossentropy") and not takes_logits:
+                raise ValueError(
+                    f"The loss {name} takes probabilities, but the outputs of a "
+                    f"{type(self).__name__} are logits. Pass an object such as "
+                    "keras.losses.SparseCategoricalCrossentropy(from_logits=True), or no loss for "
+                    "the default."
+                )
+
+    def _default_loss(self) -> Any:
+        """Returns the default loss of `compile`."""
+        return self._by_output(class_loss)
+
+    def _default_loss_weights(self) -> Any:
+        """Returns the loss weights of the default loss, for several outputs."""
+        return None
+
+    def _default_metrics(self) -> Any:
+        """Returns the default metrics of `compile`."""
+        return self._by_output(lambda: [class_accuracy()])
+
+    def _by_output(self, make: Callable[[], Any]) -> Any:
+        """Makes something for each output, a dict if the model has several."""
+        return {name: make() for name in self.output} if isinstance(self.output, dict) else make()
+
+    def _loss_takes_ids(self, name: str = "") -> bool:
+        """Returns whether the targets of an output are ids, according to the compiled loss."""
+        loss = getattr(self, "loss", None)
+        return takes_ids(loss.get(name) if isinstance(loss, Mapping) else loss)
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        return self._trained(self.variables)
+
+    @property
+    def trainable_weights(self) -> list[Any]:
+        return self._trained(self.weights)
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:
+        return without(self.variables, self.trainable_variables)
+
+    @property
+    def non_trainable_weights(self) -> list[Any]:
+        return without(self.weights, self.trainable_weights)
+
+    def _trained(self, variables: list[Any]) -> list[Any]:
+        # As Keras does, and not by `super()`, whose properties `torch.compile` cannot trace
+        if not self.trainable:
+            return []
+        trained = [variable for variable in variables if variable.trainable]
+        if self.uses_pooler or not hasattr(self, "backbone") or self.backbone.pooler is None:
+            return trained
+        return without(trained, self.backbone.pooler.variables)
+
+    def get_compile_config(self) -> dict[str, Any]:
+        """Returns the arguments of `compile`, and which variables the optimizer was built for.
+
+        These are in `optimizer_variables` if they are not the current trainable variables: if the
+        optimizer was not built, or was built before layers were frozen or quantized. Each is an
+        index in `variables`, or the shape and dtype of a variable that quantization replaced.
+        """
+        config: dict[str, Any] = super().get_compile_config()
+        if config:
+            built_for = [id(variable) for variable in self.optimizer._trainable_variables]
+            if built_for != [id(variable) for variable in self.trainable_variables]:
+                positions = {id(variable): row for row, variable in enumerate(self.variables)}
+                config["optimizer_variables"] = [
+                    positions.get(id(variable), [list(variable.shape), variable.dtype])
+                    for variable in self.optimizer._trainable_variables
+                ]
+        return config
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        # Keras does not compile a loaded model whose class overrides `compile`.
+        config = dict(config)
+        positions = config.pop("optimizer_variables", None)
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if positions is None:
+            self.optimizer.build(self.trainable_variables)
+        elif positions:
+            self.optimizer.build(
+                [
+                    keras.Variable(ops.zeros(found[0]), dtype=found[1], trainable=True)
+                    if isinstance(found, list)
+                    else self.variables[found]
+                    for found in positions
+                ]
+            )
+
     # === Training, evaluation, prediction ===
 
     @tells_cut_rows
@@ -197,7 +513,7 @@ class TextModel(ObjectiveModel):
                 `keras.Model.fit`.
             y: Labels, one for each row of `x`. Defaults to the column `label` of a dict or table,
                 if the task needs labels. If a Hugging Face data set has names for its ids, and the
-                task has `class_names`, the names are what counts.
+                task has `class_names`, the names count.
             batch_size: Number of rows in a batch; ignored for batches that are given. Defaults to
                 32.
             epochs: See `keras.Model.fit`.
@@ -206,15 +522,15 @@ class TextModel(ObjectiveModel):
             validation_split: Fraction of the rows to hold out for validation, from the end;
                 ignored with `validation_data`.
             validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, of text or features.
-            shuffle: Whether to shuffle the rows in each epoch, those of a `tf.data.Dataset` too if
+            shuffle: Whether to shuffle the rows in each epoch, also of a `tf.data.Dataset` if
                 it is of single texts, and the batches of a `PyDataset`. Of a dataset that does not
                 know its size, 1,024 batches of rows are in memory for it. Without, the batches of a
                 `bucketing_window` are sorted by length.
             class_weight: A dict of the weight of each class; the keys are ids, or names of
                 classes. They weigh the loss of training alone, and not the metrics.
             sample_weight: See `keras.Model.fit`; each is at least 0.
-            bucketing_window: Number of batches of text whose rows are sorted by length together. 1
-                does not sort rows: there is more padding, but each batch is a random sample.
+            bucketing_window: Number of batches of text that are sorted by length together.
+                1 does not sort rows: there is more padding, but each batch is a random sample.
                 Defaults to 64; if rows are shuffled, to a sixteenth of an epoch if that is less:
                 with only a few windows in an epoch, long and short rows would never be in the same
                 batch, and the model learns less.
@@ -222,8 +538,8 @@ class TextModel(ObjectiveModel):
                 with `initial_epoch`, it resumes training in the middle of the last epoch.
             **kwargs: Other arguments of `keras.Model.fit`.
 
-        With gradient accumulation, an update is that of one batch of the rows or tokens of all its
-        micro-batches, but for in-batch negatives, which are those of a micro-batch. The
+        With gradient accumulation, an update is the same as for one batch of all rows or tokens of
+        its micro-batches, except that in-batch negatives come from one micro-batch. The
         micro-batches that remain at the end of an epoch make an update too. If a learning rate
         schedule ends before the training, there is a warning; and once if rows are cut to
         `sequence_length`, with their number, also by `evaluate` and `predict`.
@@ -238,42 +554,37 @@ class TextModel(ObjectiveModel):
         refuse_aliases(self.fit, kwargs, "fit")
         checks.NON_NEGATIVE_INT.check(epochs=epochs, initial_batch=initial_batch)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
-        x = opened(x)
+        options = dataclasses.replace(
+            self._options(batch_size, is_shared=True),
+            # Python's generator is seeded by keras.utils.set_random_seed
+            shuffle_seed=random.getrandbits(31) if shuffle else None,
+            training=True,
+            bucketing_window=bucketing_window,
+        )
         if class_weight is not None and self.supports_class_weight:
-            rules = self._label_rules(self._options(batch_size))
+            rules = self._label_rules(options)
             class_weight = checked_class_weight(class_weight, rules.num_ids, rules.class_names)
+        held_out = None
+        rows = self._read(x, y, sample_weight, options)
+        of_features = isinstance(rows, Features)
         has_class_ids = self.supports_class_weight and self._loss_takes_ids()
         # Those of one-hot labels of features are left to Keras, which knows one label for each row.
         is_of_tokens = self.supports_class_weight and len(getattr(self.output, "shape", ())) > 2
-        is_for_keras = self._adapter_class(x) is None and not is_of_tokens
+        is_for_keras = of_features and not is_of_tokens
         if class_weight and not has_class_ids and not is_for_keras:
             raise ValueError(
                 f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
                 "not class ids. Use sample_weight instead."
             )
-        options = BatchOptions(
-            batch_size,
-            compiles=self._compiles_each_shape(),
-            batches_for_more_lengths=_batches_for_more_lengths(),
-            # Python's generator is seeded by keras.utils.set_random_seed
-            shuffle_seed=random.getrandbits(31) if shuffle else None,
-            training=True,
-            bucketing_window=bucketing_window,
-            num_replicas=self._num_replicas(),
-            **_sharing(),
-        )
-        held_out = None
-        rows = self._read(x, y, sample_weight, options)
-        if validation_split and validation_data is None and rows is not None and rows.in_memory:
+        may_split = validation_split and validation_data is None
+        if may_split and isinstance(rows, InputAdapter) and rows.in_memory:
             rows, held_out = rows.split(validation_split)
             validation_split = 0.0
-        x, y, sample_weight = self._model_data(rows, x, y, sample_weight, options)
+        x, y, sample_weight = self._model_data(rows, x, options)
         first_epoch = kwargs.get("initial_epoch", 0)
         in_update = steps_in_update(self.optimizer) if self.compiled else 1
         # Micro-batches that an update had before this training are read, but not trained on.
         skipped = initial_batch % in_update
-        if initial_batch:
-            x = without_first(x, initial_batch, epochs - first_epoch, skipped)
         validation_batch_size = kwargs.get("validation_batch_size") or batch_size
         if held_out is None:
             if validation_split and validation_data is None and in_update > 1:
@@ -287,7 +598,13 @@ class TextModel(ObjectiveModel):
             validation = self._batches(
                 held_out, self._options(validation_batch_size, is_shared=True)
             )
-        training_feed = Feed(x, epoch=first_epoch, first=initial_batch - skipped)
+        training_feed = Feed(
+            x,
+            epoch=first_epoch,
+            epochs=epochs - first_epoch,
+            first=initial_batch,
+            read=skipped,
+        )
         validation_feed = Feed(validation)
         with (
             self._weighing_classes(class_weight if has_class_ids else None),
@@ -298,10 +615,10 @@ class TextModel(ObjectiveModel):
                 "x": training_feed.for_keras(),
                 "y": y,
                 "sample_weight": sample_weight,
-                "batch_size": None if rows is not None else batch_size,
+                "batch_size": batch_size if of_features else None,
                 # Batches and generators have their own order; Keras would warn about `shuffle`.
                 "shuffle": shuffle
-                and rows is None
+                and of_features
                 and not (is_dataset(x) or isinstance(x, Batches | Iterator)),
                 "class_weight": None if has_class_ids else class_weight,
             }
@@ -343,16 +660,15 @@ class TextModel(ObjectiveModel):
         Returns:
             The loss and the metrics; see `keras.Model.evaluate`.
         """
-        x = opened(x)
         options = self._options(batch_size, is_shared=True)
         rows = self._read(x, y, sample_weight, options)
-        x, y, sample_weight = self._model_data(rows, x, y, sample_weight, options)
+        x, y, sample_weight = self._model_data(rows, x, options)
         feed = Feed(x)
         with feed.raising_errors():
             return super().evaluate(
                 feed.for_keras(),
                 y,
-                batch_size=None if rows is not None else batch_size,
+                batch_size=batch_size if isinstance(rows, Features) else None,
                 verbose=verbose,
                 sample_weight=sample_weight,
                 **kwargs,
@@ -384,10 +700,9 @@ class TextModel(ObjectiveModel):
             loss = classifier.batch_loss(labels, classifier(features))
         ```
         """
-        x = opened(x)
         options = self._options(batch_size)
         rows = self._read(x, y, sample_weight, options)
-        if rows is None:
+        if isinstance(rows, Features):
             raise ValueError(
                 f"Received {type(x).__name__}; expected text in a form that `evaluate` takes."
             )
@@ -412,21 +727,18 @@ class TextModel(ObjectiveModel):
             are nested like the input.
 
         If there are several processes in a `keras.distribution` on JAX, each calls this method with
-        the same rows, computes its share of each batch, and returns the outputs of all rows.
+        the same rows, computes its shard of each batch, and returns the outputs of all rows.
 
         Raises:
             ValueError: If features are no arrays in memory, and there are several processes.
         """
-        x = opened(x)
-        kind = self._adapter_class(x)
-        if kind is not None:
-            return self._predict_rows(kind.read(x), batch_size, verbose, **kwargs)
-        self._check_ids(x)
-        if _shard()[1] > 1:
-            return self._predict_arrays(x, batch_size, verbose, **kwargs)
-        return super().predict(
-            checked_generator(x), batch_size=batch_size, verbose=verbose, **kwargs
-        )
+        rows = read_input(self.adapters, x)
+        if not isinstance(rows, Features):
+            return self._predict_rows(rows, batch_size, verbose, **kwargs)
+        self.check_inputs(rows.inputs)
+        if process_shard()[1] > 1:
+            return self._predict_arrays(rows, batch_size, verbose, **kwargs)
+        return super().predict(rows.x, batch_size=batch_size, verbose=verbose, **kwargs)
 
     def num_steps(
         self,
@@ -466,9 +778,9 @@ class TextModel(ObjectiveModel):
         checks.NON_NEGATIVE_INT.check(epochs=epochs)
         checks.PROPER_FRACTION.check(validation_split=validation_split)
         size = BatchOptions(batch_size).rows_in_batch
-        kind = self._adapter_class(x)
+        kind = adapter_class(self.adapters, x)
         if kind is None:
-            return epochs * num_batches_of_features(x, size, validation_split)
+            return epochs * Features(x).num_batches(size, validation_split)
         rows = kind.read(x)
         if validation_split:
             if not rows.in_memory:
@@ -499,14 +811,12 @@ class TextModel(ObjectiveModel):
         classifier.sequence_lengths(["a film", "a gripping film"])  # array([4, 5])
         ```
         """
-        x = opened(x)
-        kind = self._adapter_class(x)
-        if kind is None:
+        rows = read_input(self.adapters, x)
+        if isinstance(rows, Features):
             raise ValueError(
-                f"x must be text, {self._input_forms()}, to have its tokens counted; "
+                f"x must be text, {input_forms(self.adapters)}, to have its tokens counted; "
                 f"received {type(x).__name__}."
             )
-        rows = kind.read(x)
         batches, _ = rows.prediction_batches(self.preprocessor, self._options(batch_size))
         counts = [
             np.sum(features["padding_mask"], axis=-1, dtype="int64").reshape(-1)
@@ -539,15 +849,15 @@ class TextModel(ObjectiveModel):
         return restore([(None, index, outputs)], self.output_shape)
 
     def _predict_arrays(
-        self, x: Any, batch_size: int | None, verbose: int | str, **kwargs: Any
+        self, features: Features, batch_size: int | None, verbose: int | str, **kwargs: Any
     ) -> Any:
-        """Predicts features of which every process has all."""
-        if not are_arrays(x):
+        """Predicts features that every process has in full."""
+        if not features.are_arrays:
             raise ValueError(
-                f"x is a {type(x).__name__} of features, in one of {_shard()[1]} processes; "
-                "expected text, or arrays of which each process has all rows."
+                f"x is a {type(features.x).__name__} of features, in one of {process_shard()[1]} "
+                "processes; expected text, or arrays of which each process has all rows."
             )
-        batches = ArrayBatches(x, batch_size or DEFAULT_BATCH_SIZE)
+        batches = ArrayBatches(features.x, batch_size or DEFAULT_BATCH_SIZE)
         _, outputs = self._joined_outputs(batches, verbose, **kwargs)
         # Only the last batch has filler.
         return keras.tree.map_structure(lambda rows: rows[: batches.num_rows], outputs)
@@ -555,9 +865,9 @@ class TextModel(ObjectiveModel):
     def _joined_outputs(
         self, batches: Batches, verbose: int | str, **kwargs: Any
     ) -> tuple[np.ndarray[Any, Any], Any]:
-        """Returns the indices of the rows of all batches, with filler, and their outputs."""
-        if _num_devices() > 1:
-            batches = shared_predictions(batches, _num_devices(), _shard())
+        """Returns the indices of the rows of all batches, with padding rows, and their outputs."""
+        if num_devices() > 1:
+            batches = shared_predictions(batches, num_devices(), process_shard())
         feed = Feed(batches, with_targets=False)
         with feed.raising_errors():
             outputs = super().predict(feed.for_keras(), verbose=verbose, **kwargs)
@@ -566,7 +876,7 @@ class TextModel(ObjectiveModel):
     def _outputs_of_batches(
         self, batches: Batches, verbose: int | str, model: keras.Model | None = None
     ) -> Iterator[BatchOutputs]:
-        """Yields the outputs of each batch; `predict` would concatenate those of all lengths.
+        """Yields the outputs of each batch; `predict` would concatenate outputs of all lengths.
 
         Args:
             batches: Batches of `(features, rest)`.
@@ -582,8 +892,8 @@ class TextModel(ObjectiveModel):
         for features, rest in batches:
             num_rows = len(features["token_ids"])
             # On TensorFlow, `predict_on_batch` runs on one device.
-            filled = filled_up(features, _num_devices()) if compiles else features
-            outputs = predict(_shared_among_devices(filled))
+            filled = filled_up(features, num_devices()) if compiles else features
+            outputs = predict(shared_among_devices(filled))
             yield (
                 features,
                 rest,
@@ -593,69 +903,52 @@ class TextModel(ObjectiveModel):
             )
             progress.add(1)
 
-    def _adapter_class(self, x: Any) -> type[InputAdapter] | None:
-        """Returns the kind of text that `x` is; `None` for features."""
-        return next((kind for kind in self.adapters if kind.matches(x)), None)
-
     def _read(
         self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> InputAdapter | None:
-        """Reads text with its labels and weights; returns `None` for features."""
-        kind = self._adapter_class(x)
+    ) -> InputAdapter | Features:
+        """Reads and checks input of training or evaluation."""
         rules = self._label_rules(options)
-        if kind is not None and y is None and self.needs_labels:
-            y = label_column(x, rules.class_names)
-        rows = None if kind is None else kind.read(x, y, sample_weight, rules)
-        if rows is not None and rows.in_memory and not len(rows):
-            raise no_rows()
-        return rows
+        rows = read_input(self.adapters, x, y, sample_weight, rules, needs_labels=self.needs_labels)
+        if not isinstance(rows, Features):
+            return rows
+        # Here, since Keras converts arrays to tensors before `__call__`.
+        self.check_inputs(rows.inputs)
+        self._check_targets(rows, rules)
+        return rows.with_checked_weights()
 
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
         """Returns batches of features, labels and weights."""
         return rows.batches(self.preprocessor, options)
 
     def _model_data(
-        self, rows: InputAdapter | None, x: Any, y: Any, sample_weight: Any, options: BatchOptions
+        self, rows: InputAdapter | Features, x: Any, options: BatchOptions
     ) -> tuple[Any, Any, Any]:
-        """Checks data, and converts text to batches with labels and weights.
-
-        Args:
-            rows: The rows that `_read` returned for the other arguments; `None` for features.
-            x: The input of `_read`.
-            y: The labels.
-            sample_weight: The sample weights.
-            options: The options of batching.
-
-        Returns:
-            A tuple `(x, y, sample_weight)`.
+        """Returns `x`, `y` and `sample_weight` for Keras, of rows that were read from `x`.
 
         Raises:
             ValueError: If there are no labels, but losses of outputs, which need some.
         """
-        if rows is None:
-            x, y, sample_weight = self._checked_features(x, y, sample_weight, options)
-        # (Batches of rows without labels may have weights in second place.)
-        has_none = lacks_labels(x, y) if rows is None else not rows.has_labels
-        if has_none and self.needs_labels and self._output_losses is not None:
+        if not rows.has_labels and self.needs_labels and self._objective is not None:
             columns = set(column_names(x) or ())
-            others = sorted(map(str, columns - {"text", "text_pair"})) if rows is not None else []
+            if isinstance(rows, Features):
+                columns.clear()  # which are inputs
+            others = sorted(map(str, columns - {"text", "text_pair"}))
             raise ValueError(
                 f"There are no labels, with which a {type(self).__name__} is trained and "
                 f"evaluated: pass `y`{', such as x[' + repr(others[0]) + ']' if others else ''}, "
                 "or a dataset of (x, y)."
             )
-        if rows is not None:
-            return self._batches(rows, options), None, None
-        return x, y, sample_weight
+        if isinstance(rows, Features):
+            return rows.x, rows.y, rows.sample_weight
+        return self._batches(rows, options), None, None
 
     def _validation_data(self, data: Any, batch_size: int | None) -> Any:
         """Converts validation data to the argument of Keras' `fit`, text to batches."""
         options = self._options(batch_size, is_shared=True)
         if data is None:
             return None
-        data = opened(data)
         x, y, sample_weight = data, None, None
-        kind = self._adapter_class(data)
+        kind = adapter_class(self.adapters, data)
         if kind is None or not kind.has_own_labels:
             has_labels = not self.needs_labels or label_column(data) is not None
             if has_labels and kind is not None and not isinstance(data, tuple):
@@ -670,7 +963,7 @@ class TextModel(ObjectiveModel):
                     f"{type(data).__name__}{length}."
                 )
         rows = self._read(x, y, sample_weight, options)
-        parts = self._model_data(rows, x, y, sample_weight, options)
+        parts = self._model_data(rows, x, options)
         # Without separate labels, `x` is batches or a dataset.
         return parts[0] if parts[1] is None else tuple(p for p in parts if p is not None)
 
@@ -684,20 +977,20 @@ class TextModel(ObjectiveModel):
         return BatchOptions(
             batch_size,
             compiles=self._compiles_each_shape(),
-            batches_for_more_lengths=_batches_for_more_lengths(),
+            batches_for_more_lengths=batches_for_more_lengths(),
             num_replicas=self._num_replicas() if is_shared else 1,
-            **(_sharing() if is_shared else {}),
+            **(sharing() if is_shared else {}),
         )
 
     def _num_replicas(self) -> int:
         """Returns the number of devices of this process that share each batch.
 
-        They are those of the model's `tf.distribute.Strategy` on TensorFlow, and of the current
+        They come from the model's `tf.distribute.Strategy` on TensorFlow, and from the current
         `keras.distribution` on JAX.
         """
         if keras.backend.backend() == "tensorflow":
             return int(self.distribute_strategy.num_replicas_in_sync)
-        return _num_devices() // _shard()[1]
+        return num_devices() // process_shard()[1]
 
     def _compiles_each_shape(self) -> bool:
         """Returns whether each new batch shape is compiled, which takes seconds."""
@@ -710,109 +1003,24 @@ class TextModel(ObjectiveModel):
         return LabelRules()
 
     def _num_targets(self, x: Any) -> Mapping[str, int | None]:
-        """Returns the number of target ids of each output whose targets are ids; `None` if unknown.
+        """Returns the number of target ids of each output that has ids; `None` if unknown.
 
         Args:
             x: Features.
         """
         return {}
 
-    def _checked_features(
-        self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
-    ) -> tuple[Any, Any, Any]:
-        """Checks features, labels and weights, and converts them to arguments of Keras' methods."""
-        self._check_ids(x)
-        self._check_targets(x, y, sample_weight, options)
-        check_weights(sample_weight)
-        if is_dataset(x):
-            from keras_bert.data.tfdata.text_datasets import with_checked_weights
-
-            return with_checked_weights(x), y, sample_weight
-        return checked_generator(x), y, sample_weight
-
-    def _check_ids(self, x: Any) -> None:
-        """Checks arrays of ids; `__call__` cannot, since Keras converts them to tensors before.
-
-        Raises:
-            ValueError: If an id is out of range, or `x` is neither features nor text in a form that
-                the task takes.
-        """
-        forms = self._input_forms()
-        check_input_form(x, forms)
-        if is_text(x) or isinstance(x, BatchedText):
-            raise ValueError(
-                f"A {type(self).__name__} takes {forms}, or features; received "
-                f"{type(x).__name__} of text in another form."
-            )
-        self.check_inputs(x if isinstance(x, dict) else {"token_ids": x})
-
-    @classmethod
-    def _input_forms(cls) -> str:
-        return ", or ".join(dict.fromkeys(kind.forms for kind in cls.adapters)) or "ids"
-
-    def _check_targets(self, x: Any, y: Any, sample_weight: Any, options: BatchOptions) -> None:
+    def _check_targets(self, features: Features, rules: LabelRules) -> None:
         """Checks targets of features, since JAX does not raise errors for ids out of range."""
-        if y is None:
+        if features.y is None:
             return
-        rules = self._label_rules(options)
         if rules.is_score:
-            rules.read(y)
-        for name, num_ids in self._num_targets(x).items():
+            rules.read(features.y)
+        for name, num_ids in self._num_targets(features.x).items():
             if num_ids is not None and self._loss_takes_ids(name):
                 target, weight = (
                     part.get(name) if isinstance(part, Mapping) else part
-                    for part in (y, sample_weight)
+                    for part in (features.y, features.sample_weight)
                 )
                 if target is not None:
                     checked_ids(target, num_ids, lowest=rules.lowest, weights=weight, name=name)
-
-
-def _batches_for_more_lengths() -> int | None:
-    """Returns the number of batches from which on compiling for more lengths saves time.
-
-    On a CPU, compiling for a length takes as long as ten steps, and there are two to three times as
-    many lengths, which leave out a fifth of the tokens or more. An accelerator executes hundreds of
-    steps meanwhile.
-    """
-    if keras.backend.backend() == "torch":  # It has no such list, and compiles for any length.
-        return None
-    devices = keras.distribution.list_devices()
-    return _BATCHES_ON_CPU if all(device.startswith("cpu") for device in devices) else None
-
-
-def _num_devices() -> int:
-    """Returns the number of devices of all processes that share each batch on JAX."""
-    distribution = keras.distribution.distribution()
-    return 1 if distribution is None else int(distribution.num_model_replicas)
-
-
-def _shared_among_devices(features: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Shares rows of which every process has all among the devices of a `keras.distribution`."""
-    if keras.distribution.distribution() is None:
-        return features
-    from keras_bert.ops.jax_steps import shared_among_devices
-
-    shared: dict[str, Any] = shared_among_devices(rows_of_process(features, _shard()))
-    return shared
-
-
-def _sharing() -> dict[str, Any]:
-    """Returns the options of batching for batches that several processes share."""
-    shard = _shard()
-    if shard[1] == 1:
-        return {}
-    from keras_bert.ops.jax_steps import sharded_map
-
-    return {"shard": shard, "sharded_map": sharded_map}
-
-
-def _shard() -> tuple[int, int]:
-    """Returns the index of this process, and the number of those that share each batch.
-
-    There are several in a `keras.distribution`, whose own sharding of data is for `tf.data` only.
-    """
-    distribution = keras.distribution.distribution()
-    if distribution is None or distribution.num_processes == 1:
-        return 0, 1
-    count = min(distribution.num_model_replicas, distribution.num_processes)
-    return distribution.data_shard_id, count

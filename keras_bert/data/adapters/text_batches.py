@@ -1,23 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text that is batched already, by a `PyDataset`, a generator, a `DataLoader` or a dataset."""
+"""Text in a `tf.data.Dataset`, and batches of a `PyDataset`, a generator or a `DataLoader`."""
 
 from __future__ import annotations
 
 import abc
+import dataclasses
 import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Any, Self
 
 import numpy as np
 
+from keras_bert.data.adapters.base import InputAdapter, Restore, in_order
+from keras_bert.data.adapters.texts import TEXT_FORMS, is_text, text_columns
 from keras_bert.data.arrays import NUMPY
-from keras_bert.data.input_forms import (
-    is_text,
-    label_column,
-    text_columns,
-    without_labels,
+from keras_bert.data.columns import checked_weights, dataset_has_labels, is_dataset, label_column
+from keras_bert.data.labels import LabelRules
+from keras_bert.data.loader import (
+    Batches,
+    BatchOptions,
+    Loader,
+    bucket_for,
+    bucket_lengths,
+    permutation,
+    with_index,
 )
-from keras_bert.data.loader import Batches, BatchOptions, bucket_for, bucket_lengths, permutation
 
 # Converts the labels and weights of rows to columns; besides, its arguments are the number of rows
 # and the index of the first.
@@ -76,7 +83,7 @@ class _OfPyDataset(BatchedText):
 
 
 class _OfGenerator(BatchedText):
-    """The batches of a generator, each of which can be had once."""
+    """The batches of a generator, which can be read once."""
 
     can_be_read_ahead = False
 
@@ -122,6 +129,19 @@ class _OfDataLoader(BatchedText):
                     'use dicts: {"text": ..., "text_pair": ...}.'
                 )
             yield batch
+
+
+class _OfDataset(BatchedText):
+    """The batches of a `tf.data.Dataset` of batches of text, with or without labels and weights."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.has_labels = dataset_has_labels(dataset)
+        self._dataset = dataset
+        cardinality = int(dataset.cardinality())
+        self.num_batches = None if cardinality < 0 else cardinality
+
+    def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
+        return iter(self._dataset.skip(first).as_numpy_iterator())
 
 
 def opened(x: Any) -> Any:
@@ -179,7 +199,7 @@ def _is_text(batch: Any, source: str) -> bool:
 
 
 def _parts(batch: Any) -> tuple[Any, ...]:
-    """Returns the `x` of a batch, its labels and its weights, those of them that there are."""
+    """Returns the `x` of a batch, and its labels and weights if there are any."""
     if isinstance(batch, list) and batch and not isinstance(batch[0], (str, bytes)):
         batch = tuple(batch)  # as Keras reads it
     if isinstance(batch, tuple) and batch:
@@ -255,3 +275,154 @@ class GivenBatches(Batches):
         length = bucket_for(sequences.longest(NUMPY).max(initial=1), buckets)
         features = sequences.padded(NUMPY, length, self._preprocessor.tokenizer.pad_token_id)
         return features
+
+
+def without_labels(row: Any) -> Any:
+    """Returns the `x` of an element of a dataset.
+
+    Raises:
+        ValueError: If the element may be either a pair, or a text with its label.
+    """
+    if not isinstance(row, tuple):
+        return row
+    is_pair = isinstance(row[0], (Mapping, tuple))
+    if len(row) == 2 and not is_pair and all(map(is_text, row)):
+        raise ValueError(
+            "An element of two strings is either a pair of texts or a text and its label. "
+            'For pairs, use dicts: {"text": ..., "text_pair": ...}.'
+        )
+    return row[0]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TextDatasetAdapter(InputAdapter):
+    """A `tf.data.Dataset` of text, with or without labels, of single rows or batches.
+
+    Args:
+        dataset: A dataset of `x`, `(x, labels)` or `(x, labels, weights)`.
+        rules: The rules for labels; `None` to read only `x`.
+    """
+
+    forms = TEXT_FORMS
+    in_memory = False
+    outputs_are_joined = True
+
+    dataset: Any
+    rules: LabelRules | None = None
+
+    @classmethod
+    def matches(cls, x: object) -> bool:
+        return is_text(x) and is_dataset(x)
+
+    @classmethod
+    def read(
+        cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
+    ) -> Self:
+        if y is not None or sample_weight is not None:
+            raise ValueError(
+                "`y` and sample_weight must be None: a dataset of text contains its labels and "
+                "weights, as (text, label, weight)."
+            )
+        return cls(x, rules)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether its elements have labels, or need none."""
+        needs_none = self.rules is not None and self.rules.allows_unlabeled
+        return needs_none or self._elements_have_labels()
+
+    def _elements_have_labels(self) -> bool:
+        return dataset_has_labels(self.dataset)
+
+    def num_batches(self, preprocessor: Any, batch_size: int) -> int:
+        from keras_bert.data.tfdata import text_datasets
+
+        count = text_datasets.num_elements(self.dataset)
+        return count if text_datasets.is_batched(self.dataset) else -(-count // batch_size)
+
+    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        from keras_bert.data.tfdata import text_datasets
+
+        if text_datasets.is_batched(self.dataset):
+            batched = _OfDataset(self.dataset)
+            # Each is padded to its longest row on all backends.
+            options = dataclasses.replace(options, compiles=False)
+            return GivenBatches(batched, preprocessor, options, self._read_columns)
+        source = text_datasets.DatasetRows(self.dataset, preprocessor, self._read_columns)
+        return Loader(source, preprocessor, options)
+
+    def prediction_batches(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Batches, Restore]:
+        from keras_bert.data.tfdata import text_datasets
+
+        rows = self.dataset
+        if text_datasets.is_batched(rows):
+            rows = rows.unbatch()
+        # Keras warns at the end of predictions whose number it was not told.
+        num_rows = text_datasets.num_elements(rows)
+        # (`map` would pass the parts of a tuple as arguments. A pair of texts that is an element by
+        # itself would be read as a text with its label.)
+        rows = rows.enumerate().map(lambda _, row: (without_labels(row),))
+        source = text_datasets.DatasetRows(rows, preprocessor, _no_columns, num_rows)
+        return Loader(source, preprocessor, options, with_index), in_order
+
+    def _read_columns(
+        self, labels: Any = None, weights: Any = None, *, num_rows: int, first_row: int
+    ) -> tuple[np.ndarray[Any, Any], ...]:
+        """Checks and converts the labels and weights of some rows."""
+        rules = self.rules or LabelRules()
+        columns = []
+        if labels is not None:
+            columns.append(rules.read(labels, first_row))
+        elif rules.allows_unlabeled:
+            columns.append(rules.no_labels(num_rows))
+        if weights is not None:
+            columns.append(checked_weights(weights, first_row))
+        for column in columns:
+            if len(column) != num_rows:
+                raise ValueError(
+                    f"The batch that begins with row {first_row} has {num_rows} texts, and labels "
+                    f"or weights of shape {column.shape}; expected one for each text."
+                )
+        return tuple(columns)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TextBatchesAdapter(TextDatasetAdapter):
+    """Batches of text of a `PyDataset`, a generator or a `DataLoader`, which are left as they are.
+
+    Args:
+        dataset: The batches.
+        rules: The rules for labels; `None` to read only `x`.
+        steps: The number of batches to predict at most.
+    """
+
+    forms = (
+        "batches of these from a keras.utils.PyDataset, a generator or a PyTorch DataLoader, with "
+        "labels and weights in a tuple"
+    )
+
+    dataset: BatchedText
+    steps: int | None = None
+
+    @classmethod
+    def matches(cls, x: object) -> bool:
+        return isinstance(x, BatchedText)
+
+    def _elements_have_labels(self) -> bool:
+        return self.dataset.has_labels
+
+    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        return GivenBatches(self.dataset, preprocessor, options, self._read_columns)
+
+    def prediction_batches(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Batches, Restore]:
+        if self.dataset.is_infinite and self.steps is None:
+            raise ValueError("The PyDataset is infinite; expected `steps`, a number of batches.")
+        return GivenBatches(self.dataset, preprocessor, options, None, self.steps), in_order
+
+
+def _no_columns(*, num_rows: int, first_row: int) -> tuple[()]:
+    return ()

@@ -4,23 +4,12 @@ import numpy as np
 import pytest
 
 from keras_bert.data import QuestionExample, SpanAnswer
-from keras_bert.data.input_forms import (
-    as_array,
-    as_list,
-    as_lists,
-    check_input_form,
-    check_words,
-    checked_weights,
-    choice_columns,
-    is_questions,
-    is_text,
-    label_column,
-    paired,
-    question_examples,
-    single_texts,
-    text_columns,
-    word_depth,
-)
+from keras_bert.data.adapters.choices import choice_columns
+from keras_bert.data.adapters.questions import is_questions, paired, question_examples
+from keras_bert.data.adapters.reading import check_input_form
+from keras_bert.data.adapters.texts import is_text, single_texts, text_columns
+from keras_bert.data.adapters.words import as_lists, check_words, word_depth
+from keras_bert.data.columns import as_array, as_list, checked_weights, label_column
 
 pytestmark = pytest.mark.backend_independent
 

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`InputAdapter`, the interface between a task and its input."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from keras_bert.data.columns import split_index
+from keras_bert.data.labels import LabelRules
+from keras_bert.data.loader import Batches, BatchOptions
+
+# The features of a batch, the indices of its rows, and the outputs of the model
+BatchOutputs = tuple[Any, Any, Any]
+# Restores the order and nesting of the input from the outputs of batches; the second argument is
+# the output shape of the model, for an input without rows
+Restore = Callable[[Iterable[BatchOutputs], Any], Any]
+
+
+class InputAdapter(abc.ABC):
+    """Base class of the kinds of text input: the interface between a `Task` and its data."""
+
+    # The accepted forms, for error messages
+    forms: ClassVar[str]
+    # Whether the rows are in memory, so that `validation_split` is possible
+    in_memory: ClassVar[bool] = True
+    # Whether the labels are part of `x`
+    has_own_labels: ClassVar[bool] = False
+    # Whether the outputs of all rows have the same shape, so that Keras can concatenate them
+    outputs_are_joined: ClassVar[bool] = False
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether there are labels."""
+        return getattr(self, "labels", None) is not None or self.has_own_labels
+
+    @classmethod
+    @abc.abstractmethod
+    def matches(cls, x: object) -> bool:
+        """Returns whether `x` is of this kind, and not features."""
+
+    @classmethod
+    @abc.abstractmethod
+    def read(
+        cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
+    ) -> Self:
+        """Reads and checks input.
+
+        Args:
+            x: Input that `matches`.
+            y: Labels, one for each row, or in the nesting of the input; `None` without labels.
+            sample_weight: Sample weights, likewise.
+            rules: The rules for labels; `None` to read only `x`.
+
+        Raises:
+            ValueError: If a row, a label or a weight is malformed; the message names the row.
+        """
+
+    def __len__(self) -> int:
+        """Returns the number of rows in memory."""
+        raise NotImplementedError
+
+    def __getitem__(self, rows: slice) -> Self:
+        """Returns some of the rows in memory."""
+        raise NotImplementedError
+
+    def split(self, share: float) -> tuple[Self, Self]:
+        """Splits off the last rows for validation, as Keras does.
+
+        Args:
+            share: The fraction of the rows to split off.
+
+        Returns:
+            A tuple of the other rows and of the last rows.
+
+        Raises:
+            ValueError: If there are no rows in one of them.
+        """
+        start = split_index(len(self), share)
+        return self[:start], self[start:]
+
+    def num_batches(self, preprocessor: Any, batch_size: int) -> int:
+        """Returns the number of batches of an epoch, with or without labels.
+
+        Args:
+            preprocessor: The preprocessor that converts rows to features.
+            batch_size: Number of rows in a batch.
+
+        Raises:
+            ValueError: If it is infinite.
+        """
+        return -(-len(self) // batch_size)
+
+    @abc.abstractmethod
+    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        """Returns the batches of training or evaluation.
+
+        Args:
+            preprocessor: The preprocessor that converts rows to features.
+            options: The options of batching.
+
+        Returns:
+            Batches of `(features, labels, weights)`, without labels or weights if there are none.
+        """
+
+    @abc.abstractmethod
+    def prediction_batches(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Batches, Restore]:
+        """Returns the batches of prediction.
+
+        Args:
+            preprocessor: The preprocessor that converts rows to features.
+            options: The options of batching.
+
+        Returns:
+            A tuple of batches of `(features, index)`, where `index` holds the indices of the rows
+            in a batch, and of a function that restores the order of the input. Its arguments are
+            the features, index and outputs of each batch, as NumPy arrays, and the output shape of
+            the model.
+        """
+
+
+def in_order(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> np.ndarray[Any, Any]:
+    """Restores the order of outputs `(rows, ...)` by the indices of the rows."""
+    batches = [(index, outputs) for _, index, outputs in outputs_of_batches]
+    if not batches:
+        return np.zeros((0, *shape[1:]), "float32")
+    index, joined = (np.concatenate(part) for part in zip(*batches, strict=True))
+    # Filler rows repeat the index of a row.
+    restored = np.empty((index.max() + 1, *joined.shape[1:]), joined.dtype)
+    restored[index] = joined
+    return restored
+
+
+def sliced(values: Any, rows: slice) -> Any:
+    """Slices values, unless they are `None`."""
+    return None if values is None else values[rows]

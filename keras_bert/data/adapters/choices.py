@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts with the choices of each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from keras_bert.data.adapters.base import BatchOutputs
+from keras_bert.data.adapters.texts import TextAdapter
+from keras_bert.data.choices import ChoiceExamples
+from keras_bert.data.columns import as_array, as_list, checked_weights, column_names, one_for_each
+from keras_bert.data.labels import LabelRules
+from keras_bert.data.loader import Examples
+from keras_bert.text.characters import check_characters
+
+CHOICE_FORMS = (
+    "a list of (text, [choice, choice, …]) pairs, a tuple of a list of texts and a list of their "
+    'lists of choices, or a dict or table of "text" and "choices"'
+)
+# The logit of choices that a text does not have, as the model has it
+_NO_CHOICE = -1e9
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ChoiceAdapter(TextAdapter):
+    """Texts with the choices of each.
+
+    Args:
+        columns: `text`, strings `(rows,)`, and `choices`, a list for each text.
+        labels: The index of the right choice of each text, int32 `(rows,)`.
+        weights: The sample weights, float32 `(rows,)`.
+    """
+
+    forms = CHOICE_FORMS
+    outputs_are_joined = False
+
+    @classmethod
+    def matches(cls, x: object) -> bool:
+        return is_choices(x)
+
+    @classmethod
+    def read(
+        cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
+    ) -> Self:
+        texts, choices = choice_columns(x)
+        columns = {"text": texts, "choices": choices}
+        if rules is None:
+            return cls(columns)
+        if y is None:
+            raise ValueError("`y` is missing: expected the index of the right choice of each text.")
+        labels = choice_labels(y, choices)
+        weights = sample_weight
+        if weights is not None:
+            weights = one_for_each(checked_weights(weights), texts)
+        return cls(columns, labels, weights)
+
+    def examples(self, preprocessor: Any) -> Examples:
+        return ChoiceExamples(self.columns["text"], self.columns["choices"], preprocessor)
+
+    def restore(self, outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
+        shape = (len(self), max(map(len, self.columns["choices"]), default=0))
+        logits = np.full(shape, _NO_CHOICE, "float32")
+        for _, rows, outputs in outputs_of_batches:
+            logits[rows, : outputs.shape[1]] = outputs
+        return logits
+
+
+def is_choices(x: Any) -> bool:
+    """Returns whether `x` is texts with choices in one of `CHOICE_FORMS`, and not ids."""
+    columns = column_names(x)
+    if columns is not None:
+        return "choices" in columns
+    if not isinstance(x, (tuple, list)):
+        return False
+    if not x:
+        return True
+    first = x[0]
+    return isinstance(first, str) or (
+        isinstance(first, (tuple, list)) and (not first or isinstance(first[0], str))
+    )
+
+
+def is_single_choice(x: object) -> bool:
+    """Returns whether `x` is a single text with its choices."""
+    return isinstance(x, (tuple, list)) and len(x) == 2 and isinstance(x[0], str)
+
+
+def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
+    """Converts texts with choices in any of `CHOICE_FORMS` to two lists.
+
+    Returns:
+        A tuple of the list of texts, and of the list of the choices of each text.
+
+    Raises:
+        ValueError: If the form is not one of `CHOICE_FORMS`, the numbers of texts and of lists of
+            choices differ, or a row has no choice; the message names the row.
+    """
+    columns = column_names(x)
+    if columns is not None:
+        missing = {"text", "choices"} - set(columns)
+        if missing:
+            raise ValueError(f"`{missing.pop()}` is missing; expected {CHOICE_FORMS}.")
+        texts, choices = x["text"], x["choices"]
+    elif is_single_choice(x):
+        texts, choices = [x[0]], [x[1]]
+    elif isinstance(x, tuple) and len(x) == 2:
+        texts, choices = x
+    else:
+        if not hasattr(x, "__iter__"):
+            raise ValueError(f"Received {x!r} of type {type(x).__name__}; expected {CHOICE_FORMS}.")
+        wrong = next((i for i, row in enumerate(x) if not is_single_choice(row)), None)
+        if wrong is not None:
+            raise ValueError(
+                f"Row {wrong} is {x[wrong]!r} of type {type(x[wrong]).__name__}; expected "
+                f"{CHOICE_FORMS}."
+            )
+        texts, choices = [row[0] for row in x], [row[1] for row in x]
+    texts = as_list(texts)
+    choices = [_checked_choices(row, index) for index, row in enumerate(as_list(choices))]
+    if len(texts) != len(choices):
+        raise ValueError(
+            f"There are {len(texts)} texts and {len(choices)} lists of choices; expected one for "
+            "each text."
+        )
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(f"The text of row {index} is {text!r}; expected a string.")
+        check_characters(text, f"The text of row {index}")
+    return texts, choices
+
+
+def _checked_choices(choices: Any, row: int) -> list[str]:
+    if isinstance(choices, str) or not hasattr(choices, "__iter__"):
+        raise ValueError(f"The choices of row {row} are {choices!r}; expected a list of strings.")
+    own: list[str] = list(choices)
+    if not own or not all(isinstance(choice, str) for choice in own):
+        raise ValueError(f"The choices of row {row} are {choices!r}; expected at least one string.")
+    for index, choice in enumerate(own):
+        check_characters(choice, f"Choice {index} of row {row}")
+    return own
+
+
+def choice_labels(labels: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[Any, Any]:
+    """Checks labels, the index of the right choice of each row.
+
+    Returns:
+        An int32 array `(rows,)`.
+
+    Raises:
+        ValueError: If there is not one for each row, or one is not the index of a choice.
+    """
+    array = one_for_each(as_array(labels), choices)
+    for index, (label, own) in enumerate(zip(array, choices, strict=True)):
+        if array.dtype.kind not in "iu" or not 0 <= label < len(own):
+            raise ValueError(
+                f"The label of row {index} is {label!r}; expected the index of one of its "
+                f"{len(own)} choices, an integer from 0."
+            )
+    return array.astype("int32")

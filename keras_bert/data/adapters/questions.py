@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions on passages, with or without answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from keras_bert.data.adapters.base import BatchOutputs, InputAdapter, Restore
+from keras_bert.data.columns import as_list, check_lengths, column_names
+from keras_bert.data.labels import LabelRules
+from keras_bert.data.loader import Batch, Batches, BatchOptions, Loader, RowsInMemory, with_index
+from keras_bert.data.questions import QuestionRows, question_rows
+from keras_bert.data.squad import QuestionExample, SpanAnswer, check_span
+from keras_bert.text.characters import check_characters
+
+OUTPUTS = ("start_logits", "end_logits")
+QUESTION_FORMS = (
+    'a list of dicts of "question", "context" and "answers", a dict or table of such columns, or a '
+    "list of QuestionExamples"
+)
+_QUESTION_FIELDS = ("id", "question", "context", "answers")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class QuestionAdapter(InputAdapter):
+    """Questions on passages, with or without answers.
+
+    Args:
+        examples: The questions. The id of a question without `id` is its index.
+    """
+
+    forms = QUESTION_FORMS
+    has_own_labels = True
+
+    examples: list[QuestionExample]
+    negative_share: float = 1.0
+
+    @classmethod
+    def matches(cls, x: object) -> bool:
+        return is_questions(x)
+
+    @classmethod
+    def read(
+        cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
+    ) -> Self:
+        if y is not None or sample_weight is not None:
+            raise ValueError("`y` and sample_weight must be None: questions contain their answers.")
+        examples = question_examples(x)
+        if rules is not None:
+            for example in examples:
+                if example.answers is None:
+                    raise ValueError(
+                        f"Question {example.id!r} has no answers; expected a list of answers, "
+                        "which is empty if the question is unanswerable."
+                    )
+        return cls(examples)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, rows: slice) -> Self:
+        return dataclasses.replace(self, examples=self.examples[rows])
+
+    def num_batches(self, preprocessor: Any, batch_size: int) -> int:
+        rows = question_rows(self.examples, preprocessor, self.negative_share)
+        return -(-len(rows) // batch_size)
+
+    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        rows = question_rows(self.examples, preprocessor, self.negative_share)
+        if options.training:
+            self._warn_of_lost_answers(rows)
+        source = RowsInMemory(rows.examples, (rows.start_positions, rows.end_positions))
+        return Loader(source, preprocessor, options, _with_positions)
+
+    def _warn_of_lost_answers(self, rows: QuestionRows) -> None:
+        found = set(rows.question_index[rows.end_positions > 0].tolist())
+        lost = [
+            example.id
+            for index, example in enumerate(self.examples)
+            if example.answers and index not in found
+        ]
+        if lost:
+            warnings.warn(
+                f"{len(lost)} of {len(self.examples)} questions, the first of which is "
+                f"{lost[0]!r}, are trained on as if they had no answer: the tokenizer has no token "
+                "for their answers, or no window contains one of them as a whole.",
+                stacklevel=2,
+            )
+
+    def prediction_batches(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Batches, Restore]:
+        rows = question_rows(self.examples, preprocessor)
+
+        def restore(outputs_of_batches: Iterable[BatchOutputs], _: Any) -> Any:
+            logits = logits_of_tokens(rows, outputs_of_batches)
+            return {name: np.split(x, rows.row_splits[1:])[:-1] for name, x in logits.items()}
+
+        return window_batches(rows, preprocessor, options), restore
+
+
+def window_batches(rows: QuestionRows, preprocessor: Any, options: BatchOptions) -> Loader:
+    """Returns the windows of questions in batches of `(features, index)`, for prediction."""
+    return Loader(RowsInMemory(rows.examples), preprocessor, options, with_index)
+
+
+def _with_positions(batch: Batch) -> tuple[Any, ...]:
+    """Converts a batch to its features, the positions of answers, and their weights."""
+    weights = np.ones(len(batch.rows), "float32") if batch.is_real is None else batch.is_real
+    targets = dict(zip(OUTPUTS, batch.columns, strict=True))
+    return batch.features, targets, dict.fromkeys(targets, weights)
+
+
+def logits_of_tokens(
+    rows: QuestionRows, outputs_of_batches: Iterable[BatchOutputs]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Collects the logits of all tokens of all windows, a dict of float32 arrays `(tokens,)`."""
+    logits = {name: np.zeros(len(rows.token_ids), "float32") for name in OUTPUTS}
+    for features, index, outputs in outputs_of_batches:
+        mask = features["padding_mask"]
+        # (batch, 1) + (length,) -> (batch, length) positions in the flat arrays
+        tokens = rows.row_splits[index][:, None] + np.arange(mask.shape[1])
+        for name in OUTPUTS:
+            logits[name][tokens[mask]] = outputs[name][mask]
+    return logits
+
+
+def is_questions(x: Any) -> bool:
+    """Returns whether `x` is questions in one of `QUESTION_FORMS`, and not ids."""
+    columns = column_names(x)
+    if columns is not None:
+        return "question" in columns
+    if not isinstance(x, (list, tuple)):
+        return False
+    if not x:
+        return True
+    return "question" in x[0] if isinstance(x[0], Mapping) else hasattr(x[0], "question")
+
+
+def question_examples(x: Any) -> list[QuestionExample]:
+    """Converts questions in any of `QUESTION_FORMS` to examples.
+
+    Args:
+        x: The questions. The id of a question without `id` is its index.
+
+    Raises:
+        ValueError: If a question lacks a field, or an answer is not in the passage at its offset;
+            the message names the question.
+    """
+    names = column_names(x)
+    rows = x if names is None else _rows_of_columns(x, names)
+    return [_example(row, index) for index, row in enumerate(rows)]
+
+
+def _rows_of_columns(x: Any, names: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    columns = {name: as_list(x[name]) for name in _QUESTION_FIELDS if name in names}
+    check_lengths(columns)
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True))
+
+
+def _example(row: Any, index: int) -> QuestionExample:
+    where = f"Question {index}"
+    if isinstance(row, QuestionExample):
+        for name in ("question", "context"):
+            check_characters(getattr(row, name), f"{where}: {name}")
+        _answers(row.answers, row.context, where)
+        return row
+    if not isinstance(row, Mapping):
+        raise ValueError(f"{where} is {row!r}; expected {QUESTION_FORMS}.")
+    question, context = (_text(row, name, where) for name in ("question", "context"))
+    answers = _answers(row.get("answers"), context, where)
+    return QuestionExample(str(row.get("id", index)), question, context, answers)
+
+
+def _text(row: Mapping[str, Any], name: str, where: str) -> str:
+    value = row.get(name)
+    if not isinstance(value, str):
+        raise ValueError(
+            f"{where}: {name} is {value!r} of type {type(value).__name__}; expected a string."
+        )
+    check_characters(value, f"{where}: {name}")
+    return value
+
+
+def _answers(answers: Any, context: str, where: str) -> tuple[SpanAnswer, ...] | None:
+    """Converts answers, a list of dicts as in SQuAD files or a dict of two lists, to spans."""
+    if answers is None:
+        return None
+    if isinstance(answers, Mapping):
+        texts, starts = _field(answers, "text", where), _field(answers, "answer_start", where)
+        if len(texts) != len(starts):
+            raise ValueError(
+                f"{where}: its answers have {len(texts)} texts and {len(starts)} values of "
+                "answer_start; expected one for each text."
+            )
+        answers = [
+            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
+        ]
+    if isinstance(answers, str) or not hasattr(answers, "__iter__"):
+        raise ValueError(
+            f"{where}: answers is {answers!r} of type {type(answers).__name__}; expected a list."
+        )
+    spans = tuple(
+        answer
+        if isinstance(answer, SpanAnswer)
+        else SpanAnswer(_field(answer, "text", where), int(_field(answer, "answer_start", where)))
+        for answer in answers
+    )
+    for span in spans:
+        check_span(span.text, span.start, context, where)
+    return spans
+
+
+def _field(answer: Any, name: str, where: str) -> Any:
+    if not isinstance(answer, Mapping) or name not in answer:
+        raise ValueError(f'{where}: an answer is {answer!r}; expected "text" and "answer_start".')
+    return answer[name]
+
+
+def paired(question: Any, context: Any) -> tuple[list[str], list[str]]:
+    """Converts questions and passages to two lists of the same length.
+
+    Args:
+        question: A string or a list of strings.
+        context: A string for all questions, or a list of strings.
+
+    Raises:
+        ValueError: If the lists differ in length, an argument is not a string or a list, or UTF-8
+            cannot represent a text; the message names the question.
+    """
+    if isinstance(question, str):
+        question = [question]
+    for name, value in (("question", question), ("context", context)):
+        if not hasattr(value, "__iter__"):
+            raise ValueError(
+                f"{name} is {value!r} of type {type(value).__name__}; expected a string or a list "
+                "of strings."
+            )
+    questions: Sequence[str] = list(question)
+    contexts = [context] * len(questions) if isinstance(context, str) else list(context)
+    if len(questions) != len(contexts):
+        raise ValueError(f"There are {len(questions)} questions and {len(contexts)} contexts.")
+    for index, pair in enumerate(zip(questions, contexts, strict=True)):
+        for name, text in zip(("question", "context"), pair, strict=True):
+            check_characters(text, f"Question {index}: {name}")
+    return list(questions), contexts

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading any input of a task: text by the adapter of its kind; all else is features."""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+from typing import Any, Self
+
+import numpy as np
+
+from keras_bert.data.adapters.base import InputAdapter
+from keras_bert.data.adapters.text_batches import BatchedText, opened
+from keras_bert.data.adapters.texts import is_text, is_text_spec
+from keras_bert.data.columns import (
+    checked_weights,
+    column_names,
+    dataset_has_labels,
+    first_of_element,
+    is_dataset,
+    label_column,
+    split_index,
+)
+from keras_bert.data.labels import LabelRules
+
+Kinds = Sequence[type[InputAdapter]]
+
+
+def read_input(
+    kinds: Kinds,
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    rules: LabelRules | None = None,
+    *,
+    needs_labels: bool = False,
+) -> InputAdapter | Features:
+    """Reads input with its labels and weights.
+
+    Args:
+        kinds: The adapters of the kinds of text that there may be.
+        x: The input.
+        y: Labels; without, a table's column `label` is read if they are needed.
+        sample_weight: Sample weights.
+        rules: The rules for labels; `None` to read only `x`.
+        needs_labels: Whether labels are needed.
+
+    Raises:
+        ValueError: If there are no rows to train on, or to evaluate, or one is malformed; the
+            message names the row.
+    """
+    x = opened(x)
+    kind = adapter_class(kinds, x)
+    if kind is None:
+        return Features.read(x, y, sample_weight, input_forms(kinds))
+    if rules is None:
+        return kind.read(x)
+    if y is None and needs_labels:
+        y = label_column(x, rules.class_names)
+    rows = kind.read(x, y, sample_weight, rules)
+    if rows.in_memory and not len(rows):
+        raise no_rows()
+    return rows
+
+
+def adapter_class(kinds: Kinds, x: object) -> type[InputAdapter] | None:
+    """Returns the kind of text that `x` is; `None` for features."""
+    return next((kind for kind in kinds if kind.matches(x)), None)
+
+
+def input_forms(kinds: Kinds) -> str:
+    """Returns the forms of text of some kinds, for error messages."""
+    return ", or ".join(dict.fromkeys(kind.forms for kind in kinds))
+
+
+def no_rows() -> ValueError:
+    """Returns the error for data without a row."""
+    return ValueError("There are no texts to train on, or to evaluate.")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Features:
+    """Features, with labels and weights or without, which Keras makes batches of.
+
+    Args:
+        x: Arrays, a dataset, or a generator or another object that has batches.
+        y: Labels, or `None`.
+        sample_weight: Sample weights, or `None`.
+    """
+
+    x: Any
+    y: Any = None
+    sample_weight: Any = None
+
+    @classmethod
+    def read(cls, x: Any, y: Any, sample_weight: Any, forms: str) -> Self:
+        """Checks that input is not text in a form that the task does not take.
+
+        Args:
+            x: Features.
+            y: Labels, or `None`.
+            sample_weight: Sample weights, or `None`.
+            forms: The forms of text that the task takes, for the error message.
+
+        Raises:
+            ValueError: If it is; the message names the row of malformed text.
+        """
+        check_input_form(x, forms)
+        if is_text(x) or isinstance(x, BatchedText):
+            raise ValueError(
+                f"The task takes {forms}, or features; received {type(x).__name__} of text in "
+                "another form."
+            )
+        return cls(x, y, sample_weight)
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The inputs of a model by name, if they are given as arrays."""
+        return self.x if isinstance(self.x, dict) else {"token_ids": self.x}
+
+    @property
+    def are_arrays(self) -> bool:
+        """Whether they are in memory, and not a dataset or an object that has batches."""
+        is_array = hasattr(self.x, "shape") and hasattr(self.x, "dtype")
+        return is_array or isinstance(self.x, (Mapping, list, tuple))
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether there are labels; on JAX, Keras would train without them all the same."""
+        if is_dataset(self.x):
+            return dataset_has_labels(self.x)
+        # Of other objects, such as generators, the labels are seen only when they are read
+        return self.y is not None or not self.are_arrays
+
+    def with_checked_weights(self) -> Self:
+        """Checks the sample weights; those of datasets and generators when they are read."""
+        check_weights(self.sample_weight)
+        if is_dataset(self.x):
+            from keras_bert.data.tfdata.text_datasets import with_checked_weights
+
+            return dataclasses.replace(self, x=with_checked_weights(self.x))
+        is_generator = isinstance(self.x, Generator)
+        return dataclasses.replace(self, x=_checked_batches(self.x)) if is_generator else self
+
+    def num_batches(self, batch_size: int, validation_split: float = 0.0) -> int:
+        """Returns the number of batches that Keras' `fit` makes.
+
+        Raises:
+            ValueError: If it is infinite or unknown.
+        """
+        if is_dataset(self.x):
+            from keras_bert.data.tfdata.text_datasets import num_elements
+
+            return num_elements(self.x)
+        if not self.are_arrays:
+            try:
+                # A `PyDataset` may have no length; an infinite one has neither.
+                count = self.x.num_batches if hasattr(self.x, "num_batches") else len(self.x)
+            except TypeError:
+                count = None
+            if count is None:
+                raise ValueError(
+                    f"x is a {type(self.x).__name__}, whose batches cannot be counted; expected "
+                    "rows in memory, or a dataset."
+                )
+            return int(count)
+        rows = self.x
+        while isinstance(rows, (Mapping, list, tuple)):
+            rows = next(iter(rows.values() if isinstance(rows, Mapping) else rows))
+        num_rows = split_index(len(rows), validation_split) if validation_split else len(rows)
+        return -(-num_rows // batch_size)
+
+
+def check_input_form(x: Any, forms: str) -> None:
+    """Checks that input that is not recognized as text is not malformed text.
+
+    Args:
+        x: The input.
+        forms: The forms of text that the task takes, for the error message.
+
+    Raises:
+        ValueError: If `x` is `None`, an iterator, a lazy or streamed table, a list of plain
+            numbers, or has columns of text with other names; or a row of a list or series is
+            neither text nor numbers, or has numbers while other rows have text; the message names
+            the row.
+    """
+    if x is None:
+        raise ValueError(f"Received None; expected {forms}, or features.")
+    columns = first_of_element(x.element_spec) if is_dataset(x) else x
+    names = column_names(columns)
+    has_text = names is not None and (
+        not isinstance(columns, Mapping)
+        or any(is_text(column) or is_text_spec(column) for column in columns.values())
+    )
+    if names is not None and has_text and not is_text(x):
+        raise ValueError(
+            f"Received columns of text named {', '.join(map(str, names))}; expected {forms}, "
+            f"or features. Rename the columns, or pass them by themselves: x[{names[0]!r}]"
+            + (f", with y=x[{names[-1]!r}]." if len(names) > 1 else ".")
+        )
+    is_iterator = isinstance(x, (Iterator, Set)) and not isinstance(x, Generator)
+    is_lazy = names is None and any(hasattr(x, name) for name in ("collect", "column_names"))
+    if is_iterator or is_lazy or hasattr(x, "to_pylist"):
+        raise ValueError(f"Received {type(x).__name__}; expected {forms}, or features.")
+    is_objects = getattr(getattr(x, "dtype", None), "kind", "") == "O"
+    if not (isinstance(x, (list, tuple)) or is_objects):
+        return
+    rows = list(x)
+    if rows and all(isinstance(leaf, numbers.Number) for row in rows for leaf in _leaves(row)):
+        raise ValueError(
+            f"Received a list of numbers; expected {forms}, or ids as an array (batch, length)."
+        )
+    has_text = any(isinstance(leaf, (str, bytes)) for row in rows for leaf in _leaves(row))
+    for index, row in enumerate(rows):
+        for leaf in _leaves(row):
+            if not (isinstance(leaf, (str, bytes)) if has_text else _is_number(leaf)):
+                where = "is" if leaf is row else "holds"
+                raise ValueError(
+                    f"Row {index} {where} {leaf!r} of type {type(leaf).__name__}; expected "
+                    f"{forms}, or features."
+                )
+
+
+def _leaves(row: object) -> Iterator[Any]:
+    if not isinstance(row, (list, tuple)):
+        yield row
+        return
+    for part in row:
+        yield from _leaves(part)
+
+
+def _is_number(x: object) -> bool:
+    return isinstance(x, numbers.Number) or hasattr(x, "shape")
+
+
+def _checked_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None, None]:
+    for batch in batches:
+        if isinstance(batch, tuple) and len(batch) == 3:
+            check_weights(batch[2])
+        yield batch
+
+
+def check_weights(sample_weight: Any) -> None:
+    """Checks the sample weights of features, nested like their labels, as `checked_weights` does.
+
+    Tensors are not checked, since this would wait for the device.
+    """
+    if isinstance(sample_weight, Mapping):
+        sample_weight = list(sample_weight.values())
+    if isinstance(sample_weight, (list, tuple)) and isinstance(sample_weight[0], np.ndarray):
+        for weights in sample_weight:
+            check_weights(weights)
+    elif isinstance(sample_weight, (np.ndarray, list, tuple)) or hasattr(sample_weight, "iloc"):
+        checked_weights(sample_weight)
+
+
+def second_axis(x: Any) -> int | None:
+    """Returns the size of axis 1 of features (length, or number of choices); `None` if unknown."""
+    shape: Any = getattr(x.get("token_ids") if isinstance(x, dict) else x, "shape", ())
+    return int(shape[1]) if len(shape) > 1 else None

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts and pairs of texts in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sized
+from typing import Any, Self
+
+import numpy as np
+
+from keras_bert.data.adapters.base import BatchOutputs, InputAdapter, Restore, in_order, sliced
+from keras_bert.data.columns import (
+    as_list,
+    as_string,
+    check_lengths,
+    checked_weights,
+    column_names,
+    first_of_element,
+    is_dataset,
+    one_for_each,
+)
+from keras_bert.data.labels import LabelRules
+from keras_bert.data.loader import Batches, BatchOptions, Examples, Loader, RowsInMemory, with_index
+from keras_bert.data.texts import TextExamples
+from keras_bert.text.characters import check_characters
+
+TEXT_FORMS = (
+    "a string, a list of strings, a list of (a, b) pairs, a tuple of two lists, a dict of "
+    '"text" and "text_pair", a table of these columns or a column of texts (pandas, polars, Arrow, '
+    "Hugging Face datasets), or a tf.data.Dataset of these"
+)
+_DTYPES_OF_TEXT = ("str", "string", "large_string", "object")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TextAdapter(InputAdapter):
+    """Texts or pairs of texts in memory.
+
+    Args:
+        columns: `text` and, for pairs, `text_pair`: strings `(rows,)`.
+        labels: The targets of the loss, `(rows, ...)`.
+        weights: The sample weights, float32 `(rows,)`.
+    """
+
+    forms = TEXT_FORMS
+    outputs_are_joined = True
+
+    columns: dict[str, Any]
+    labels: np.ndarray[Any, Any] | None = None
+    weights: np.ndarray[Any, Any] | None = None
+
+    @classmethod
+    def matches(cls, x: object) -> bool:
+        return is_text(x) and not is_dataset(x)
+
+    @classmethod
+    def read(
+        cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
+    ) -> Self:
+        columns = text_columns(x)
+        texts = columns["text"]
+        labels = None if y is None else (rules or LabelRules()).read(y)
+        if labels is None and rules is not None and rules.allows_unlabeled:
+            labels = rules.no_labels(len(texts))
+        weights = None if sample_weight is None else checked_weights(sample_weight)
+        if labels is not None:
+            one_for_each(labels, texts, with_columns=True)
+        if weights is not None:
+            one_for_each(weights, texts)
+        return cls(columns, labels, weights)
+
+    def __len__(self) -> int:
+        return len(self.columns["text"])
+
+    def __getitem__(self, rows: slice) -> Self:
+        return dataclasses.replace(
+            self,
+            columns={name: column[rows] for name, column in self.columns.items()},
+            labels=sliced(self.labels, rows),
+            weights=sliced(self.weights, rows),
+        )
+
+    @property
+    def targets(self) -> list[np.ndarray[Any, Any]]:
+        """The labels and the weights, if there are any."""
+        return [values for values in (self.labels, self.weights) if values is not None]
+
+    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        source = RowsInMemory(self.examples(preprocessor), self.targets)
+        return Loader(source, preprocessor, options)
+
+    def prediction_batches(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Batches, Restore]:
+        source = RowsInMemory(self.examples(preprocessor))
+        return Loader(source, preprocessor, options, with_index), self.restore
+
+    def examples(self, preprocessor: Any) -> Examples:
+        """Returns the rows as a preprocessor packs them."""
+        return TextExamples(self.columns, preprocessor)
+
+    def restore(self, outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
+        """Restores the order of the rows."""
+        return in_order(outputs_of_batches, shape)
+
+
+def is_text(x: Any) -> bool:
+    """Returns whether `x` is text in one of `TEXT_FORMS`, and not ids."""
+    if is_dataset(x):
+        return is_text_spec(first_of_element(x.element_spec))
+    columns = column_names(x)
+    if columns is not None:
+        return "text" in columns
+    if isinstance(x, (str, bytes)):
+        return True
+    dtype = getattr(x, "dtype", getattr(x, "type", None))
+    if hasattr(x, "dtype") and not isinstance(x, np.ndarray) and not hasattr(x, "to_numpy"):
+        return getattr(dtype, "name", "") == "string"  # a tensor
+    # Iterators are not read: they would lose an element, and data loaders would start loading.
+    is_column = isinstance(x, Sized) and isinstance(x, Iterable) and hasattr(x, "__getitem__")
+    if not is_column or getattr(x, "ndim", 1) == 0:
+        return False
+    if not len(x):
+        # Of an empty series, the dtype tells; NumPy's are ids
+        return isinstance(x, (list, tuple)) or str(dtype).lower() in _DTYPES_OF_TEXT
+    first = next(iter(x))
+    first = first.as_py() if hasattr(first, "as_py") else first  # a scalar of Arrow
+    if isinstance(first, Mapping) or (isinstance(first, (list, tuple)) and not first):
+        return False
+    return is_text(first)
+
+
+def is_text_spec(spec: object) -> bool:
+    if isinstance(spec, Mapping):
+        return "text" in spec
+    if isinstance(spec, tuple):
+        return is_text_spec(spec[0])
+    return getattr(getattr(spec, "dtype", None), "name", "") == "string"
+
+
+def text_columns(x: Any, first_row: int = 0) -> dict[str, np.ndarray]:
+    """Converts text in any form but a dataset to the columns `text` and, for pairs, `text_pair`.
+
+    A tuple of two sequences is two columns; a list of pairs is rows.
+
+    Args:
+        x: Text in one of `TEXT_FORMS`.
+        first_row: The index of the first row, for error messages.
+
+    Returns:
+        A dict of the columns, each an array of objects `(rows,)`.
+
+    Raises:
+        ValueError: If the columns differ in length, the form is not one of `TEXT_FORMS`, or UTF-8
+            cannot represent a text; the message names the row.
+    """
+    names = column_names(x)
+    columns: dict[str, Any]
+    if isinstance(x, (str, bytes)):
+        columns = {"text": [x]}
+    elif names is not None:
+        columns = {name: as_list(x[name]) for name in ("text", "text_pair") if name in names}
+    elif isinstance(x, tuple) and len(x) == 2 and not isinstance(x[0], (str, bytes)):
+        columns = {"text": as_list(x[0]), "text_pair": as_list(x[1])}
+    else:
+        columns = _columns_of_rows(x, first_row)
+    columns = {name: _texts(column, first_row) for name, column in columns.items()}
+    check_lengths(columns)
+    return columns
+
+
+def _columns_of_rows(x: Any, first_row: int) -> dict[str, list[Any]]:
+    if not hasattr(x, "__iter__"):
+        raise ValueError(f"Received {x!r} of type {type(x).__name__}; expected {TEXT_FORMS}.")
+    rows = [np.asarray(x).item()] if getattr(x, "shape", None) == () else as_list(x)
+    if not rows or not isinstance(rows[0], (list, tuple, np.ndarray)):
+        return {"text": rows}
+    for index, row in enumerate(rows, first_row):
+        if isinstance(row, (str, bytes)) or not hasattr(row, "__len__"):
+            raise ValueError(f"Row {index} is {row!r}; expected 2 texts in every row of pairs.")
+        if len(row) != 2:
+            raise ValueError(f"Row {index} has {len(row)} texts; expected 2 in every row of pairs.")
+    return {"text": [row[0] for row in rows], "text_pair": [row[1] for row in rows]}
+
+
+def _texts(values: list[Any], first_row: int) -> np.ndarray:
+    for index, value in enumerate(values, first_row):
+        if not isinstance(value, (str, bytes)):
+            raise ValueError(
+                f"Row {index} is {value!r} of type {type(value).__name__}; expected text as "
+                f"{TEXT_FORMS}."
+            )
+        check_characters(value, f"Row {index}")
+    return np.array(values, dtype=object)
+
+
+def single_texts(x: Any) -> list[str]:
+    """Converts single texts in any form but a dataset to a list of strings.
+
+    Raises:
+        ValueError: If a row is not text, or there are pairs.
+    """
+    columns = text_columns(x)
+    if "text" not in columns or "text_pair" in columns:
+        raise ValueError(f"Received the columns {list(columns)}; expected single texts.")
+    return [as_string(text) for text in columns["text"]]
+
+
+def any_characters(columns: Mapping[str, np.ndarray]) -> bool:
+    """Returns whether any text in `text_columns` is neither empty nor blank."""
+    return any(text.strip() for column in columns.values() for text in column)

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sentences of words, and texts that are split into words."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence, Sized
+from typing import Any, Self
+
+import numpy as np
+
+from keras_bert.data.adapters.base import BatchOutputs, InputAdapter, Restore, sliced
+from keras_bert.data.columns import as_list, as_string, checked_weights, column_names
+from keras_bert.data.labels import LabelRules
+from keras_bert.data.loader import Batch, Batches, BatchOptions, Loader, RowsInMemory, with_index
+from keras_bert.data.packing import Sequences
+from keras_bert.data.texts import InMemory
+from keras_bert.data.words import nested_words
+from keras_bert.text.characters import check_characters
+from keras_bert.text.words import split_words
+
+# The names of the levels of nesting, for error messages
+_PARTS = {1: "words", 2: "sentences", 3: "documents"}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WordsAdapter(InputAdapter):
+    """Sentences of words, documents of such sentences, or texts that are split into words.
+
+    Args:
+        words: The input: a text (`depth` 0), texts (1), sentences of words (2), or documents of
+            sentences of words (3). Texts are converted to sentences by `split_into_words`.
+        depth: The number of levels of nesting of the input.
+        labels: The class ids of all words, int32 `(words,)`.
+        weights: The sample weights of all words, float32 `(words,)`; 0 if the label is negative.
+        texts: The texts, if they were split into words.
+        offsets: For each text, the offsets of the first characters of its words, and the offsets
+            one past their last characters.
+    """
+
+    forms = (
+        "a text, a list of texts, a list of sentences, each a list of words, or a list of "
+        "documents, each a list of such sentences"
+    )
+
+    words: list[Any]
+    depth: int
+    labels: np.ndarray[Any, Any] | None = None
+    weights: np.ndarray[Any, Any] | None = None
+    texts: list[str] | None = None
+    offsets: tuple[list[list[int]], list[list[int]]] | None = None
+
+    @classmethod
+    def matches(cls, x: object) -> bool:
+        return word_depth(x) is not None
+
+    @classmethod
+    def read(
+        cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
+    ) -> Self:
+        depth = word_depth(x) or 0
+        x = as_lists(x)
+        check_words(x, depth)
+        if rules is None:
+            return cls([x] if depth == 0 else x, depth)
+        if (depth < 2 and len(x)) or y is None:
+            raise ValueError(
+                f"Each word needs a label: expected {cls.forms.split('texts, ')[-1]}, with labels "
+                "in the same nesting."
+            )
+        of_words = flat_labels(x, as_lists(y), max(depth, 2))
+        try:
+            labels = rules.read(of_words)
+        except ValueError as error:
+            raise ValueError(f"{error} (A row is a word, counted over all sentences.)") from error
+        if not len(labels):
+            raise ValueError("There are no words to train on, or to evaluate.")
+        weights = (labels >= 0).astype("float32")
+        if sample_weight is not None:
+            weights *= checked_weights(flat_labels(x, as_lists(sample_weight), depth))
+        return cls(x, depth, np.maximum(labels, 0), weights)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __getitem__(self, rows: slice) -> Self:
+        before, part = (
+            dataclasses.replace(self, words=self.words[some])
+            for some in (slice(rows.start or 0), rows)
+        )
+        first = sum(map(len, before.sentences))
+        words = slice(first, first + sum(map(len, part.sentences)))
+        return dataclasses.replace(
+            part, labels=sliced(self.labels, words), weights=sliced(self.weights, words)
+        )
+
+    @property
+    def sentences(self) -> list[Any]:
+        """The lists of words of all sentences or texts."""
+        if self.depth < 3:
+            return self.words
+        return [sentence for document in self.words for sentence in document]
+
+    def split_into_words(self) -> Self:
+        """Splits texts into words; rows that have words already are returned unchanged."""
+        if self.depth >= 2 or self.offsets is not None:
+            return self
+        texts = [as_string(text) for text in self.words]
+        parts = [split_words(text) for text in texts]
+        words = [found for found, _, _ in parts]
+        offsets = [starts for _, starts, _ in parts], [ends for _, _, ends in parts]
+        return dataclasses.replace(self, words=words, texts=texts, offsets=offsets)
+
+    def nested(self, values: Sequence[Any]) -> Any:
+        """Nests values of sentences like the input.
+
+        Args:
+            values: One value for each sentence.
+        """
+        if self.depth < 3:
+            return values[0] if self.depth == 0 else list(values)
+        remaining = iter(values)
+        return [[next(remaining) for _ in document] for document in self.words]
+
+    def num_batches(self, preprocessor: Any, batch_size: int) -> int:
+        windows = preprocessor.windows(self.split_into_words().words)
+        return -(-len(windows.token_ids.lengths) // batch_size)
+
+    def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
+        windows = preprocessor.windows(self.words)
+        features = windows.sequences.features
+        features |= {name: windows.scatter(getattr(self, name)) for name in ("labels", "weights")}
+        source = RowsInMemory(InMemory(Sequences(features)))
+        return Loader(source, preprocessor, options, _with_tags, targets_have_length=True)
+
+    def prediction_batches(
+        self, preprocessor: Any, options: BatchOptions
+    ) -> tuple[Batches, Restore]:
+        rows = self.split_into_words()
+        words = nested_words(rows.words)
+        windows = preprocessor.windows(words)
+        row_splits = np.concatenate([[0], np.cumsum(windows.token_ids.lengths)])
+
+        def restore(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> Any:
+            logits = np.zeros((row_splits[-1], shape[-1]), "float32")
+            for features, index, outputs in outputs_of_batches:
+                mask = features["padding_mask"]
+                # (batch, 1) + (length,) -> (batch, length) positions in the flat array
+                tokens = row_splits[index][:, None] + np.arange(mask.shape[1])
+                logits[tokens[mask]] = outputs[mask]
+            ends = np.cumsum(words.in_sentences)
+            of_sentences = np.split(logits[windows.first_subwords()], ends)[: len(ends)]
+            return rows.nested(of_sentences)
+
+        source = RowsInMemory(InMemory(windows.sequences))
+        return Loader(source, preprocessor, options, with_index), restore
+
+
+def _with_tags(batch: Batch) -> tuple[Any, ...]:
+    """Converts a batch to features, and labels and weights of the words' first subwords."""
+    features = dict(batch.features)
+    labels, weights = features.pop("labels"), features.pop("weights")
+    if batch.is_real is not None:
+        weights = weights * batch.is_real[:, np.newaxis]
+    return features, labels, weights
+
+
+def word_depth(x: Any) -> int | None:
+    """Returns the nesting depth of strings: 0 for a string, 2 for a list of lists of strings.
+
+    Empty lists count as lists of strings. For anything but strings, `None` is returned.
+    """
+    if isinstance(x, (str, bytes)):
+        return 0
+    if isinstance(x, np.ndarray) and x.dtype.kind not in "OUS":
+        return None
+    if getattr(getattr(x, "dtype", None), "name", "") == "string":
+        return len(x.shape)
+    if hasattr(x, "to_pylist"):
+        x = x.to_pylist()
+    # Iterators are not read: their elements would be lost, and they may be infinite.
+    is_nested = isinstance(x, Sized) and isinstance(x, Iterable)
+    if not is_nested or column_names(x) is not None or hasattr(x, "element_spec"):
+        return None
+    depths = [word_depth(item) for item in x]
+    if None in depths:
+        return None
+    return 1 + max((depth for depth in depths if depth is not None), default=0)
+
+
+def as_lists(x: Any) -> Any:
+    """Converts words in any form, such as a ragged tensor, to a string or lists of strings."""
+    if getattr(x, "shape", None) == ():
+        return np.asarray(x).item()
+    return x if isinstance(x, (str, bytes, list, tuple)) else as_list(x)
+
+
+def check_words(words: Any, depth: int, path: tuple[int, ...] = ()) -> None:
+    """Checks that UTF-8 can represent all texts or words.
+
+    Args:
+        words: A text (`depth` 0), texts (1), sentences (2) or documents (3).
+        depth: The nesting depth.
+        path: The indices of `words` in the input.
+
+    Raises:
+        ValueError: If it cannot; the message says where.
+    """
+    if depth:
+        for index, part in enumerate(words):
+            check_words(part, depth - 1, (*path, index))
+    elif isinstance(words, str) and not words.isascii():
+        check_characters(words, _where(path[:1] if len(path) < 3 else path[:2]))
+
+
+def flat_labels(words: Sequence[Any], labels: Sequence[Any], depth: int) -> list[Any]:
+    """Flattens the labels of words.
+
+    Args:
+        words: Sentences (`depth` 2) or documents (`depth` 3).
+        labels: Labels or weights, in the same nesting.
+        depth: The nesting depth of the words.
+
+    Returns:
+        A list of one label for each word.
+
+    Raises:
+        ValueError: If the numbers of labels and words differ; the message says where.
+    """
+    flat: list[Any] = []
+    _flatten(words, labels, depth, (), flat)
+    return flat
+
+
+def _flatten(words: Any, labels: Any, depth: int, path: tuple[int, ...], flat: list[Any]) -> None:
+    if isinstance(labels, (str, bytes)) or not hasattr(labels, "__len__"):
+        raise ValueError(f"{_where(path)} has the labels {labels!r}; expected a list.")
+    if len(words) != len(labels):
+        raise ValueError(
+            f"{_where(path)} has {len(words)} {_PARTS[depth]} and labels or weights for "
+            f"{len(labels)}; each needs one."
+        )
+    if depth == 1:
+        flat.extend(labels)
+        return
+    for index, (part, its_labels) in enumerate(zip(words, labels, strict=True)):
+        _flatten(part, its_labels, depth - 1, (*path, index), flat)
+
+
+def _where(path: tuple[int, ...]) -> str:
+    if not path:
+        return "The input"
+    if len(path) == 1:
+        return f"Row {path[0]}"
+    return f"Sentence {path[1]} of document {path[0]}"

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns and rows of any input: lists, arrays, dicts, and tables of other libraries.
+
+Nothing here imports TensorFlow or those libraries: ids are recognized where they are missing, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from typing import Any
+
+import numpy as np
+
+from keras_bert import checks
+
+
+def is_dataset(x: object) -> bool:
+    """Returns whether `x` is a `tf.data.Dataset`."""
+    tensorflow = sys.modules.get("tensorflow")
+    return tensorflow is not None and isinstance(x, tensorflow.data.Dataset)
+
+
+def dataset_has_labels(dataset: Any) -> bool:
+    """Returns whether the elements of a dataset are `(x, labels)` or `(x, labels, weights)`."""
+    spec = dataset.element_spec
+    return isinstance(spec, tuple) and len(spec) > 1
+
+
+def first_of_element(spec: Any) -> Any:
+    """Returns the spec of `x` from a dataset's element spec, with labels or without."""
+    return spec[0] if isinstance(spec, tuple) else spec
+
+
+def column_names(x: Any) -> tuple[Any, ...] | None:
+    """Returns the names of the columns of a dict or table, without importing its library.
+
+    Args:
+        x: A dict; a data frame of pandas or polars; an Arrow table; a data set of Hugging Face's
+            `datasets`, unless it is streamed; or anything else.
+
+    Returns:
+        The names, which index `x`; `None` for anything else.
+    """
+    if isinstance(x, Mapping):
+        return tuple(x)
+    if hasattr(x, "column_names") and hasattr(x, "__len__"):  # Arrow and `datasets`
+        return tuple(x.column_names)
+    return tuple(x.columns) if hasattr(x, "to_dict") and hasattr(x, "columns") else None
+
+
+def label_column(x: Any, class_names: Sequence[str] | None = None) -> list[Any] | None:
+    """Returns the column `label` of a dict or table; `None` if there is none.
+
+    Args:
+        x: The input.
+        class_names: The names of the task's classes. If the ids in a data set of Hugging Face's
+            `datasets` have names too, then these are returned, since their order may be another.
+    """
+    if "label" not in (column_names(x) or ()):
+        return None
+    labels = as_list(x["label"])
+    features = getattr(x, "features", None)
+    names = getattr(features["label"], "names", None) if isinstance(features, Mapping) else None
+    if names and class_names is not None:
+        return [names[label] if label is not None and label >= 0 else label for label in labels]
+    return labels
+
+
+def as_list(values: Any) -> list[Any]:
+    """Converts a column to a list of Python's values.
+
+    Args:
+        values: A list, an array, a tensor of any backend, a series of pandas or polars, a column of
+            an Arrow table or of a data set of Hugging Face's, or another iterable.
+
+    Raises:
+        ValueError: If it is a string: its characters would become rows.
+    """
+    if isinstance(values, (str, bytes)):
+        raise ValueError(f"Received {values!r} as a column; expected a list of texts.")
+    # The methods of Arrow; of pandas, polars and ragged tensors; of NumPy, JAX and PyTorch
+    for method in ("to_pylist", "to_list", "tolist"):
+        if hasattr(values, method):
+            return list(getattr(values, method)())
+    return list(values.numpy().tolist() if hasattr(values, "numpy") else values)
+
+
+def as_array(values: Any) -> np.ndarray[Any, Any]:
+    """Converts a column of numbers or names, in any form that `as_list` takes, to an array."""
+    if hasattr(values, "detach"):  # a tensor of PyTorch, perhaps on a GPU or with gradients
+        values = values.detach().cpu()
+    return np.asarray(values)
+
+
+def as_string(text: str | bytes) -> str:
+    """Converts UTF-8 to a string, without invalid bytes."""
+    return text.decode("utf-8", "ignore") if isinstance(text, bytes) else str(text)
+
+
+def columns_of_rows(
+    rows: Sequence[Mapping[str, Any]], fields: Sequence[str], optional_fields: Sequence[str] = ()
+) -> dict[str, list[Any]]:
+    """Converts rows to columns.
+
+    Args:
+        rows: The rows, each a dict of its fields. Other entries are ignored.
+        fields: The names of the fields that all rows have.
+        optional_fields: The names of those that all rows have or none.
+
+    Returns:
+        A dict of the list of values of each field.
+
+    Raises:
+        ValueError: If a row lacks a field; the message names the row.
+    """
+    present = [name for name in optional_fields if any(name in row for row in rows)]
+    columns: dict[str, list[Any]] = {name: [] for name in (*fields, *present)}
+    for index, row in enumerate(rows):
+        for name, column in columns.items():
+            if name not in row:
+                raise ValueError(f"Row {index} has no {name}; it has {', '.join(row)}.")
+            column.append(row[name])
+    return columns
+
+
+def check_lengths(columns: Mapping[str, Sized]) -> None:
+    """Checks that columns have the same number of rows.
+
+    Raises:
+        ValueError: If they do not; the message has the number of each.
+    """
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"The columns differ in length: {lengths}.")
+
+
+def one_for_each(
+    values: np.ndarray[Any, Any], rows: Sized, *, with_columns: bool = False
+) -> np.ndarray[Any, Any]:
+    """Checks that there is one label or weight for each row; returns them unchanged.
+
+    Args:
+        values: The labels or weights.
+        rows: The rows.
+        with_columns: Whether labels may have more axes, such as one-hot labels.
+
+    Raises:
+        ValueError: If their shape is not `(rows,)`, or `(rows, ...)` with `with_columns`.
+    """
+    if (values.shape[:1] if with_columns else values.shape) != (len(rows),):
+        raise ValueError(
+            f"There are {len(rows)} texts and labels or weights of shape {values.shape}; expected "
+            "one for each text."
+        )
+    return values
+
+
+def checked_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
+    """Converts sample weights to a float32 array.
+
+    Args:
+        sample_weight: The weight of each row.
+        first_row: The index of the first of them, for the error message.
+
+    Raises:
+        ValueError: If a weight is not a finite number of at least 0; the message names its row.
+    """
+    try:
+        weights = np.atleast_1d(as_array(sample_weight)).astype("float32")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"The sample weights are not numbers: {error}.") from error
+    wrong = np.argwhere(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        raise ValueError(
+            f"The sample weight in row {first_row + wrong[0][0]} is {weights[tuple(wrong[0])]}; it "
+            f"must be {checks.NON_NEGATIVE}."
+        )
+    return weights
+
+
+def split_index(num_rows: int, share: float) -> int:
+    """Returns the number of rows to train on, if a fraction of them is for validation.
+
+    Raises:
+        ValueError: If no rows are left to train on, or none for validation.
+    """
+    start = int(num_rows * (1 - share))
+    if not 0 < start < num_rows:
+        raise ValueError(
+            f"validation_split is {share}, and there are {num_rows} rows; expected a fraction that "
+            "leaves rows to train on and holds out others."
+        )
+    return start
+
+
+def listed(x: Any) -> Any:
+    """Converts an iterator to a list; returns anything else unchanged."""
+    return list(x) if isinstance(x, Iterator) else x
+
+
+def as_given(x: Any, answers: list[Any]) -> Any:
+    """Converts predictions to the form of the input.
+
+    Args:
+        x: A string; a pandas series or data frame; or any other batch.
+        answers: A prediction for each row: a dict, or a list of dicts.
+
+    Returns:
+        A single prediction for a string; for a series or data frame a data frame with the same
+        index, or a series if predictions are lists; otherwise the list.
+    """
+    if isinstance(x, str):
+        return answers[0]
+    if hasattr(x, "index") and hasattr(x, "iloc"):
+        import pandas  # installed, since `x` is a pandas object
+
+        form = pandas.Series if answers and isinstance(answers[0], list) else pandas.DataFrame
+        return form(answers, index=x.index)
+    return answers

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns of the threads that call a model, and processes that were forked from one with models.
+
+Training and evaluation change variables, those of metrics at least. On JAX, moreover, Keras takes
+the weights out of a model while it is trained, and has one place per model for the state of a
+running call, be it of `predict`. So on every backend one thread at a time trains or evaluates a
+model, and on JAX also predicts; models that share an embedding table, such as a task and its
+encoder, take turns with each other. A call inside a call, such as the validation of `fit` or a
+callback's prediction, belongs to the same turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+
+from keras_bert.layers.embeddings import TokenEmbedding
+
+_LOCKS: weakref.WeakKeyDictionary[keras.layers.Layer, tuple[int, Any]] = weakref.WeakKeyDictionary()
+_LOCKS_ARE_CREATED = threading.Lock()
+_NUMBERS = itertools.count()
+
+
+class _Process:
+    """What this process and the one that it was forked from have done."""
+
+    has_models = False
+    was_forked_from_models = False
+
+
+def _after_fork() -> None:
+    _Process.was_forked_from_models = _Process.has_models
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def note_model() -> None:
+    """Notes that this process has a model, which none that is forked from it may use."""
+    check_process()
+    _Process.has_models = True
+
+
+def check_process() -> None:
+    """Refuses to compute in a process that was forked after its parent had created a model.
+
+    The threads of TensorFlow, JAX and PyTorch do not exist in the child, which waits for them.
+
+    Raises:
+        RuntimeError: If this is such a process.
+    """
+    if _Process.was_forked_from_models:
+        raise RuntimeError(
+            "This process was forked from one that had already created a model, so that the call "
+            f"would never return: a fork does not copy the threads of {keras.backend.backend()}. "
+            "Create or load models after the fork only (with gunicorn, without --preload), or "
+            'start processes with multiprocessing.get_context("spawn").'
+        )
+
+
+@contextlib.contextmanager
+def turn(model: keras.Model) -> Iterator[None]:
+    """Waits for the calls of other threads; on JAX, puts the variables back at the end."""
+    check_process()
+    with contextlib.ExitStack() as stack:
+        for lock in _table_locks(model):
+            stack.enter_context(lock)
+        if keras.backend.backend() == "jax":
+            from keras_bert.ops.jax_steps import variables_put_back
+
+            stack.enter_context(variables_put_back(model))
+        yield
+
+
+def turn_on_jax(model: keras.Model) -> contextlib.AbstractContextManager[None]:
+    """Returns `turn` on JAX; the other backends predict and save in several threads at once."""
+    check_process()
+    return turn(model) if keras.backend.backend() == "jax" else contextlib.nullcontext()
+
+
+def in_turn(name: str, turns: Callable[[Any], Any] = turn) -> Any:
+    """Returns a method of `keras.Model` that takes turns, with its signature and docstring."""
+
+    @functools.wraps(getattr(keras.Model, name))
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with turns(self):
+            # Looked up at each call, since libraries that log training replace it.
+            return getattr(keras.Model, name)(self, *args, **kwargs)
+
+    return wrapped
+
+
+in_turn_on_jax = functools.partial(in_turn, turns=turn_on_jax)
+
+
+def _table_locks(model: keras.Model) -> list[Any]:
+    """Returns the locks of the embedding tables in a model, in the order that all models have.
+
+    There is more than one in a model of several encoders, such as a `Distiller`.
+    """
+    layers = [layer for layer in model._flatten_layers() if isinstance(layer, TokenEmbedding)]
+    with _LOCKS_ARE_CREATED:
+        for layer in layers or [model]:
+            if layer not in _LOCKS:
+                _LOCKS[layer] = next(_NUMBERS), threading.RLock()
+        return [lock for _, lock in sorted({_LOCKS[layer] for layer in layers or [model]})]

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of all models of this package: a Keras model of token ids."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Self
+
+import keras
+
+from keras_bert.aliases import refuse_aliases
+from keras_bert.atomic import atomic_path
+from keras_bert.layers.frozen import NO_CLONE
+from keras_bert.layers.shapes import too_long
+from keras_bert.models.inputs import check_ids, fill_inputs
+from keras_bert.models.threads import (
+    check_process,
+    in_turn,
+    in_turn_on_jax,
+    note_model,
+    turn_on_jax,
+)
+from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.layout import unpadded_form
+from keras_bert.ops.lazy_tensorflow import without_tensorflow_import
+
+
+class TokenModel(keras.Model):
+    """A functional model of `token_inputs()`, in as many threads and on whichever backend.
+
+    Optional inputs can be omitted. Subclasses set `config`, a `BertConfig`, which token, segment
+    and position ids are checked against.
+
+    Calls from several threads take turns where they must; see `keras_bert.models.threads`. A call
+    that is interrupted, and a file that is being written, leave the weights as they were.
+    """
+
+    # Keras' functions of an iterator of batches, and its state of a running call on JAX
+    train_function: Any
+    test_function: Any
+    predict_function: Any
+    _jax_state: Any
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        # Here, since subclasses create layers and read their arguments before they call `__init__`.
+        note_model()
+        refuse_aliases(cls.__init__, kwargs, cls.__name__)
+        model: Self = super().__new__(cls, *args, **kwargs)
+        return model
+
+    def __call__(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_process()
+        # Here and not only in `call`, before Keras converts arrays to tensors.
+        inputs = fill_inputs(inputs, self.input)
+        self.check_inputs(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def check_inputs(self, inputs: Mapping[str, Tensor]) -> None:
+        """Checks the ids of inputs that are NumPy arrays; see `check_ids`."""
+        check_ids("token_ids", inputs.get("token_ids"), self.config.vocabulary_size)
+        if self.config.num_segments:  # segment ids are ignored without segment embeddings
+            check_ids("segment_ids", inputs.get("segment_ids"), self.config.num_segments)
+        check_ids("position_ids", inputs.get("position_ids"), self.config.max_sequence_length)
+
+    def call(
+        self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        return super().call(fill_inputs(inputs, self.input), training=training, mask=mask)
+
+    def predict_step(self, *arguments: Any) -> Any:
+        with unpadded_form():
+            return super().predict_step(*arguments)
+
+    def test_step(self, *arguments: Any) -> Any:
+        with unpadded_form():
+            return super().test_step(*arguments)
+
+    def quantize(self, *arguments: Any, **options: Any) -> None:
+        super().quantize(*arguments, **options)
+        # On PyTorch, the weights that were replaced are part of cycles.
+        gc.collect()
+
+    # === Threads and backends ===
+
+    fit = in_turn("fit")
+    evaluate = in_turn("evaluate")
+    train_on_batch = in_turn("train_on_batch")
+    test_on_batch = in_turn("test_on_batch")
+    predict = in_turn_on_jax("predict")
+    predict_on_batch = in_turn_on_jax("predict_on_batch")
+
+    def make_train_function(self, force: bool = False) -> Any:
+        # On TensorFlow, Keras leaves it to the first step, which is then traced a second time:
+        # without the initialization of variables.
+        optimizer = getattr(self, "optimizer", None)
+        if optimizer is not None and not optimizer.built:
+            optimizer.build(self.trainable_variables)
+        return self._made("train_function", super().make_train_function, force)
+
+    def make_test_function(self, force: bool = False) -> Any:
+        return self._made("test_function", super().make_test_function, force)
+
+    def make_predict_function(self, force: bool = False) -> Any:
+        return self._made("predict_function", super().make_predict_function, force)
+
+    def _made(self, name: str, make: Callable[[bool], Any], force: bool) -> Any:
+        """Makes a function of batches as this backend needs it, or else as Keras does."""
+        if getattr(self, name) is None or force:
+            own = getattr(_backend_steps(), name, None)
+            setattr(self, name, None if own is None else own(self))
+        return getattr(self, name) or make(force)
+
+    def _purge_model_variables(self, optimizer_variables: bool = False, **kinds: bool) -> None:
+        """Takes the arrays out of variables on JAX, for training alone, which donates them."""
+        if optimizer_variables:
+            self._jax_state = _backend_steps().training_state(self)
+            self._jax_state_synced = False
+            super()._purge_model_variables(optimizer_variables=True, **kinds)
+
+    def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        """Builds metrics and optimizer under a `tf.distribute.Strategy`, of a replica's batch.
+
+        Keras would average the batches of the replicas, which must then have as many rows each, and
+        no values that are not numbers, such as those of a `padding_mask`.
+        """
+        strategy = self.distribute_strategy
+        if iterator is not None and strategy.num_replicas_in_sync > 1:
+            for _, _, batches in iterator:
+                data_batch = keras.tree.map_structure(
+                    lambda values: strategy.experimental_local_results(values)[0], next(batches)
+                )
+                break
+            iterator = None
+        super()._maybe_symbolic_build(iterator, data_batch)
+
+    def check_shape(self, name: str, shape: Sequence[int]) -> None:
+        """Checks the length of token ids by their shape, for graphs that do not know it."""
+        limit = self.config.max_sequence_length
+        if name == "token_ids" and "position_ids" not in self.input and shape[-1] > limit:
+            raise ValueError(too_long(shape[-1], limit))
+
+    # === Files ===
+
+    def get_config(self) -> dict[str, Any]:
+        """Implemented by subclasses; other instances share the weights of an encoder.
+
+        Raises:
+            NotImplementedError: If the model is such an instance.
+        """
+        raise NotImplementedError(NO_CLONE)
+
+    def save(
+        self, filepath: Any, overwrite: bool = True, zipped: bool | None = None, **kwargs: Any
+    ) -> None:
+        """Saves the model as `keras.Model.save` does, but atomically.
+
+        An existing file is replaced only when the new one is complete.
+
+        Raises:
+            FileNotFoundError: If the folder of a file does not exist.
+        """
+        # A model that is not zipped is a folder.
+        with (
+            turn_on_jax(self),
+            without_tensorflow_import(),
+            _without_distribution(),
+            _replaced(filepath, overwrite, zipped is not False) as path,
+        ):
+            super().save(path, overwrite=overwrite, zipped=zipped, **kwargs)
+
+    def save_weights(
+        self, filepath: Any, overwrite: bool = True, max_shard_size: float | None = None
+    ) -> None:
+        """Saves the weights as `keras.Model.save_weights` does, but atomically.
+
+        An existing file is replaced only when the new one is complete.
+
+        Raises:
+            FileNotFoundError: If the folder of a file does not exist.
+        """
+        with (
+            turn_on_jax(self),
+            _without_distribution(),
+            _replaced(filepath, overwrite, max_shard_size is None) as path,
+        ):
+            super().save_weights(path, overwrite=overwrite, max_shard_size=max_shard_size)
+
+    def compute_output_spec(
+        self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        # Keras needs the shape of every input. `None` has none, and does not affect output shapes.
+        shape = inputs["token_ids"].shape
+        shaped = {
+            name: keras.KerasTensor(shape, reference.dtype)
+            if inputs[name] is None
+            else inputs[name]
+            for name, reference in self.input.items()
+        }
+        return super().compute_output_spec(shaped, training=training, mask=mask)
+
+
+def _backend_steps() -> ModuleType:
+    """Returns the module of the steps that Keras' training loop has on this backend."""
+    if keras.backend.backend() == "jax":
+        from keras_bert.ops import jax_steps
+
+        return jax_steps
+    if keras.backend.backend() == "torch":
+        from keras_bert.ops import torch_steps
+
+        return torch_steps
+    from keras_bert.ops import tensorflow_steps
+
+    return tensorflow_steps
+
+
+@contextlib.contextmanager
+def _without_distribution() -> Iterator[None]:
+    """Has one of several processes of a `keras.distribution` save a model by itself.
+
+    Keras creates an optimizer to see which attributes all have, and its variables, if they were
+    distributed, would wait for the other processes.
+    """
+    distribution = keras.distribution.distribution()
+    keras.distribution.set_distribution(None)
+    try:
+        yield
+    finally:
+        keras.distribution.set_distribution(distribution)
+
+
+@contextlib.contextmanager
+def _replaced(filepath: Any, overwrite: bool, is_one_file: bool) -> Iterator[Any]:
+    """Yields a temporary path next to a file, and renames it to the file at the end.
+
+    For URLs (`gs://…`), folders and sharded weights, and if an existing file must not be
+    overwritten, it yields the path itself and leaves everything to Keras.
+    """
+    target = Path(os.path.realpath(str(filepath)))
+    is_one_file &= target.suffix in (".keras", ".h5") and "://" not in str(filepath)
+    if not is_one_file or target.is_dir() or (target.exists() and not overwrite):
+        yield filepath
+        return
+    with atomic_path(target) as temporary:
+        yield temporary
