@@ -281,16 +281,15 @@ class Task(TextModel):
         Raises:
             keras_bert.checkpoints.CheckpointError: If the format cannot represent the task.
         """
-        checkpoints.save_hugging_face(self, folder)
-        checkpoints.save_model_card(
-            folder,
-            title=title,
-            head=next(iter(self.heads), ""),
-            parameters=self.count_params(),
-            class_names=getattr(self, "class_names", None),
-            results=results,
-            license=license,
-        )
+        card = {
+            "title": title or Path(folder).resolve().name,
+            "head": next(iter(self.heads), ""),
+            "parameters": self.count_params(),
+            "class_names": getattr(self, "class_names", None),
+            "results": results,
+            "license": license,
+        }
+        checkpoints.save_hugging_face(self, folder, card=card)
 
     def push_to_hub(
         self,
