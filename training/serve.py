@@ -163,7 +163,10 @@ def load(config: ServeConfig) -> ModelServer:
     served.warm_up(by_name[DEFAULT_SIGNATURE], sizes, longest, compiles=compiles)
     if predictor.cut_rows is not None:
         predictor.cut_rows.reset()  # From now on, it warns of the first row that is cut.
-    metrics = Metrics(lambda: batcher.waiting)
+    cut_rows = predictor.cut_rows
+    metrics = Metrics(
+        lambda: batcher.waiting, None if cut_rows is None else lambda: int(cut_rows.num_cut)
+    )
     batcher = Batcher(
         lambda name, rows: by_name[name].answer(rows),
         threads=threads,

@@ -7,7 +7,6 @@ from keras_bert.checkpoints.formats.google_tf1 import save_google_tf1
 from keras_bert.checkpoints.formats.hugging_face import save_hugging_face
 from keras_bert.checkpoints.formats.preset import save_preset
 from keras_bert.checkpoints.loading import load_backbone, open_checkpoint
-from keras_bert.checkpoints.model_card import save_model_card
 
 __all__ = [
     "Checkpoint",
@@ -17,6 +16,5 @@ __all__ = [
     "open_checkpoint",
     "save_google_tf1",
     "save_hugging_face",
-    "save_model_card",
     "save_preset",
 ]

@@ -11,10 +11,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files
-from keras_bert.checkpoints.formats.hugging_face import CONFIG_FILE
+from keras_bert.checkpoints.folders import checkpoint_errors
 from keras_bert.tables import Records, markdown_table, of_records, with_spaces
 from keras_bert.vocabularies.files import read_text
 
@@ -35,34 +34,6 @@ _SETTINGS = (
 _FILES = ("train_file", "dev_file", "test_file")
 
 
-def save_model_card(
-    preset_dir: str | os.PathLike[str],
-    *,
-    title: str | None = None,
-    results: Mapping[str, Any] | str | os.PathLike[str] | None = None,
-    **options: Any,
-) -> None:
-    """Writes the card of a folder in the Hugging Face format.
-
-    Args:
-        preset_dir: The folder.
-        title: See `model_card`. Defaults to the name of the folder.
-        results: The content of `results.json`, or its path.
-        **options: The other arguments of `model_card`.
-    """
-    preset_dir = Path(preset_dir)
-    if isinstance(results, str | os.PathLike):
-        with checkpoint_errors():
-            # A score may be NaN.
-            content: dict[str, Any] = json.loads(read_text(Path(results)))
-        results = content
-    family = read_json(preset_dir / CONFIG_FILE)["model_type"]
-    title = title or preset_dir.resolve().name
-    card = model_card(title, family=family, results=results, **options)
-    with replaced_files(preset_dir, owned=(CARD_FILE,)) as temporary:
-        (temporary / CARD_FILE).write_text(card, encoding="utf-8")
-
-
 def model_card(
     title: str,
     *,
@@ -70,7 +41,7 @@ def model_card(
     family: str,
     parameters: int,
     class_names: Sequence[str] | None = None,
-    results: Mapping[str, Any] | None = None,
+    results: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     license: str | None = None,
 ) -> str:
     """Returns a model card in Markdown, with the metadata that the Hugging Face Hub reads.
@@ -83,13 +54,17 @@ def model_card(
         family: The name of the encoder's family, such as `bert`.
         parameters: The number of parameters.
         class_names: The labels of a classifier or tagger.
-        results: The content of `results.json`, which the fine-tuning programs write: the settings,
-            the scores beside those of baselines, and the cost. Only names of files are taken from
-            paths.
+        results: The content of `results.json`, or its path, which the fine-tuning programs write:
+            the settings, the scores beside those of baselines, and the cost. Only names of files
+            are taken from paths.
         license: The license of the weights, by its identifier on the Hub.
     """
     from huggingface_hub import ModelCardData
 
+    if isinstance(results, str | os.PathLike):
+        with checkpoint_errors():
+            # A score may be NaN.
+            results = cast(dict[str, Any], json.loads(read_text(Path(results))))
     results = results or {}
     config = results.get("config", {})
     tag, use = _TASKS.get(head, ("feature-extraction", "encodes texts"))

@@ -13,10 +13,12 @@ from keras_bert.export.options import ExportOptions, Servable
 from keras_bert.export.signatures import (
     IDS_SIGNATURE,
     TEXT_SIGNATURE,
+    TOKENS_SIGNATURE,
     ServedOutputs,
     checked_texts,
     features_of_ids,
     signature,
+    token_counts,
     with_errors,
 )
 from keras_bert.text.graph.normalization import drop_invalid
@@ -46,6 +48,8 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
       its id. Returns `start_logits` and `end_logits`, float32 `(batch, positions)`, for all
       positions of the model, -1e6 at padding: a server can split large requests only if the outputs
       have a fixed width; and `error`, string `(batch,)`.
+    - `count_tokens`: `question` and `context`. Returns the counts of the question; see
+      `keras_bert.export.signatures.token_counts`.
 
     Args:
         task: A question answerer with a preprocessor, on the TensorFlow backend.
@@ -65,6 +69,14 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
         answer = tf.strings.substr(drop_invalid(context), start, end - start, unit="UTF8_CHAR")
         return {"answer": answer, "start": start, "end": end, "score": score}
 
+    def count_tokens(question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
+        # Contexts are read in windows, up to `max_text_bytes`.
+        _, read = checked_texts((question, context), "question and context", options)
+        max_tokens = task.preprocessor.max_query_length
+        counts = token_counts((question,), "question", max_tokens, task, options)
+        is_cut = tf.strings.length(context) > tf.strings.length(read)
+        return {**counts, "truncated": counts["truncated"] | is_cut}
+
     def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = {"token_ids": token_ids, "segment_ids": segment_ids}
         features, error = features_of_ids(ids, task, options)
@@ -83,6 +95,7 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
     return {
         TEXT_SIGNATURE: signature(serve_questions, question=(tf.string, 1), context=(tf.string, 1)),
         IDS_SIGNATURE: signature(serve_ids, token_ids=(tf.int32, 2), segment_ids=(tf.int32, 2)),
+        TOKENS_SIGNATURE: signature(count_tokens, question=(tf.string, 1), context=(tf.string, 1)),
     }
 
 

@@ -2,7 +2,8 @@
 """The signatures of served classifiers, embedders and multiple-choice tasks.
 
 `serving_default` takes text, strings `(batch,)`; `serve_ids` takes `token_ids`, int32 `(batch,
-length)`, in which padding is recognized by its id. Every function validates its inputs, is traced
+length)`, in which padding is recognized by its id; `count_tokens` takes text and says whether all
+of it is read, see `token_counts`. Every function validates its inputs, is traced
 with its input signature, and returns a dict of tensors.
 
 A server joins the requests of several clients to one batch, and an error in the graph fails all of
@@ -32,6 +33,7 @@ TEXT_SIGNATURE = "serving_default"
 IDS_SIGNATURE = "serve_ids"
 EXAMPLES_SIGNATURE = "serve_examples"
 COUNTED_CHOICES_SIGNATURE = "serve_counted_choices"
+TOKENS_SIGNATURE = "count_tokens"
 
 # The name of the output with the error of each row, empty if there is none
 ERROR = "error"
@@ -102,6 +104,10 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
     def serve_text(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
         return answers(compute_logits(texts))
 
+    def count_tokens(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        max_tokens = task.preprocessor.max_tokens(len(names))
+        return token_counts(texts, " and ".join(names), max_tokens, task, options)
+
     def serve_examples(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         inputs = tf.ensure_shape(inputs, [None])
         # Ragged, since an example without a text would otherwise be an error of the whole batch
@@ -126,6 +132,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
         TEXT_SIGNATURE: signature(serve_text, **dict.fromkeys(names, (tf.string, 1))),
         IDS_SIGNATURE: signature(serve_ids, **dict.fromkeys(id_names, (tf.int32, 2))),
         EXAMPLES_SIGNATURE: signature(serve_examples, inputs=(tf.string, 1)),
+        TOKENS_SIGNATURE: signature(count_tokens, **dict.fromkeys(names, (tf.string, 1))),
     }
 
 
@@ -145,6 +152,9 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
         (text,) = checked_texts((text,), "text", options)
         return {"embedding": outputs.one_in_parts(task.preprocessor(text))}
 
+    def count_tokens(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        return token_counts((text,), "text", task.preprocessor.max_tokens(1), task, options)
+
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids({"token_ids": token_ids}, task, options)
         return with_errors({"embedding": outputs.one_in_parts(features)}, error)
@@ -152,6 +162,7 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
     return {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),
         IDS_SIGNATURE: signature(serve_ids, token_ids=(tf.int32, 2)),
+        TOKENS_SIGNATURE: signature(count_tokens, text=(tf.string, 1)),
     }
 
 
@@ -171,6 +182,8 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
     - `serve_ids`: `token_ids` and `segment_ids`, int32 `(batch, choices, length)`; padding is
       recognized by its id, and a choice without tokens has probability 0. Returns the same except
       `ranked_choices`, and `logits`, float32 `(batch, choices)`, and `error`.
+    - `count_tokens`: the inputs of `serving_default`. Returns the counts of the text with each
+      choice, `(batch, choices)`, of padding 0; see `token_counts`.
 
     Args:
         task: A multiple-choice task with a preprocessor, on the TensorFlow backend.
@@ -217,6 +230,18 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
         text, choices = checked(text, choices)
         return ranked(text, choices, tf.maximum(1, counts_without_padding(choices)))
 
+    def count_tokens(
+        text: tf.Tensor, choices: tf.Tensor, *num_choices: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        text, choices = checked(text, choices)
+        shape = tf.shape(choices)
+        is_choice = tf.sequence_mask(*num_choices or [counts_without_padding(choices)], shape[1])
+        pairs = (tf.repeat(text, shape[1]), tf.reshape(choices, [-1]))
+        max_tokens = task.preprocessor.pairs.max_tokens(2)
+        counted = token_counts(pairs, "text and choices", max_tokens, task, options)
+        rows = {name: tf.reshape(value, shape) for name, value in counted.items()}
+        return {name: tf.where(is_choice, row, tf.zeros_like(row)) for name, row in rows.items()}
+
     def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = {"token_ids": token_ids, "segment_ids": segment_ids}
         features, error = features_of_ids(ids, task, options)
@@ -230,11 +255,15 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
         return with_errors({**answers(logits), "logits": logits}, error)
 
     texts = {"text": (tf.string, 1), "choices": (tf.string, 2)}
-    counted = signature(serve_counted, **texts, num_choices=(tf.int32, 1))
+    number = {"num_choices": (tf.int32, 1)}
+    counted = signature(serve_counted, **texts, **number)
     return {
         TEXT_SIGNATURE: counted if options.padded_batches else signature(serve_text, **texts),
         COUNTED_CHOICES_SIGNATURE: counted,
         IDS_SIGNATURE: signature(serve_ids, token_ids=(tf.int32, 3), segment_ids=(tf.int32, 3)),
+        TOKENS_SIGNATURE: signature(
+            count_tokens, **texts, **(number if options.padded_batches else {})
+        ),
     }
 
 
@@ -268,6 +297,35 @@ def checked_texts(
     )
     with tf.control_dependencies([same]):
         return [tf.identity(text) for text in texts]
+
+
+def token_counts(
+    texts: Sequence[tf.Tensor], names: str, max_tokens: int, task: Servable, options: ExportOptions
+) -> dict[str, tf.Tensor]:
+    """Counts the tokens of texts, and says which of them the model does not read whole.
+
+    This is a signature of its own, so that answers have the outputs of the task alone.
+
+    Args:
+        texts: The inputs that share a row of the model, strings `(batch,)` each.
+        names: Their names, for the error message.
+        max_tokens: The number of tokens of all of them that a row has space for.
+        task: The task, which determines the tokenizer.
+        options: The options of the export.
+
+    Returns:
+        `num_tokens`, int32, those of all texts without special tokens, in the part of each that
+        `max_text_bytes` allows; `max_tokens`, int32; and `truncated`, bool: `(batch,)` each.
+    """
+    read = checked_texts(texts, names, options)
+    counts = [task.preprocessor.tokenizer.graph(text).row_lengths() for text in read]
+    num_tokens = tf.cast(tf.add_n(counts), tf.int32)
+    is_cut = [tf.strings.length(a) > tf.strings.length(b) for a, b in zip(texts, read, strict=True)]
+    return {
+        "num_tokens": num_tokens,
+        "max_tokens": tf.fill(tf.shape(num_tokens), max_tokens),
+        "truncated": tf.reduce_any([num_tokens > max_tokens, *is_cut], axis=0),
+    }
 
 
 def checked_counts(

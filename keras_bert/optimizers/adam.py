@@ -44,8 +44,12 @@ class AdamW(DecoupledDecayOptimizer):
         num_layers: Number of encoder layers of the model, for `layer_decay`. By default they are
             counted in the trainable variables, which is wrong if the last layers are frozen.
         gradient_accumulation_steps: Number of micro-batches whose gradients are averaged for an
-            update; `None` for 1. `fit` of a task also makes an update of those that remain at the
-            end of an epoch.
+            update; `None` for 1. `fit` of a task takes means over the rows or tokens of all of
+            them, as of one batch, and also makes an update of those that remain at the end of an
+            epoch. Unlike in one batch, the negatives of `InBatchNegatives` are those of the
+            micro-batch; losses that layers add, and losses in `train_on_batch`, are means of the
+            micro-batches' means; and a micro-batch that the loss scaling of float16 skips is
+            replaced by the next one.
         name: Name of the optimizer.
         shard_state: Whether the devices of a `keras.distribution` that share a batch also share
             the moments and the accumulated gradients, of which each otherwise has a copy (ZeRO,

@@ -283,16 +283,15 @@ class Task(TextTrainer):
         Raises:
             keras_bert.checkpoints.CheckpointError: If the format cannot represent the task.
         """
-        checkpoints.save_hugging_face(self, preset_dir)
-        checkpoints.save_model_card(
-            preset_dir,
-            title=title,
-            head=next(iter(self.heads), ""),
-            parameters=self.count_params(),
-            class_names=getattr(self, "class_names", None),
-            results=results,
-            license=license,
-        )
+        card = {
+            "title": title or Path(preset_dir).resolve().name,
+            "head": next(iter(self.heads), ""),
+            "parameters": self.count_params(),
+            "class_names": getattr(self, "class_names", None),
+            "results": results,
+            "license": license,
+        }
+        checkpoints.save_hugging_face(self, preset_dir, card=card)
 
     def push_to_hub(
         self,

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders in the Hugging Face format with a model card, and their upload."""
 
+import errno
 import json
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +79,20 @@ def test_a_folder_with_a_card_is_read_by_both_libraries(classifier, tmp_path):
     assert loaded.config.id2label == {0: "bad", 1: "good"}
     again = keras_bert.TextClassifier.from_preset(str(folder))
     assert again.class_names == ("bad", "good")
+
+
+def test_a_folder_appears_with_its_card_or_not_at_all(classifier, tmp_path, monkeypatch):
+    write = Path.write_text
+
+    def fail_at_card(path, *args, **kwargs):
+        if path.name == "README.md":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "write_text", fail_at_card)
+    with pytest.raises(OSError, match="No space left"):
+        classifier.save_hugging_face(tmp_path / "reviews")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_card_says_what_is_unknown_and_what_is_not_better():

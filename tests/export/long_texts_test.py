@@ -95,6 +95,34 @@ def test_a_tagger_reads_a_text_of_more_windows_than_a_part(served_tagger):
     np.testing.assert_allclose(received["scores"][0], [tag["score"] for tag in tags], atol=1e-4)
 
 
+def test_texts_are_said_to_be_cut_as_in_python(served):
+    if "count_tokens" not in served.functions:
+        pytest.skip("a tagger reads texts in windows")
+    specs = served.functions["count_tokens"].input_signature
+    # One token in all, but for contexts, which do not count
+    others = {"text_pair": ["b"] * 2, "context": ["a"] * 2, "choices": [["b", ""]] * 2}
+    others = {spec.name: others[spec.name] for spec in specs[1:]}
+    num_others = len(others.keys() - {"context"})
+    limit = served.task.preprocessor.cut_rows.limit
+    limit -= {"text": 2 + len(others), "question": 0}[specs[0].name]
+    texts = ["a " * (limit - num_others), "a " * (limit - num_others + 1)]
+    fields = {specs[0].name: texts, **others}
+    received = run_alone(
+        served.signatures["count_tokens"], {name: strings(x) for name, x in fields.items()}
+    )
+    for name, expected in (
+        ("num_tokens", [limit, limit + 1]), ("max_tokens", [limit] * 2), ("truncated", [0, 1])
+    ):  # fmt: skip
+        rows = received[name].reshape(2, -1)
+        assert rows[:, 0].tolist() == expected
+        assert not rows[:, 1:].any()  # padding
+    preprocessor = served.task.preprocessor
+    preprocessor.cut_rows.reset()
+    fields["choices"] = [["b"]] * 2
+    served.task.apply_verb([{n: x[row] for n, x in fields.items()} for row in range(2)])
+    assert preprocessor.cut_rows.num_cut == 1
+
+
 @pytest.mark.parametrize(
     ("limit", "expected"),
     [
@@ -130,5 +158,7 @@ def test_every_text_signature_reads_no_more_than_the_limit(served):
             for functions, request in ((limited, long), (whole, short))
         ]
         for key, expected in both[1].items():
-            if key != "ranked_choices":
+            if key == "truncated":
+                assert both[0][key].numpy().any()
+            elif key != "ranked_choices":
                 assert both[0][key].numpy().tolist() == expected.numpy().tolist()

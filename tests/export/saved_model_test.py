@@ -175,7 +175,7 @@ def test_the_encoder_is_stored_once_for_all_signatures(exported, loaded):
     (meta_graph,) = saved_model.meta_graphs
     functions = meta_graph.graph_def.library.function
     activations = [node for function in functions for node in function.node_def if node.op == "Erf"]
-    assert len(loaded.signatures) == 3
+    assert len(loaded.signatures) == 4
     assert len(activations) == exported.classifier.config.num_layers
 
 

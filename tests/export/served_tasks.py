@@ -57,6 +57,10 @@ class Served:
     splits: bool
     bare: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if "count_tokens" in self.functions:
+            self.requests["count_tokens"] = self.requests["serving_default"]
+
     @functools.cached_property
     def signatures(self) -> dict[str, Any]:
         """The functions, called by the names of their inputs."""

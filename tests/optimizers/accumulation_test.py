@@ -150,3 +150,15 @@ def test_an_update_that_was_begun_before_is_completed():
         return list(batches.get_numpy_iterator())
 
     keras.tree.map_structure(np.testing.assert_array_equal, read(3), read(0)[3:])
+
+
+@pytest.mark.needs_tensorflow
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a dataset of TensorFlow")
+def test_a_distributed_dataset_is_refused_by_name():
+    tf = pytest.importorskip("tensorflow")
+    dataset = tf.data.Dataset.from_tensors(batches_of(TokenClassifier)[0])
+    distributed = tf.distribute.MirroredStrategy(["CPU:0"]).experimental_distribute_dataset(dataset)
+    model = make_task(TokenClassifier)
+    model.compile(AdamW(1e-3, gradient_accumulation_steps=2))
+    with pytest.raises(TypeError, match="x is a DistributedDataset; with gradient"):
+        model.fit(distributed, steps_per_epoch=1, shuffle=False, verbose=0)

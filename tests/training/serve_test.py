@@ -221,6 +221,8 @@ def test_sigterm_answers_what_is_in_flight(classifier, tmp_path):
             answer = clients.submit(predict, port, {"instances": texts})
             while b"keras_bert_rows_total 0.0" in ask(port, "/metrics")[1]:
                 time.sleep(0.01)
+            metrics = ask(port, "/metrics")[1].decode()
+            assert re.search(r"^keras_bert_cut_rows_total [1-9]", metrics, re.M)
             assert not answer.done()
             process.send_signal(signal.SIGTERM)
             status, answers = answer.result()

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from absl import logging
+
 from keras_bert import checks
 
 from .values import BadRows, excerpt, row_error
@@ -79,6 +81,25 @@ def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dic
                     bad.add(row_error(path, f"row {number}", str(error)))
                 else:
                     yield f"row {number}", record
+    info = path / "dataset_info.json"
+    if info.is_file():
+        _check_number(info, number)
+
+
+def _check_number(info: Path, number: int) -> None:
+    """Warns if a folder of `save_to_disk` has not as many rows as it says.
+
+    This is no error: a selection, as by `filter`, is saved with the number of all rows.
+    """
+    with contextlib.suppress(KeyError, RecursionError, TypeError, ValueError):
+        state = json.loads(info.with_name("state.json").read_text(encoding="utf-8"))
+        splits = json.loads(info.read_text(encoding="utf-8"))["splits"]
+        expected = splits[state["_split"]]["num_examples"]
+        if expected != number:
+            logging.warning(
+                "%s: num_examples is %s, and the folder has %d rows: they are a selection, or "
+                "files are missing or of another data set", info, expected, number
+            )  # fmt: skip
 
 
 def _split_files(path: Path) -> tuple[list[Path], list[Path]]:

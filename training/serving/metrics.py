@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import prometheus_client
+from prometheus_client.core import CounterMetricFamily
 
 from .batching import BatchReport
 
@@ -13,14 +15,28 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Total:
+    """A counter whose value another object has."""
+
+    name: str
+    description: str
+    value: Callable[[], int]
+
+    def collect(self) -> list[CounterMetricFamily]:
+        name = f"keras_bert_{self.name}"
+        return [CounterMetricFamily(name, self.description, self.value())]
+
+
 class Metrics:
     """The metrics of a server.
 
     Args:
         waiting: Returns the number of rows that wait.
+        cut: Returns the number of rows that were cut until now; `None` where it is not known.
     """
 
-    def __init__(self, waiting: Callable[[], int]) -> None:
+    def __init__(self, waiting: Callable[[], int], cut: Callable[[], int] | None = None) -> None:
         self.registry = prometheus_client.CollectorRegistry()
         prometheus_client.ProcessCollector(registry=self.registry)
         self.requests = prometheus_client.Counter(
@@ -43,6 +59,8 @@ class Metrics:
         prometheus_client.Gauge(
             "keras_bert_waiting_rows", "Rows that wait for a batch", registry=self.registry
         ).set_function(waiting)
+        if cut is not None:
+            self.registry.register(_Total("cut_rows", "Rows with tokens that do not fit", cut))
 
     def _histogram(
         self, name: str, description: str, buckets: Sequence[float] = _SECONDS

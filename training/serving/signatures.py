@@ -107,7 +107,9 @@ def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
         rows = [{name: _as_text(value) for name, value in row.items()} for row in rows]
         # A compiler sees few numbers of rows.
         filled = 1 << (len(rows) - 1).bit_length() if compiles else len(rows)
-        answers: list[Row] = task.serving_answers([*rows, *rows[:1] * (filled - len(rows))])
+        # Without text, so that none of it is counted as cut
+        empty = {name: [""] if isinstance(x, list) else "" for name, x in rows[0].items()}
+        answers: list[Row] = task.serving_answers([*rows, *[empty] * (filled - len(rows))])
         return answers[: len(rows)]
 
     # The words of a text are as many as they are.

@@ -18,6 +18,7 @@ from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.families import BERT, FAMILIES, Family, fitting_families
 from keras_bert.checkpoints.folders import read_json, replaced_files, write_json
 from keras_bert.checkpoints.layouts import Layout, Stored, disassemble
+from keras_bert.checkpoints.model_card import CARD_FILE, model_card
 from keras_bert.checkpoints.tensors import (
     Location,
     SafetensorsFiles,
@@ -273,6 +274,7 @@ def save_hugging_face(
     heads: Mapping[str, weights.Head] | None = None,
     tokenizer: Mapping[str, Any] | None = None,
     class_names: Sequence[str] | None = None,
+    card: Mapping[str, Any] | None = None,
 ) -> None:
     """Saves a model in the Hugging Face format, which the `transformers` library can load.
 
@@ -294,6 +296,7 @@ def save_hugging_face(
         tokenizer: The config of the tokenizer. Defaults to that of the task's preprocessor.
         class_names: The names of the classes of a classifier, in the order of its outputs. Defaults
             to those of the task.
+        card: Arguments of `model_card`, to write a model card too.
 
     Raises:
         TypeError: If the model is neither an encoder nor a task.
@@ -316,6 +319,7 @@ def save_hugging_face(
         **_token_ids(family, tokenizer),
     }
     embeds = sentence_transformers.model_options(model)
+    text = None if card is None else model_card(family=family.name, **card)
     owned = (
         CONFIG_FILE,
         WEIGHTS_FILE,
@@ -330,6 +334,8 @@ def save_hugging_face(
         write_tokenizer(temporary, tokenizer, length)
         if embeds:
             sentence_transformers.write_options(temporary, embeds, backbone.config.hidden_dim)
+        if text is not None:
+            (temporary / CARD_FILE).write_text(text, encoding="utf-8")
 
 
 def _token_ids(family: Family, tokenizer: Mapping[str, Any] | None) -> dict[str, int | None]:

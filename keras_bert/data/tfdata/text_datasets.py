@@ -58,7 +58,15 @@ def mapped_by_group(
         function: Returns a new element from an element and the mean of its group.
         size: The number of consecutive elements in a group.
         period: The number of elements after which a new group begins in any case.
+
+    Raises:
+        TypeError: If it is a `tf.distribute.DistributedDataset`, which has no elements to map.
     """
+    if not isinstance(dataset, tf.data.Dataset):
+        raise TypeError(
+            f"x is a {type(dataset).__name__}; with gradient_accumulation_steps, fit reads the "
+            "batches of an update together: pass the tf.data.Dataset that it was made of."
+        )
     period = period or size
     in_last = period % size
 

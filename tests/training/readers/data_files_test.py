@@ -197,6 +197,18 @@ def test_folders_of_datasets_are_read(tmp_path):
         read(tmp_path / "saved")
 
 
+def test_a_folder_with_another_number_of_rows_than_it_says_is_named(tmp_path, caplog):
+    write_arrow(tmp_path / "data.arrow", class_table([1, 0]))
+    state = {"_data_files": [{"filename": "data.arrow"}], "_split": "train"}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    for number in (2, 3):
+        info = {"splits": {"train": {"num_examples": number}}}
+        (tmp_path / "dataset_info.json").write_text(json.dumps(info))
+        assert read(tmp_path)[1] == [1, 0]
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert "dataset_info.json: num_examples is 3, and the folder has 2 rows" in message
+
+
 def test_numbers_that_are_no_class_are_named(tmp_path):
     path = tmp_path / "a.parquet"
     for label in (2, -2):
