@@ -306,10 +306,7 @@ def test_tables_and_chart_show_the_recorded_measurements():
 def test_the_command_of_a_measurement_is_one_of_the_benchmark():
     flags = {flag.name for flag in commands.read("benchmark").flags}
     for measurement in speed_tables.read().values():
-        words = speed_tables.words(measurement)
-        assert set(flags_of(words)) <= flags
-        # A shell joins continued lines to the same words
-        assert shlex.split(speed_tables.command(measurement).replace("\\\n", "")) == words
+        assert set(flags_of(speed_tables.words(measurement))) <= flags
 
 
 def test_the_reference_has_every_public_name_once():

@@ -135,8 +135,8 @@ print(wrong.to_string(index=False, max_colwidth=52, float_format="%.2f"))
 # %% [markdown]
 # ## Keep it
 #
-# A `.keras` file has everything, with vocabulary and optimizer. `export` writes a SavedModel that takes text and needs no Python; the guide
-# [Serving](serving.md) continues from there.
+# A `.keras` file has everything, with vocabulary and optimizer. `export` writes a SavedModel that takes text and needs no Python; [Serving](../serving.md)
+# continues from there.
 
 # %%
 classifier.save("packages.keras")

@@ -173,8 +173,8 @@ for name in names:
     print(f"{name:28}{student.config.num_layers} layers  {accuracy(student):.1%}")
 
 # %% [markdown]
-# ELECTRA's training without labels helps more here than the labels: after the same fine-tuning, the discriminator makes far fewer mistakes than
-# MiniLM. A third of its layers keep most of the gain, if they have a teacher.
+# After the same fine-tuning, the discriminator makes far fewer mistakes than MiniLM: ELECTRA's training on text without labels has taught it
+# grammar. A student with a third of its layers needs the teacher.
 #
 # The student is trained in place; save and export it like any classifier. With two `MaskedLM`s, a `Distiller` makes a smaller encoder for all
 # tasks, such as DistilBERT.
