@@ -114,14 +114,14 @@ def read_conll(
         A `TaggedText` with the sentences in the order of the file.
 
     Warns:
-        UserWarning: If a column is chosen for what the file contains, and not as the first or last.
+        UserWarning: If the contents of a file, and not its place, choose a column.
 
     Raises:
         FileNotFoundError: If there is no such file.
         MissingLabelsError: If labels are read and the first word has none.
         ValueError: If the file is malformed or has no words, or every sentence begins with a line
             that looks like a comment and `comments` is false. The message names the file and line,
-            what was received and what was expected.
+            the received and the expected value.
 
     Example:
 
@@ -289,7 +289,7 @@ def _word_column(path: Path, sentences: list[list[_Row]], usual: _Row, labeled: 
 
 
 def _usual_row(sentences: list[list[_Row]], skip_bad: bool) -> _Row:
-    """Returns the row whose number of columns the others must have.
+    """Returns the row that sets the number of columns of the others.
 
     That is the first row, or if others may be skipped, the first with the most frequent number.
     """

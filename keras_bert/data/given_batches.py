@@ -76,7 +76,7 @@ class _OfPyDataset(BatchedText):
 
 
 class _OfGenerator(BatchedText):
-    """The batches of a generator, each of which can be had once."""
+    """The batches of a generator, which can be read once."""
 
     can_be_read_ahead = False
 
@@ -179,7 +179,7 @@ def _is_text(batch: Any, source: str) -> bool:
 
 
 def _parts(batch: Any) -> tuple[Any, ...]:
-    """Returns the `x` of a batch, its labels and its weights, those of them that there are."""
+    """Returns the `x` of a batch, and its labels and weights if there are any."""
     if isinstance(batch, list) and batch and not isinstance(batch[0], (str, bytes)):
         batch = tuple(batch)  # as Keras reads it
     if isinstance(batch, tuple) and batch:

@@ -61,7 +61,7 @@ def column_names(x: Any) -> tuple[Any, ...] | None:
             `datasets`, unless it is streamed; or anything else.
 
     Returns:
-        The names, each of which indexes `x`; `None` for anything else.
+        The names, which index `x`; `None` for anything else.
     """
     if isinstance(x, Mapping):
         return tuple(x)
@@ -96,7 +96,7 @@ def as_list(values: Any) -> list[Any]:
             an Arrow table or of a data set of Hugging Face's, or another iterable.
 
     Raises:
-        ValueError: If it is a string, whose characters would become rows.
+        ValueError: If it is a string: its characters would become rows.
     """
     if isinstance(values, (str, bytes)):
         raise ValueError(f"Received {values!r} as a column; expected a list of texts.")
@@ -152,10 +152,10 @@ def check_lengths(columns: Mapping[str, Sized]) -> None:
 
 
 def split_index(num_rows: int, share: float) -> int:
-    """Returns the number of rows to train on, if a share of them is held out.
+    """Returns the number of rows to train on, if a fraction of them is for validation.
 
     Raises:
-        ValueError: If no rows are left to train on, or none are held out.
+        ValueError: If no rows are left to train on, or none for validation.
     """
     start = int(num_rows * (1 - share))
     if not 0 < start < num_rows:
@@ -193,7 +193,7 @@ def as_given(x: Any, answers: list[Any]) -> Any:
 
 
 def first_of_element(spec: Any) -> Any:
-    """Returns the spec of `x` from that of an element of a dataset, with labels or without."""
+    """Returns the spec of `x` from a dataset's element spec, with labels or without."""
     return spec[0] if isinstance(spec, tuple) else spec
 
 

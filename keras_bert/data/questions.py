@@ -33,7 +33,7 @@ from keras_bert.data.texts import CutRows, InMemory
 from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
-# Number of questions whose windows are made in one call, and of the characters of their passages
+# Number of questions for which one call makes windows, and of the characters of their passages
 CHUNK = 512
 _CHARACTERS = 4_000_000
 # The columns of `_chunk` that have a value for each window; the others have one for each token
@@ -314,7 +314,7 @@ def question_rows(
     """Tokenizes questions, and splits their passages into windows.
 
     Args:
-        examples: The questions. The targets are those of the first answer to each that has a token.
+        examples: The questions. The target is the first answer to each that has a token.
         preprocessor: The preprocessor that creates the windows.
         negative_share: The share of the windows without the answer that are kept, a random sample
             that depends on the questions alone. Those of questions that have none in any window
@@ -337,13 +337,13 @@ def question_rows(
 def batched_by_characters(
     examples: Sequence[QuestionExample], characters: int, count: int | None = None
 ) -> Iterator[Sequence[QuestionExample]]:
-    """Yields consecutive parts of questions, whose passages have a limited length together.
+    """Yields consecutive chunks of questions with a limited total length of passages.
 
     Args:
         examples: The questions.
-        characters: Maximum number of characters of the passages of a part, unless it is a single
+        characters: Maximum number of characters of the passages of a chunk, unless it is a single
             question.
-        count: Maximum number of questions of a part.
+        count: Maximum number of questions of a chunk.
     """
     first = total = 0
     for index, example in enumerate(examples):

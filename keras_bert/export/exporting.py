@@ -61,7 +61,7 @@ def export_task(
             `.xml` (a `.bin` is written beside it) and `.tflite`.
         format: `"tf_saved_model"`, `"onnx"`, `"openvino"` or `"litert"`.
         class_names: The labels of a classifier or tagger, in the order of the class ids. Defaults
-            to those of the task, or to the ids if it has none.
+            to the task's, or to the ids if it has none.
         dtype: `"float32"`. A SavedModel may also be `"bfloat16"`, which halves the size of weights
             and computes matrix products in bfloat16, but LayerNorm, the head and the outputs in
             float32. The other formats may also be `"int8"`, with 8-bit products, quantized by NNCF
@@ -69,7 +69,7 @@ def export_task(
             activations dynamically). An int8 model answers differently: evaluate it before serving.
         calibration: About 300 texts like those that will be served; pairs of texts for a classifier
             of pairs, and of a question and its passage for a question answerer. Required for
-            `openvino` in int8, whose quantization is calibrated with their activations; the other
+            `openvino` in int8, which is calibrated with their activations; the other
             formats take none.
         pair: Whether a classifier takes two texts.
         text: Whether an OpenVINO model takes text instead of ids. A SavedModel always does; ONNX

@@ -45,7 +45,7 @@ Ids = list[Any]
 def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
     """An `openvino.Model` that takes text, of one that takes ids.
 
-    Inputs `text`, string `(batch,)`, and with `pair` also `text_pair`. The outputs are those of
+    Inputs `text`, string `(batch,)`, and with `pair` also `text_pair`. The outputs are as in
     the task's `serving_default`: `label`, string `(batch,)`, `score` and `probabilities` of a
     classifier, `score` of a regression, `embedding` of an embedder. A request without texts, or
     with a different number of second texts, is an error.
@@ -57,7 +57,7 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
         options: Labels, and whether there are two texts.
 
     Raises:
-        ExportError: If OpenVINO's steps cannot do what the tokenizer does.
+        ExportError: If OpenVINO's steps cannot do the tokenizer's work.
     """
     packer = text_model(task.preprocessor, pair=options.pair)
     connected = openvino_tokenizers.connect_models(
@@ -73,13 +73,13 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
 
 
 def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
-    """An `openvino.Model` that does what a preprocessor does.
+    """An `openvino.Model` that does the work of a preprocessor.
 
     Inputs `text` and with `pair` also `text_pair`, string `(batch,)`. The outputs are
     `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`.
 
     Raises:
-        ExportError: If OpenVINO's steps cannot do what the tokenizer does.
+        ExportError: If OpenVINO's steps cannot do the tokenizer's work.
     """
     names = ("text", "text_pair") if pair else ("text",)
     texts = [ops.parameter([-1], openvino.Type.string, name=name) for name in names]
@@ -227,7 +227,7 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
 
 
 def _word_characters(lowercase: bool) -> dict[str, str]:
-    """What each character becomes, if it does not stay: words with spaces between them."""
+    """The replacement of each character that does not stay: words with spaces between them."""
     letters = _letters()
     normalized = [
         text.decode("utf-8") for text in normalize(tf.constant(letters), lowercase)[0].numpy()
@@ -255,7 +255,7 @@ def _letters() -> tuple[str, ...]:
 
 
 def _final_sigma(lower: Callable[[tf.Tensor], tf.Tensor]) -> tuple[str, str]:
-    """A pattern for a capital sigma that becomes a final one, and what replaces it.
+    """A pattern for a capital sigma that becomes a final one, and its replacement.
 
     It depends on the letters around it whether it does: on one before, and none after.
     """
@@ -389,7 +389,7 @@ def _expanded(texts: Ids, parts: Sequence[Sequence[int]]) -> Ids:
 
 
 def _changes(letters: Sequence[str], function: Callable[[tf.Tensor], tf.Tensor]) -> dict[str, str]:
-    """What a function of strings makes of each character."""
+    """The result of a function of strings for each character."""
     changed = function(tf.constant(letters)).numpy()
     return {letter: new.decode("utf-8") for letter, new in zip(letters, changed, strict=True)}
 
@@ -442,7 +442,7 @@ def _valid(strings: Strings) -> Strings:
 def _replaced(
     strings: Strings, pattern: str, replacement: str, *, everywhere: bool = True
 ) -> Strings:
-    """Strings with another in place of what matches a regular expression."""
+    """Strings with a replacement of each match of a regular expression."""
     step = steps.RegexNormalizationStep(pattern, replacement, everywhere)
     return list(step.get_ov_subgraph(list(strings)))
 

@@ -127,7 +127,7 @@ def _shapes(signature: str, task: Servable, options: ExportOptions) -> Iterator[
 def _values(
     spec: tf.TensorSpec, rows: int, length: int, task: Servable, options: ExportOptions
 ) -> list[Any]:
-    """Returns an input of a request, whose rows have about `length` tokens."""
+    """Returns an input of a request with rows of about `length` tokens."""
     tokenizer = task.preprocessor.tokenizer
     # The first and the last element differ, unlike in rows that a server has padded.
     words = ["a", *["text"] * (length - 1)]

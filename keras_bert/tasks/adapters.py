@@ -192,7 +192,7 @@ class TextAdapter(InputAdapter):
 
     @property
     def targets(self) -> list[np.ndarray[Any, Any]]:
-        """The labels and the weights, those of them that there are."""
+        """The labels and the weights, if there are any."""
         return [values for values in (self.labels, self.weights) if values is not None]
 
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:

@@ -83,7 +83,7 @@ def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | No
         class_names: The names of the classes, or `None`.
 
     Raises:
-        ValueError: If neither is given, the number is below 1 or not that of `class_names`, or a
+        ValueError: If neither is given, the number is below 1 or differs from `class_names`, or a
             name occurs twice.
     """
     if class_names is not None:
@@ -127,7 +127,7 @@ def checked_ids(
         num_ids: Number of ids.
         lowest: The lowest accepted id; `None` accepts any negative id.
         weights: Sample weights of the same shape; ids with weight 0 are not checked.
-        name: The name of the output whose targets the ids are, for the error message.
+        name: The name of the output for which the ids are targets, for the error message.
         first_row: The index of the first row, for the error message.
 
     Returns:
@@ -199,7 +199,7 @@ def checked_class_weight(
     """Checks the weights of classes, and converts the names of classes to ids.
 
     Args:
-        class_weight: A dict of the weight of each class, whose keys are ids or names.
+        class_weight: A dict of the weight of each class, by id or name.
         num_ids: Number of ids; `None` if it depends on the row.
         class_names: The names of the classes in the order of their ids, or `None`.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of features, and of batches of them, before Keras reads them."""
+"""Checks of features, and of batches of them, before Keras reads them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _repeated(rows: Any, num_rows: int) -> Any:
 
 
 def rows_of_process(rows: Any, shard: tuple[int, int]) -> Any:
-    """Returns the rows of arrays, in any nesting, of which a process has its share.
+    """Returns a process's shard of the rows of arrays, in any nesting.
 
     Args:
         rows: Arrays `(rows, ...)`.
@@ -85,7 +85,7 @@ def rows_of_process(rows: Any, shard: tuple[int, int]) -> Any:
 
 
 def shared_predictions(batches: Batches, num_devices: int, shard: tuple[int, int]) -> Batches:
-    """Returns a process's shares of batches whose rows are predicted by the devices of several.
+    """Returns a process's shards of batches that the devices of several processes predict.
 
     Rows are repeated so that each device has as many.
 
@@ -132,7 +132,7 @@ class ArrayBatches(Batches):
 
 
 def without_first(batches: Any, count: int, epochs: int, read: int = 0) -> Any:
-    """Checks that a single epoch can begin with a given batch, and skips those of a dataset.
+    """Checks that a single epoch can begin with a given batch, and skips batches of a dataset.
 
     The last of these, if any must be `read`, are not skipped.
     """

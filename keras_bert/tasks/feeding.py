@@ -34,7 +34,7 @@ class Feed(keras.callbacks.Callback):
         data: `Batches`; anything else is handed over unchanged.
         epoch: The number of the first epoch.
         first: The number of batches of an epoch to skip.
-        with_targets: Whether to hand over what comes after the features.
+        with_targets: Whether to hand over labels and weights.
     """
 
     # If a callback of batches is not, Keras waits for the result of each batch on JAX.
@@ -50,7 +50,7 @@ class Feed(keras.callbacks.Callback):
         self._with_targets = with_targets
         self._error: Exception | None = None
         self.targets: list[Any] = []
-        """Without targets, what came after the features of each batch of the last reading."""
+        """Without targets, the labels and weights of each batch of the last reading."""
 
     @property
     def num_batches(self) -> int | None:
@@ -176,7 +176,7 @@ class _BatchAdapter(DataAdapter):
 
 
 class MicroBatches(DataAdapter):
-    """Training data whose batches have what their losses are divided by, for gradient accumulation.
+    """Training data with the divisors of its losses in each batch, for gradient accumulation.
 
     An optimizer takes the mean of the gradients of micro-batches. Losses are means over rows or
     tokens, of which micro-batches have different numbers, so that this would be a mean of means.

@@ -72,7 +72,7 @@ def load_model(filepath: str | os.PathLike[str], *, compile: bool = True) -> Any
 
 
 def _local_parts(variable: Any) -> list[np.ndarray[Any, Any]]:
-    """Returns what this process has of a variable, which several processes may share."""
+    """Returns this process's shards of a variable."""
     if keras.backend.backend() == "jax":
         from keras_bert.ops.jax_steps import local_parts
 

@@ -115,7 +115,7 @@ class MultipleChoice(Task):
         backbone: The encoder, a `Backbone`.
         preprocessor: A `MultipleChoicePreprocessor` or its config; without it, the task takes token
             ids only.
-        dropout: Dropout rate on the pooled output. Defaults to that of the encoder's config.
+        dropout: Dropout rate on the pooled output. Defaults to the rate in the encoder's config.
         name: The name of the model.
 
     Call arguments:
@@ -239,7 +239,7 @@ def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, A
 
 
 def _outputs(ranked: Sequence[Mapping[str, Any]], num_choices: int) -> dict[str, Any]:
-    """Returns the outputs of an export for a row, whose choices behind those ranked are padding."""
+    """Returns the outputs of an export for a row; choices behind the ranked ones are padding."""
     padding = [
         {"choice": index, "text": "", "score": 0.0} for index in range(len(ranked), num_choices)
     ]

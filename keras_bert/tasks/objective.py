@@ -79,7 +79,7 @@ class ObjectiveModel(TokenModel):
         self._output_losses: dict[str, tuple[keras.losses.Loss, float]] | None = None
 
     def _outputs_with_losses(self) -> Iterable[str]:
-        """Returns the names of the outputs whose losses are summed; "" is a single output."""
+        """Returns the names of the outputs with a loss in the sum; "" is a single output."""
         return self.output if isinstance(self.output, Mapping) else ("",)
 
     @property
@@ -126,10 +126,10 @@ class ObjectiveModel(TokenModel):
                 `hidden_dim` below 512, 1e-4 below 768, 3e-5 below 1024 (BERT base), and 2e-5 from
                 there on (BERT large). It is 1e-4 in pre-training and 2e-5 for a `TextEmbedder`.
             loss: See `keras.Model.compile`. Defaults to the loss of the class.
-            loss_weights: See `keras.Model.compile`. Defaults to those of the class with its default
-                loss.
+            loss_weights: See `keras.Model.compile`. Defaults to the weights of the class with
+                its default loss.
             metrics: See `keras.Model.compile`, but sample weights apply as in `weighted_metrics`:
-                they exclude padding, ignored labels, and filler rows.
+                they exclude padding, ignored labels, and padding rows.
             weighted_metrics: See `keras.Model.compile`. If it and `metrics` are `None`, the metrics
                 of the class are used.
             auto_scale_loss: Whether to use loss scaling if the encoder computes in float16, so that
@@ -215,7 +215,7 @@ class ObjectiveModel(TokenModel):
         return self._output_losses is not None and not self.losses
 
     def _loss_divisors(self, x: Any, y: Any, sample_weight: Any) -> Any:
-        """Returns what `compute_loss` divides the losses of a batch by, float32 `(losses,)`."""
+        """Returns the divisors of the losses of a batch in `compute_loss`, float32 `(losses,)`."""
         y, _, sample_weight = self._compared(x, y, None, sample_weight, training=True)
         sample_weight = self._weighted_by_class(y, sample_weight)
         divisors = []
@@ -399,14 +399,14 @@ class ObjectiveModel(TokenModel):
 
 
 def _of_output(name: str, *parts: Any) -> list[Any]:
-    """Returns what targets, outputs or sample weights have for one of the outputs of a model."""
+    """Returns the targets, outputs or sample weights for one of the outputs of a model."""
     return [part[name] if isinstance(part, Mapping) else part for part in parts]
 
 
 def weights_of_targets(weights: Any, shape: Sequence[Any]) -> Any:
-    """Repeats the weight of each row for its targets, whose shape may have a second axis.
+    """Repeats the weight of each row for its targets, which may have a second axis.
 
-    The divisor of a loss is the sum of the weights, those of all targets.
+    The divisor of a loss is the sum of the weights of all targets.
     """
     if weights is None or len(shape) < 2 or len(weights.shape) != 1:
         return weights
@@ -416,7 +416,7 @@ def weights_of_targets(weights: Any, shape: Sequence[Any]) -> Any:
 def class_loss() -> keras.losses.Loss:
     """Returns the cross-entropy of logits for class ids.
 
-    It is divided by the sum of the sample weights and not by their number, since filler rows, and
+    It is divided by the sum of the sample weights and not by their number, since padding rows, and
     tokens that are not the first subword of a word, have weight 0.
     """
     return keras.losses.SparseCategoricalCrossentropy(
@@ -505,7 +505,7 @@ def _losses_of_outputs(
 
 
 def _as_loss(loss: Any) -> Any:
-    """Converts the name of a loss, or a function, to what Keras makes of it."""
+    """Converts the name of a loss, or a function, to Keras' loss."""
     loss = keras.losses.get(loss) if isinstance(loss, str) else loss
     return LossFunctionWrapper(loss) if inspect.isfunction(loss) else loss
 
@@ -534,7 +534,7 @@ def _share_of_update(mean: Any, divisor: Any, of_update: Any) -> Any:
 
     Args:
         mean: The mean over the targets that this replica has of a batch.
-        divisor: What it was divided by.
+        divisor: The divisor of the loss.
         of_update: See `_divisors_of_update`; `None` without micro-batches.
     """
     if num_replicas() == 1 and of_update is None:
@@ -551,7 +551,7 @@ def _others(variables: list[Any], known: list[Any]) -> list[Any]:
 
 
 class CustomObjective:
-    """Mixin of tasks whose loss is a weighted sum of means that they compute themselves."""
+    """Mixin of tasks that compute their own loss, a weighted sum of means."""
 
     _means: dict[str, ElementMean]
 
@@ -573,7 +573,7 @@ class CustomObjective:
     def _values(
         self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any
     ) -> Mapping[str, tuple[Any, Any]]:
-        """Returns what the reported means are taken of: values of a batch, and their weights."""
+        """Returns the values of a batch for the reported means, and their weights."""
         raise NotImplementedError
 
     def _has_loss_divisors(self) -> bool:
@@ -622,7 +622,7 @@ class CustomObjective:
 
         Args:
             optimizer: See `keras.Model.compile`. Defaults to `keras_bert.optimizers.AdamW` with a
-                learning rate of 1e-4 in pre-training, and that of the student where it is a
+                learning rate of 1e-4 in pre-training, and the student's where it is a
                 classifier.
             loss: Must be `None`.
             **kwargs: Other arguments of `keras.Model.compile`, except losses and metrics.
@@ -649,7 +649,7 @@ class CustomObjective:
 
 
 def _weighted_mean(values: Any, weights: Any, of_update: Any) -> Any:
-    """Returns a replica's part of the mean over all replicas, whose losses are summed."""
+    """Returns a replica's part of the mean over all replicas, which sum their losses."""
     (total,) = sum_over_replicas([ops.sum(weights) if of_update is None else of_update])
     return ops.divide_no_nan(ops.sum(values * weights), total)
 

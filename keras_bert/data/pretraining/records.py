@@ -226,12 +226,12 @@ def pretraining_batches(
         `mask_positions` (int32), `mask_ids` (int32) and `mask_weights` (float32), `(batch, slots)`;
         records without masks have `word_starts`, bool `(batch, length)`. Records with labels also
         have `next_sentence_labels`, int32 `(batch,)`. Its length is the number of batches, and its
-        method `epoch(number, first)` gives those of an epoch, without the first ones.
+        method `epoch(number, first)` gives the batches of an epoch, without the first ones.
 
     Raises:
         FileNotFoundError: If no file matches, or some that the names of others count are missing.
         ValueError: If the first record of a file lacks the features of a pre-training record or
-            has different features than that of the first file, if `buckets` are invalid, or if a
+            has other features than the first file's, if `buckets` are invalid, or if a
             file is truncated; and when a corrupt or malformed record is read. The message names the
             file, the record and the feature.
     """
@@ -372,7 +372,7 @@ def shuffled_records(
 
 
 def shuffled(rows: Iterable[Item], *seed: int, window: int = SHUFFLE_WINDOW) -> Iterator[Item]:
-    """Yields rows in random order, of which those of a window are in memory."""
+    """Yields rows in random order, with a window of them in memory."""
     for number, chunk in enumerate(chunked(rows, window)):
         for index in permutation(len(chunk), *seed, number).tolist():
             yield chunk[index]
@@ -615,7 +615,7 @@ def _ones(mask: Ragged) -> np.ndarray:
 def _check(
     records: Sequence[Record], feature: str, expected: str, is_good: np.ndarray, received: Any
 ) -> None:
-    """Raises a ValueError if a record, of which each has a flag, is not good."""
+    """Raises a ValueError if the flag of a record is not good."""
     bad = np.flatnonzero(~is_good)
     if len(bad):
         raise ValueError(

@@ -260,7 +260,7 @@ class PretrainingStream:
         return self._as_rows(interleaved(self._groups[group]))
 
     def _as_rows(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yields the records, or those of each row that they are packed into."""
+        """Yields the records, or the records of each packed row."""
         if not self.packed:
             yield from records
             return

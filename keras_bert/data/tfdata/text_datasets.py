@@ -52,7 +52,7 @@ def mapped_by_group(
     size: int,
     period: int | None = None,
 ) -> tf.data.Dataset:
-    """Maps the elements of a dataset together with the mean of what is measured of their group.
+    """Maps the elements of a dataset together with the mean of a measure over their group.
 
     Args:
         dataset: The dataset.
@@ -216,7 +216,7 @@ def _regrouped(chunks: Iterator[_Columns], sizes: Iterator[int]) -> Iterator[_Co
 def _shuffled(
     chunks: Iterator[_Columns], capacity: int, seed: tuple[int, int]
 ) -> Iterator[_Columns]:
-    """Shuffles rows, of which `capacity` are in memory; each new one replaces a random one."""
+    """Shuffles rows, `capacity` of them in memory; each new one replaces a random one."""
     filling: list[_Columns] = []
     held: _Columns | None = None
     for number, chunk in enumerate(chunks):
