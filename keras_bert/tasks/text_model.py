@@ -213,7 +213,7 @@ class TextModel(ObjectiveModel):
             class_weight: A dict of the weight of each class; the keys are ids, or names of
                 classes. They weigh the loss of training alone, and not the metrics.
             sample_weight: See `keras.Model.fit`; each is at least 0.
-            bucketing_window: Number of batches of text with rows that are sorted by length together.
+            bucketing_window: Number of batches of text that are sorted by length together.
                 1 does not sort rows: there is more padding, but each batch is a random sample.
                 Defaults to 64; if rows are shuffled, to a sixteenth of an epoch if that is less:
                 with only a few windows in an epoch, long and short rows would never be in the same
