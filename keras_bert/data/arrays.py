@@ -180,7 +180,7 @@ class Arrays:
     def random_bits(self, seed: tuple[Any, Any], size: Any, first: Any = 0) -> Any:
         """Returns random integers in `[0, 2^32)`, the same for the same seed, int64 `(size,)`.
 
-        They are those of the seed's stream from the index `first` on.
+        They come from the seed's stream, from the index `first` on.
         """
         return philox.random_bits(seed, size, first)
 

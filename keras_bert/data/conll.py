@@ -89,8 +89,8 @@ def read_conll(
 
     Each line is a word, a blank line ends a sentence, and a line `-DOCSTART-` begins a document.
     Lines that end in CRLF or CR, and whitespace in blank lines are accepted. With tabs between
-    columns, a word may be a space. A file of ten columns between tabs, the first of which counts
-    the words from 1, is CoNLL-U or CoNLL-X.
+    columns, a word may be a space. A file of ten columns between tabs, with the words counted from
+    1 in the first, is CoNLL-U or CoNLL-X.
 
     Args:
         path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.

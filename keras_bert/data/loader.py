@@ -68,8 +68,8 @@ class BatchOptions:
             is then completed with padding rows too, so that each device has as many.
         shard: The index of this process and the number of processes that share each batch: each has
             as many of its consecutive rows, and pads them to the same length as the others.
-        sharded_map: Computes a function of rows, of which each process has its shard, and checks
-            that processes have some numbers in common. With it, a process packs a shard of the rows
+        sharded_map: Computes a function of the rows of each process, and checks that processes
+            have some numbers in common. With it, a process packs a shard of the rows
             in memory to know all lengths, and then its shard of each batch; without, it packs all
             rows.
         allow_unlabeled: Whether a label may be -1 (for regression NaN), which means that the row
@@ -511,8 +511,8 @@ class MappedBatches(BatchesOfBatches):
 
     Args:
         batches: The batches.
-        function: A function of a batch and of a number that no other batch of the training has:
-            that of its epoch in the upper 32 bits, and that of the batch in the epoch in the lower.
+        function: A function of a batch and of a number that no other batch of the training has: the
+            epoch in the upper 32 bits, and the batch in the epoch in the lower.
         targets_have_length: See `Batches`.
     """
 

@@ -102,8 +102,8 @@ class QuestionAnswererPreprocessor:
         context: The passages, strings of shape `(batch,)`.
 
     Returns:
-        `QuestionWindows`, with at least one window for each question. What has a value for each
-        token is `Ragged`: the values of all windows, and the length of each.
+        `QuestionWindows`, with at least one window for each question. Values of tokens
+        are `Ragged`: the values of all windows, and the length of each.
 
     Raises:
         ValueError: If `doc_stride` or `max_query_length` is below 1, or a row with the longest
@@ -317,8 +317,8 @@ def question_rows(
         examples: The questions. The target is the first answer to each that has a token.
         preprocessor: The preprocessor that creates the windows.
         negative_share: The share of the windows without the answer that are kept, a random sample
-            that depends on the questions alone. Those of questions that have none in any window
-            are all kept.
+            that depends on the questions alone. Questions without an answer in any window keep
+            all windows.
 
     Returns:
         `QuestionRows`, the windows in the order of the questions.
@@ -378,8 +378,8 @@ def likely_spans(
 
     Returns:
         A tuple of the positions of the start tokens and of the end tokens, int32
-        `(windows, best)`, in descending order of their logits, and of which pairs of them are
-        valid spans, bool `(windows, best, best)`: both tokens allowed, the end not before the
+        `(windows, best)`, in descending order of their logits, and of the valid spans
+        among their pairs, bool `(windows, best, best)`: both tokens allowed, the end not before the
         start, and no more than `max_answer_length` tokens.
 
     Reference:

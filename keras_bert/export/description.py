@@ -22,9 +22,9 @@ class RowRequest:
 
     Args:
         signature: The name of the signature.
-        inputs: The field that an input has the values of, by the name of the input. Other inputs
-            have those of the field of their own name, and `num_words` the number of `words` of each
-            row.
+        inputs: The field with the values of an input, by the name of the input. Other inputs
+            have the values of the field of their own name, and `num_words` the number of `words` of
+            each row.
         items: If the answer is a list of dicts, the output that each key is an element of, by the
             key; an output that there is not is an input. Empty if the answer is a dict of the
             outputs.

@@ -3,9 +3,8 @@
 
 The model is made of the operations of the package `openvino_tokenizers` and of OpenVINO's own. To
 run it takes `openvino` and `import openvino_tokenizers`, which registers the operations, and
-neither TensorFlow nor Keras. What each character becomes is not taken from OpenVINO's copy of
-Unicode: the tokenizer of the task is asked for every character, and the answers are stored in the
-model.
+neither TensorFlow nor Keras. It does not use OpenVINO's copy of Unicode: the task's tokenizer maps
+every character, and the model stores the map.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ def _model(outputs: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
 def _checked(texts: Sequence[Any]) -> list[Strings]:
     """The strings of inputs; a request is refused if it has none, or not as many of each input.
 
-    Without, OpenVINO 2026.4 answers a request without strings by those of the request before, and
+    Without, OpenVINO 2026.4 answers a request without strings as the request before, and
     one with more texts than second texts ends the process.
     """
     numbers = [ops.squeeze(ops.shape_of(text, openvino.Type.i32)) for text in texts]

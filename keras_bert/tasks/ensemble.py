@@ -37,9 +37,9 @@ class Ensemble(Task):
       of the members.
 
     Members must be of the same class, have the same preprocessor (tokenizer, `sequence_length` and
-    other options) and the same classes; the order of `class_names` may differ, that of the first
-    one counts. Their encoders may differ in everything else. An ensemble of one model answers as
-    that model.
+    other options) and the same classes; the order of `class_names` may differ: the first
+    member's counts. Their encoders may differ in everything else. An ensemble of one model answers
+    as that model.
 
     Ensembles of a task of your own are a class too: a subclass of `Ensemble` and of the task.
 
@@ -56,7 +56,7 @@ class Ensemble(Task):
     Raises:
         TypeError: If a member is of a class that has no ensemble, such as `TextEmbedder`.
         ValueError: If there are no members, or they differ in more than their encoders; the message
-            says in what.
+            names the difference.
 
     Example:
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How Keras reads batches: as a `PyDataset`, or on TensorFlow as a `tf.data.Dataset`.
 
-With gradient accumulation, the micro-batches of an update are read together, and each is given what
-its losses are divided by.
+With gradient accumulation, the micro-batches of an update are read together, and each gets the
+divisors of its losses.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ class _BatchAdapter(DataAdapter):
     """Batches of unknown number, an epoch in each reading, for Keras on JAX and PyTorch.
 
     Keras has no public form for them: an unknown number of a `PyDataset` is infinite, a generator
-    is read once, and the other forms are those of TensorFlow, PyTorch and Grain. Therefore this is
-    one of the adapters that Keras itself makes of those.
+    is read once, and the other forms belong to TensorFlow, PyTorch and Grain. Therefore this is one
+    of the adapters that Keras itself makes of them.
     """
 
     num_batches = None
@@ -179,7 +179,7 @@ class MicroBatches(DataAdapter):
     """Training data with the divisors of its losses in each batch, for gradient accumulation.
 
     An optimizer takes the mean of the gradients of micro-batches. Losses are means over rows or
-    tokens, of which micro-batches have different numbers, so that this would be a mean of means.
+    tokens, and micro-batches differ in their numbers, so this would be a mean of means.
     If each micro-batch divides its sum by the mean of the divisors of all micro-batches of the
     update, it is the mean over all rows or tokens. This is a further feature, `LOSS_DIVISORS`.
 

@@ -49,8 +49,8 @@ class MaskedRows(NamedTuple):
 
     Attributes:
         token_ids: The ids of each text, with special tokens.
-        positions: For each text the positions of the outputs that predict its masks: those of the
-            masks, or, in a causal model, of the tokens before.
+        positions: For each text the positions of the outputs that predict its masks: the masks
+            themselves, or, in a causal model, the tokens before.
         spans: For each text the start and the end of each mask, in characters.
     """
 

@@ -53,8 +53,8 @@ def fine_tuning_rate(hidden_dim: int) -> float:
 class ObjectiveModel(TokenModel):
     """A functional model on an encoder with default losses and metrics for `compile`.
 
-    The values that `fit` and `evaluate` report are weighted means over all rows or tokens. Those of
-    Keras are means of the means of batches, which depend on the batches.
+    The values that `fit` and `evaluate` report are weighted means over all rows or tokens. Keras'
+    are means of the means of batches, which depend on the batches.
     """
 
     backbone: Backbone

@@ -258,8 +258,8 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
 
     Raises:
         ValueError: If the config is malformed, rows may be longer than `max_sequence_length`, ids
-            may be out of the vocabulary, or the padding id differs in an encoder whose positions
-            depend on it.
+            may be out of the vocabulary, or the padding id differs in an encoder with positions
+            that depend on it.
     """
     values = preprocessor if isinstance(preprocessor, dict) else preprocessor.get_config()
     missing = [name for name in ("tokenizer", "sequence_length") if name not in values]

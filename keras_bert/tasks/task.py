@@ -35,7 +35,7 @@ class Task(TextModel):
 
     Subclasses build the functional model, pass it with its `backbone` to the constructor, and
     define the class attributes below. Wherever methods of `keras.Model` take arrays of token ids,
-    those of this class also take text, in the forms of its `adapters`.
+    they also take text here, in the forms of the class's `adapters`.
     """
 
     verb: ClassVar[str] = ""
@@ -153,8 +153,8 @@ class Task(TextModel):
             rows: As for `apply_verb`.
 
         Returns:
-            For each row the outputs of the signature by name; `answers` is that of a task which has
-            no export. Lists have no padding, unlike those of a signature.
+            For each row the outputs of the signature by name; `answers` for a task without
+            export. Lists have no padding, unlike a signature's.
 
         Raises:
             ValueError: As `apply_verb`.
@@ -352,8 +352,8 @@ class Task(TextModel):
         """Exports the task for serving, by default as a SavedModel that takes text.
 
         Args:
-            filepath: The path to write to. For TensorFlow Serving, a folder whose name is the
-                version, a number.
+            filepath: The path to write to. For TensorFlow Serving, a folder named by the version,
+                a number.
             format: `"tf_saved_model"`, `"onnx"`, `"openvino"` or `"litert"`.
             **options: `class_names`, `dtype`, `overwrite` and others; see
                 `keras_bert.export.export_task`.

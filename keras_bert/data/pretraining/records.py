@@ -267,7 +267,7 @@ def ragged_pretraining_batches(
 
     Returns:
         An iterable of dicts as returned by `pretraining_batches`, but with `Ragged` features
-        instead of those of shape `(batch, length)`, and without `padding_mask`.
+        instead of shape `(batch, length)`, and without `padding_mask`.
 
     Raises:
         FileNotFoundError, ValueError: As `pretraining_batches`.
@@ -310,8 +310,8 @@ def record_paths(files: Files) -> list[str]:
     """Returns the paths that match names and patterns.
 
     Raises:
-        FileNotFoundError: If no file matches, or if a pattern does not match all of the files whose
-            names count them, as `*-00000-of-00008.tfrecord` does.
+        FileNotFoundError: If no file matches, or if a pattern does not match all files that
+            their names count, such as `*-00000-of-00008.tfrecord`.
     """
     patterns = [files] if isinstance(files, str | os.PathLike) else list(files)
     paths: list[str] = []

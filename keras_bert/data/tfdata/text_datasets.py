@@ -307,8 +307,8 @@ def as_dataset(
         example: A batch, for its structure and dtypes.
         num_batches: The number of batches; `None` if it is unknown.
         rows_in_batch: The number of rows of every batch; `None` if some have another number.
-        targets_have_length: Whether what comes after the features may have a second dimension that
-            differs between batches.
+        targets_have_length: Whether labels and weights may have a second dimension that differs
+            between batches.
         has_one_shape: Whether the arrays of all batches have the same shapes.
     """
 
