@@ -329,7 +329,7 @@ def test_the_reference_lists_inherited_methods_with_their_class():
     assert f"| [`fit`][{home}.fit] | `TextModel` | Trains the model like" in classifier
     assert "[`from_preset`][keras_bert.tasks.task.Task.from_preset] | `Task`" in classifier
     assert "[`classify`]" not in classifier  # its own, and therefore documented above
-    assert re.search(r"Further methods are those of \[`keras\.Model`\].*`fit`", encoder)
+    assert re.search(r"Further methods from \[`keras\.Model`\].*`fit`", encoder)
     for name in reference.public_names():
         if name.home.startswith("keras_bert.tasks.") and name.short[0].isupper():
             bases = getattr(keras_bert, name.short).__mro__[1:]
