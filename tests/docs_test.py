@@ -306,10 +306,7 @@ def test_tables_and_chart_show_the_recorded_measurements():
 def test_the_command_of_a_measurement_is_one_of_the_benchmark():
     flags = {flag.name for flag in commands.read("benchmark").flags}
     for measurement in speed_tables.read().values():
-        words = speed_tables.words(measurement)
-        assert set(flags_of(words)) <= flags
-        # A shell joins continued lines to the same words
-        assert shlex.split(speed_tables.command(measurement).replace("\\\n", "")) == words
+        assert set(flags_of(speed_tables.words(measurement))) <= flags
 
 
 def test_the_reference_has_every_public_name_once():
@@ -332,7 +329,7 @@ def test_the_reference_lists_inherited_methods_with_their_class():
     assert f"| [`fit`][{home}.fit] | `TextTrainer` | Trains the model like" in classifier
     assert "[`from_preset`][keras_bert.tasks.task.Task.from_preset] | `Task`" in classifier
     assert "[`classify`]" not in classifier  # its own, and therefore documented above
-    assert re.search(r"Further methods are those of \[`keras\.Model`\].*`fit`", encoder)
+    assert re.search(r"Further methods from \[`keras\.Model`\].*`fit`", encoder)
     for name in reference.public_names():
         if name.home.startswith("keras_bert.tasks.") and name.short[0].isupper():
             bases = getattr(keras_bert, name.short).__mro__[1:]

@@ -3,12 +3,12 @@
 # %% [markdown]
 # # A new family
 #
-# The encoders of BERT and of its descendants are one encoder with other values in its config: positions, norms, feed-forward networks,
-# biases and attention windows can be combined freely. A further family of this kind needs no code: it is a record that says what the
-# fields of its configuration and its weights are called. Then every task, checkpoint format and program works with it.
+# Encoders of BERT and its descendants are one encoder with other values in its config: positions, norms, feed-forward networks, biases and sliding
+# windows can be combined freely. A further family of this kind needs no code but a record with the names of its config fields and weights. Then
+# every task, checkpoint format and program works with it.
 #
-# The example is NomicBERT (`model_type` "nomic_bert" in `transformers`): BERT with rotary positions, gated feed-forward networks, and no
-# biases in its blocks. The library has its record; here it is made anew.
+# The example is NomicBERT (`model_type` "nomic_bert" in `transformers`): BERT with RoPE, gated feed-forward networks, and no biases in its blocks.
+# The library has its record; here it is made anew.
 
 # %%
 import keras
@@ -46,8 +46,8 @@ except keras_bert.checkpoints.CheckpointError as error:
 # %% [markdown]
 # ## The values
 #
-# What a paper or a reference implementation says of an encoder becomes fields of `BertConfig`; all others are BERT's. An encoder with these
-# values can be trained without any record:
+# The differences in a paper or a reference implementation become fields of `BertConfig`; all other fields are BERT's. An encoder with these values
+# can be trained without any record:
 
 # %%
 NOMIC = {
@@ -64,10 +64,10 @@ print(f"{keras_bert.Backbone(config).count_params():,} parameters")
 # %% [markdown]
 # ## The record
 #
-# What a record has: `name`, the `model_type`, which is also the scope of the tensors; `class_prefix` of the classes' names; `config`, the
-# names of the fields in its configuration files, and the values that are constant; `hugging_face`, the names of its tensors; `classes`,
-# which heads each class has; and the same for KerasHub's format and for a TF1 release, if there are any. A weight can be stored as several
-# tensors, as here both halves of a gated network: the first is activated, and the second is the gate.
+# A record has `name`, the `model_type`, which is also the scope of the tensors; `class_prefix` of the class names; `config`, the field names in its
+# configuration files, and constant values; `hugging_face`, the names of its tensors; `classes`, the heads of each class; and the same for
+# KerasHub's format and for a TF1 release, if there are any. A weight can be stored as several tensors, as here both halves of a gated network: the
+# first is activated, and the second is the gate.
 
 # %%
 block = names.block_layout(
@@ -99,7 +99,7 @@ families.FAMILIES["nomic_bert"] = families.Family(
 # %% [markdown]
 # ## Does it compute the same?
 #
-# A family is right if its hidden states are those of the reference, with padding too:
+# A family is right if its hidden states equal the reference's, with padding too:
 
 # %%
 ours = keras_bert.Backbone.from_preset("nomic")
@@ -126,11 +126,11 @@ print(classifier.predict({"token_ids": ids * mask, "padding_mask": mask}, verbos
 # %% [markdown]
 # ## In the library
 #
-# - The record goes to `keras_bert/checkpoints/families.py`. If the names of its tensors follow another pattern, write them out, as the
-#   records there do; `hf_embeddings`, `block_layout` and the like cover what most have. If a field of its files is an object or a list,
-#   a pair of functions makes plain fields of it, as `rotary_fields.py` and `modern_bert_fields.py` do.
+# - The record goes to `keras_bert/checkpoints/families.py`. If the names of its tensors follow another pattern than `hf_embeddings`, `block_layout`
+#   and the like, write them out, as the records there do. If a field of its files is an object or a list, a pair of functions makes plain fields of
+#   it, as in `rotary_fields.py` and `modern_bert_fields.py`.
 # - Its released sizes go to `keras_bert/named_sizes.py`, as values of `BertConfig`.
-# - If its architecture differs in a value that `BertConfig` does not have, add a field with the default of the others, and the few lines in
+# - If its architecture needs a value that `BertConfig` does not have, add a field with a default for the other families, and the few lines in
 #   `layers` or `models` that read it. If it differs in kind (relative positions, other attention), it is not a family of this encoder.
-# - A tokenizer is needed only if it is of a new kind; WordPiece, byte-level BPE and SentencePiece are there.
+# - A tokenizer is needed only for a new kind; WordPiece, byte-level BPE and SentencePiece are there.
 # - `tests/checkpoints/families_test.py` compares each family with `transformers`, and `tests/tasks/contract_test.py` runs it in every task.

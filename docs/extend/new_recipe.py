@@ -3,11 +3,9 @@
 # %% [markdown]
 # # A new recipe
 #
-# A recipe is a run that others can repeat: the values of all flags of a program in one file, which also says what came out, in what time
-# and on what. `--recipe=NAME` takes it, any flag changes a value of it, and [the page of recipes](../recipes.md) is made from these
-# files.
-#
-# Its home is `training/recipes`. Here it is a file `xkcd_colors.py`: is the color of a name light or dark?
+# A recipe is a run that others can repeat: one file in `training/recipes` with the values of all flags of a program, and its score, time and
+# hardware. `--recipe=NAME` takes it, any flag changes a value of it, and [the page of recipes](../recipes.md) is made from these files. The example
+# is a file `xkcd_colors.py`: is the color of a name light or dark?
 
 # %%
 from pathlib import Path
@@ -39,9 +37,8 @@ Path("recipes").mkdir()
 with open("recipes/xkcd_colors.py", "w", encoding="utf-8") as file:
     file.write(RECIPE)
 # %% [markdown]
-# The config is a frozen dataclass, the one from which the program's flags are made: a name that it does not have, or a value that is not
-# allowed, is an error when the recipe is loaded. To try the file where it stands, its folder is added to the package; in a checkout,
-# put it in `training/recipes`.
+# The config is a frozen dataclass, from which the program's flags are made: an unknown name or a forbidden value is an error when the recipe is
+# loaded. To try the file where it stands, its folder is added to the package; in a checkout, put it in `training/recipes`.
 
 # %%
 from training import recipes
@@ -72,7 +69,7 @@ with open("colors.csv", "w", newline="", encoding="utf-8") as file:
     csv.writer(file).writerows([("text", "label"), *zip(texts, labels, strict=True)])
 
 # %% [markdown]
-# On the command line this is `keras-bert finetune --recipe=xkcd_colors --data_dir=DIR`. The same in Python:
+# On the command line this is `keras-bert finetune --recipe=xkcd_colors --data_dir=DIR`. In Python:
 
 # %%
 from training.engine import finetuning
@@ -88,10 +85,10 @@ for name, scores in {
     print(f"{name:14}{scores['accuracy']:.1f}")
 
 # %% [markdown]
-# On this seed it is below the bag of words, so it is not yet worth a place: try more epochs or another encoder, and measure again.
+# With this seed it is below the bag of words, so try more epochs or another encoder, and measure again.
 #
 # ## Finish it
 #
-# Write into the file what you measured: the score with its interval over several seeds (`num_seeds=3`), the development set it is
-# of, the time and the hardware; or "not run here". `tests/training/recipes_test.py` holds every recipe to that: it has a command that can be
-# read, a config that its program takes, and says its score and time or that it was not run.
+# Write your measurement into the file: the score with its interval over several seeds (`num_seeds=3`), the validation set, the time and the
+# hardware; or "not run here". `tests/training/recipes_test.py` checks that every recipe has a readable command, a config that its program takes, and
+# a score with its time or a note that it was not run.

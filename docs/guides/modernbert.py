@@ -3,13 +3,12 @@
 # %% [markdown]
 # # Pre-train a ModernBERT on your own text
 #
-# ModernBERT is BERT with what has been learned since: rotary positions instead of a table, so that it reads long texts; attention to
-# neighbors only in two of three layers; gated feed-forward layers; norms before the sublayers; no biases. It is trained in another way,
-# too: 30 % of the tokens are masked, there is no sentence objective, batches grow at the start, the learning rate stays constant until it
-# falls at the end, and long rows come last. This guide trains a small one on the docstrings of Python's standard library, in a few minutes
-# on a CPU, with the command that trains a large one on a large corpus.
+# ModernBERT is BERT with RoPE instead of a table of positions, so that it reads long texts; a sliding window in two of three layers; gated
+# feed-forward layers; norms before the sublayers; no biases. Its training differs too: 30 % of the tokens are masked, there is no sentence
+# objective, batches grow at the start, the learning rate stays constant until it falls at the end, and long rows come last. This guide trains a
+# small one on the docstrings of Python's standard library, in a few minutes on a CPU, with the command for a large model on a large corpus.
 #
-# In a checkout of the project ([more](../start/install.md)):
+# [Install](../start/install.md) in a checkout:
 #
 # ```bash
 # pip install -e ".[training,pretraining]"
@@ -17,8 +16,8 @@
 #
 # ## Text
 #
-# Your own text would be files of paragraphs, one per line, with blank lines between documents. Here a module is a document, and a
-# docstring has a line for each of its paragraphs. One module in twenty is held out, to score the model on.
+# Your own text would be files of paragraphs, one per line, with blank lines between documents. Here a module is a document, with a line for each
+# paragraph of its docstrings. One module in twenty is the validation set.
 
 # %% small="MODULES = MODULES[:60]"
 import ast
@@ -64,20 +63,18 @@ for name, kept in (("corpus.txt", corpus), ("validation.txt", held_out)):
 # %% [markdown]
 # ## The command
 #
-# `--model` names the architecture; the flags after it make it small. Without `--vocabulary`, the command trains one of the model's
-# kind, byte-level BPE. What makes it the training of ModernBERT:
+# `--model` names the architecture; the flags after it make it small. Without `--vocabulary`, the command trains one of the model's kind,
+# byte-level BPE. ModernBERT's training is:
 #
-# - `--masked_lm_probability=0.3`: each row has more to predict, so that fewer rows are needed. The validation text is scored with 15 %, as
-#   other models are.
-# - `--kind=full_sentences --packing`: rows are filled with text, and no padding is computed.
-# - `--optimizer=stable_adamw --clip_norm=0`: AdamW that divides the learning rate of a tensor whose gradient suddenly grows, instead of
-#   clipping gradients.
-# - `--schedule=trapezoidal --decay_steps=160`: the learning rate is constant after its warm-up, and falls in the last 160 updates. A
-#   longer run has the same updates before that.
-# - `--initial_batch_size=8 --batch_warmup_steps=90`: 8, 16 and 24 rows in an update, 30 updates each, and then 32. At first, small
-#   batches teach as much as large ones.
-# - `--phases`: four fifths of the updates have rows of 64 tokens, and the last fifth longer ones, of 256, in smaller batches and
-#   with a smaller learning rate.
+# - `--masked_lm_probability=0.3`: each row has more to predict, so fewer rows are needed. The validation text is scored with 15 %, as for other
+#   models.
+# - `--kind=full_sentences --packing`: text fills the rows, and no padding is computed.
+# - `--optimizer=stable_adamw --clip_norm=0`: AdamW that lowers the learning rate of a tensor whose gradient suddenly grows, instead of clipping.
+# - `--schedule=trapezoidal --decay_steps=160`: the learning rate is constant after its warm-up, and falls in the last 160 updates.
+# - `--initial_batch_size=8 --batch_warmup_steps=90`: 8, 16 and 24 rows in an update, 30 updates each, and then 32. At first, small batches teach
+#   as much as large ones.
+# - `--phases`: four fifths of the updates have rows of 64 tokens, and the last fifth rows of 256, in smaller batches and with a smaller learning
+#   rate.
 
 # %% small="COMMAND += ' --num_steps=8 --batch_warmup_steps=3 --warmup_steps=1 --decay_steps=2 --num_layers=2 --hidden_dim=32 --vocabulary_size=400 --dev_batches=1 --interval=4'"
 COMMAND = """pretrain --input_files=corpus.txt --dev_files=validation.txt --format=paragraphs
@@ -102,8 +99,8 @@ report = process.stdout.partition("\nPre-trained")
 print("Pre-trained" + report[2].partition("\nTime:")[0])
 
 # %% [markdown]
-# The unigram model always predicts the most frequent token. How the scores of the validation text got there, with the learning rate of the
-# next update:
+# The unigram model always predicts the most frequent token. The scores of the validation text over time, with the learning rate of the next
+# update:
 
 # %%
 log = [json.loads(line) for line in Path("runs/modernbert/log.jsonl").read_text().splitlines()]
@@ -117,12 +114,12 @@ for record in log:
     )
 
 # %% [markdown]
-# If it is killed, the same command goes on from its last checkpoint, and ends with the same weights, bit for bit: also while the batch
-# grows, and in each phase ([how](resume.md)).
+# If it is killed, the same command continues from its last checkpoint and ends with the same weights, bit for bit, also while the batch grows, and
+# in each phase ([how](resume.md)).
 #
 # ## Use it
 #
-# The preset is read by every task. The masked LM fills what is masked; in byte-level BPE, a token holds the space before it:
+# Every task reads the preset. In byte-level BPE, a token holds the space before it:
 
 # %%
 masked_lm = keras_bert.MaskedLM.from_preset("runs/modernbert/preset")
@@ -136,7 +133,7 @@ for text in (
     print(text, *(f"{guess['token']!r} {guess['score']:.2f}" for guess in guesses), sep="   ")
 
 # %% [markdown]
-# Fine-tune it as any encoder, on texts as long as you have memory for: rotary positions have no table that ends.
+# Fine-tune it as any encoder, on texts as long as your memory allows: RoPE has no table that ends.
 #
 # ```python
 # classifier = keras_bert.TextClassifier.from_preset(
@@ -146,7 +143,6 @@ for text in (
 #
 # ## A real one
 #
-# More text, a larger model and a GPU need the same command. `keras-bert plan --model=modernbert_base --tokens=1e10 --hardware=h100` tells
-# what it costs, and `--recipe=modernbert_base` has the settings of the paper: 1,024 tokens, then 8,192. Before you pre-train from random
-# weights, try to go on from published ones (`--init_preset=hf://answerdotai/ModernBERT-base`) on your text: its vocabulary is English, but
-# if that is your language, it takes a hundredth of the updates.
+# More text, a larger model and a GPU need the same command. `keras-bert plan --model=modernbert_base --tokens=1e10 --hardware=h100` estimates its
+# cost, and `--recipe=modernbert_base` has the settings of the paper: 1,024 tokens, then 8,192. For English text, first try to continue from
+# published weights (`--init_preset=hf://answerdotai/ModernBERT-base`): it takes a hundredth of the updates.

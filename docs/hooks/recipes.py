@@ -122,7 +122,7 @@ def page() -> str:
         "the program changes a value of it: `keras-bert finetune --recipe=minilm_sst2 "
         "--data_dir=glue --epochs=2`. `--data_dir` is the folder of the data set. An interval "
         "after ± is a 95 % confidence interval over the seeds. [Beside the "
-        "papers' scores and those of `transformers`](measurements/fine_tuning.md).",
+        "scores of the papers and of `transformers`](measurements/fine_tuning.md).",
         "",
     ]
     for kind, title in _TITLES.items():
@@ -139,7 +139,7 @@ def page() -> str:
 def _section(recipe: Recipe) -> list[str]:
     lines = [f"### {recipe.name}", "", recipe.title, "", recipe.body, ""]
     lines += [f"- **{key}:** {value}" for key, value in recipe.facts.items()]
-    settings = f"Settings: those of {recipe.base}, and" if recipe.base else "Settings"
+    settings = f"Settings: as {recipe.base}, and" if recipe.base else "Settings"
     lines += ["", f'??? note "{settings}"', "", "    ```text"]
     lines += [f"    --{name}={value}" for name, value in recipe.settings.items()]
     return [*lines, "    ```", ""]

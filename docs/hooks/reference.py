@@ -61,7 +61,7 @@ _TASKS_INTRO = """\
 # Tasks
 
 A task is an encoder with a head and, usually, a preprocessor that converts text to token ids. It
-is a `keras.Model`: what Keras' methods take as arrays, those of a task also take as text.
+is a `keras.Model`; wherever Keras' methods take arrays, a task's methods also take text.
 
 | task | |
 |---|---|
@@ -235,7 +235,7 @@ def inherited(name: Name, documented: Mapping[str, str]) -> str:
         if base in _KERAS:
             address, methods = _KERAS[base]
             others = ", ".join(f"`{method}`" for method in methods if method not in known)
-            lines += ["", f"Further methods are those of [`{base}`]({address}): {others} …"]
+            lines += ["", f"Further methods from [`{base}`]({address}): {others} …"]
     return "\n".join(lines)
 
 

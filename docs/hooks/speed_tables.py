@@ -19,7 +19,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import textwrap
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -69,7 +68,7 @@ def ratio(row: dict[str, Any], rows: list[dict[str, Any]]) -> float:
 
 
 def table(measurement: dict[str, Any]) -> str:
-    """Returns the Markdown of a measurement: its table, conditions and command."""
+    """Returns the Markdown of a measurement: its table and conditions."""
     rows = measurement["rows"]
     columns = {"": lambda row: label(row["subject"], _precision(measurement))}
     digits = 1 if rows[0]["milliseconds"] < 100 else 0
@@ -84,8 +83,9 @@ def table(measurement: dict[str, Any]) -> str:
     lines = [f"| {' | '.join(columns)} |", "|---" + "|---:" * (len(columns) - 1) + "|"]
     lines += [f"| {' | '.join(cell(row) for cell in columns.values())} |" for row in rows]
     date = datetime.date.fromisoformat(measurement["date"])
-    conditions = f"Recorded on {date.day} {date:%B %Y}, {measurement['machine']}."
-    return "\n".join([*lines, "", conditions, "", "```bash", command(measurement), "```", ""])
+    again = f"`--measure={measurement['name']}`"
+    conditions = f"Recorded on {date.day} {date:%B %Y}, {measurement['machine']} ({again})."
+    return "\n".join([*lines, "", conditions, ""])
 
 
 def _precision(measurement: dict[str, Any]) -> str:
@@ -98,19 +98,6 @@ def words(measurement: dict[str, Any]) -> list[str]:
     subjects = ",".join(row["subject"] for row in measurement["rows"])
     prefix = [*shlex.split(measurement["prefix"]), "python", "-m", "training.benchmark"]
     return [*prefix, *measurement["flags"], f"--subjects={subjects}"]
-
-
-def command(measurement: dict[str, Any]) -> str:
-    """Returns the command as text, wrapped at spaces and at the commas of subjects."""
-    *first, subjects = words(measurement)
-    lines = _wrapped(" ".join(first))
-    # A word goes on only at the beginning of the next line
-    parts = [line.replace(", ", ",") for line in _wrapped(subjects.replace(",", ", "))]
-    return "\n".join([*(f"{line} \\" for line in lines), "\\\n".join(parts)])
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 82, break_long_words=False, break_on_hyphens=False)
 
 
 def page_text(text: str) -> str:
@@ -173,6 +160,7 @@ def measure(name: str) -> None:
     measurement = measurements[name]
     with tempfile.TemporaryDirectory() as folder:
         results_path = Path(folder) / "results.json"
+        print(shlex.join(words(measurement)))
         line = [sys.executable if word == "python" else word for word in words(measurement)]
         subprocess.run([*line, f"--json={results_path}"], cwd=ROOT, check=True)
         results = json.loads(results_path.read_text(encoding="utf-8"))

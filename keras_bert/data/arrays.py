@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of different lengths as flat arrays, and the functions of arrays that packing needs.
 
-What puts tokens into rows and windows is written once, against the functions of an `Arrays`: those
-of NumPy for strings, and those of TensorFlow in a graph, such as that of a SavedModel.
+The code that puts tokens into rows and windows is written once, against the functions of an
+`Arrays`: NumPy's for strings, and TensorFlow's in a graph, such as a SavedModel's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Ragged(NamedTuple):
 
 
 class Arrays:
-    """The functions of arrays that packing needs, by NumPy; a subclass has those of TensorFlow.
+    """The functions of arrays that packing needs, by NumPy; a subclass has TensorFlow's.
 
     Indices, counts and lengths are int64. Dtypes are passed by their names.
     """
@@ -135,13 +135,13 @@ class Arrays:
         return np.bincount(x, minlength=size).astype("int32")
 
     def segment_max(self, x: Any, segments: Any, count: Any) -> Any:
-        """Returns the maximum of each of `count` segments; that of an empty one is undefined."""
+        """Returns the maximum of each of `count` segments, undefined for an empty one."""
         highest = np.full(count, _lowest(x.dtype), x.dtype)
         np.maximum.at(highest, segments, x)
         return highest
 
     def segment_min(self, x: Any, segments: Any, count: Any) -> Any:
-        """Returns the minimum of each of `count` segments; that of an empty one is undefined."""
+        """Returns the minimum of each of `count` segments, undefined for an empty one."""
         return -self.segment_max(-x, segments, count)
 
     def searchsorted(self, ascending: Any, x: Any, side: str) -> Any:
@@ -180,7 +180,7 @@ class Arrays:
     def random_bits(self, seed: tuple[Any, Any], size: Any, first: Any = 0) -> Any:
         """Returns random integers in `[0, 2^32)`, the same for the same seed, int64 `(size,)`.
 
-        They are those of the seed's stream from the index `first` on.
+        They come from the seed's stream, from the index `first` on.
         """
         return philox.random_bits(seed, size, first)
 
@@ -238,7 +238,7 @@ def cut_rows(xp: Arrays, rows: Ragged, limits: Any, side: str = "right") -> Ragg
 
 
 def join_rows(xp: Arrays, parts: Sequence[Ragged]) -> Ragged:
-    """Joins the rows of several parts, the first with the first, the second with the second, …"""
+    """Joins the rows of several chunks, the first with the first, the second with the second, …"""
     lengths = sum(part.lengths for part in parts)
     starts = row_starts(xp, lengths)
     index = []

@@ -99,7 +99,7 @@ class MultipleChoicePreprocessor:
 
 
 def _flat_choices(choices: Any) -> tuple[Any, Any]:
-    """Returns all choices one after another, and the number of those of each row."""
+    """Returns all choices one after another, and the number of choices of each row."""
     if hasattr(choices, "row_lengths"):  # a ragged tensor
         return choices.flat_values, choices.row_lengths()
     xp = functions_for(choices)

@@ -89,8 +89,8 @@ def read_conll(
 
     Each line is a word, a blank line ends a sentence, and a line `-DOCSTART-` begins a document.
     Lines that end in CRLF or CR, and whitespace in blank lines are accepted. With tabs between
-    columns, a word may be a space. A file of ten columns between tabs, the first of which counts
-    the words from 1, is CoNLL-U or CoNLL-X.
+    columns, a word may be a space. A file of ten columns between tabs, with the words counted from
+    1 in the first, is CoNLL-U or CoNLL-X.
 
     Args:
         path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
@@ -114,14 +114,14 @@ def read_conll(
         A `TaggedText` with the sentences in the order of the file.
 
     Warns:
-        UserWarning: If a column is chosen for what the file contains, and not as the first or last.
+        UserWarning: If the contents of a file, and not its place, choose a column.
 
     Raises:
         FileNotFoundError: If there is no such file.
         MissingLabelsError: If labels are read and the first word has none.
         ValueError: If the file is malformed or has no words, or every sentence begins with a line
             that looks like a comment and `comments` is false. The message names the file and line,
-            what was received and what was expected.
+            the received and the expected value.
 
     Example:
 
@@ -289,7 +289,7 @@ def _word_column(path: Path, sentences: list[list[_Row]], usual: _Row, labeled: 
 
 
 def _usual_row(sentences: list[list[_Row]], skip_bad: bool) -> _Row:
-    """Returns the row whose number of columns the others must have.
+    """Returns the row that sets the number of columns of the others.
 
     That is the first row, or if others may be skipped, the first with the most frequent number.
     """

@@ -52,7 +52,7 @@ class BatchOptions:
     Args:
         batch_size: Number of rows in a batch; `None` for the default, 32.
         compiles: Whether each new batch shape is compiled, which takes seconds: there are few
-            different lengths then, and the last batch of training data is completed with filler
+            different lengths then, and the last batch of training data is completed with padding
             rows.
         batches_for_more_lengths: The number of batches in an epoch from which on there are as many
             lengths as if nothing was compiled, since fewer padded tokens then save more time than
@@ -61,17 +61,17 @@ class BatchOptions:
             does not shuffle. Of rows of unknown number, a row is at most 1,024 batches earlier than
             in the input.
         training: Whether the rows are training data.
-        bucketing_window: Number of batches whose rows are sorted by length together; 1 does not
+        bucketing_window: Number of batches for which rows are sorted by length together; 1 does not
             regroup rows. Defaults to 64, and if rows are shuffled, to at most a sixteenth of an
             epoch; of rows of unknown number, of the rows before.
         num_replicas: Number of devices of this process that share each batch. The last batch
-            is then completed with filler rows too, so that each device has as many.
+            is then completed with padding rows too, so that each device has as many.
         shard: The index of this process and the number of processes that share each batch: each has
             as many of its consecutive rows, and pads them to the same length as the others.
-        sharded_map: Computes a function of rows, of which each process has its share, and checks
-            that processes have some numbers in common. With it, a process packs a share of the rows
-            in memory to know all lengths, and then those of its share of each batch; without, it
-            packs all rows.
+        sharded_map: Computes a function of the rows of each process, and checks that processes
+            have some numbers in common. With it, a process packs a shard of the rows
+            in memory to know all lengths, and then its shard of each batch; without, it packs all
+            rows.
         allow_unlabeled: Whether a label may be -1 (for regression NaN), which means that the row
             has none.
 
@@ -132,7 +132,7 @@ class BatchOptions:
 
 
 def check_shard(shard: tuple[int, int], batch_size: int) -> None:
-    """Checks that processes can have equal shares of a batch.
+    """Checks that processes can have equal shards of a batch.
 
     Args:
         shard: The index of this process, and the number of processes.
@@ -268,7 +268,7 @@ class Batches(abc.ABC):
     """Base class of batches that can be read several times."""
 
     targets_have_length = False
-    """Whether what comes after the features has one value for each token."""
+    """Whether labels and weights have one value for each token."""
 
     rows_in_batch: int | None = None
     """The number of rows of every batch; `None` if some have another number."""
@@ -339,8 +339,8 @@ class Loader(Batches):
         preprocessor: The preprocessor of the rows: it has their maximum length and their padding
             token.
         options: The options of batching.
-        finish: Converts a `Batch` to what Keras takes, such as `(features, labels, weights)`.
-        targets_have_length: Whether what comes after the features has one value for each token.
+        finish: Converts a `Batch` to a batch for Keras, such as `(features, labels, weights)`.
+        targets_have_length: Whether labels and weights have one value for each token.
     """
 
     def __init__(
@@ -409,7 +409,7 @@ class Loader(Batches):
         of_rows: np.ndarray,
         batches: Sequence[np.ndarray],
     ) -> Iterator[Any]:
-        """Yields batches of a window, of which `packed` are all rows; `None` packs those needed."""
+        """Yields batches of a window; `packed` are all its rows, `None` packs the needed ones."""
         fills, shard = self.options.fills_last_batch, self.options.shard
         whole = [np.resize(x, self.options.rows_in_batch) if fills else x for x in batches]
         shares = [rows[rows_of_share(shard, len(rows))] for rows in whole]
@@ -457,7 +457,7 @@ class Loader(Batches):
 
 
 def sizes(sequences: Sequences) -> np.ndarray:
-    """Returns what determines the shape of a batch of rows: their sizes.
+    """Returns the sizes of rows, which determine the shape of a batch.
 
     Args:
         sequences: The sequences of the rows.
@@ -483,7 +483,7 @@ def _check_sizes(found: np.ndarray, expected: np.ndarray, rows: np.ndarray) -> N
 
 
 class BatchesOfBatches(Batches):
-    """Base class of batches each of which is made of one of others.
+    """Base class of batches that are made of other batches, one of one.
 
     Args:
         batches: The others.
@@ -511,8 +511,8 @@ class MappedBatches(BatchesOfBatches):
 
     Args:
         batches: The batches.
-        function: A function of a batch and of a number that no other batch of the training has:
-            that of its epoch in the upper 32 bits, and that of the batch in the epoch in the lower.
+        function: A function of a batch and of a number that no other batch of the training has: the
+            epoch in the upper 32 bits, and the batch in the epoch in the lower.
         targets_have_length: See `Batches`.
     """
 
@@ -540,7 +540,7 @@ class MappedBatches(BatchesOfBatches):
 def with_columns(batch: Batch) -> tuple[Any, ...]:
     """Converts a batch to `(features, *columns)`, such as labels and weights.
 
-    If batches are completed, sample weights are multiplied by those that are 0 for filler rows; a
+    If batches are completed, sample weights are multiplied by weights of 0 for padding rows; a
     single column is one of labels.
     """
     if batch.is_real is None:
@@ -592,7 +592,7 @@ def bucket_for(length: int, buckets: Sequence[int]) -> int:
 def rows_of_batches(
     lengths: np.ndarray, batch_size: int, order: tuple[int, ...] | None
 ) -> Iterator[np.ndarray]:
-    """Yields the indices of the rows of each batch of a window, whose rows it sorts by length.
+    """Sorts the rows of a window by length, and yields the indices of the rows of each batch.
 
     Args:
         lengths: The length of each row of the window.

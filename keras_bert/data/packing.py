@@ -62,8 +62,8 @@ class Sequences(NamedTuple):
             xp: The functions of arrays.
             length: The number of tokens to pad to, at least the longest sequence.
             pad_token_id: The padding of `token_ids`; other features are padded with 0.
-            most: With `counts`, the number of sequences to complete each row to; by default that of
-                the row with the most.
+            most: With `counts`, the number of sequences to complete each row to; by default the
+                number in the longest row.
 
         Returns:
             A dict of features `(rows, length)`, or with `counts` `(rows, sequences, length)`, in

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers that depend on a seed alone, equal to those of TensorFlow.
+"""Random numbers that depend on a seed alone, equal to TensorFlow's.
 
 Philox 4x32-10 computes each block of four numbers from its index and a key, without a state. Key
 and counter are derived from a seed as by `tf.random.stateless_uniform(..., alg="philox")`.

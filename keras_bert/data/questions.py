@@ -33,7 +33,7 @@ from keras_bert.data.texts import CutRows, InMemory
 from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
-# Number of questions whose windows are made in one call, and of the characters of their passages
+# Number of questions for which one call makes windows, and of the characters of their passages
 CHUNK = 512
 _CHARACTERS = 4_000_000
 # The columns of `_chunk` that have a value for each window; the others have one for each token
@@ -102,8 +102,8 @@ class QuestionAnswererPreprocessor:
         context: The passages, strings of shape `(batch,)`.
 
     Returns:
-        `QuestionWindows`, with at least one window for each question. What has a value for each
-        token is `Ragged`: the values of all windows, and the length of each.
+        `QuestionWindows`, with at least one window for each question. Values of tokens
+        are `Ragged`: the values of all windows, and the length of each.
 
     Raises:
         ValueError: If `doc_stride` or `max_query_length` is below 1, or a row with the longest
@@ -314,11 +314,11 @@ def question_rows(
     """Tokenizes questions, and splits their passages into windows.
 
     Args:
-        examples: The questions. The targets are those of the first answer to each that has a token.
+        examples: The questions. The target is the first answer to each that has a token.
         preprocessor: The preprocessor that creates the windows.
         negative_share: The share of the windows without the answer that are kept, a random sample
-            that depends on the questions alone. Those of questions that have none in any window
-            are all kept.
+            that depends on the questions alone. Questions without an answer in any window keep
+            all windows.
 
     Returns:
         `QuestionRows`, the windows in the order of the questions.
@@ -337,13 +337,13 @@ def question_rows(
 def batched_by_characters(
     examples: Sequence[QuestionExample], characters: int, count: int | None = None
 ) -> Iterator[Sequence[QuestionExample]]:
-    """Yields consecutive parts of questions, whose passages have a limited length together.
+    """Yields consecutive chunks of questions with a limited total length of passages.
 
     Args:
         examples: The questions.
-        characters: Maximum number of characters of the passages of a part, unless it is a single
+        characters: Maximum number of characters of the passages of a chunk, unless it is a single
             question.
-        count: Maximum number of questions of a part.
+        count: Maximum number of questions of a chunk.
     """
     first = total = 0
     for index, example in enumerate(examples):
@@ -378,8 +378,8 @@ def likely_spans(
 
     Returns:
         A tuple of the positions of the start tokens and of the end tokens, int32
-        `(windows, best)`, in descending order of their logits, and of which pairs of them are
-        valid spans, bool `(windows, best, best)`: both tokens allowed, the end not before the
+        `(windows, best)`, in descending order of their logits, and of the valid spans
+        among their pairs, bool `(windows, best, best)`: both tokens allowed, the end not before the
         start, and no more than `max_answer_length` tokens.
 
     Reference:

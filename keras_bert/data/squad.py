@@ -96,7 +96,7 @@ def read_squad(
 def parse_squad(
     content: Any, path: str | os.PathLike[str], *, labeled: bool = True, skip_bad: bool = False
 ) -> SquadFile:
-    """Reads what `load_json` returned of a file in the format of SQuAD.
+    """Reads the value of `load_json` for a file in the format of SQuAD.
 
     Args:
         content: The content of the file.
@@ -123,7 +123,7 @@ def read_squad_rows(
         rows: The place of each row in its file, such as `row 3`, and its fields: `question`,
             `context`, and `answers`, a dict of two lists, `text` and `answer_start`, or a list of
             dicts of both; optionally `id` (by default, the index of the row), `title` and
-            `is_impossible`. A row whose answers are empty is unanswerable.
+            `is_impossible`. A row with empty answers is unanswerable.
         path: Path of the file, for messages.
         labeled: Whether every row must have answers, which may be empty. Otherwise malformed
             answers count as unknown.

@@ -82,7 +82,7 @@ def misspelled_labels(labels: Iterable[str]) -> dict[str, int]:
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
     """Returns the tagging scheme of labels.
 
-    The letters of BILOU and BMES count as those of BIOES. IOB1 and IOB2 have the same letters:
+    The letters of BILOU and BMES count as letters of BIOES. IOB1 and IOB2 have the same letters:
     IOB2 begins each span with `B-`, IOB1 only a span right after another one of the same type.
     For labels that follow neither, the scheme with fewer wrong labels is returned.
 
@@ -121,7 +121,7 @@ def detect_notation(sequences: Iterable[Sequence[str]]) -> Notation | None:
 
     Returns:
         `"brackets"` if words are labeled `*` or in brackets; `"IO"` if `O` is the most frequent
-        label, and no other label looks like that of a tagging scheme; otherwise `None`.
+        label, and no other label looks like a tagging scheme's; otherwise `None`.
 
     Example:
 
@@ -252,7 +252,7 @@ def convert_labels(labels: Sequence[str], scheme: Scheme) -> list[str]:
 def deviations(labels: Sequence[str], scheme: Scheme) -> list[int]:
     """Returns the indices of the labels of a sentence that do not follow a scheme.
 
-    The letters of BILOU and BMES count as those of BIOES.
+    The letters of BILOU and BMES count as letters of BIOES.
 
     Args:
         labels: One label for each word.

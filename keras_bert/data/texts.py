@@ -28,7 +28,7 @@ MAX_TOKENS_IN_MEMORY = 1 << 28
 
 
 class CutRows:
-    """Counts the rows whose tokens do not all fit, so that it can be said how many are cut.
+    """Counts the rows that are cut because not all their tokens fit.
 
     Args:
         option: The option of the preprocessor that limits them.
@@ -46,7 +46,7 @@ class CutRows:
         self.num_rows = self.num_cut = 0
 
     def add(self, lengths: np.ndarray, max_tokens: int) -> None:
-        """Counts rows by their numbers of tokens, of which some fit."""
+        """Counts the rows that are cut, by their numbers of tokens."""
         self.num_rows += len(lengths)
         self.num_cut += int(np.count_nonzero(lengths > max_tokens))
 
@@ -90,7 +90,7 @@ class TextClassifierPreprocessor:
     Returns:
         A dict of `token_ids` (int32), `segment_ids` (int32, 1 for the second text in families
         with two segments) and `padding_mask` (bool), each of shape `(batch, length)`, where
-        `length` is that of the longest row in the batch; `(length,)` for a single string.
+        `length` is the length of the longest row; `(length,)` for a single string.
 
     Raises:
         ValueError: If `sequence_length` is too small for the special tokens of a pair and one
@@ -262,7 +262,7 @@ class TextExamples:
 
 
 class TextPairExamples(TextExamples):
-    """Pairs of texts in memory whose two texts are sequences of their own."""
+    """Pairs of texts in memory, each text a sequence of its own."""
 
     def pack(self, index: np.ndarray) -> Sequences:
         """Packs the pairs at some indices; each has two sequences."""

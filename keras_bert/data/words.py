@@ -93,7 +93,7 @@ class TokenClassifierPreprocessor:
 
     Returns:
         A dict of `token_ids` (int32), `segment_ids` (int32, all 0) and `padding_mask` (bool), each
-        of shape `(windows, length)`, where `length` is that of the longest window: tensors of
+        of shape `(windows, length)`, where `length` is the longest window's: tensors of
         TensorFlow if the words are, and NumPy arrays otherwise. The method `windows` also returns
         the window and the position of each word.
 

@@ -20,7 +20,7 @@ def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) ->
     weights are still missing, and unloads the previous version. Therefore the files are copied to a
     hidden folder, which the server ignores, and the folder is renamed. A process that is killed
     leaves its hidden folder, `.deploying.*.partial`, which the next call on the same machine
-    removes. That of another machine that shares the disk stays, since it may be writing to it.
+    removes. Another machine's folder on a shared disk stays: the machine may be writing to it.
 
     Args:
         export: A folder written by `export`.

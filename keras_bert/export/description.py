@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an export says of itself: its task, the fields of a row, and how rows are sent to it."""
+"""The description in an export: its task, the fields of a row, and how rows are sent to it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class RowRequest:
 
     Args:
         signature: The name of the signature.
-        inputs: The field that an input has the values of, by the name of the input. Other inputs
-            have those of the field of their own name, and `num_words` the number of `words` of each
-            row.
+        inputs: The field with the values of an input, by the name of the input. Other inputs
+            have the values of the field of their own name, and `num_words` the number of `words` of
+            each row.
         items: If the answer is a list of dicts, the output that each key is an element of, by the
             key; an output that there is not is an input. Empty if the answer is a dict of the
             outputs.
@@ -39,7 +39,7 @@ class RowRequest:
 
 @dataclasses.dataclass(frozen=True)
 class ExportDescription:
-    """What an export says of itself, as JSON.
+    """The description of an export, as JSON.
 
     A SavedModel has it in `assets.extra/task.json`, an ONNX model in the metadata property
     `keras_bert`, an OpenVINO model in the runtime information of that name, and a LiteRT model in
@@ -49,7 +49,7 @@ class ExportDescription:
         task: The name of the class of the task.
         verb: The method of the task that answers as the export does, such as `classify`.
         fields: The names of the fields of a row of text.
-        list_fields: Those of them that are, or may be, lists of strings.
+        list_fields: The fields that are, or may be, lists of strings.
         requests: How rows are sent to a SavedModel, in the order in which they are tried.
     """
 
@@ -77,7 +77,7 @@ class ExportDescription:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Creates a description from what `to_json` returned."""
+        """Creates a description from the value of `to_json`."""
         values: dict[str, Any] = json.loads(text)
         return cls(
             values["task"],

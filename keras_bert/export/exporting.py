@@ -42,13 +42,13 @@ def export_task(
 
     - `tf_saved_model`: a folder that TensorFlow Serving loads, or `tf.saved_model.load` after
       `import tensorflow_text`. It includes the vocabulary and the weights, and pads rows to the
-      longest of their part. Its signatures depend on the task, see `keras_bert.export.signatures`,
+      longest of their group. Its signatures depend on the task, see `keras_bert.export.signatures`,
       `question_signatures` and `tagging_signatures`: `serving_default` takes text, `serve_ids`
       takes token ids. The folder also contains `batching_params.pbtxt` and, if the package
       `tensorflow-serving-api` is installed, warm-up requests.
     - `onnx`, `openvino`, `litert`: the network without the tokenizer, in float32 or int8. Its
       inputs are `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`, or
-      `(batch, choices, length)` for multiple choice. Its outputs are those of the task; a single
+      `(batch, choices, length)` for multiple choice. It has the outputs of the task; a single
       output is named `logits`, or `embedding`.
     - `openvino` with `text=True`: a classifier, a regression or an embedder with its tokenizer, see
       `keras_bert.export.openvino_text`. It requires the packages `openvino` and
@@ -61,7 +61,7 @@ def export_task(
             `.xml` (a `.bin` is written beside it) and `.tflite`.
         format: `"tf_saved_model"`, `"onnx"`, `"openvino"` or `"litert"`.
         class_names: The labels of a classifier or tagger, in the order of the class ids. Defaults
-            to those of the task, or to the ids if it has none.
+            to the task's, or to the ids if it has none.
         dtype: `"float32"`. A SavedModel may also be `"bfloat16"`, which halves the size of weights
             and computes matrix products in bfloat16, but LayerNorm, the head and the outputs in
             float32. The other formats may also be `"int8"`, with 8-bit products, quantized by NNCF
@@ -69,7 +69,7 @@ def export_task(
             activations dynamically). An int8 model answers differently: evaluate it before serving.
         calibration: About 300 texts like those that will be served; pairs of texts for a classifier
             of pairs, and of a question and its passage for a question answerer. Required for
-            `openvino` in int8, whose quantization is calibrated with their activations; the other
+            `openvino` in int8, which is calibrated with their activations; the other
             formats take none.
         pair: Whether a classifier takes two texts.
         text: Whether an OpenVINO model takes text instead of ids. A SavedModel always does; ONNX
@@ -83,8 +83,8 @@ def export_task(
             texts are truncated at the last whole character. By default, texts of any length are
             read, in windows if the task has windows.
         part_tokens: The number of tokens, padding included, that a SavedModel computes at a time.
-            The rows of a batch are divided into parts of similar lengths, which are computed in
-            parallel. The default is for CPUs; for a GPU, some 16,384 or more.
+            The rows of a batch are computed in groups of similar lengths, in parallel. The default
+            is for CPUs; for a GPU, some 16,384 or more.
         padded_batches: Whether a SavedModel is for servers that pad requests of unequal lengths, so
             that they can share a batch. Its `batching_params.pbtxt` tells the server to do so, and
             all its signatures that take words or choices require their number, since padding cannot
@@ -281,7 +281,7 @@ def _is_warmed_up(warm_up: bool | None) -> bool:
 
 @contextlib.contextmanager
 def new_destination(paths: Sequence[Path], *, overwrite: bool = False) -> Iterator[Path]:
-    """Creates a working folder; files in its folder `new` replace those of `paths` at the end.
+    """Creates a working folder; files in its folder `new` replace `paths` at the end.
 
     Args:
         paths: The files or folders to create, all in the same folder.

@@ -100,7 +100,7 @@ def _write_openvino(
 
 
 def _quantized(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) -> Any:
-    """Returns an `openvino.Model` whose encoder has int8 matrix products.
+    """Returns an `openvino.Model` with int8 matrix products in the encoder.
 
     The pooler and the head stay in float32: they take no time, and int8 costs regressions accuracy.
     """

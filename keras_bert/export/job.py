@@ -76,7 +76,7 @@ def run_job(folder: Path) -> None:
 
 
 def run_job_in_child_process(folder: Path) -> None:
-    """Runs `run_job` in a child process, whose backend is TensorFlow.
+    """Runs `run_job` in a child process with the TensorFlow backend.
 
     Raises:
         ExportError: If it fails, with the message of the child process.

@@ -3,9 +3,8 @@
 
 The model is made of the operations of the package `openvino_tokenizers` and of OpenVINO's own. To
 run it takes `openvino` and `import openvino_tokenizers`, which registers the operations, and
-neither TensorFlow nor Keras. What each character becomes is not taken from OpenVINO's copy of
-Unicode: the tokenizer of the task is asked for every character, and the answers are stored in the
-model.
+neither TensorFlow nor Keras. It does not use OpenVINO's copy of Unicode: the task's tokenizer maps
+every character, and the model stores the map.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ Ids = list[Any]
 def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
     """An `openvino.Model` that takes text, of one that takes ids.
 
-    Inputs `text`, string `(batch,)`, and with `pair` also `text_pair`. The outputs are those of
+    Inputs `text`, string `(batch,)`, and with `pair` also `text_pair`. The outputs are as in
     the task's `serving_default`: `label`, string `(batch,)`, `score` and `probabilities` of a
     classifier, `score` of a regression, `embedding` of an embedder. A request without texts, or
     with a different number of second texts, is an error.
@@ -58,7 +57,7 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
         options: Labels, and whether there are two texts.
 
     Raises:
-        ExportError: If OpenVINO's steps cannot do what the tokenizer does.
+        ExportError: If OpenVINO's steps cannot do the tokenizer's work.
     """
     packer = text_model(task.preprocessor, pair=options.pair)
     connected = openvino_tokenizers.connect_models(
@@ -74,13 +73,13 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
 
 
 def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
-    """An `openvino.Model` that does what a preprocessor does.
+    """An `openvino.Model` that does the work of a preprocessor.
 
     Inputs `text` and with `pair` also `text_pair`, string `(batch,)`. The outputs are
     `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`.
 
     Raises:
-        ExportError: If OpenVINO's steps cannot do what the tokenizer does.
+        ExportError: If OpenVINO's steps cannot do the tokenizer's work.
     """
     names = ("text", "text_pair") if pair else ("text",)
     texts = [ops.parameter([-1], openvino.Type.string, name=name) for name in names]
@@ -124,7 +123,7 @@ def _model(outputs: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
 def _checked(texts: Sequence[Any]) -> list[Strings]:
     """The strings of inputs; a request is refused if it has none, or not as many of each input.
 
-    Without, OpenVINO 2026.4 answers a request without strings by those of the request before, and
+    Without, OpenVINO 2026.4 answers a request without strings as the request before, and
     one with more texts than second texts ends the process.
     """
     numbers = [ops.squeeze(ops.shape_of(text, openvino.Type.i32)) for text in texts]
@@ -257,7 +256,7 @@ def _letters() -> tuple[str, ...]:
 
 
 def _final_sigma(lower: Callable[[tf.Tensor], tf.Tensor]) -> tuple[str, str]:
-    """A pattern for a capital sigma that becomes a final one, and what replaces it.
+    """A pattern for a capital sigma that becomes a final one, and its replacement.
 
     It depends on the letters around it whether it does: on one before, and none after.
     """
@@ -390,7 +389,7 @@ def _expanded(texts: Ids, parts: Sequence[Sequence[int]]) -> Ids:
 
 
 def _changes(letters: Sequence[str], function: Callable[[tf.Tensor], tf.Tensor]) -> dict[str, str]:
-    """What a function of strings makes of each character."""
+    """The result of a function of strings for each character."""
     changed = function(tf.constant(letters)).numpy()
     return {letter: new.decode("utf-8") for letter, new in zip(letters, changed, strict=True)}
 
@@ -449,7 +448,7 @@ def _valid(strings: Strings) -> Strings:
 def _replaced(
     strings: Strings, pattern: str, replacement: str, *, everywhere: bool = True
 ) -> Strings:
-    """Strings with another in place of what matches a regular expression."""
+    """Strings with a replacement of each match of a regular expression."""
     step = steps.RegexNormalizationStep(pattern, replacement, everywhere)
     return list(step.get_ov_subgraph(list(strings)))
 

@@ -16,7 +16,7 @@ class ExportFormat:
     """A format of exports.
 
     Args:
-        suffixes: The suffixes of its files, that of the given path first; `""` for a folder.
+        suffixes: The suffixes of its files, first the given path's; `""` for a folder.
         dtypes: The precisions that it can be exported in.
         packages: The packages that it needs besides TensorFlow.
         int8_packages: Those that int8 needs as well.
@@ -52,7 +52,7 @@ FORMATS = {
     ),
     "litert": ExportFormat(suffixes=(".tflite",), dtypes=("float32", "int8")),
 }
-"""The formats by their names: what each needs, and what it can do."""
+"""The formats by their names, with their needs and abilities."""
 
 
 class Servable(Protocol):

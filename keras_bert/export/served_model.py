@@ -73,7 +73,7 @@ class ServedModel:
 
     @property
     def list_fields(self) -> tuple[str, ...]:
-        """Those of the fields that are, or may be, lists of strings."""
+        """The fields that are, or may be, lists of strings."""
         return self.description.list_fields
 
     def apply_verb(self, rows: Sequence[Row]) -> list[Any]:

@@ -36,8 +36,8 @@ def batch_sizes(max_batch_size: int) -> tuple[int, ...]:
 def have_fixed_widths(signatures: Mapping[str, Any]) -> bool:
     """Returns whether all dimensions of the outputs except the batch are static.
 
-    Only then can a server split large requests: TensorFlow Serving crashes if the parts of an
-    answer have different widths.
+    Only then can a server split large requests: TensorFlow Serving crashes if the chunks of
+    an answer have different widths.
 
     Args:
         signatures: Concrete functions by name.
@@ -127,7 +127,7 @@ def _shapes(signature: str, task: Servable, options: ExportOptions) -> Iterator[
 def _values(
     spec: tf.TensorSpec, rows: int, length: int, task: Servable, options: ExportOptions
 ) -> list[Any]:
-    """Returns an input of a request, whose rows have about `length` tokens."""
+    """Returns an input of a request with rows of about `length` tokens."""
     tokenizer = task.preprocessor.tokenizer
     # The first and the last element differ, unlike in rows that a server has padded.
     words = ["a", *["text"] * (length - 1)]

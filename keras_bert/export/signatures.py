@@ -7,9 +7,9 @@ of it is read, see `token_counts`. Every function validates its inputs, is trace
 with its input signature, and returns a dict of tensors.
 
 A server joins the requests of several clients to one batch, and an error in the graph fails all of
-them. Therefore what is wrong with a single row of ids, or with its count, marks that row alone: its
-`error` is the reason, its strings are empty, its integers -1 and its other numbers -1e6. Only what
-is wrong with a whole request, such as inputs that differ in their number of rows, is an error.
+them. Therefore a fault in a single row of ids, or in its count, marks that row alone: its `error`
+is the reason, its strings are empty, its integers -1 and its other numbers -1e6. Only a fault of a
+whole request, such as inputs that differ in their number of rows, is an error.
 
 A server that is told to pad the rows of a batch does so with the first element of the tensor of
 each request. Strings `(batch,)` are not padded, and behind the first column of ids `[CLS]` counts
@@ -451,11 +451,11 @@ class ServedOutputs:
         return dict(self._graph(_with_segments(features)))
 
     def in_parts(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
-        """Computes the outputs of rows in parts, each of rows of similar lengths.
+        """Computes the outputs in groups of rows of similar lengths.
 
         A CPU takes no less time for a token in a batch of thousands than in one of a few hundred.
-        In parts of that size there is hardly any padding, whatever rows a server puts into one
-        batch, the memory is bounded, and several cores compute a part each. A part has at most
+        Groups of that size have hardly any padding, whatever rows a server puts into one batch,
+        the memory is bounded, and several cores compute a group each. A group has at most
         `part_tokens` tokens, padding included, or is a single row.
 
         Args:
@@ -562,8 +562,8 @@ def features_of_ids(
         options: The options of the export.
 
     Returns:
-        The features, of at most as many columns as the model has positions, those of rows with an
-        error being padding; and the error of each row, string `(batch,)`, empty if there is none.
+        The features, of at most as many columns as the model has positions, with padding in rows
+        with an error; and the error of each row, string `(batch,)`, empty if there is none.
     """
     tokenizer, config = task.preprocessor.tokenizer, task.config
     limits = {"token_ids": config.vocabulary_size, "segment_ids": config.num_segments}

@@ -143,7 +143,7 @@ def _padded(values: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
 
 
 def _answers(logits: tf.Tensor, class_names: Sequence[str] | None) -> dict[str, tf.Tensor]:
-    """From logits `(..., classes)` to what a signature returns, `(...,)`."""
+    """From logits `(..., classes)` to the outputs of a signature, `(...,)`."""
     probabilities = tf.nn.softmax(logits)
     return {
         "labels": tf.gather(tf.constant(class_names, tf.string), tf.argmax(probabilities, axis=-1)),

@@ -48,7 +48,7 @@ class Distiller(CustomObjective, Task):
     the labels (the masked tokens, or the classes); and for masked LMs, the cosine distance between
     the last hidden states, over all tokens except padding.
 
-    `fit` and `evaluate` take the same data as those of the student. A classifier can also be
+    `fit` and `evaluate` take the same data as the student's. A classifier can also be
     trained without labels, on the teacher's outputs alone: omit `y`, or use the label -1 (for
     regression NaN) for rows without a label.
 
@@ -72,7 +72,7 @@ class Distiller(CustomObjective, Task):
             or `"all"` tokens except padding, which is the default of DistilBERT's released code and
             needs logits over the vocabulary for seven times as many tokens.
         project_hidden: Whether to train a projection of the student's hidden states, to compare
-            them with those of the teacher, if their dimensions differ; otherwise this is an error.
+            them with the teacher's, if their dimensions differ; otherwise this is an error.
         name: The name of the model.
 
     Call arguments:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ensembles: several trained models of one task, whose predictions are averaged."""
+"""Ensembles: the averaged predictions of several trained models of one task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Ensemble(Task):
     one pipeline of batches. Each batch is computed by every member, one after another. It is not
     trained: it shares the weights of its members, which may be trained before or after.
 
-    What is averaged depends on the class of the members:
+    The average depends on the class of the members:
 
     - `TextClassifier`, `TokenClassifier`, `MultipleChoice`: the probabilities of the classes or
       choices, and of a regression the scores. The logits of `predict` are the logarithms of the
@@ -37,26 +37,26 @@ class Ensemble(Task):
       of the members.
 
     Members must be of the same class, have the same preprocessor (tokenizer, `sequence_length` and
-    other options) and the same classes; the order of `class_names` may differ, that of the first
-    one counts. Their encoders may differ in everything else. An ensemble of one model answers as
-    that model.
+    other options) and the same classes; the order of `class_names` may differ: the first
+    member's counts. Their encoders may differ in everything else. An ensemble of one model answers
+    as that model.
 
     Ensembles of a task of your own are a class too: a subclass of `Ensemble` and of the task.
 
     Args:
-        members: The models, one or more, such as those of several seeds.
+        members: The models, one or more, such as several seeds'.
         name: The name of the model.
 
     Call arguments:
         inputs: The inputs of each member.
 
     Output shape:
-        That of each member.
+        The same as each member's.
 
     Raises:
         TypeError: If a member is of a class that has no ensemble, such as `TextEmbedder`.
         ValueError: If there are no members, or they differ in more than their encoders; the message
-            says in what.
+            names the difference.
 
     Example:
 
@@ -149,7 +149,7 @@ class Ensemble(Task):
 
     @property
     def preprocessor(self) -> Any:
-        """The preprocessor, that of the first member: all have the same."""
+        """The preprocessor of the first member: all have the same."""
         return self.members[0].preprocessor
 
     def _num_cut_rows(self) -> tuple[int, int]:
@@ -171,7 +171,7 @@ class Ensemble(Task):
         return []
 
     def compile(self, optimizer: Any = None, loss: Any = None, **kwargs: Any) -> None:
-        """Configures what `evaluate` computes; the constructor has done so with the defaults.
+        """Configures the loss and metrics of `evaluate`; by default, the constructor has done so.
 
         Args:
             optimizer: Ignored: an ensemble is not trained.
@@ -326,7 +326,7 @@ def _check_members(members: Sequence[Any], shared_options: Sequence[str]) -> Non
 def _differences(
     first: Any, member: Any, shared_options: Sequence[str]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yields in what a member differs from the first one: its name and both values."""
+    """Yields each difference of a member from the first one: its name and both values."""
     for option in shared_options:
         value, expected = getattr(member, option), getattr(first, option)
         if option == "class_names" and value and expected:

@@ -72,7 +72,7 @@ def load_model(filepath: str | os.PathLike[str], *, compile: bool = True) -> Any
 
 
 def _local_parts(variable: Any) -> list[np.ndarray[Any, Any]]:
-    """Returns what this process has of a variable, which several processes may share."""
+    """Returns this process's shards of a variable."""
     if keras.backend.backend() == "jax":
         from keras_bert.ops.jax_steps import local_parts
 
@@ -167,8 +167,8 @@ def _objects_in(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _check_objects(config: dict[str, Any], path: Path) -> None:
     """Checks that only classes of Keras and registered ones are created.
 
-    Keras also imports those of its other packages, such as tokenizers that open the file which
-    their config names.
+    Keras also imports classes of its other packages, such as tokenizers that open the file in
+    their config.
     """
     for fields in _objects_in(config):
         package = str(fields.get("module")).partition(".")[0]

@@ -50,8 +50,8 @@ class MaskedRows(NamedTuple):
 
     Attributes:
         token_ids: The ids of each text, with special tokens.
-        positions: For each text the positions of the outputs that predict its masks: those of the
-            masks, or, in a causal model, of the tokens before.
+        positions: For each text the positions of the outputs that predict its masks: the masks
+            themselves, or, in a causal model, the tokens before.
         spans: For each text the start and the end of each mask, in characters.
     """
 
@@ -294,7 +294,7 @@ class MaskedLM(MaskedTokenTask):
         """Converts texts with `[MASK]` (RoBERTa: `<mask>`) to ids and the positions to predict.
 
         Args:
-            texts: The texts; what does not fit into `sequence_length` is cut off.
+            texts: The texts; they are cut at `sequence_length`.
 
         Returns:
             A `MaskedRows`, a tuple of `token_ids`, `positions` and `spans`.
@@ -346,7 +346,7 @@ def masked_by_rows(masker: MaskedLMMasker, batch: tuple[Any, ...], _: int) -> tu
     """Masks each row of a batch on its own, so that its masks do not depend on other rows.
 
     Args:
-        masker: The masker, whose masks depend on the ids of a row alone.
+        masker: The masker. Its masks depend on the ids of a row alone.
         batch: See `masked`.
 
     Returns:

@@ -49,7 +49,7 @@ class MultipleChoice(Task):
         backbone: The encoder, a `Backbone`.
         preprocessor: A `MultipleChoicePreprocessor` or its config; without it, the task takes token
             ids only.
-        dropout: Dropout rate on the pooled output. Defaults to that of the encoder's config.
+        dropout: Dropout rate on the pooled output. Defaults to the rate in the encoder's config.
         name: The name of the model.
 
     Call arguments:

@@ -130,7 +130,7 @@ def _choose_head(
     given: Mapping[str, Any],
     load_weights: bool,
 ) -> _Head:
-    """Determines the options of the head, and compares them with those of the checkpoint."""
+    """Determines the options of the head, and compares them with the checkpoint's."""
     names = make_task.options
     has_head = load_weights and make_task.head_name in checkpoint.heads
     stored = (saved.get("head_options") or {}) if has_head or not load_weights else {}
@@ -237,8 +237,8 @@ def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
 
     Raises:
         ValueError: If the config is malformed, rows may be longer than `max_sequence_length`, ids
-            may be out of the vocabulary, or the padding id differs in an encoder whose positions
-            depend on it.
+            may be out of the vocabulary, or the padding id differs in an encoder with positions
+            that depend on it.
     """
     values = preprocessor if isinstance(preprocessor, dict) else preprocessor.get_config()
     missing = [name for name in ("tokenizer", "sequence_length") if name not in values]

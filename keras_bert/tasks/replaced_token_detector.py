@@ -47,7 +47,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     gradients of the discriminator's loss do not flow through the samples to the generator. A sample
     that is equal to the original token counts as not replaced.
 
-    `fit` and `evaluate` take the same data as those of `MaskedLM`: text without labels, or ids with
+    `fit` and `evaluate` take the same data as in `MaskedLM`: text without labels, or ids with
     `mask_positions`, the original ids as `y`, and their sample weights. For text, 85% of the
     selected tokens are masked, and the others are not changed.
 
@@ -62,7 +62,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             have the same `vocabulary_size`, `max_sequence_length`, `num_segments` and embedding
             dimension. Defaults to one of `generator_size`.
         generator_size: The hidden dimension, the number of heads and the intermediate dimension of
-            the generator, as a fraction of those of the discriminator; the number of layers is the
+            the generator, as a fraction of the discriminator's; the number of layers is the
             same. Defaults to 0.25.
         discriminator_weight: Loss weight of the discriminator. Defaults to 50.
         masking: A dict of options of `keras_bert.data.MaskedLMMasker.from_tokenizer` for masking
@@ -205,8 +205,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         Args:
             preset: The checkpoint of the discriminator; see `Task.from_preset`. A preset that was
                 saved by a detector contains the generator too.
-            generator_preset: The checkpoint of the generator, whose embeddings are replaced by
-                those of the discriminator.
+            generator_preset: The checkpoint of the generator. The embeddings of the discriminator
+                replace its own.
             load_weights: Whether to load the weights; otherwise they are initialized randomly.
             **options: See `Task.from_preset`.
 
@@ -375,7 +375,7 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
 
     Args:
         config: The architecture of the discriminator.
-        size: The dimensions of the generator as a fraction of those of the discriminator.
+        size: The dimensions of the generator as a fraction of the discriminator's.
 
     Raises:
         ValueError: If the size is out of range.

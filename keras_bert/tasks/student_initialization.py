@@ -73,7 +73,7 @@ def copy_layers(
         layers: The indices of the teacher's layers, one for each layer of the student.
 
     Raises:
-        ValueError: If the number of layers is not that of the student, the layers are not ascending
+        ValueError: If the number of layers is not the student's, the layers are not ascending
             or not in the teacher, or the shape of a weight differs.
     """
     layers = _checked_layers(teacher.config.num_layers, None, layers)

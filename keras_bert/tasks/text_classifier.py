@@ -38,7 +38,7 @@ class TextClassifier(Task):
 
     The defaults of `compile()` are AdamW with a learning rate for the size of the encoder, the
     cross-entropy and accuracy; for regression, the mean squared error and the mean absolute error.
-    What is classified is the pooled output; that of a causal encoder is of the last token, the only
+    It classifies the pooled output; in a causal encoder this is the last token, the only
     one that attends to the whole text.
 
     Args:
@@ -48,7 +48,7 @@ class TextClassifier(Task):
             ids only.
         class_names: The names of the classes in the order of their ids. With them, labels may be
             names, and the labels of `classify` are names.
-        dropout: Dropout rate on the pooled output. Defaults to that of the encoder's config.
+        dropout: Dropout rate on the pooled output. Defaults to the rate in the encoder's config.
         top_layers: Keras layers that are applied one after another to the sequence output `(batch,
             length, hidden)`; the output of the last one, `(batch, features)`, is classified instead
             of the pooled output. See `keras_bert.layers.bidirectional_lstm`. Layers that read
@@ -62,7 +62,7 @@ class TextClassifier(Task):
         Logits `(batch, num_classes)`, float32.
 
     Raises:
-        ValueError: If the number of classes is unknown, or differs from that of `class_names`.
+        ValueError: If the number of classes is unknown, or differs from `class_names`.
 
     Example:
 

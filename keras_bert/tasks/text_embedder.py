@@ -197,8 +197,8 @@ def _consecutive(batch: Batch) -> tuple[Any, ...]:
 
     Returns:
         Features `(2 * pairs, length)`; the index in the batch of the pair that each row belongs to,
-        int32 `(2 * pairs,)`, -1 for filler pairs that complete the batch; and sample weights,
-        float32 `(2 * pairs,)`, 0 for filler pairs.
+        int32 `(2 * pairs,)`, -1 for padding pairs that complete the batch; and sample weights,
+        float32 `(2 * pairs,)`, 0 for padding pairs.
     """
     (weights,), pairs = batch.columns, len(batch.rows)
     is_real = np.ones(pairs, "float32") if batch.is_real is None else batch.is_real

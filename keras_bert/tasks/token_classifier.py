@@ -73,7 +73,7 @@ class TokenClassifier(Task):
         Logits `(batch, length, num_classes)`, float32.
 
     Raises:
-        ValueError: If the number of classes is unknown, or differs from that of `class_names`.
+        ValueError: If the number of classes is unknown, or differs from `class_names`.
 
     Example:
 

@@ -46,9 +46,9 @@ def read_corpus(
             paragraphs; `"parquet"`, a document of paragraphs in each row; or `"auto"`, which is
             `"jsonl"` for the suffixes `.jsonl` and `.ndjson`, `"parquet"` for `.parquet`, and
             otherwise `"sentences"`.
-        document_ends: What ends a document, besides the end of the file: `"blank_lines"`;
+        document_ends: The ends of documents, besides the end of the file: `"blank_lines"`;
             `"files"`, nothing else; or `"wikitext"`, lines ` = Title = ` as in the WikiText data
-            sets. Headings of WikiText are dropped, as those of Wikipedia are in the paper. Ignored
+            sets. Headings of WikiText are dropped, as the paper drops Wikipedia's. Ignored
             for JSON Lines and Parquet.
         field: The key of the text in JSON Lines, or its column in Parquet.
         language: ISO code of the language, for splitting paragraphs into sentences.
@@ -101,7 +101,7 @@ def read_corpus(
 
 
 def resolve_format(path: str | os.PathLike[str], format: str) -> str:
-    """Returns the format of a file: that of its suffix for `"auto"`, otherwise `format`."""
+    """Returns the format of a file: by its suffix for `"auto"`, otherwise `format`."""
     if format != "auto":
         return format
     name = plain_name(os.path.basename(path)).lower()
@@ -114,7 +114,7 @@ def sentence_splitter(language: str = "en") -> Callable[[str], list[str]]:
     """Returns a function that splits a paragraph into sentences with the package `sentencex`.
 
     Args:
-        language: ISO code of the language; one without rules of its own uses those of a fallback
+        language: ISO code of the language; one without its own rules uses the rules of a fallback
             language.
 
     Raises:
@@ -182,7 +182,7 @@ def _is_wikitext_heading(before: str, line: str, after: str) -> bool:
 def _texts_documents(
     texts: Iterator[str], split: Callable[[str], list[str]]
 ) -> Iterator[str | None]:
-    """Yields the sentences of documents whose paragraphs are lines."""
+    """Yields the sentences of documents with a paragraph on each line."""
     for text in texts:
         for paragraph in text.splitlines():
             yield from split(paragraph)

@@ -354,7 +354,7 @@ def sentence_order_pairs(
 ) -> Iterator[SegmentPair]:
     """Creates ALBERT's segment pairs: two consecutive segments, swapped in half of the pairs.
 
-    The arguments are those of `next_sentence_pairs`. If a single sentence is left, its second
+    It has the arguments of `next_sentence_pairs`. If a single sentence is left, its second
     segment is from another document.
 
     Yields:
@@ -377,7 +377,7 @@ def single_sentence_pairs(
     """Creates pairs of single sentences; with probability 0.5, the second one is random.
 
     A second sentence that is replaced by one of another document begins the next pair. The
-    arguments are those of `next_sentence_pairs`; `short_seq_probability` is ignored.
+    arguments are the same as of `next_sentence_pairs`; `short_seq_probability` is ignored.
 
     Yields:
         `SegmentPair`s; label 1 means that the second sentence is from another document.

@@ -13,9 +13,9 @@ _MANTISSA = 2**23 - 1
 
 
 class RandomRows(NamedTuple):
-    """A stream of random numbers, of which the rows of a batch have one part after another.
+    """A stream of random numbers, in which each row of a batch has its own range.
 
-    So those of some rows do not depend on which others are here.
+    So the numbers of a row do not depend on the other rows that are here.
 
     Args:
         seed: The seed of the stream, two integers.
@@ -227,7 +227,7 @@ def _positions(xp: Arrays, x: Any) -> Any:
 
 
 def _random_high_bits(xp: Arrays, x: Any, length: Any, draws: RandomRows) -> Any:
-    """Draws nonnegative int32 whose low bits are 0, to be added to positions below `length`.
+    """Draws nonnegative int32 with low bits of 0, to be added to positions below `length`.
 
     They have the shape of `x`.
     """

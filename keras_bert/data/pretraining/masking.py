@@ -24,12 +24,12 @@ _NUM_STREAMS = 4
 
 
 class BatchShare(NamedTuple):
-    """Consecutive rows of a batch, whose masks are drawn, but for the random tokens.
+    """Consecutive rows of a batch with their masks, but without the random tokens.
 
     Those depend on how many tokens are selected in the rows before, which may be elsewhere.
 
     Args:
-        features: The features of the rows, those of masks included; `token_ids` are not replaced.
+        features: The features of the rows, with their masks; `token_ids` are not replaced.
         num_selected: The number of selected tokens.
         replaced_ids: Returns the `token_ids` with the selected tokens replaced, for the number of
             tokens that are selected in the rows before.
@@ -40,7 +40,7 @@ class BatchShare(NamedTuple):
     replaced_ids: Callable[[Any], Any]
 
     def completed(self, selected_before: Any) -> dict[str, Any]:
-        """Returns the features of the rows as those of the whole batch.
+        """Returns the features of the rows as features of the whole batch.
 
         Args:
             selected_before: The number of tokens that are selected in the rows before.
@@ -96,7 +96,7 @@ class MaskedLMMasker:
         `mask_ids`: int32 `(batch, slots)`, the selected tokens before replacement;
         `mask_weights`: float32 `(batch, slots)`, 1 for selected tokens.
         There are `num_slots(length)` slots; unused ones are 0 at the end. They are tensors if the
-        ids are one, whose shape is static if `length` is, and NumPy arrays otherwise.
+        ids are one, with a static shape if `length` is static, and NumPy arrays otherwise.
 
     Raises:
         ValueError: If an argument is out of range, a feature is ragged, or words are to be selected

@@ -48,7 +48,7 @@ class NextTokenTargets:
     """
 
     masks_rows_alone = True
-    """Whether what a row becomes does not depend on the other rows of its batch."""
+    """Whether a row's result does not depend on the other rows of its batch."""
 
     def __init__(self, *, pad_token_id: int = 0) -> None:
         self.pad_token_id = pad_token_id

@@ -213,12 +213,12 @@ def pretraining_batches(
         `mask_positions` (int32), `mask_ids` (int32) and `mask_weights` (float32), `(batch, slots)`;
         records without masks have `word_starts`, bool `(batch, length)`. Records with labels also
         have `next_sentence_labels`, int32 `(batch,)`. Its length is the number of batches, and its
-        method `epoch(number, first)` gives those of an epoch, without the first ones.
+        method `epoch(number, first)` gives the batches of an epoch, without the first ones.
 
     Raises:
         FileNotFoundError: If no file matches, or some that the names of others count are missing.
         ValueError: If the first record of a file lacks the features of a pre-training record or
-            has different features than that of the first file, if `buckets` are invalid, or if a
+            has other features than the first file's, if `buckets` are invalid, or if a
             file is truncated; and when a corrupt or malformed record is read. The message names the
             file, the record and the feature.
     """
@@ -254,7 +254,7 @@ def ragged_pretraining_batches(
 
     Returns:
         An iterable of dicts as returned by `pretraining_batches`, but with `Ragged` features
-        instead of those of shape `(batch, length)`, and without `padding_mask`.
+        instead of shape `(batch, length)`, and without `padding_mask`.
 
     Raises:
         FileNotFoundError, ValueError: As `pretraining_batches`.
@@ -297,8 +297,8 @@ def record_paths(files: Files) -> list[str]:
     """Returns the paths that match names and patterns.
 
     Raises:
-        FileNotFoundError: If no file matches, or if a pattern does not match all of the files whose
-            names count them, as `*-00000-of-00008.tfrecord` does.
+        FileNotFoundError: If no file matches, or if a pattern does not match all files that
+            their names count, such as `*-00000-of-00008.tfrecord`.
     """
     patterns = [files] if isinstance(files, str | os.PathLike) else list(files)
     paths: list[str] = []
@@ -359,7 +359,7 @@ def shuffled_records(
 
 
 def shuffled(rows: Iterable[Item], *seed: int, window: int = SHUFFLE_WINDOW) -> Iterator[Item]:
-    """Yields rows in random order, of which those of a window are in memory."""
+    """Yields rows in random order, with a window of them in memory."""
     for number, chunk in enumerate(chunked(rows, window)):
         for index in permutation(len(chunk), *seed, number).tolist():
             yield chunk[index]
@@ -602,7 +602,7 @@ def _ones(mask: Ragged) -> np.ndarray:
 def _check(
     records: Sequence[Record], feature: str, expected: str, is_good: np.ndarray, received: Any
 ) -> None:
-    """Raises a ValueError if a record, of which each has a flag, is not good."""
+    """Raises a ValueError if the flag of a record is not good."""
     bad = np.flatnonzero(~is_good)
     if len(bad):
         raise ValueError(

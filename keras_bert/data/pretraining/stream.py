@@ -65,10 +65,10 @@ class PretrainingStream:
             masks only. Labels of pairs are dropped, since a row can have only one.
         seed: Seed of the order; the masks have the seed of the masker.
         vocabulary_size: If given, ids outside `[0, vocabulary_size)` are an error.
-        file_groups: Number of groups that the files are divided into. Each group fills an equal
-            share of the consecutive rows of each batch, so that a process that has these rows reads
-            no other files. An epoch ends with the rows of the smallest group. The batches depend on
-            the number of groups, and not on the number of processes.
+        file_groups: Number of groups of files. Each group fills an equal number of consecutive
+            rows of each batch, so a process with these rows reads no other files. An epoch ends
+            with the rows of the smallest group. The batches depend on the number of groups, and not
+            on the number of processes.
         count: Counts the rows of the groups: takes a function of the index of a group, and the
             indices, and returns the results in their order, as `map` does. Processes can divide the
             work among them.
@@ -260,7 +260,7 @@ class PretrainingStream:
         return self._as_rows(interleaved(self._groups[group]))
 
     def _as_rows(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yields the records, or those of each row that they are packed into."""
+        """Yields the records, or the records of each packed row."""
         if not self.packed:
             yield from records
             return

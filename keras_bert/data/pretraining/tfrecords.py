@@ -192,9 +192,9 @@ def chunked(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 @functools.cache
 def _tables() -> tuple[np.ndarray, np.ndarray]:
-    """Returns what each byte of a piece, and its initial state, contribute to its CRC-32C.
+    """Returns the contributions of each byte of a chunk, and of its initial state, to a CRC-32C.
 
-    A CRC is linear: it is the exclusive or of what each byte contributes, which depends on the
+    A CRC is linear: it is the exclusive or of each byte's contribution, which depends on the
     number of bytes after it.
 
     Returns:
@@ -279,7 +279,7 @@ def serialize(features: Mapping[str, Ragged]) -> list[bytes]:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _start(name: str, kind: str, size: int) -> bytes:
-    """Returns what is before the values of a feature in an example: its name, kind and sizes."""
+    """Returns the bytes before the values of a feature: its name, kind and sizes."""
     values = bytes(size)
     # Protocol Buffers leave out an empty list.
     feature = _TAGS[kind] + _sized(_FIRST + _sized(values) if size else b"")
@@ -383,7 +383,7 @@ def _varint(content: bytes, position: int) -> tuple[int, int]:
 
 
 def _integers(data: np.ndarray, num_bytes: np.ndarray) -> Ragged:
-    """Decodes integers of variable length, of which each row has some bytes."""
+    """Decodes integers of variable length from the bytes of each row."""
     ends = np.flatnonzero(data < 128) + 1
     starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
     sizes = ends - starts
@@ -401,10 +401,10 @@ def _varints(values: np.ndarray, lengths: np.ndarray) -> tuple[bytes, np.ndarray
 
     Args:
         values: The integers of all rows.
-        lengths: The number of those of each row.
+        lengths: The number of integers of each row.
 
     Returns:
-        The bytes of all rows, and the number of those of each row.
+        The bytes of all rows, and the number of bytes of each row.
     """
     words = values.astype("int64").view("uint64")
     if words.max(initial=0) < 128:

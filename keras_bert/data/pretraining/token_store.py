@@ -120,7 +120,7 @@ class TokenStoreWriter:
 
 
 class TokenStore(Documents):
-    """A corpus of token ids as a sequence of documents, each of which is a sequence of sentences.
+    """A corpus of token ids as a sequence of documents, each a sequence of sentences.
 
     Sentences are int32 arrays `(length,)`, read from the files on access. The files are not
     memory-mapped, since mapped pages count as memory of every process that reads them.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What connects the input of tasks with TensorFlow: `tf.data` datasets, and packing in graphs."""
+"""The input of tasks with TensorFlow: `tf.data` datasets, and packing in graphs."""
