@@ -11,7 +11,7 @@ import math
 import os
 import typing
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 from keras_bert import checks, minilm
 from keras_bert.checks import Numbers
@@ -42,6 +42,9 @@ ALL_BY_ENVIRONMENT = "auto"
 class ProgramConfig:
     """Base class of the configs of programs: dataclasses whose fields are command-line flags.
 
+    A field may be such a config itself: a group of options on one subject. The flags of a program
+    are the fields of all its groups, by their own names, which no two groups share.
+
     Fields that are numbers are checked: a type such as `PositiveInt` names those that are accepted;
     of `float`, all that are finite. `None` is accepted if the type has it.
 
@@ -52,6 +55,43 @@ class ProgramConfig:
     def __post_init__(self) -> None:
         for name, numbers in _number_ranges(type(self)).items():
             numbers.check_given(**{f"--{name}": getattr(self, name)})
+
+    @classmethod
+    def of(cls, **options: Any) -> Self:
+        """Returns a config by the names of flags, whatever their groups.
+
+        Raises:
+            TypeError: If there is no such flag.
+        """
+        return cls().replace(**options)
+
+    def replace(self, **options: Any) -> Self:
+        """Returns a copy with other values of some flags, whatever their groups.
+
+        Raises:
+            TypeError: If there is no such flag.
+        """
+        groups = {}
+        for name, group in self._groups().items():
+            own = {option: options.pop(option) for option in group.to_dict() if option in options}
+            groups[name] = group.replace(**own) if own else group
+        return dataclasses.replace(self, **groups, **options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the value of each flag."""
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        for name, group in self._groups().items():
+            del options[name]
+            options |= group.to_dict()
+        return options
+
+    def settings(self) -> dict[str, Any]:
+        """Returns the values of the flags that determine the result of a run."""
+        return {name: value for name, value in self.to_dict().items() if name not in NO_INFLUENCE}
+
+    def _groups(self) -> dict[str, ProgramConfig]:
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: value for name, value in fields.items() if isinstance(value, ProgramConfig)}
 
 
 def _number_ranges(config_class: Any) -> dict[str, Numbers]:
@@ -144,7 +184,45 @@ NO_INFLUENCE = (
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuningConfig(HostOptions):
+class DeviceOptions(ProgramConfig):
+    """How a model computes, and on which devices of this machine.
+
+    Args:
+        precision: Float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16 on
+            an accelerator and on CPUs that compute it faster, which is measured at the start.
+        devices: Number of devices of this machine, such as GPUs, that share each batch; 1 with
+            PyTorch.
+        shard_optimizer: Whether the devices that share a batch also share the moments of the
+            optimizer and the accumulated gradients, instead of having a copy each; on JAX.
+        rematerialize: Whether to compute each block of the encoder again in the backward pass
+            instead of storing its results: less memory, for up to a third more time.
+    """
+
+    precision: str = "auto"
+    devices: PositiveInt = 1
+    shard_optimizer: bool = False
+    rematerialize: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class CostOptions(ProgramConfig):
+    """What a run costs.
+
+    Args:
+        measure_energy: Whether to meter energy and CO2, if codecarbon is installed (the extra
+            energy), of each host.
+        country: ISO code of the country, three letters, for the CO2 of its electricity.
+        price_per_hour: The price of the machine, or of all hosts, in any currency, for the cost of
+            the run; 0 if it is unknown.
+    """
+
+    measure_energy: bool = True
+    country: str = "USA"
+    price_per_hour: NonNegativeFloat = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class FineTuningConfig(DeviceOptions, CostOptions, HostOptions):
     """Options of fine-tuning an encoder, of every task.
 
     Args:
@@ -162,25 +240,12 @@ class FineTuningConfig(HostOptions):
         weight_decay: Decoupled weight decay, applied to all weights except biases and LayerNorms.
         layer_decay: Factor on the learning rate from each layer to the one below it.
         sequence_length: Maximum length of a row in tokens; longer texts are truncated.
-        precision: Float32, bfloat16, mixed_bfloat16 or mixed_float16; auto takes mixed_bfloat16 on
-            an accelerator and on CPUs that compute it faster, which is measured at the start.
-        devices: Number of devices of this machine, such as GPUs, that share each batch; 1 with
-            PyTorch.
-        shard_optimizer: Whether the devices that share a batch also share the moments of the
-            optimizer and the accumulated gradients, instead of having a copy each; on JAX.
-        rematerialize: Whether to compute each block of the encoder again in the backward pass
-            instead of storing its results: less memory, for up to a third more time.
         seed: Seed of the first run; it determines the new head's weights, dropout and the order of
             the rows.
         output_dir: Folder for models, scores and plots.
         tensorboard: Whether to write logs for TensorBoard to output_dir.
         checkpoint_seconds: Seconds of training between two checkpoints, from which the same command
             resumes an interrupted run; 0 writes a checkpoint after each batch.
-        measure_energy: Whether to meter energy and CO2, if codecarbon is installed (the extra
-            energy).
-        country: ISO code of the country, three letters, for the CO2 of its electricity.
-        price_per_hour: The price of the machine, or of all hosts, in any currency, for the cost of
-            the run; 0 if it is unknown.
     """
 
     data_dir: str = ""
@@ -194,17 +259,10 @@ class FineTuningConfig(HostOptions):
     weight_decay: NonNegativeFloat = 0.01
     layer_decay: PositiveFraction = 1.0
     sequence_length: PositiveInt = 128
-    precision: str = "auto"
-    devices: PositiveInt = 1
-    shard_optimizer: bool = False
-    rematerialize: bool = False
     seed: Seed = 1
     output_dir: str = "runs"
     tensorboard: bool = False
     checkpoint_seconds: NonNegativeFloat = 180.0
-    measure_energy: bool = True
-    country: str = "USA"
-    price_per_hour: NonNegativeFloat = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -96,12 +96,12 @@ def run_program(config: RerankConfig) -> None:
     (`model.keras`).
     """
     program.require(("bm25s", *program.TRAINING_LIBRARIES), "ranking")
-    with program.joined_hosts(config):
+    with program.joined_hosts(config, config):
         collection = read_collection(
             Path(config.data_dir), config.documents, config.queries, config.qrels
         )
         program.import_quietly()
-        with program.locked_by_main_process(config):
+        with program.locked_by_main_process(config.output_dir, config.settings()):
             scores = rerank(config, collection)
         folder = Path(config.output_dir)
         print("\n" + text_table(*of_records("validation queries", scores)))
