@@ -126,9 +126,8 @@ class Job:
     """
 
     config_class: ClassVar[type]
-    # The verb of the tasks that are trained, and the kind of the files that they are scored on
+    # The verb of the tasks that are trained
     verb: ClassVar[str] = ""
-    kind: ClassVar[str] = ""
     # File name for the suggested `training.predict` command; empty if it cannot load the model.
     example_input: ClassVar[str] = ""
     # The fields of a row that is sent to a server of the model

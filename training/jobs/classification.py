@@ -39,12 +39,11 @@ from ..readers.data_files import FORMATS, MissingColumnError
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.labeled_text import LabeledText, TextColumns, parse_label_map
 from ..readers.values import excerpt
+from .report_configs import EvaluateConfig, InsightConfig
 
 if TYPE_CHECKING:
     from keras_bert import TextClassifier
 
-    from ..evaluate import EvaluateConfig
-    from ..insight import InsightConfig
     from ..scores.baselines import Baselines
 
 
@@ -277,7 +276,6 @@ class ClassificationJob(Job):
 
     config_class = FinetuneConfig
     verb = "classify"
-    kind = "text"
     example_input = "texts.txt"
     config: FinetuneConfig
     data: FinetuneData

@@ -31,12 +31,11 @@ from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.separated_values import Quoting
 from .classification import write_answers
+from .report_configs import EvaluateConfig, InsightConfig
 
 if TYPE_CHECKING:
     from keras_bert import MultipleChoice
 
-    from ..evaluate import EvaluateConfig
-    from ..insight import InsightConfig
     from ..scores.baselines import Baselines
 
 
@@ -152,7 +151,6 @@ class ChoiceJob(Job):
 
     config_class = ChoiceConfig
     verb = "choose"
-    kind = "choice"
     example_input = "choices.jsonl"
     fields = ("text", "choices")
     config: ChoiceConfig

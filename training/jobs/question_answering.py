@@ -29,13 +29,12 @@ from ..readers.question_files import DOCUMENT_WORDS, QuestionFile, read_question
 from ..readers.triviaqa import DocumentQuestion
 from ..scores import question_scores, squad_scores
 from ..scores.question_scores import GoldAnswers
+from .report_configs import EvaluateConfig, InsightConfig
 
 if TYPE_CHECKING:
     from keras_bert import QuestionAnswerer
     from keras_bert.tasks.answer_spans import AnswerSpans
 
-    from ..evaluate import EvaluateConfig
-    from ..insight import InsightConfig
     from ..plots import page
     from ..plots.span_view import AnsweredQuestion
     from ..scores.baselines import Baselines
@@ -310,7 +309,6 @@ class QuestionJob(Job):
 
     config_class = SquadConfig
     verb = "answer"
-    kind = "squad"
     example_input = "questions.jsonl"
     fields = ("question", "context")
     config: SquadConfig

@@ -18,12 +18,11 @@ from ..engine.job import DevScores, Evaluation, InsightRows, Job, Training, fini
 from ..engine.options import SCORED_ROWS, ProperFraction
 from ..readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs, read_data
 from ..scores import entity_scores
+from .report_configs import EvaluateConfig, InsightConfig
 
 if TYPE_CHECKING:
     from keras_bert import TokenClassifier
 
-    from ..evaluate import EvaluateConfig
-    from ..insight import InsightConfig
     from ..scores.baselines import Baselines
 
 
@@ -196,7 +195,6 @@ class Tagging(TaggingJob):
 
     config_class = TaggingConfig
     verb = "tag"
-    kind = "tagging"
     example_input = "texts.txt"
     config: TaggingConfig
 

@@ -22,8 +22,19 @@ from ..engine.options import (
 if TYPE_CHECKING:
     import keras
 
-OPTIMIZERS = ("adam_weight_decay", "adamw", "stable_adamw", "lamb")
-SCHEDULES = ("", "linear", "bert", "electra", "trapezoidal")
+# The classes of `keras_bert.optimizers`, by the values of flags
+OPTIMIZERS = {
+    "adam_weight_decay": "AdamWeightDecay",
+    "adamw": "AdamW",
+    "stable_adamw": "StableAdamW",
+    "lamb": "LAMB",
+}
+SCHEDULES = {
+    "linear": "LinearWarmupDecay",
+    "bert": "BertWarmupDecay",
+    "electra": "ElectraWarmupDecay",
+    "trapezoidal": "TrapezoidalWarmupDecay",
+}
 # As `keras_bert.optimizers.schedules` has them
 DECAYS = ("one_minus_sqrt", "linear")
 # Minimum number of batches that are trained on for each that is scored, unless the user chooses the
@@ -112,7 +123,7 @@ class Optimization(ProgramConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_one_of(self, optimizer=OPTIMIZERS, schedule=SCHEDULES, decay=DECAYS)
+        check_one_of(self, optimizer=tuple(OPTIMIZERS), schedule=("", *SCHEDULES), decay=DECAYS)
         if self.num_warmup_steps > self.num_steps:
             raise ValueError(
                 f"--warmup_steps is {self.warmup_steps}, expected 0 to --num_steps, "
@@ -251,13 +262,7 @@ class Optimization(ProgramConfig):
         """Returns the optimizer; `shard_state` is an argument of its class."""
         from keras_bert import optimizers
 
-        classes = {
-            "adam_weight_decay": optimizers.AdamWeightDecay,
-            "adamw": optimizers.AdamW,
-            "stable_adamw": optimizers.StableAdamW,
-            "lamb": optimizers.LAMB,
-        }
-        optimizer = classes[self.optimizer]
+        optimizer: Any = getattr(optimizers, OPTIMIZERS[self.optimizer])
         return optimizer(
             self._rate(optimizer),
             weight_decay=self.weight_decay,
@@ -272,21 +277,17 @@ class Optimization(ProgramConfig):
         """Returns the learning rate schedule: the optimizer's own without `--schedule`."""
         from keras_bert import optimizers
 
-        schedules: dict[str, Any] = {
-            "": optimizer.schedule_class,
-            "linear": optimizers.LinearWarmupDecay,
-            "bert": optimizers.BertWarmupDecay,
-            "electra": optimizers.ElectraWarmupDecay,
-            "trapezoidal": functools.partial(
-                optimizers.TrapezoidalWarmupDecay,
-                num_decay_steps=self.num_decay_steps,
-                decay=self.decay,
-            ),
-        }
+        schedule_class = optimizer.schedule_class
+        if self.schedule:
+            schedule_class = getattr(optimizers, SCHEDULES[self.schedule])
+        options: dict[str, Any] = {}
+        if self.schedule == "trapezoidal":
+            options = {"num_decay_steps": self.num_decay_steps, "decay": self.decay}
         schedule = functools.partial(
-            schedules[self.schedule],
+            schedule_class,
             num_train_steps=self.num_steps,
             num_warmup_steps=self.num_warmup_steps,
+            **options,
         )
         # (A phase with a small share may have no updates.)
         plan = [phase for phase in self.plan() if phase.num_steps]
