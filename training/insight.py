@@ -33,7 +33,7 @@ from keras_bert.data.text_files import read_lines
 from .costs import run_cost
 from .engine import program
 from .engine.job import InsightRows
-from .engine.model_path import check_model, holds_exports, is_export
+from .engine.saved_models import check_model, holds_exports, is_export
 from .jobs.report_configs import InsightConfig
 from .jobs.tasks import jobs_by_verb
 from .plots import page

@@ -15,7 +15,7 @@ import pytest
 
 from tests.source_imports import ROOT
 from training.engine import devices
-from training.engine.options import FineTuningConfig
+from training.engine.finetuning_config import FineTuningConfig
 from training.pretraining.config import PretrainConfig
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .options import LabeledFilesConfig
+from .finetuning_config import LabeledFilesConfig, complete
 from .output_folder import NotFiniteError
 
 if TYPE_CHECKING:
@@ -134,9 +134,7 @@ class Job:
     fields: ClassVar[tuple[str, ...]] = ("text",)
 
     def __init__(self, config: LabeledFilesConfig, data: Any, preset: str) -> None:
-        from . import finetuning_defaults
-
-        self.config: Any = finetuning_defaults.complete(config, len(data.train), preset)
+        self.config: Any = complete(config, len(data.train), preset)
         self.data = data
         self.preset = preset
         self.title = Path(config.train_file).name

@@ -15,6 +15,7 @@ from absl import logging
 
 from keras_bert import atomic
 
+from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
 from ..engine.job import (
     DevScores,
     Evaluation,
@@ -25,14 +26,7 @@ from ..engine.job import (
     finite,
     read_probabilities,
 )
-from ..engine.options import (
-    SCORED_ROWS,
-    LabeledFilesConfig,
-    NonNegativeInt,
-    PositiveInt,
-    ProperFraction,
-    check_one_of,
-)
+from ..engine.options import NonNegativeInt, PositiveInt, ProperFraction, check_one_of
 from ..engine.output_folder import results_of
 from ..readers import glue
 from ..readers.data_files import FORMATS, MissingColumnError

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
 from ..engine.job import (
     DevScores,
     Evaluation,
@@ -20,13 +21,7 @@ from ..engine.job import (
     finite,
     read_probabilities,
 )
-from ..engine.options import (
-    SCORED_ROWS,
-    LabeledFilesConfig,
-    PositiveInt,
-    ProperFraction,
-    check_one_of,
-)
+from ..engine.options import PositiveInt, ProperFraction, check_one_of
 from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.separated_values import Quoting

@@ -15,15 +15,9 @@ from absl import logging
 from keras_bert import atomic
 from keras_bert.data.squad import QuestionExample
 
+from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
 from ..engine.job import DevScores, Evaluation, InsightRows, Job, JobData, Training, finite
-from ..engine.options import (
-    SCORED_ROWS,
-    Fraction,
-    LabeledFilesConfig,
-    NonNegativeInt,
-    PositiveInt,
-    check_one_of,
-)
+from ..engine.options import Fraction, NonNegativeInt, PositiveInt, check_one_of
 from ..readers.data_splits import stratified_sample
 from ..readers.question_files import DOCUMENT_WORDS, QuestionFile, read_questions
 from ..readers.triviaqa import DocumentQuestion

@@ -15,8 +15,9 @@ from keras_bert import atomic, checks
 from keras_bert.tables import of_records, text_table
 
 from ..engine import program, run_presets
+from ..engine.finetuning_config import SCORED_ROWS, FineTuningConfig
 from ..engine.job import finite
-from ..engine.options import SCORED_ROWS, FineTuningConfig, Fraction, PositiveInt, check_one_of
+from ..engine.options import Fraction, PositiveInt, check_one_of
 from ..engine.output_folder import NotFiniteError, content_of_folder
 from ..readers.data_splits import counts_table
 from ..readers.trec_files import (

@@ -20,7 +20,8 @@ from ..engine import output_folder
 from .record_config import PretrainingDataConfig
 from .record_folder import RecordFolder
 from .shards import ShardStatistics, count_shards, shard_name, write_shards
-from .tokenized_corpus import CorpusCounts, count_unknown, write_token_store
+from .tokenized_corpus import CorpusCounts, write_token_store
+from .tokenizer_source import open_tokenizer
 
 SUMMARY_FILE = "summary.json"
 FIGURE_FILE = "lengths.png"
@@ -105,7 +106,8 @@ class _OneMachine:
             with bar("tokenizing", size, "B", unit_scale=True) as shown:
                 write_token_store(self.config, self.inputs, self.work / "store", shown.update)
         store = TokenStore(self.work / "store")
-        unknown = count_unknown(self.config, store)
+        tokenizer = open_tokenizer(self.config.vocabulary, self.config.lowercase)
+        unknown = store.token_count(tokenizer.unk_token_id)
         return CorpusCounts(len(store), store.num_sentences, store.num_tokens, unknown)
 
     def write_shards(self, num_shards: int) -> list[ShardStatistics]:

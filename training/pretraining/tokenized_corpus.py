@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from keras_bert.data import TokenStore, TokenStoreWriter, read_corpus
+from keras_bert.data import TokenStoreWriter, read_corpus
 from keras_bert.data.arrays import Ragged
 from keras_bert.data.file_systems import InputFile
 from keras_bert.data.pretraining.instances import PAIR_KINDS
@@ -147,11 +147,6 @@ def corpus_tokenizer(config: PretrainingDataConfig) -> Tokenizer:
             "full_sentences or document_sentences"
         )
     return tokenizer
-
-
-def count_unknown(config: PretrainingDataConfig, store: TokenStore) -> int:
-    """Returns the number of tokens in a token store that are unknown to the vocabulary."""
-    return store.token_count(open_tokenizer(config.vocabulary, config.lowercase).unk_token_id)
 
 
 def _chunks(corpus: Iterable[str | None]) -> Iterator[_Chunk]:

@@ -37,8 +37,8 @@ from keras_bert.progress import bar
 from keras_bert.tables import markdown_table
 
 from ..engine import output_folder, program
-from ..engine.model_path import check_model
 from ..engine.options import NonNegativeFloat, NonNegativeInt, PositiveInt
+from ..engine.saved_models import check_model
 from ..export import megabytes
 from ..readers.labeled_text import TextColumns
 from ..readers.question_files import read_questions
