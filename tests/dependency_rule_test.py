@@ -90,8 +90,8 @@ TENSORFLOW_PACKAGES = {"text": "keras_bert.text.graph", "data": "keras_bert.data
 
 
 # A folder of `training` -> the folders that it may import from. Modules without a folder are
-# programs, which only scripts of research import. Two modules have a place of their own: the base of
-# configs, which readers know too, and the loader of recipes, which finds them by name.
+# programs, which only scripts of research import. Two modules have a place of their own: the base
+# of configs, which readers know too, and the loader of recipes, which finds them by name.
 FOLDERS = {
     "options": set(),
     "loader": set(),

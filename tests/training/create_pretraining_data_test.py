@@ -340,7 +340,7 @@ def test_every_field_is_a_flag():
     values = flags.FlagValues()
     config_flags.define_flags(PretrainingDataConfig(), values)
     values(["program", "--input_files=a.txt,b*.gz", "--static_masks", "--sequence_length=512"])
-    read = config_flags.read_flags(PretrainingDataConfig, values)
+    read = config_flags.configuration(PretrainingDataConfig, values)
     assert read == PretrainingDataConfig.of(
         input_files=("a.txt", "b*.gz"), static_masks=True, sequence_length=512
     )

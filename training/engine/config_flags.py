@@ -76,11 +76,6 @@ def _flags_of(config: Any) -> dict[str, tuple[Any, Any, str]]:
     return found
 
 
-def read_flags(config_class: type[Config], flag_values: flags.FlagValues = flags.FLAGS) -> Config:
-    """Returns an instance of the config with the values of the flags."""
-    return config_class.of(**{name: _value(name, flag_values) for name in _flags_of(config_class)})
-
-
 def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:
     """Returns the values of the flags that are on the command line, without defaults.
 
@@ -89,7 +84,7 @@ def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS)
     return {
         name: _value(name, flag_values)
         for name in _flags_of(config_class)
-        if flag_values[name].present
+        if not flag_values[name].using_default_value
     }
 
 
@@ -116,10 +111,9 @@ def configuration(
         ValueError: If the recipe does not exist or is for another program, or a value is invalid.
     """
     changes = given_flags(config_class, flag_values)
-    name = flag_values["recipe"].value
-    if not name:
-        return config_class.of(**changes)
-    return recipes.load(name, config_class).replace(**changes)
+    name = flag_values["recipe"].value if "recipe" in flag_values else ""
+    base = recipes.load(name, config_class) if name else config_class()
+    return base.replace(**changes)
 
 
 def _field_texts(docstring: str) -> dict[str, str]:

@@ -105,10 +105,7 @@ def _with_config(
     remaining: str,
 ) -> Callable[[list[str]], Any]:
     """Defines the flags of a config, and returns `main` as a function of the other arguments."""
-    if with_recipes:
-        define, read = config_flags.define_program_flags, config_flags.configuration
-    else:
-        define, read = config_flags.define_flags, config_flags.read_flags
+    define = config_flags.define_program_flags if with_recipes else config_flags.define_flags
     define(config_class)
 
     def call(arguments: list[str]) -> Any:
@@ -119,7 +116,7 @@ def _with_config(
             arguments = arguments[: len(arguments) - len(after)]
             setattr(flags.FLAGS, remaining, [*getattr(flags.FLAGS, remaining), *after])
         refuse_arguments(arguments)
-        return main(read(config_class))
+        return main(config_flags.configuration(config_class))
 
     return call
 

@@ -9,7 +9,6 @@ from training.engine.config_flags import (
     configuration,
     define_flags,
     define_program_flags,
-    read_flags,
 )
 from training.engine.options import ProgramConfig
 from training.jobs.classification import FinetuneConfig
@@ -46,11 +45,11 @@ class Recipe(ProgramConfig):
     speed: Speed = dataclasses.field(default_factory=Speed)
 
 
-def test_the_command_line_overrides_the_recipe():
+def test_the_command_line_overrides_the_defaults():
     values = flags.FlagValues()
-    define_flags(Recipe.of(rate=0.25), values)
+    define_flags(Recipe, values)
     values(["program", "--name=other", "--sizes=c,d", "--fast"])
-    assert read_flags(Recipe, values) == Recipe("other", ("c", "d"), Speed(0.25, True))
+    assert configuration(Recipe, values) == Recipe("other", ("c", "d"), Speed(0.5, True))
 
 
 def test_flags_are_flat_words_whatever_their_group():
