@@ -180,5 +180,5 @@ def test_each_device_has_as_many_rows():
         FineTuningConfig(batch_size=8, accumulation=4, devices=4)
     with pytest.raises(ValueError, match=r"--devices is 3, .* and of 64, the rows of a batch that"):
         FineTuningConfig(batch_size=12, devices=3)
-    with pytest.raises(ValueError, match="4 rows after 0 updates, expected a multiple of --devi"):
+    with pytest.raises(ValueError, match="4 rows after 0 updates .*, expected a multiple of --dev"):
         PretrainConfig.of(batch_size=8, accumulation=2, devices=3)
