@@ -96,7 +96,7 @@ def _settings(tree: ast.Module) -> tuple[str, str, dict[str, str]]:
     )
     if not isinstance(call, ast.Call):
         raise ValueError(f"expected CONFIG to be a call, found {ast.unparse(call)}")
-    # `PretrainConfig.of(...)`, or `wikitext2_cpu.CONFIG.replace(...)`
+    # `PretrainConfig.from_flags(...)`, or `wikitext2_cpu.CONFIG.replace(...)`
     kind, _, method = ast.unparse(call.func).partition(".")
     base = kind if method == "CONFIG.replace" else ""
     kind = read(base).kind if base else kind

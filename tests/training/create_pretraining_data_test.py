@@ -47,7 +47,7 @@ def config(tmp_path):
             for _ in range(15)
         ]
         (tmp_path / "corpus" / f"{name}.txt").write_text("\n\n".join(documents))
-    return PretrainingDataConfig.of(
+    return PretrainingDataConfig.from_flags(
         input_files=(str(tmp_path / "corpus"),),
         vocabulary=str(tmp_path / "vocab.txt"),
         output_dir=str(tmp_path / "records"),
@@ -164,7 +164,7 @@ def test_text_of_a_remote_file_system_gives_the_same_records(config, tmp_path):
 
 def test_a_vocabulary_is_not_trained_on_binary_files(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
-    untrained = PretrainConfig.of(
+    untrained = PretrainConfig.from_flags(
         input_files=(str(tmp_path / "a.parquet"),), output_dir=str(tmp_path / "run")
     )
     with pytest.raises(ValueError, match=r"a.parquet is another: give one with --vocabulary"):
@@ -259,7 +259,7 @@ def test_the_library_for_paragraphs_is_missed_before_any_work(
     assert not (tmp_path / "records" / "work" / "store").exists()
     # Of the validation text alone, too: its records are written after those that are trained on
     for name in ("input_files", "dev_files"):
-        pretraining = PretrainConfig.of(
+        pretraining = PretrainConfig.from_flags(
             **{name: run.input_files}, format=run.corpus.format, output_dir=str(tmp_path / "run")
         )
         with pytest.raises(ImportError, match=rf"needs sentencex: {INSTALL}"):
@@ -333,7 +333,7 @@ def test_files_that_are_missing_are_named(config, changes, message):
 )
 def test_bad_values_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        PretrainingDataConfig.of(**changes)
+        PretrainingDataConfig.from_flags(**changes)
 
 
 def test_every_field_is_a_flag():
@@ -341,7 +341,7 @@ def test_every_field_is_a_flag():
     config_flags.define_flags(PretrainingDataConfig(), values)
     values(["program", "--input_files=a.txt,b*.gz", "--static_masks", "--sequence_length=512"])
     read = config_flags.configuration(PretrainingDataConfig, values)
-    assert read == PretrainingDataConfig.of(
+    assert read == PretrainingDataConfig.from_flags(
         input_files=("a.txt", "b*.gz"), static_masks=True, sequence_length=512
     )
     assert all(values[name].help for name in values)

@@ -129,7 +129,7 @@ with hosts.joined(config_flags.configuration(HostOptions)):
 
 def config(folder, name, **changes):
     folders = {"data_dir": str(folder / "data"), "output_dir": str(folder / name)}
-    return PretrainConfig.of(**OPTIONS | folders | changes)
+    return PretrainConfig.from_flags(**OPTIONS | folders | changes)
 
 
 def keep_first_half(folder, whole, half):

@@ -87,7 +87,7 @@ def corpus(tmp_path_factory):
 
 
 def config(corpus, folder, **changes):
-    return PretrainConfig.of(
+    return PretrainConfig.from_flags(
         measure_energy=False,
         input_files=("train.txt",),
         data_dir=str(corpus),
@@ -590,7 +590,7 @@ def test_the_decay_of_a_trapezoid_is_a_tenth_by_default():
     [([], 2.0), ([{"step": 5, "energy_kwh": 1.0, "co2_kg": 0.5}], 3.0), ([{"step": 5}], None)],
 )
 def test_energy_is_known_only_if_all_of_it_was_metered(tmp_path, monkeypatch, log, kwh):
-    settings = PretrainConfig.of(output_dir=str(tmp_path))
+    settings = PretrainConfig.from_flags(output_dir=str(tmp_path))
     checkpoints = RunCheckpoints(tmp_path / "checkpoints")
     monkeypatch.setattr(run, "update_flops", lambda *arguments: 1)
     whole = run.Run(settings, None, checkpoints, 1.0, lambda: Energy(2.0, 1.0, True))
@@ -684,7 +684,7 @@ def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
 )
 def test_what_a_config_refuses(changes, message):
     with pytest.raises(ValueError, match=message):
-        PretrainConfig.of(**changes)
+        PretrainConfig.from_flags(**changes)
 
 
 @pytest.mark.backend_independent
@@ -692,7 +692,7 @@ def test_text_or_records_are_needed(tmp_path):
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]))
     with pytest.raises(ValueError, match="--input_files and --records are both empty"):
-        pretrain(PretrainConfig.of(vocabulary=str(vocabulary), output_dir=str(tmp_path)))
+        pretrain(PretrainConfig.from_flags(vocabulary=str(vocabulary), output_dir=str(tmp_path)))
 
 
 @pytest.fixture(scope="module")

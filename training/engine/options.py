@@ -47,7 +47,7 @@ class ProgramConfig:
             numbers.check_given(**{f"--{name}": getattr(self, name)})
 
     @classmethod
-    def of(cls, **options: Any) -> Self:
+    def from_flags(cls, **options: Any) -> Self:
         """Returns a config by the names of flags, whatever their groups.
 
         Raises:

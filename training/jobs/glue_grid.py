@@ -99,7 +99,7 @@ class FinetuneGlueConfig(ProgramConfig):
         """Returns the number of epochs for a task."""
         return int(dict(entry.split("=") for entry in self.epochs_of).get(task, self.epochs))
 
-    def settings(self) -> list[tuple[str, str]]:
+    def combinations(self) -> list[tuple[str, str]]:
         """Returns every combination of learning rate and batch size."""
         return list(itertools.product(self.learning_rates, self.batch_sizes))
 
@@ -165,7 +165,7 @@ def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
 
 def cells(config: FinetuneGlueConfig, task: GlueTask) -> dict[tuple[str, str], Cell]:
     """Returns the runs of a task by their settings."""
-    return {setting: _cell(config, task, setting) for setting in config.settings()}
+    return {setting: _cell(config, task, setting) for setting in config.combinations()}
 
 
 def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:

@@ -114,7 +114,7 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
         name: tuple(value) if isinstance(value, list) else value
         for name, value in results["config"].items()
     }
-    config = PretrainConfig.of(**values)
+    config = PretrainConfig.from_flags(**values)
     source, causal = TextSource.of(config), config.encoder.causal
     vocabulary, length = source.vocabulary(), source.lengths[-1]
     tokenizer = open_tokenizer(vocabulary, config.text.lowercase)

@@ -53,14 +53,14 @@ def test_the_command_line_overrides_the_defaults():
 
 
 def test_flags_are_flat_words_whatever_their_group():
-    recipe = Recipe.of(rate=0.25, name="other")
+    recipe = Recipe.from_flags(rate=0.25, name="other")
     assert recipe == Recipe("other", speed=Speed(0.25))
     assert recipe.to_dict() == {"name": "other", "sizes": ("a", "b"), "rate": 0.25, "fast": False}
     assert recipe.replace(fast=True).speed == Speed(0.25, True)
     with pytest.raises(ValueError, match="--rate is nan"):
         recipe.replace(rate=float("nan"))
     with pytest.raises(TypeError, match="'speedy'"):
-        Recipe.of(speedy=True)
+        Recipe.from_flags(speedy=True)
 
 
 @pytest.mark.parametrize("stored", [str, inspect.cleandoc])  # by Python up to 3.12, and later

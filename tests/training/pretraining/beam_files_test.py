@@ -74,7 +74,7 @@ def names_in(store, prefix=""):
 
 def test_records_on_an_object_store_are_those_of_a_folder(store, options, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    remote = CreatePretrainingDataConfig.of(
+    remote = CreatePretrainingDataConfig.from_flags(
         input_files=("s3://bucket/corpus",),
         vocabulary=str(tmp_path / "vocab.txt"),
         output_dir="s3://bucket/records",

@@ -53,7 +53,7 @@ def config(tmp_path):
     (corpus / "d.txt").write_text("\n")
     table = pyarrow.table({"text": [document() for _ in range(15)]})
     parquet.write_table(table, corpus / "e.parquet")
-    return CreatePretrainingDataConfig.of(
+    return CreatePretrainingDataConfig.from_flags(
         input_files=(str(corpus),),
         vocabulary=str(tmp_path / "vocab.txt"),
         output_dir=str(tmp_path / "records"),
@@ -278,11 +278,11 @@ def test_without_text_or_with_one_document_there_are_no_records(config, tmp_path
 
 def test_a_runner_needs_independent_shards_and_options_need_a_runner(config):
     with pytest.raises(ValueError, match="runner is FlinkRunner, expected --independent_shards"):
-        CreatePretrainingDataConfig.of(runner="FlinkRunner")
+        CreatePretrainingDataConfig.from_flags(runner="FlinkRunner")
     with pytest.raises(ValueError, match="--flink_master=x are options of a runner"):
-        CreatePretrainingDataConfig.of(runner_options=("--flink_master=x",))
+        CreatePretrainingDataConfig.from_flags(runner_options=("--flink_master=x",))
     with pytest.raises(ValueError, match="output_dir is gs://b/r, expected a folder of this mach"):
-        CreatePretrainingDataConfig.of(output_dir="gs://b/r")
+        CreatePretrainingDataConfig.from_flags(output_dir="gs://b/r")
 
 
 def test_options_of_the_runner_reach_beam(config):
