@@ -160,7 +160,9 @@ def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
     config = config.replace(num_shards=30, duplicate_factor=40)
     killed = on_beam(config, "killed")
     program = (
-        f"from training.create_pretraining_data import *\ncreate_pretraining_data({killed!r})\n"
+        "from training.pretraining.record_config import *\n"
+        "from training.pretraining.records import create_records\n"
+        f"create_records({killed.records!r}, {killed.runner!r}, {killed.runner_options!r})\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 120
@@ -170,7 +172,7 @@ def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    folder = Path(killed.output_dir)
+    folder = Path(killed.records.output_dir)
     before = digests(killed)
     times = {name: (folder / name).stat().st_mtime_ns for name in before}
     assert 0 < len(before) < 30
