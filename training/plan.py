@@ -37,13 +37,13 @@ from keras_bert.data.pretraining.static_masking import default_max_predictions
 from .costs import energy, run_cost
 from .engine import program, run_report
 from .engine.options import (
+    CostOptions,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveFraction,
     PositiveInt,
-    ProgramConfig,
     ProperFraction,
     check_one_of,
 )
@@ -103,7 +103,7 @@ _BUSY = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
-class PlanConfig(ProgramConfig):
+class PlanConfig(CostOptions):
     """The run to estimate, and the hardware.
 
     Args:
@@ -130,7 +130,6 @@ class PlanConfig(ProgramConfig):
         share_of_peak: Share of the published peak that training reaches; 0 assumes 0.4, or measures
             it with --hardware=this.
         measure_energy: Whether to meter the energy of the timed steps, if codecarbon is installed.
-        country: ISO code of the country, three letters, for the CO2 of its electricity.
         price_per_hour: The price of one device in any currency; 0 if it is unknown.
     """
 
@@ -148,9 +147,6 @@ class PlanConfig(ProgramConfig):
     hardware: str = _THIS
     devices: PositiveInt = 1
     share_of_peak: Fraction = 0.0
-    measure_energy: bool = True
-    country: str = "USA"
-    price_per_hour: NonNegativeFloat = 0.0
     num_hosts: PositiveInt = 1
     network_gbits: NonNegativeFloat = 0.0
 

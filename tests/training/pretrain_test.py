@@ -408,7 +408,7 @@ def test_rematerialize_is_of_every_encoder(finished, corpus, tmp_path, changes):
     if "init_preset" in changes:
         changes = {"init_preset": str(finished[0] / "preset")}
     made = config(corpus, tmp_path, rematerialize=True, kind="full_sentences", **changes)
-    tokenizer = open_tokenizer(finished[0] / "vocab.txt", made.text.lowercase)
+    tokenizer = open_tokenizer(finished[0] / "vocab.txt", made.text.corpus.lowercase)
     model = build_model(made, tokenizer)
     encoders = [model.backbone, getattr(model, "generator", model.backbone)]
     assert all(block.rematerialize for encoder in encoders for block in encoder.blocks)
@@ -764,10 +764,13 @@ def test_a_cased_checkpoint_s_text_keeps_its_case(corpus, tmp_path):
     preset = str(tmp_path / "preset")
     run = config(corpus, tmp_path / "run", init_preset=preset)
     for _ in range(2):  # the second time, existing files are used
-        opened = open_tokenizer(TextSource.of(run).vocabulary(), run.text.lowercase)
+        opened = open_tokenizer(TextSource.of(run).vocabulary(), run.text.corpus.lowercase)
         assert opened("Ann 서울 é") == [5, 6, 7]
     told = config(corpus, tmp_path / "told", init_preset=preset, lowercase=True)
-    assert open_tokenizer(TextSource.of(told).vocabulary(), told.text.lowercase).lowercase is True
+    assert (
+        open_tokenizer(TextSource.of(told).vocabulary(), told.text.corpus.lowercase).lowercase
+        is True
+    )
 
 
 KOREAN = "\n\n".join(["서울은 한국의 수도이다 .\n부산은 항구 도시이다 ."] * 6) + "\n"

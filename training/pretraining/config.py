@@ -65,9 +65,6 @@ class TextOptions(ProgramConfig):
         vocabulary: The vocab.txt of the tokenizer, or the folder of a tokenizer of any kind; empty
             trains one of the model's kind on input_files.
         vocabulary_size: Size of the vocabulary if it is trained.
-        lowercase: Whether the tokenizer lower-cases text and strips accents. By default, a
-            vocab.txt determines it by its tokens, and a new vocabulary by the text; the folder of a
-            tokenizer always specifies it.
         records: Folder of records; {length} in the path is replaced by a phase's length. Empty
             creates them from input_files.
         dev_records: Folder of records of the validation text, likewise.
@@ -80,7 +77,7 @@ class TextOptions(ProgramConfig):
             fills an equal share of the rows of each batch. With a multiple of the number of hosts,
             each host reads the files of its own rows only, and with 1 all of them. The batches
             depend on it, and not on the number of hosts.
-        corpus: How the files are read.
+        corpus: How the files are read and tokenized.
         rows: How rows are made of their documents.
     """
 
@@ -89,7 +86,6 @@ class TextOptions(ProgramConfig):
     data_dir: str = ""
     vocabulary: str = ""
     vocabulary_size: PositiveInt = 30522
-    lowercase: bool | None = None
     records: str = ""
     dev_records: str = ""
     dev_batches: PositiveInt = 50
@@ -134,7 +130,6 @@ class TextOptions(ProgramConfig):
             ),
             vocabulary=os.fspath(vocabulary),
             output_dir=os.fspath(output_dir),
-            lowercase=self.lowercase,
             sequence_length=sequence_length,
             corpus=self.corpus,
             rows=self.rows,

@@ -39,7 +39,7 @@ PAIRED_KINDS = ("next_sentence", "sentence_order")
 
 @dataclasses.dataclass(frozen=True)
 class CorpusOptions(ProgramConfig):
-    """How files of raw text are read.
+    """How files of raw text are read and tokenized.
 
     Args:
         format: Sentences, one per line; paragraphs, one per line, which are split into sentences;
@@ -50,12 +50,16 @@ class CorpusOptions(ProgramConfig):
             headings are removed.
         field: The key of the text in JSON Lines, or its column in Parquet.
         language: ISO code of the language, used to split paragraphs into sentences.
+        lowercase: Whether the tokenizer lower-cases text and strips accents. By default, a
+            vocab.txt determines it by its tokens, and a new vocabulary by the text; the folder of a
+            tokenizer always specifies it.
     """
 
     format: str = "auto"
     document_ends: str = "blank_lines"
     field: str = "text"
     language: str = "en"
+    lowercase: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -130,18 +134,14 @@ class PretrainingDataConfig(ProgramConfig):
             not.
         vocabulary: The vocab.txt of the tokenizer, or the folder of a tokenizer of any kind.
         output_dir: Folder for the records, summary.json and lengths.png.
-        lowercase: Whether the tokenizer lower-cases text and strips accents. By default, a
-            vocab.txt determines it by its tokens, and a new vocabulary by the text; the folder of a
-            tokenizer always specifies it.
         sequence_length: Maximum length of a row in tokens, special tokens included.
-        corpus: How the files are read.
+        corpus: How the files are read and tokenized.
         rows: How rows are made of their documents.
     """
 
     input_files: tuple[str, ...] = ()
     vocabulary: str = ""
     output_dir: str = "runs/pretraining_data"
-    lowercase: bool | None = None
     sequence_length: PositiveInt = 128
     corpus: CorpusOptions = dataclasses.field(default_factory=CorpusOptions)
     rows: RowOptions = dataclasses.field(default_factory=RowOptions)
@@ -214,7 +214,9 @@ class PretrainingDataConfig(ProgramConfig):
         from .tokenizer_source import is_lowercased, tokenizer_content
 
         files = content_of_inputs(self.inputs() if inputs is None else inputs)
-        settings = self.settings() | {"lowercase": is_lowercased(self.vocabulary, self.lowercase)}
+        settings = self.settings() | {
+            "lowercase": is_lowercased(self.vocabulary, self.corpus.lowercase)
+        }
         for name in ("vocabulary", "input_files"):  # their contents instead
             del settings[name]
         content = json.dumps([settings, files], sort_keys=True).encode()

@@ -106,7 +106,7 @@ class _OneMachine:
             with bar("tokenizing", size, "B", unit_scale=True) as shown:
                 write_token_store(self.config, self.inputs, self.work / "store", shown.update)
         store = TokenStore(self.work / "store")
-        tokenizer = open_tokenizer(self.config.vocabulary, self.config.lowercase)
+        tokenizer = open_tokenizer(self.config.vocabulary, self.config.corpus.lowercase)
         unknown = store.token_count(tokenizer.unk_token_id)
         return CorpusCounts(len(store), store.num_sentences, store.num_tokens, unknown)
 

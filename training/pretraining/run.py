@@ -19,6 +19,7 @@ from keras_bert import atomic
 from keras_bert.data import PretrainingStream, pretraining_examples
 from keras_bert.data.pretraining.stream import groups_of_share
 from keras_bert.ops.lazy_tensorflow import set_random_seed
+from keras_bert.text.tokenizer import Tokenizer
 
 from ..costs import model_flops
 from ..costs.energy import Energy, Meter
@@ -90,7 +91,7 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
     with hosts.writer_first():
         vocabulary = source.vocabulary()
         records = source.all_records(vocabulary)
-    tokenizer = open_tokenizer(vocabulary, text.lowercase)
+    tokenizer = open_tokenizer(vocabulary, text.corpus.lowercase)
     causal = config.encoder.causal
     batches = Batches(text, config.task, causal, tokenizer)
     phases = batches.of_phases(config.optimization, records)
@@ -99,7 +100,7 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
     with scope():
         model = build_model(config, tokenizer)
     checkpoints = RunCheckpoints(folder / "checkpoints", config.keep_checkpoints)
-    settings = {**config.settings(), "lowercase": is_lowercased(vocabulary, text.lowercase)}
+    settings = {**config.settings(), "lowercase": is_lowercased(vocabulary, text.corpus.lowercase)}
     fingerprint = output_folder.fingerprint(settings, tokenizer_content(vocabulary))
     state = restore(model, checkpoints, source, fingerprint)
     seconds_before = state.seconds
@@ -113,11 +114,9 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
             if state.step < phase.end:
                 length = phase.sequence_length
                 if length not in baselines:
-                    model_of_tokens = functools.partial(
-                        unigram_model, records[length][0], length, tokenizer, causal
-                    )
+                    of_tokens = (records[length][0], length, tokenizer, causal)
                     score = functools.partial(
-                        _unigram_baseline, model_of_tokens, train, dev, text.dev_batches
+                        _unigram_baseline, of_tokens, train, dev, text.dev_batches
                     )
                     baselines[length] = hosts.from_main_process(score)
                 held_out = None
@@ -333,7 +332,7 @@ class Run:
 
 
 def _unigram_baseline(
-    make: Callable[[], Any],
+    of_tokens: tuple[str, int, Tokenizer, bool],
     train: PretrainingStream,
     dev: PretrainingStream | None,
     dev_batches: int,
@@ -342,10 +341,8 @@ def _unigram_baseline(
 
     Those are the masked tokens of the validation text; without it, of the first training batches.
     """
-    scored = (
-        train.first_batches(_BATCHES_LOOKED_AT) if dev is None else dev.first_batches(dev_batches)
-    )
-    scores = make().score(scored)
+    scored, count = (train, _BATCHES_LOOKED_AT) if dev is None else (dev, dev_batches)
+    scores = unigram_model(*of_tokens).score(scored.first_batches(count))
     return {
         "unigram_accuracy": round(scores["masked_accuracy"], 6),
         "unigram_perplexity": round(scores["perplexity"], 3),

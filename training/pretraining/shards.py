@@ -176,7 +176,7 @@ class _ShardWriter:
     def __init__(self, config: PretrainingDataConfig, work: Path, num_shards: int) -> None:
         self.folder, self.work, self.num_shards = Path(config.output_dir), work, num_shards
         self.store = TokenStore(work / "store")
-        self.make = ShardMaker(config, open_tokenizer(config.vocabulary, config.lowercase))
+        self.make = ShardMaker(config, open_tokenizer(config.vocabulary, config.corpus.lowercase))
 
     def __call__(self, shard: int) -> None:
         statistics, records = self.make(self.store, shard, self.num_shards)

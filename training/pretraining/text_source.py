@@ -111,7 +111,7 @@ class TextSource:
         atomic.write_json(self.folder / SOURCE_FILE, source)
         is_wordpiece = tokenizer.get("kind", WordPieceTokenizer.kind) == WordPieceTokenizer.kind
         # A vocab.txt does not specify whether it is cased, unless --lowercase is given.
-        if not is_wordpiece or (self.text.lowercase is None and not tokenizer["lowercase"]):
+        if not is_wordpiece or (self.text.corpus.lowercase is None and not tokenizer["lowercase"]):
             save_tokenizer(tokenizer, folder)
             return folder
         save_vocabulary(tokenizer["vocabulary"], file)
@@ -198,7 +198,7 @@ class TextSource:
             kind,
             files,
             self.text.vocabulary_size,
-            self.text.lowercase,
+            self.text.corpus.lowercase,
             options=family_options(architecture),
         ).get_config()
 
@@ -230,10 +230,10 @@ class TextSource:
         except FileNotFoundError:
             return  # With the records at hand, a run can be resumed without the text.
         # Without --lowercase, the existing vocabulary specifies it.
-        if self.text.lowercase is not None and lowercase is not None:
+        if self.text.corpus.lowercase is not None and lowercase is not None:
             before, now = (
                 before | {"lowercase": lowercase},
-                now | {"lowercase": self.text.lowercase},
+                now | {"lowercase": self.text.corpus.lowercase},
             )
         if before != now:
             raise OtherSettingsError(

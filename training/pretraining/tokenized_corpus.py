@@ -139,7 +139,7 @@ def corpus_tokenizer(config: PretrainingDataConfig) -> Tokenizer:
     Raises:
         ValueError: If the pairs of `config.rows.kind` are not those of the tokenizer.
     """
-    tokenizer = open_tokenizer(config.vocabulary, config.lowercase)
+    tokenizer = open_tokenizer(config.vocabulary, config.corpus.lowercase)
     if tokenizer.pair_separators > 1 and config.rows.kind in PAIR_KINDS:
         raise ValueError(
             f"--kind is {config.rows.kind}, whose pairs have one separator between the segments, "

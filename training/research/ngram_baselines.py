@@ -117,7 +117,7 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
     config = PretrainConfig.from_flags(**values)
     source, causal = TextSource.of(config), config.encoder.causal
     vocabulary, length = source.vocabulary(), source.lengths[-1]
-    tokenizer = open_tokenizer(vocabulary, config.text.lowercase)
+    tokenizer = open_tokenizer(vocabulary, config.text.corpus.lowercase)
     records = source.dev_records(length, vocabulary)
     if records is None:
         raise ValueError(f"{folder} is a run without validation text (--dev_files)")
