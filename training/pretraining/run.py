@@ -26,7 +26,6 @@ from ..costs.energy import Energy, Meter
 from ..engine import devices, hosts, interrupts, output_folder, precision
 from ..engine.progress import Progress, TimeLeft
 from ..engine.run_checkpoints import (
-    NotFiniteError,
     RunCheckpoints,
     RunState,
     StopWhereNotFinite,
@@ -421,7 +420,7 @@ class IntervalReport(keras.callbacks.Callback):
         if self.dev is not None and self._is_scored(step):
             scores = self.model.evaluate(self.dev, verbose=0, return_dict=True)
             if not math.isfinite(scores["loss"]):
-                raise NotFiniteError(
+                raise output_folder.NotFiniteError(
                     f"the loss on the validation text is {scores['loss']} after step {step}"
                 )
             record |= {f"val_{name}": value for name, value in report.named(scores).items()}
