@@ -89,6 +89,49 @@ WITHOUT_TENSORFLOW = {
 TENSORFLOW_PACKAGES = {"text": "keras_bert.text.graph", "data": "keras_bert.data.tfdata"}
 
 
+# A folder of `training` -> the folders that it may import from. Modules without a folder are
+# programs, which only scripts of research import. Two modules have a place of their own: the base
+# of configs, which readers know too, and the loader of recipes, which finds them by name.
+FOLDERS = {
+    "options": set(),
+    "loader": set(),
+    "costs": set(),
+    "readers": {"options"},
+    "scores": {"readers"},
+    "plots": {"readers", "scores"},
+    "engine": {"options", "loader", "costs", "plots", "readers", "scores"},
+    "serving": {"engine", "readers"},
+    "benchmarks": {"options", "engine", "plots", "serving"},
+    "jobs": {"options", "loader", "engine", "plots", "readers", "scores"},
+    "pretraining": {"options", "costs", "engine", "plots"},
+    "recipes": {"jobs", "pretraining"},
+    "programs": {
+        "options", "benchmarks", "costs", "engine", "jobs", "plots", "pretraining", "readers",
+        "recipes", "scores", "serving",
+    },
+    "research": {"options", "costs", "engine", "pretraining", "programs", "readers", "scores"},
+}  # fmt: skip
+PLACES = {"training.engine.options": "options", "training.recipes": "loader"}
+
+
+def folder_of(module: str) -> str:
+    """The folder of a module of `training`; "programs" for a module without one."""
+    folder, _, name = module.removeprefix("training.").partition(".")
+    is_package = module in source_files() and source_files()[module].name == "__init__.py"
+    return PLACES.get(module, folder if name or is_package else "programs")
+
+
+def folder_violations(module: str, source: str) -> list[str]:
+    """What one file of `training` imports against the rule, as lines to read."""
+    own = folder_of(module)
+    return [
+        f"{module}:{found.line} imports {found.module}: {own} may import {sorted(FOLDERS[own])}"
+        for found in imports_of(source, module)
+        if found.module.startswith("training.")
+        and folder_of(found.module) not in {own, *FOLDERS[own]}
+    ]
+
+
 def package_of(module: str) -> str | None:
     """The part of `keras_bert` a module lies in; None for the package itself and for others."""
     root, _, rest = module.partition(".")
@@ -137,6 +180,9 @@ def _package_complaint(package: str, other: str | None, deferred: bool) -> str |
 PACKAGE_FILES = {
     module: path for module, path in source_files().items() if module.startswith("keras_bert")
 }
+PROGRAM_FILES = {
+    module: path for module, path in source_files().items() if module.startswith("training")
+}
 
 
 @pytest.mark.parametrize("module", PACKAGE_FILES)
@@ -152,10 +198,19 @@ def test_every_package_of_the_tree_has_a_rule():
 
 def test_programs_name_one_another_relatively():
     """In a wheel their package is `keras_bert_training`: `training` is there for others."""
-    for module, path in source_files().items():
-        if module.partition(".")[0] == "training":
-            imports = re.findall(r"^\s*(?:from|import) training\b.*", path.read_text(), re.M)
-            assert imports == [], module
+    for module, path in PROGRAM_FILES.items():
+        imports = re.findall(r"^\s*(?:from|import) training\b.*", path.read_text(), re.M)
+        assert imports == [], module
+
+
+def test_folders_of_programs_keep_the_rule():
+    found = [
+        line
+        for module, path in PROGRAM_FILES.items()
+        if module != "training"
+        for line in folder_violations(module, path.read_text())
+    ]
+    assert found == []
 
 
 def cycle_in(graph: dict[str, set[str]]) -> set[str]:
@@ -174,13 +229,14 @@ def cycle_in(graph: dict[str, set[str]]) -> set[str]:
 
 def test_the_rule_has_no_cycle():
     assert cycle_in(PACKAGES) == set()
+    assert cycle_in(FOLDERS) == set()
 
 
 def test_no_modules_import_each_other():
     # At import time, inside functions and under TYPE_CHECKING
     graph = {
         module: {found.module for found in imports_of(path.read_text(), module)}
-        for module, path in PACKAGE_FILES.items()
+        for module, path in (PACKAGE_FILES | PROGRAM_FILES).items()
     }
     assert sorted(cycle_in(graph)) == []
 
@@ -228,6 +284,13 @@ def test_a_violation_is_found(module, source, complaint):
     found = violations(module, source)
     assert len(found) == 1
     assert complaint in found[0]
+
+
+def test_a_folder_that_imports_a_program_or_a_folder_above_is_found():
+    source = "def f():\n    from ..evaluate import EvaluateConfig\n    from ..engine import options"
+    (found,) = folder_violations("training.jobs.spy", source)
+    assert found.startswith("training.jobs.spy:2 imports training.evaluate: jobs may import")
+    assert len(folder_violations("training.readers.spy", "from ..engine import job")) == 1
 
 
 @pytest.mark.parametrize(

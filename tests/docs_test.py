@@ -355,7 +355,7 @@ def test_the_page_of_recipes_says_of_each_what_its_file_says():
         assert re.search(r"\*\*(Score|Published)", section)
         config = importlib.import_module(f"training.recipes.{name}").CONFIG
         for field, value in recipes.read(name).settings.items():
-            stated = getattr(config, field)
+            stated = config.to_dict()[field]
             stated = ",".join(stated) if isinstance(stated, tuple) else stated
             assert value == str(stated) or eval(value) == stated
 

@@ -89,7 +89,7 @@ def pretrain(folder: Path) -> None:
     whole, resumed = folder / "whole", folder / "resumed"
     files = {"input_files": corpus, "dev_files": corpus}
     run("pretrain", **files, **settings, phases="16:1", output_dir=whole)
-    config = PretrainConfig(
+    config = PretrainConfig.from_flags(
         **{name: (str(path),) for name, path in files.items()},
         **settings,
         phases=("16:1",),

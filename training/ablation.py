@@ -52,6 +52,7 @@ from .recipes import wikitext2_cpu
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_RECIPE = wikitext2_cpu.CONFIG
 _TASKS, _SIZE = "tasks", "size"
 _SAME_TOKENS, _SAME_FLOPS = "same tokens", "same operations"
 
@@ -111,7 +112,7 @@ class AblationConfig(ProgramConfig):
     @property
     def pretraining_rate(self) -> float:
         """The peak learning rate of pre-training."""
-        default = wikitext2_cpu.CONFIG.learning_rate if self.of == _TASKS else 1e-3
+        default = _RECIPE.optimization.learning_rate if self.of == _TASKS else 1e-3
         return self.pretraining_learning_rate or default
 
     def parsed_sizes(self) -> list[Size]:
@@ -164,13 +165,13 @@ class Size(NamedTuple):
     def config(self) -> BertConfig:
         """Returns the config of the encoder, with the vocabulary of the recipe wikitext2_cpu."""
         sizes = {**self._asdict(), "intermediate_dim": 4 * self.hidden_dim}
-        return BertConfig(vocabulary_size=wikitext2_cpu.CONFIG.vocabulary_size, **sizes)
+        return BertConfig(vocabulary_size=_RECIPE.text.vocabulary_size, **sizes)
 
     def step_flops(self) -> int:
         """Returns the FLOPs of a row of a training step with the recipe wikitext2_cpu."""
         from .costs import model_flops
 
-        (phase,) = wikitext2_cpu.CONFIG.plan()
+        (phase,) = _RECIPE.optimization.plan()
         slots = round(0.15 * phase.sequence_length)
         return model_flops.training_flops(self.config(), 1, phase.sequence_length, slots, False)
 
@@ -342,7 +343,7 @@ def ablation(config: AblationConfig) -> list[dict[str, Any]]:
         }
         record: dict[str, Any] = {"name": row.name, "column": row.column, "scores": scores}
         if row.size is not None and row.run in pretrained:
-            batch_size = wikitext2_cpu.CONFIG.batch_size
+            batch_size = _RECIPE.optimization.batch_size
             record["parameters"] = pretrained[row.run]["parameters"]
             record["flops"] = row.num_steps * batch_size * row.size.step_flops()
             record["perplexity"] = pretrained[row.run]["last"]["val_perplexity"]

@@ -293,7 +293,7 @@ def main(config: BenchmarkConfig) -> None:
     if config.json:
         write_json(config.json, config, rows)
     if config.plot:
-        from .plots.serving_latency import serving_latency_figure
+        from .benchmarks.report import serving_latency_figure
         from .plots.style import save
 
         save(serving_latency_figure(rows), config.plot)

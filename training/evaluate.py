@@ -39,63 +39,13 @@ from keras_bert.intervals import mean_and_interval
 
 from .engine import program, saved_models
 from .engine.job import Job
-from .engine.options import NonNegativeInt, check_one_of
-from .jobs.tasks import jobs_by_verb
+from .jobs.report_configs import EvaluateConfig
+from .jobs.tasks import jobs_by_kind, jobs_by_verb
 from .plots import page
 from .readers.data_files import exists
-from .readers.labeled_text import TextColumns
-from .readers.question_files import DOCUMENT_WORDS
-from .readers.tagged_words import WordColumns
-from .readers.task_files import KINDS, data_kind, task_of_file
+from .readers.task_files import data_kind, task_of_file
 
 _REPORT = "report.html"
-
-
-@dataclasses.dataclass(frozen=True)
-class EvaluateConfig(TextColumns, WordColumns):
-    """The labeled file, and the model or the predictions to score on it.
-
-    Args:
-        data_file: The labeled file.
-        kind: The kind of data: text, squad, tagging or choice; auto takes that of the model, or
-            looks at the file.
-        model: The .keras file of the task to score; several, separated by commas or by wildcards
-            as in seed_*/model.keras, are scored as an ensemble, and one by one. Predictions of an
-            export are scored with --answers. Give either --model or --answers.
-        answers: The file of predictions to score. Give either --model or --answers.
-        null_odds: For SQuAD 2.0, the file of null odds that belongs to --answers.
-        null_threshold: Null odds above which a question counts as unanswered.
-        document_words: Of TriviaQA, number of words to read of a document, the first ones; 0 for
-            all. Take what the model was trained with.
-        text: For text, the column of the text, by name or by index from 0.
-        format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
-            jsonl; auto infers it from the suffix.
-        label_map: Labels to read as others, of the file as of the predictions: with
-            neutral:non-entailment,contradiction:non-entailment a model of MNLI is scored on HANS.
-        class_names: With --answers, the class names in the order of their ids; empty takes the
-            labels in alphabetical order.
-        word_column: For tagging, the index of the words' column from 0, or a negative index from
-            the end; by default the first that does not only count the words.
-        plots_dir: Folder for the plots: confusion.png and calibration.png for a classifier,
-            spans.html for a question answerer given by --model; empty for no plots.
-        report_dir: Folder for report.html, a self-contained page of errors, and scores.json; empty
-            for no report.
-    """
-
-    data_file: str = ""
-    kind: str = "auto"
-    model: str = ""
-    answers: str = ""
-    null_odds: str = ""
-    null_threshold: float = 1.0
-    document_words: NonNegativeInt = DOCUMENT_WORDS
-    class_names: tuple[str, ...] = ()
-    plots_dir: str = ""
-    report_dir: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_one_of(self, kind=KINDS)
 
 
 def main(config: EvaluateConfig) -> None:
@@ -128,7 +78,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
             "--plots_dir: plots are available for text classification, and for question answering "
             "with --model"
         )
-    if config.report_dir or job.kind in ("text", "choice"):
+    if config.report_dir or job.verb in ("classify", "choose"):
         program.require(program.TRAINING_LIBRARIES, "training")
     found = job.evaluate(config, model)
     if found.table:
@@ -177,7 +127,7 @@ def _job_of_file(config: EvaluateConfig) -> type[Job]:
     kind = config.kind
     if kind == "auto":
         kind = data_kind(task_of_file(Path(config.data_file), config.format, flag="--kind").name)
-    return next(job for job in jobs_by_verb().values() if job.kind == kind)
+    return jobs_by_kind()[kind]
 
 
 def _job_of_model(model: Any, config: EvaluateConfig) -> type[Job]:
@@ -191,8 +141,9 @@ def _job_of_model(model: Any, config: EvaluateConfig) -> type[Job]:
     job = jobs.get(getattr(model, "verb", ""))
     if job is None:
         raise ValueError(f"{name}, expected a task that can {', '.join(jobs)}")
-    if config.kind not in ("auto", job.kind):
-        raise ValueError(f"{name}, which is scored with --kind={job.kind}, not {config.kind}")
+    kind = next(kind for kind, its in jobs_by_kind().items() if its is job)
+    if config.kind not in ("auto", kind):
+        raise ValueError(f"{name}, which is scored with --kind={kind}, not {config.kind}")
     return job
 
 

@@ -25,12 +25,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_bert.export import FORMATS
+
 from .engine import example_request, output_folder, program, run_report, saved_models
 from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, check_one_of
 from .readers.labeled_text import read_labeled_text
 
-_FORMATS = ("tf_saved_model", "onnx", "openvino", "litert", "hugging_face")
-_DTYPES = ("float32", "bfloat16", "int8")
+_SAVED_MODEL, _HUGGING_FACE = "tf_saved_model", "hugging_face"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,10 +90,10 @@ class ExportConfig(ProgramConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_one_of(self, export_format=("auto", *_FORMATS), dtype=_DTYPES)
+        dtypes = dict.fromkeys(dtype for format in FORMATS.values() for dtype in format.dtypes)
+        check_one_of(self, export_format=("auto", *FORMATS, _HUGGING_FACE), dtype=tuple(dtypes))
 
 
-_SUFFIXES = {".onnx": "onnx", ".xml": "openvino", ".tflite": "litert"}
 # Flags that do not change a folder in the format hugging_face
 _OF_EXPORTS = ("dtype", "pair", "class_names", "sequence_length", "max_text_bytes")
 _NO_TEXT = "--takes_text is for classifiers, regressions and embedders in openvino, but"
@@ -118,9 +119,9 @@ def export(config: ExportConfig) -> str:
 
     start = time.perf_counter()
     task = saved_models.load_task(files)
-    if format == "hugging_face":
+    if format == _HUGGING_FACE:
         return _hugging_face(task, config)
-    if config.takes_text and format == "openvino" and not task.is_sequence_level:
+    if config.takes_text and FORMATS[format].text_packages and not task.is_sequence_level:
         raise ValueError(f"{_NO_TEXT} --model={config.model} is a {type(task).__name__}")
     options = {
         "class_names": config.class_names or None,
@@ -144,7 +145,7 @@ def export(config: ExportConfig) -> str:
             lines.append(f"export   {written}")
         if config.deploy_to:
             lines.append(f"version  {deploy(written, config.deploy_to)}")
-    if format == "tf_saved_model" and config.output:
+    if format == _SAVED_MODEL and config.output:
         fields = (*task.fields, *(task.optional_fields if config.pair else ()))
         example = output_folder.results_of(files[0]).get("example")
         lines.append(example_request.next_commands(config.output, "texts.txt", fields, example))
@@ -171,25 +172,26 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
     """
     if not (config.output or config.deploy_to or config.push_to):
         raise ValueError("expected --output, --deploy_to or --push_to")
-    format = "hugging_face" if config.push_to else config.export_format
+    format = _HUGGING_FACE if config.push_to else config.export_format
     if format == "auto":
         format = _infer_format(config.output)
-    if config.deploy_to and format != "tf_saved_model":
-        raise ValueError(f"--deploy_to takes a tf_saved_model, but the format is {format}")
-    if format == "hugging_face":
+    if config.deploy_to and format != _SAVED_MODEL:
+        raise ValueError(f"--deploy_to takes a {_SAVED_MODEL}, but the format is {format}")
+    if format == _HUGGING_FACE:
         if len(files) > 1:
             raise ValueError(
                 f"--model names {len(files)} models, but a folder in the format hugging_face has "
-                "one; an ensemble is exported as tf_saved_model, onnx, openvino or litert"
+                f"one; an ensemble is exported as {', '.join(FORMATS)}"
             )
         _check_unset(config, format, *_OF_EXPORTS)
     else:
         _check_unset(config, format, "results", "license")
-    if format != "tf_saved_model":
+    if format != _SAVED_MODEL:
         _check_unset(config, format, "padded_batches")
-    if config.takes_text and format not in ("tf_saved_model", "openvino"):
+    registered = FORMATS.get(format)
+    if config.takes_text and (registered is None or registered.text_packages is None):
         raise ValueError(f"{_NO_TEXT} the format is {format}")
-    is_calibrated = format == "openvino" and config.dtype == "int8"
+    is_calibrated = registered and registered.is_calibrated and config.dtype == "int8"
     if is_calibrated and not config.calibration_file:
         raise ValueError(
             "--dtype=int8 in openvino needs --calibration_file, some 300 texts like those that "
@@ -215,14 +217,15 @@ def _check_unset(config: ExportConfig, format: str, *names: str) -> None:
 
 def _infer_format(output: str) -> str:
     """Infers the format from the suffix of a path."""
+    suffixes = {format.suffixes[0]: name for name, format in FORMATS.items()}
     suffix = Path(output).suffix
-    if suffix and suffix not in _SUFFIXES:
-        known = ", ".join(f"{known} ({format})" for known, format in _SUFFIXES.items())
+    if suffix not in suffixes:
+        known = ", ".join(f"{known} ({name})" for known, name in suffixes.items() if known)
         raise ValueError(
             f"--output={output} ends in {suffix}, expected {known}, or a folder without a suffix "
-            "(tf_saved_model); --export_format=tf_saved_model writes a folder of that name"
+            f"({suffixes['']}); --export_format={suffixes['']} writes a folder of that name"
         )
-    return _SUFFIXES.get(suffix, "tf_saved_model")
+    return suffixes[suffix]
 
 
 def _check_destinations(config: ExportConfig, format: str) -> None:
@@ -236,8 +239,8 @@ def _check_destinations(config: ExportConfig, format: str) -> None:
                 f"--{flag}={getattr(config, flag)}: {folder} is a file, expected a folder"
             )
     if config.output and not config.push_to and not config.overwrite:
-        files = (output, output.with_suffix(".bin")) if format == "openvino" else (output,)
-        for file in files:
+        suffixes = FORMATS[format].suffixes[1:] if format in FORMATS else ()
+        for file in (output, *map(output.with_suffix, suffixes)):
             if os.path.lexists(file):
                 raise FileExistsError(f"{file} exists; --overwrite replaces it")
 

@@ -17,7 +17,6 @@ Files written to `report_dir`: `index.html`, a page that needs no other file and
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import itertools
 import json
@@ -34,63 +33,13 @@ from keras_bert.data.text_files import read_lines
 from .costs import run_cost
 from .engine import program
 from .engine.job import InsightRows
-from .engine.model_path import check_model, holds_exports, is_export
-from .engine.options import NonNegativeInt, PositiveInt, check_one_of
+from .engine.saved_models import check_model, holds_exports, is_export
+from .jobs.report_configs import InsightConfig
 from .jobs.tasks import jobs_by_verb
 from .plots import page
 from .readers.data_files import FORMATS, TAGGING_SUFFIXES, data_suffix, exists
-from .readers.labeled_text import TextColumns
-from .readers.tagged_words import WordColumns
 
-# As in keras_bert.insight.attribution, which is imported only when the program runs
-_METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
 _THIS, _OTHER = "this model", "other model"
-
-
-@dataclasses.dataclass(frozen=True)
-class InsightConfig(TextColumns, WordColumns):
-    """The model, the data, and what the report has.
-
-    Args:
-        model: The .keras file of a task; or a masked LM: a preset, a checkpoint's folder or hf://...
-        data_file: A file that the task is evaluated on; for a masked LM, a file of text.
-        report_dir: The folder for index.html, insight.json and the figures.
-        compare_with: Another model of the same task, such as the one before fine-tuning, whose
-            bias is set beside that of the model; empty for none.
-        examples: The number of rows whose answers are explained.
-        max_words: Rows that are explained have at most so many words, if there are such rows.
-        method: How answers are explained: integrated_gradients, gradient_x_input or occlusion.
-        rows: For a classifier, the number of rows whose errors are counted and whose words are
-            swapped, from the beginning of the file; 0 for all.
-        text: For text, the column of the text, by name or by index from 0.
-        label: For text, the column of the label, likewise; empty if there is none.
-        format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
-            jsonl; auto infers it from the suffix.
-        crows_pairs: For a masked LM, the CSV file of CrowS-Pairs; empty leaves it out.
-        winobias_pro: For a masked LM, WinoBias' file of pro-stereotyped sentences; empty leaves it
-            out.
-        winobias_anti: The file of anti-stereotyped sentences that belongs to it.
-        stereoset: For a masked LM, a file in StereoSet's format; empty leaves it out.
-        batch_size: Rows in a batch.
-    """
-
-    model: str = ""
-    data_file: str = ""
-    report_dir: str = ""
-    compare_with: str = ""
-    examples: PositiveInt = 8
-    max_words: PositiveInt = 40
-    method: str = _METHODS[0]
-    rows: NonNegativeInt = 1000
-    crows_pairs: str = ""
-    winobias_pro: str = ""
-    winobias_anti: str = ""
-    stereoset: str = ""
-    batch_size: PositiveInt = 64
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_one_of(self, method=_METHODS)
 
 
 def main(config: InsightConfig) -> None:

@@ -41,15 +41,13 @@ from .readers.labeled_text import TextColumns
 from .readers.question_files import DOCUMENT_WORDS, read_questions
 from .readers.scripts import scripts
 from .readers.tagged_words import WordColumns, with_span_labels
-from .readers.task_files import KINDS, data_kind, task_of_file
+from .readers.task_files import KINDS, data_kind, task_of_file, task_of_kind
 from .readers.values import BadRows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _QUANTILES = {"shortest": 0.0, "median": 0.5, "90 %": 0.9, "99 %": 0.99, "longest": 1.0}
-# The values of `finetune --task` where the file may not tell it
-_TASKS = {"tagging": "tagging", "squad": "questions", "choice": "choice"}
 _MAX_SCRIPTS = 6
 _MAX_BAD_ROWS = 50
 _MUCH_UNKNOWN = 2.0  # percent of the tokens
@@ -141,7 +139,8 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
         baselines=_baselines(kind, parts) if config.baselines else {},
         advice=_advice(tokens["train"], config),
     )
-    fine_tuning = [f"--task={_TASKS[kind]}"] if kind in _TASKS else []
+    task_name = task_of_kind(kind)
+    fine_tuning = [f"--task={task_name}"] if task_name else []
     fine_tuning += _fine_tuning_flags(config)
     text = f"{report.text()}\n\nNext: {child_programs.typed('finetune')} {shlex.join(fine_tuning)}"
     if config.report_dir:

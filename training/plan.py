@@ -28,27 +28,59 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_bert import checks
 from keras_bert.config import BertConfig
 from keras_bert.data.pretraining.static_masking import default_max_predictions
 
 from .costs import energy, run_cost
-from .costs.hardware import ACCELERATORS, ASSUMED_SHARE
 from .engine import program, run_report
 from .engine.options import (
+    CostOptions,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveFraction,
     PositiveInt,
-    ProgramConfig,
     ProperFraction,
     check_one_of,
 )
+from .pretraining.config import named_architecture
+
+# Share of the peak that well-tuned training of encoders reaches, an assumption for hardware on
+# which nothing was measured
+_ASSUMED_SHARE = 0.4
+
+
+class Accelerator(NamedTuple):
+    """Published figures of an accelerator.
+
+    Args:
+        flops: Peak FLOP/s of dense matrix products in 16 bits, without sparsity.
+        watts: Nominal power in W.
+        gigabytes: Memory in GB.
+    """
+
+    flops: float
+    watts: float
+    gigabytes: float
+
+
+# By the makers' data sheets; TPUs by Jouppi et al., 2023, https://arxiv.org/abs/2304.01433, table 4
+ACCELERATORS = {
+    "t4": Accelerator(65e12, 70, 16),
+    "l4": Accelerator(121e12, 72, 24),
+    "a10": Accelerator(125e12, 150, 24),
+    "v100": Accelerator(125e12, 300, 32),
+    "rtx4090": Accelerator(165e12, 450, 24),
+    "a100": Accelerator(312e12, 400, 80),
+    "h100": Accelerator(989e12, 700, 80),
+    "h200": Accelerator(989e12, 700, 141),
+    "tpu_v3": Accelerator(123e12, 262, 32),
+    "tpu_v4": Accelerator(275e12, 192, 32),
+}
 
 _THIS = "this"
 _MASKED_LM, _CLASSIFICATION = "masked_lm", "classification"
@@ -71,7 +103,7 @@ _BUSY = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
-class PlanConfig(ProgramConfig):
+class PlanConfig(CostOptions):
     """The run to estimate, and the hardware.
 
     Args:
@@ -98,7 +130,6 @@ class PlanConfig(ProgramConfig):
         share_of_peak: Share of the published peak that training reaches; 0 assumes 0.4, or measures
             it with --hardware=this.
         measure_energy: Whether to meter the energy of the timed steps, if codecarbon is installed.
-        country: ISO code of the country, three letters, for the CO2 of its electricity.
         price_per_hour: The price of one device in any currency; 0 if it is unknown.
     """
 
@@ -116,9 +147,6 @@ class PlanConfig(ProgramConfig):
     hardware: str = _THIS
     devices: PositiveInt = 1
     share_of_peak: Fraction = 0.0
-    measure_energy: bool = True
-    country: str = "USA"
-    price_per_hour: NonNegativeFloat = 0.0
     num_hosts: PositiveInt = 1
     network_gbits: NonNegativeFloat = 0.0
 
@@ -140,20 +168,13 @@ class PlanConfig(ProgramConfig):
                 f"--network_gbits is {self.network_gbits:g}, expected --num_hosts above 1 with it"
             )
 
-    def named_architecture(self) -> BertConfig:
-        """Returns the config that `model` names."""
-        path = Path(self.model)
-        return (
-            BertConfig.from_json_file(path) if path.is_file() else BertConfig.from_name(self.model)
-        )
-
     def architecture(self) -> BertConfig:
         """Returns the encoder's config, for pre-training with positions for `sequence_length`.
 
         Raises:
             ValueError: If the architecture is unknown, or has too few positions for fine-tuning.
         """
-        found = self.named_architecture()
+        found = named_architecture(self.model)
         if self.objective == _CLASSIFICATION and self.sequence_length > found.max_sequence_length:
             raise ValueError(
                 f"--sequence_length is {self.sequence_length}, expected at most "
@@ -266,7 +287,7 @@ def plan(config: PlanConfig) -> str:
         f"speed       {speed:,.0f} tokens/s, {rate.origin}",
         f"time        {run_report.duration(3600 * hours)}{_startup(rate)}",
     ]
-    positions = config.named_architecture().max_sequence_length
+    positions = named_architecture(config.model).max_sequence_length
     if positions < config.sequence_length:
         lines.insert(
             1,
@@ -357,7 +378,7 @@ def _startup(rate: Rate) -> str:
 
 def _published(config: PlanConfig, flops_of_token: float) -> Rate:
     device = ACCELERATORS[config.hardware]
-    share = config.share_of_peak or ASSUMED_SHARE
+    share = config.share_of_peak or _ASSUMED_SHARE
     is_assumed = "" if config.share_of_peak else " (an assumption)"
     return Rate(
         config.num_devices * share * device.flops / flops_of_token,

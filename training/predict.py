@@ -37,6 +37,7 @@ from keras_bert.data.text_files import decoded_lines, read_lines
 from .engine import output_folder, program, saved_models
 from .engine.options import PositiveInt, ProgramConfig, check_one_of
 from .readers import answer_files
+from .readers.choice_files import FORMATS as CHOICE_FORMATS
 from .readers.choice_files import choice_fields, read_choices
 from .readers.data_files import (
     FORMATS,
@@ -58,9 +59,7 @@ from .readers.values import BadRows, excerpt, field
 
 Row = dict[str, Any]
 
-_FORMATS = (
-    "auto", "lines", "tsv", "csv", "jsonl", "arrow", "xlsx", "squad", "conll", "swag", "codah",
-)  # fmt: skip
+_FORMATS = dict.fromkeys(("auto", "lines", *FORMATS.values(), "squad", "conll", *CHOICE_FORMATS))
 
 
 class RowError(ValueError):
@@ -140,7 +139,7 @@ class PredictConfig(ProgramConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_one_of(self, format=_FORMATS, header=tuple(HEADERS), quoting=get_args(Quoting))
+        check_one_of(self, format=tuple(_FORMATS), header=tuple(HEADERS), quoting=get_args(Quoting))
         parse_label_map(self.label_map)
 
 
@@ -320,7 +319,7 @@ def _format(config: PredictConfig, predictor: Predictor) -> str:
     if format == "auto" and config.input != "-" and not path.is_file():  # a folder
         format = infer_format(path)
     if "choices" in predictor.fields:
-        return {"csv": "swag", "tsv": "codah"}.get(format, format)
+        return {read: name for name, read in CHOICE_FORMATS.items()}.get(format, format)
     if suffix == ".json" and "context" in predictor.fields and not is_array(path):
         return "squad"
     return format

@@ -34,12 +34,15 @@ from .pretraining.config import PretrainConfig
 def main(config: PretrainConfig) -> None:
     program.import_quietly("keras")
     from .engine import hosts
-    from .engine.run_checkpoints import NotFiniteError
-    from .pretraining import pretraining_report, pretraining_run
+    from .engine.output_folder import NotFiniteError
+    from .pretraining.report import report
     from .pretraining.run import pretrain
 
     program.require(("matplotlib",), "pretraining")
-    with program.joined_hosts(config), program.locked_by_main_process(config):
+    with (
+        program.joined_hosts(config.hosts, config.compute),
+        program.locked_by_main_process(config.output_dir, config.settings()),
+    ):
         try:
             results = pretrain(config)
         except NotFiniteError as error:
@@ -47,17 +50,8 @@ def main(config: PretrainConfig) -> None:
                 f"{error}; the last checkpoint is kept. Try a lower --learning_rate or more "
                 "--warmup_steps, with another --output_dir"
             ) from error
-    if not hosts.is_main_process():
-        return
-    folder = Path(config.output_dir)
-    files = {
-        "preset": folder / "preset",
-        "curves": folder / pretraining_run.CURVES_FILE,
-        "log": folder / pretraining_run.LOG_FILE,
-        "results": folder / pretraining_run.RESULTS_FILE,
-    }
-    warning = pretraining_run.collapse_warning(results["last"]) if results["collapsed"] else ""
-    print(pretraining_report.report(results, files, warning))
+    if hosts.is_main_process():
+        print(report(results, Path(config.output_dir)))
 
 
 if __name__ == "__main__":

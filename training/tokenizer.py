@@ -13,20 +13,14 @@ transformers library read them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from .engine import output_folder, program
 from .engine.options import PositiveInt, ProgramConfig, check_one_of
-from .pretraining.config import expand_files, named_architecture
-
-# TensorFlow is imported only where it is needed, so that `--help` works without it.
-if TYPE_CHECKING:
-    from keras_bert.config import BertConfig
-    from keras_bert.text import BytePairTokenizer, SentencePieceTokenizer, WordPieceTokenizer
+from .pretraining.config import named_architecture
+from .pretraining.record_config import expand_files
 
 KINDS = ("wordpiece", "byte_pair", "sentence_piece")
 
@@ -87,7 +81,7 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
     from keras_bert.checkpoints.tokenizer_files import ALL_FILES, write_tokenizer
     from keras_bert.checkpoints.tokenizer_settings import SETTINGS_FILE
 
-    from .pretraining.tokenizer_source import NO_LIMIT
+    from .pretraining.tokenizer_source import NO_LIMIT, family_options, make_tokenizer
 
     if not config.output_dir:
         raise ValueError("--output_dir is empty, expected a folder")
@@ -106,74 +100,6 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
         write_tokenizer(temporary, tokenizer.get_config(), NO_LIMIT)
         names = sorted(path.name for path in temporary.iterdir())
     return [folder / name for name in names]
-
-
-def make_tokenizer(
-    kind: str,
-    paths: Sequence[Path],
-    vocabulary_size: int,
-    lowercase: bool | None = None,
-    max_sentences: int = 5_000_000,
-    options: Mapping[str, Any] | None = None,
-) -> WordPieceTokenizer | BytePairTokenizer | SentencePieceTokenizer:
-    """Returns a tokenizer whose vocabulary is trained on text files.
-
-    Args:
-        kind: `wordpiece`, `byte_pair` or `sentence_piece`.
-        paths: The text files.
-        vocabulary_size: Size of the vocabulary, special tokens included.
-        lowercase: Whether to lower-case text; ignored by `byte_pair`, and where `options` say it.
-            `None` chooses by the text, and logs the choice and the reason.
-        max_sentences: Maximum number of lines that `sentence_piece` samples.
-        options: Other arguments of the tokenizer's class that a family has; see `family_options`.
-
-    Raises:
-        ValueError: If there is no text, or too little.
-    """
-    from keras_bert import text
-
-    options = options or {}
-    special_tokens = options.get("special_tokens")
-    if kind == text.BytePairTokenizer.kind:
-        of_words = {
-            name: options[name]
-            for name in ("special_tokens", "compose", "word_pattern")
-            if name in options
-        }
-        made = text.train_byte_pair_vocabulary(paths, vocabulary_size, **of_words)
-        return text.BytePairTokenizer(*made, **options)
-    if kind == text.SentencePieceTokenizer.kind and special_tokens:
-        model = text.train_sentence_piece_model(
-            paths,
-            vocabulary_size,
-            options["lowercase"],
-            options["keep_accents"],
-            max_sentences=max_sentences,
-            special_tokens=special_tokens,
-        )
-        return text.SentencePieceTokenizer(model, **options)
-    keep_accents = False
-    if lowercase is None:
-        lowercase, reason = text.choose_lowercase(paths)
-        keep_accents = not lowercase
-        logging.info("the vocabulary is %s: %s", "lower-cased" if lowercase else "cased", reason)
-    if kind == text.SentencePieceTokenizer.kind:
-        model = text.train_sentence_piece_model(
-            paths, vocabulary_size, lowercase, keep_accents, max_sentences=max_sentences
-        )
-        return text.SentencePieceTokenizer(model, lowercase, keep_accents)
-    tokens = text.train_vocabulary(
-        paths, vocabulary_size, lowercase=lowercase, special_tokens=special_tokens
-    )
-    return text.WordPieceTokenizer(tokens, lowercase=lowercase, **options)
-
-
-def family_options(config: BertConfig) -> Mapping[str, Any]:
-    """Returns the arguments of a tokenizer's class that the family of an architecture has."""
-    from keras_bert.checkpoints.families import fitting_families
-
-    families = fitting_families(config)
-    return families[0].tokenizer if families else {}
 
 
 def main(config: TokenizerConfig) -> None:

@@ -96,9 +96,10 @@ def _settings(tree: ast.Module) -> tuple[str, str, dict[str, str]]:
     )
     if not isinstance(call, ast.Call):
         raise ValueError(f"expected CONFIG to be a call, found {ast.unparse(call)}")
-    # `dataclasses.replace(wikitext2_cpu.CONFIG, ...)`
-    base = ast.unparse(call.args[0]).removesuffix(".CONFIG") if call.args else ""
-    kind = read(base).kind if base else ast.unparse(call.func)
+    # `PretrainConfig.from_flags(...)`, or `wikitext2_cpu.CONFIG.replace(...)`
+    kind, _, method = ast.unparse(call.func).partition(".")
+    base = kind if method == "CONFIG.replace" else ""
+    kind = read(base).kind if base else kind
     return kind, base, {keyword.arg or "": _flag_value(keyword.value) for keyword in call.keywords}
 
 

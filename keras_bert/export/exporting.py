@@ -221,7 +221,7 @@ def _calibration_rows(
     task: Any, format: str, dtype: str, calibration: Any
 ) -> tuple[tuple[str, ...], ...]:
     """Returns the texts of each calibration row; an empty tuple if they are not used."""
-    if format != "openvino" or dtype != "int8":
+    if dtype != "int8" or not FORMATS[format].is_calibrated:
         if calibration is not None:
             raise ValueError(
                 "calibration is for format='openvino' with dtype='int8'; received it with "

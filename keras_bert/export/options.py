@@ -21,6 +21,7 @@ class ExportFormat:
         packages: The packages that it needs besides TensorFlow.
         int8_packages: Those that int8 needs as well.
         text_packages: Those that an export with text needs as well; `None` if it takes ids alone.
+        is_calibrated: Whether int8 takes calibration rows.
     """
 
     suffixes: tuple[str, ...]
@@ -28,6 +29,7 @@ class ExportFormat:
     packages: tuple[str, ...] = ()
     int8_packages: tuple[str, ...] = ()
     text_packages: tuple[str, ...] | None = None
+    is_calibrated: bool = False
 
 
 FORMATS = {
@@ -49,6 +51,7 @@ FORMATS = {
         packages=("openvino",),
         int8_packages=("nncf",),
         text_packages=("tensorflow_text", "openvino_tokenizers", "sentencepiece"),
+        is_calibrated=True,
     ),
     "litert": ExportFormat(suffixes=(".tflite",), dtypes=("float32", "int8")),
 }

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program that creates pre-training data, from text to records, at miniature size."""
 
-import dataclasses
 import hashlib
 import json
 import signal
@@ -22,11 +21,13 @@ from absl import flags  # noqa: E402
 from keras_bert.data import pretraining_batches  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
 from training import create_pretraining_data  # noqa: E402
-from training.create_pretraining_data import create_pretraining_data as create  # noqa: E402
+from training.create_pretraining_data import CreatePretrainingDataConfig  # noqa: E402
 from training.engine import config_flags, program  # noqa: E402
-from training.pretraining.config import PretrainConfig, PretrainingDataConfig  # noqa: E402
-from training.pretraining.pretraining_text import vocabulary_path  # noqa: E402
+from training.pretraining.config import PretrainConfig  # noqa: E402
+from training.pretraining.record_config import PretrainingDataConfig  # noqa: E402
+from training.pretraining.records import create_records as create  # noqa: E402
 from training.pretraining.run import pretrain  # noqa: E402
+from training.pretraining.text_source import TextSource  # noqa: E402
 
 INSTALL = r"pip install -e '\.\[pretraining\]'"
 
@@ -46,7 +47,7 @@ def config(tmp_path):
             for _ in range(15)
         ]
         (tmp_path / "corpus" / f"{name}.txt").write_text("\n\n".join(documents))
-    return PretrainingDataConfig(
+    return PretrainingDataConfig.from_flags(
         input_files=(str(tmp_path / "corpus"),),
         vocabulary=str(tmp_path / "vocab.txt"),
         output_dir=str(tmp_path / "records"),
@@ -58,7 +59,7 @@ def config(tmp_path):
 
 
 def elsewhere(config, tmp_path, name, **changes):
-    return dataclasses.replace(config, output_dir=str(tmp_path / name), **changes)
+    return config.replace(output_dir=str(tmp_path / name), **changes)
 
 
 def digests(config):
@@ -97,7 +98,7 @@ def test_from_text_to_batches(config, tmp_path):
     "changes", [{}, {"static_masks": True, "whole_words": True}, {"kind": "full_sentences"}]
 )
 def test_the_seed_decides_all_the_bytes(config, tmp_path, changes):
-    config = dataclasses.replace(config, **changes)
+    config = config.replace(**changes)
     first, again, other = (
         elsewhere(config, tmp_path, name, seed=seed)
         for name, seed in (("first", 3), ("again", 3), ("other", 4))
@@ -111,7 +112,7 @@ def test_the_seed_decides_all_the_bytes(config, tmp_path, changes):
 
 @pytest.mark.parametrize("independent", [False, True])
 def test_the_number_of_processes_has_no_influence(config, tmp_path, independent):
-    config = dataclasses.replace(config, independent_shards=independent)
+    config = config.replace(independent_shards=independent)
     several = elsewhere(config, tmp_path, "several", num_workers=2)
     create(config)
     create(several)
@@ -120,11 +121,11 @@ def test_the_number_of_processes_has_no_influence(config, tmp_path, independent)
 
 
 def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
-    config = dataclasses.replace(config, num_shards=30, duplicate_factor=40)
+    config = config.replace(num_shards=30, duplicate_factor=40)
     program = (
-        "from training.create_pretraining_data import create_pretraining_data\n"
-        "from training.pretraining.config import PretrainingDataConfig\n"
-        f"create_pretraining_data({config!r})\n"
+        "from training.pretraining.record_config import *\n"
+        "from training.pretraining.records import create_records\n"
+        f"create_records({config!r})\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.DEVNULL)
     wait_for(lambda: digests(config))
@@ -163,11 +164,11 @@ def test_text_of_a_remote_file_system_gives_the_same_records(config, tmp_path):
 
 def test_a_vocabulary_is_not_trained_on_binary_files(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
-    untrained = PretrainConfig(
+    untrained = PretrainConfig.from_flags(
         input_files=(str(tmp_path / "a.parquet"),), output_dir=str(tmp_path / "run")
     )
     with pytest.raises(ValueError, match=r"a.parquet is another: give one with --vocabulary"):
-        vocabulary_path(untrained)
+        TextSource.of(untrained).vocabulary()
 
 
 def test_few_documents_for_second_segments_are_warned_of(config, tmp_path, caplog):
@@ -187,7 +188,7 @@ def wait_for(condition, seconds=60):
 
 
 def test_done_is_done_and_other_settings_need_another_folder(config, tmp_path, caplog):
-    summary = create(dataclasses.replace(config, keep_store=True))
+    summary = create(config.replace(keep_store=True))
     assert (tmp_path / "records" / "work" / "store").is_dir()
     written = digests(config)
     text = tmp_path / "corpus" / "a.txt"
@@ -201,7 +202,7 @@ def test_done_is_done_and_other_settings_need_another_folder(config, tmp_path, c
         assert digests(config) == written
         assert ("has no pretraining-0000" in caplog.text) == bool(missing)
     with pytest.raises(ValueError, match=r"records of other settings.*summary.json"):
-        create(dataclasses.replace(config, seed=2))
+        create(config.replace(seed=2))
     # Another text of the same size, and of another
     for changed in (text_of_then.replace(b"w1", b"w2"), text_of_then + b"w1 w2 .\n"):
         text.write_bytes(changed)
@@ -227,7 +228,7 @@ def test_a_corpus_of_one_document_is_named_and_its_corrected_file_needs_no_clear
 ):
     single = tmp_path / "single.txt"
     single.write_text("w1 w2 .\nw3 w4 .\n")
-    one = dataclasses.replace(config, input_files=(str(single),))
+    one = config.replace(input_files=(str(single),))
     with pytest.raises(
         ValueError,
         match=rf"only 1 document in {single}, expected at least 2: --kind=next_sentence .* "
@@ -252,14 +253,14 @@ def test_the_library_for_paragraphs_is_missed_before_any_work(
     if "input_files" in changes:
         changes = {"input_files": (str(tmp_path / "c.jsonl"),)}
     monkeypatch.setitem(sys.modules, "sentencex", None)
-    run = dataclasses.replace(config, **changes)
+    run = config.replace(**changes)
     with pytest.raises(ImportError, match=rf"needs sentencex: {INSTALL}"):
         create(run)
     assert not (tmp_path / "records" / "work" / "store").exists()
     # Of the validation text alone, too: its records are written after those that are trained on
     for name in ("input_files", "dev_files"):
-        pretraining = PretrainConfig(
-            **{name: run.input_files}, format=run.format, output_dir=str(tmp_path / "run")
+        pretraining = PretrainConfig.from_flags(
+            **{name: run.input_files}, format=run.corpus.format, output_dir=str(tmp_path / "run")
         )
         with pytest.raises(ImportError, match=rf"needs sentencex: {INSTALL}"):
             pretrain(pretraining)
@@ -267,7 +268,7 @@ def test_the_library_for_paragraphs_is_missed_before_any_work(
 
 
 def test_what_is_printed_is_for_people(config, tmp_path, capsys):
-    create_pretraining_data.main(config)
+    create_pretraining_data.main(CreatePretrainingDataConfig(config))
     printed = capsys.readouterr().out
     summary = json.loads((tmp_path / "records" / "summary.json").read_text())
     assert f"30 documents, 360 sentences, {summary['tokens']:,} tokens (0.0 % unknown)" in printed
@@ -297,7 +298,7 @@ def test_what_a_user_can_mend_is_said_without_a_traceback(config, tmp_path):
         create(config)
     assert not (tmp_path / "records" / "work" / "store").exists()
     with pytest.raises(SystemExit, match=r"error: .*c.jsonl, line 1"), program.plain_errors():
-        create_pretraining_data.main(config)
+        create_pretraining_data.main(CreatePretrainingDataConfig(config))
     (tmp_path / "corpus" / "c.jsonl").unlink()
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")
@@ -316,7 +317,7 @@ def test_what_a_user_can_mend_is_said_without_a_traceback(config, tmp_path):
 )
 def test_files_that_are_missing_are_named(config, changes, message):
     with pytest.raises((ValueError, OSError), match=message):
-        create(dataclasses.replace(config, **changes))
+        create(config.replace(**changes))
 
 
 @pytest.mark.parametrize(
@@ -332,15 +333,15 @@ def test_files_that_are_missing_are_named(config, changes, message):
 )
 def test_bad_values_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        PretrainingDataConfig(**changes)
+        PretrainingDataConfig.from_flags(**changes)
 
 
 def test_every_field_is_a_flag():
     values = flags.FlagValues()
     config_flags.define_flags(PretrainingDataConfig(), values)
     values(["program", "--input_files=a.txt,b*.gz", "--static_masks", "--sequence_length=512"])
-    read = config_flags.read_flags(PretrainingDataConfig, values)
-    assert read == PretrainingDataConfig(
+    read = config_flags.configuration(PretrainingDataConfig, values)
+    assert read == PretrainingDataConfig.from_flags(
         input_files=("a.txt", "b*.gz"), static_masks=True, sequence_length=512
     )
     assert all(values[name].help for name in values)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.source_imports import ROOT
 from training.engine import devices
-from training.engine.options import FineTuningConfig
+from training.engine.finetuning_config import FineTuningConfig
 from training.pretraining.config import PretrainConfig
 
 pytestmark = pytest.mark.slow
@@ -72,7 +72,7 @@ def finetuned(num_devices):
     return {"loss": run["history"]["loss"], "scores": run["final"]}
 
 def pretrained(num_devices, folder=folder, **options):
-    made = PretrainConfig(
+    made = PretrainConfig.from_flags(
         input_files=("corpus.txt",), dev_files=("corpus.txt",), data_dir=DATA,
         vocabulary_size=40, model="bert_tiny_uncased", num_layers=1, hidden_dim=16, num_heads=2,
         dropout=0.0, phases=("16:1",), batch_size=8, accumulation=2, num_steps=6,
@@ -180,5 +180,7 @@ def test_each_device_has_as_many_rows():
         FineTuningConfig(batch_size=8, accumulation=4, devices=4)
     with pytest.raises(ValueError, match=r"--devices is 3, .* and of 64, the rows of a batch that"):
         FineTuningConfig(batch_size=12, devices=3)
-    with pytest.raises(ValueError, match="4 rows after 0 updates, expected a multiple of --devi"):
-        PretrainConfig(batch_size=8, accumulation=2, devices=3)
+    with pytest.raises(
+        ValueError, match=r"4 rows after 0 updates .*, expected a multiple of --dev"
+    ):
+        PretrainConfig.from_flags(batch_size=8, accumulation=2, devices=3)

@@ -24,8 +24,8 @@ from training.jobs.feature_tagging import (  # noqa: E402
     FeatureTaggingConfig,
     feature_tagger,
 )
+from training.jobs.tagging import read_data  # noqa: E402
 from training.jobs.word_features import FeatureBatches, WordFeatures  # noqa: E402
-from training.readers.tagged_words import read_data  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "##e", "sings", "in", "rome", "."]
 WORDS = [["Ann", "sings", "in", "Rome"], ["Anne"], ["."] * 9]

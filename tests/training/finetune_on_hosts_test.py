@@ -45,7 +45,7 @@ from tests.training.finetune_on_hosts_test import classification, questions
 folder = Path(sys.argv.pop(1))
 config_flags.define_flags(HostOptions)
 flags.FLAGS(sys.argv)
-place = config_flags.read_flags(HostOptions)
+place = config_flags.configuration(HostOptions)
 answers = {}
 with hosts.joined(place):
     for name, shares in (("two", False), ("one_then_two", False), ("two_shared", True)):

@@ -17,9 +17,9 @@ from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E40
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
-from training.jobs.tagging import Tagging, TaggingConfig  # noqa: E402
+from training.jobs.tagging import Tagging, TaggingConfig, read_data  # noqa: E402
 from training.readers.data_inspection import count_rows  # noqa: E402
-from training.readers.tagged_words import label_names, model_inputs, read_data  # noqa: E402
+from training.readers.tagged_words import label_names, model_inputs  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ann", "lee", "sings", "in", "rome", "."]
 # IOB1, CRLF, and documents

@@ -11,8 +11,7 @@ import pytest
 import keras_bert
 from training import plan as plan_program
 from training.costs import energy, model_flops
-from training.costs.hardware import ACCELERATORS
-from training.plan import PlanConfig, busy_note, parameters, plan
+from training.plan import ACCELERATORS, PlanConfig, busy_note, parameters, plan
 
 pytestmark = pytest.mark.on_tensorflow
 

@@ -69,7 +69,7 @@ folder = Path(sys.argv.pop(1))
 config_flags.define_flags(HostOptions)
 flags.FLAGS(sys.argv)
 answers = {}
-with hosts.joined(config_flags.read_flags(HostOptions)):
+with hosts.joined(config_flags.configuration(HostOptions)):
     whole = pretrain(config(folder, "two"))
     pretrain(config(folder, "two_electra", **ELECTRA))
     with hosts.writer_first():
@@ -129,7 +129,7 @@ with hosts.joined(config_flags.read_flags(HostOptions)):
 
 def config(folder, name, **changes):
     folders = {"data_dir": str(folder / "data"), "output_dir": str(folder / name)}
-    return PretrainConfig(**OPTIONS | folders | changes)
+    return PretrainConfig.from_flags(**OPTIONS | folders | changes)
 
 
 def keep_first_half(folder, whole, half):

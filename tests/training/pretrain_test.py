@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
-import dataclasses
+import functools
 import json
 import random
 import shutil
@@ -30,20 +30,18 @@ from training import recipes
 from training.costs import model_flops
 from training.costs.energy import Energy
 from training.engine.output_folder import OtherSettingsError
-from training.engine.progress import TimeLeft
 from training.engine.run_checkpoints import (
     NotFiniteError,
     RunCheckpoints,
     RunState,
 )
-from training.pretraining import pretraining_report, pretraining_run, run
-from training.pretraining.config import Phase, PretrainConfig
-from training.pretraining.pretraining_run import (
-    collapse_warning,
-    has_collapsed,
-)
-from training.pretraining.pretraining_text import training_records, vocabulary_path
+from training.pretraining import report, run
+from training.pretraining.config import EncoderOptions, PretrainConfig, named_architecture
+from training.pretraining.model import build_model
+from training.pretraining.optimization import Optimization, Phase
+from training.pretraining.report import collapse_warning, has_collapsed
 from training.pretraining.run import pretrain
+from training.pretraining.text_source import Batches, TextSource
 from training.pretraining.tokenizer_source import open_tokenizer
 from training.pretraining.unigrams import unigram_model
 from training.research.ngram_baselines import baselines
@@ -89,7 +87,7 @@ def corpus(tmp_path_factory):
 
 
 def config(corpus, folder, **changes):
-    return PretrainConfig(
+    return PretrainConfig.from_flags(
         measure_energy=False,
         input_files=("train.txt",),
         data_dir=str(corpus),
@@ -99,9 +97,9 @@ def config(corpus, folder, **changes):
 
 
 def command(config):
-    flags = []
+    flags, options = [], config.to_dict()
     for name in ("input_files", "dev_files", "data_dir", "output_dir", *OPTIONS):
-        value = getattr(config, name)
+        value = options[name]
         flags.append(f"--{name}={','.join(value) if isinstance(value, tuple) else value}")
     return [sys.executable, "-m", "training.pretrain", "--nomeasure_energy", *flags]
 
@@ -170,9 +168,10 @@ def test_records_with_masks_count_their_original_tokens(corpus, tmp_path):
     models = []
     for name in ("dynamic", "static"):
         settings = config(corpus, tmp_path / name, static_masks=name == "static")
-        vocabulary = vocabulary_path(settings)
+        source = TextSource.of(settings)
+        vocabulary = source.vocabulary()
         tokenizer = open_tokenizer(vocabulary, None)
-        records = training_records(settings, 16, vocabulary)
+        records = source.records(16, vocabulary)
         models.append(unigram_model(records, 16, tokenizer, causal=False))
     first, second = (model.probabilities() for model in models)
     np.testing.assert_array_equal(first, second)
@@ -189,7 +188,7 @@ def test_records_with_masks_count_their_original_tokens(corpus, tmp_path):
 def test_what_is_printed_is_one_line_an_interval_and_a_report(finished):
     folder, results = finished
     printed = folder.with_suffix(".out").read_text()
-    printed += pretraining_report.report(results, {"preset": folder / "preset"}, "")
+    printed += report.report(results, folder)
     assert "\r" not in printed
     lines = [line for line in printed.splitlines() if line.startswith("step ")]
     assert [line.partition("/")[0] for line in lines] == [
@@ -266,20 +265,20 @@ def test_killed_in_its_second_phase_it_ends_with_the_same_weights(finished, corp
 def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
     corpus, finished, tmp_path, monkeypatch, press_ctrl_c
 ):
-    begin = pretraining_run.IntervalReport.on_train_batch_begin
+    begin = run.IntervalReport.on_train_batch_begin
 
     def press(report, batch, logs=None):
         begin(report, batch, logs)
         if report.state.step == 3 and batch == 1:
             press_ctrl_c()
 
-    run_config = config(corpus, tmp_path / "run")
+    settings = config(corpus, tmp_path / "run")
     with monkeypatch.context() as patched:
-        patched.setattr(pretraining_run.IntervalReport, "on_train_batch_begin", press)
+        patched.setattr(run.IntervalReport, "on_train_batch_begin", press)
         with pytest.raises(KeyboardInterrupt):
-            pretrain(run_config)
+            pretrain(settings)
     assert (tmp_path / "run" / "checkpoints" / "step_000000005").is_dir()
-    resumed = pretrain(run_config)
+    resumed = pretrain(settings)
     assert [record["step"] for record in resumed["log"]] == [3, 6, 7, 10]
     assert weights(tmp_path / "run") == weights(finished[0])
 
@@ -345,35 +344,37 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(finished, corpus):
 def test_a_run_does_not_go_on_with_other_files_of_the_same_names_and_sizes(tmp_path, groups):
     (tmp_path / "train.txt").write_text(text(0))
     made = config(tmp_path, tmp_path / "run", dev_files=(), num_shards=groups, file_groups=groups)
-    vocabulary = vocabulary_path(made)
-    training_records(made, 16, vocabulary)
-    given = dataclasses.replace(
-        made,
+    source = TextSource.of(made)
+    vocabulary = source.vocabulary()
+    source.records(16, vocabulary)
+    given = made.replace(
         input_files=(),
         records=str(tmp_path / "run" / "records_16"),
         model=str(tmp_path / "model.json"),
         vocabulary=str(vocabulary),
     )
-    (tmp_path / "model.json").write_text(json.dumps(made.named_architecture().to_dict()))
+    architecture = named_architecture(made.encoder.model)
+    (tmp_path / "model.json").write_text(json.dumps(architecture.to_dict()))
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     model.optimizer.build(model.trainable_variables)
     checkpoints = RunCheckpoints(tmp_path / "checkpoints")
-    checkpoints.save(model, run._begin(given, model, checkpoints, vocabulary))
-    assert run._begin(given, model, checkpoints, vocabulary).step == 0
+    restored = functools.partial(run.restore, model, checkpoints, TextSource.of(given), "")
+    checkpoints.save(model, restored())
+    assert restored().step == 0
     *_, records = sorted(tmp_path.glob("run/records_16/*.tfrecord"))
     for path, flag in ((records, "records"), (tmp_path / "model.json", "model")):
         content = path.read_bytes()
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         with pytest.raises(ValueError, match=f"started from a --{flag} with other files"):
-            run._begin(given, model, checkpoints, vocabulary)
+            restored()
         path.write_bytes(content)
     # Killed before the records of the second phase
     (tmp_path / "train.txt").write_text(text(0).replace(" .", " ,"))
     with pytest.raises(ValueError, match="is a vocabulary made of files with the SHA-256 "):
         pretrain(made)
     with pytest.raises(ValueError, match="records_16 contains records of other settings"):
-        pretrain(dataclasses.replace(made, vocabulary=str(vocabulary)))
+        pretrain(made.replace(vocabulary=str(vocabulary)))
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_at_its_step(corpus, tmp_path):
@@ -407,8 +408,8 @@ def test_rematerialize_is_of_every_encoder(finished, corpus, tmp_path, changes):
     if "init_preset" in changes:
         changes = {"init_preset": str(finished[0] / "preset")}
     made = config(corpus, tmp_path, rematerialize=True, kind="full_sentences", **changes)
-    tokenizer = open_tokenizer(finished[0] / "vocab.txt", made.lowercase)
-    model = pretraining_run.build_model(made, tokenizer)
+    tokenizer = open_tokenizer(finished[0] / "vocab.txt", made.text.corpus.lowercase)
+    model = build_model(made, tokenizer)
     encoders = [model.backbone, getattr(model, "generator", model.backbone)]
     assert all(block.rematerialize for encoder in encoders for block in encoder.blocks)
 
@@ -423,10 +424,12 @@ def test_held_out_text_may_be_masked_less_than_training_text(corpus, tmp_path, s
         dev_masked_lm_probability=0.1,
         static_masks=static_masks,
     )
-    vocabulary = vocabulary_path(settings)
+    source = TextSource.of(settings)
+    vocabulary = source.vocabulary()
     tokenizer = open_tokenizer(vocabulary, None)
-    records = run._records(settings, vocabulary)
-    (train, dev), *_ = run._streams(settings, records, tokenizer).values()
+    batches = Batches(settings.text, settings.task, False, tokenizer)
+    streams = batches.of_phases(settings.optimization, source.all_records(vocabulary))
+    (train, dev), *_ = streams.values()
     for stream, share in ((train, 0.3), (dev, 0.1)):
         batches = list(stream.first_batches(20))
         masked = sum(batch["mask_weights"].sum() for batch in batches)
@@ -441,8 +444,8 @@ def test_another_hidden_size_keeps_the_relative_width_of_the_feed_forward_layers
     )
     tokenizer = of_tokens("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a")
     for model, expected in (("bert_base_uncased", 256), (str(tmp_path / "model.json"), 96)):
-        settings = PretrainConfig(model=model, hidden_dim=64, num_heads=2)
-        assert settings.architecture(tokenizer).intermediate_dim == expected
+        settings = EncoderOptions(model=model, hidden_dim=64, num_heads=2)
+        assert settings.architecture(tokenizer, 128).intermediate_dim == expected
 
 
 # They differ from another recipe only in sizes and rates, which the test reduces.
@@ -459,11 +462,12 @@ VOCABULARY_SIZES = {"wordpiece": 60, "byte_pair": 300, "sentence_piece": 40}
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
 def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
     recipe = recipes.load(name, PretrainConfig)
-    tokenizer = recipe.named_architecture().tokenizer
+    tokenizer = named_architecture(recipe.encoder.model).tokenizer
     preset = str(finished[0] / "preset")
+    updates = recipe.optimization
     small = {
         **OPTIONS,
-        "model": recipe.model,
+        "model": recipe.encoder.model,
         "input_files": ("train.txt",),
         "dev_files": (),
         "data_dir": str(corpus),
@@ -472,25 +476,25 @@ def test_a_recipe_runs_two_steps(finished, corpus, tmp_path, name):
         "vocabulary": "",
         "phases": ("16:1",),
         "batch_size": 8,
-        "initial_batch_size": recipe.initial_batch_size and 4,
-        "batch_warmup_steps": min(recipe.batch_warmup_steps, 1),
-        "decay_steps": recipe.decay_steps and 1,
-        "accumulation": min(recipe.accumulation, 2),
-        "steps_per_execution": min(recipe.steps_per_execution, 2),
+        "initial_batch_size": updates.initial_batch_size and 4,
+        "batch_warmup_steps": min(updates.batch_warmup_steps, 1),
+        "decay_steps": updates.decay_steps and 1,
+        "accumulation": min(updates.accumulation, 2),
+        "steps_per_execution": min(recipe.compute.steps_per_execution, 2),
         "num_steps": 2,
         "warmup_steps": 1,
         "interval": 2,
-        "teacher": recipe.teacher and preset,
-        "init_preset": recipe.init_preset and preset,
+        "teacher": recipe.task.teacher and preset,
+        "init_preset": recipe.encoder.init_preset and preset,
         "measure_energy": False,
     }
-    results = pretrain(dataclasses.replace(recipe, **small))
+    results = pretrain(recipe.replace(**small))
     assert results["last"]["step"] == 2
-    assert ("pair_accuracy" in results["last"]) == recipe.next_sentence
-    if recipe.objective == "distillation":
+    assert ("pair_accuracy" in results["last"]) == recipe.text.rows.next_sentence
+    if recipe.task.objective == "distillation":
         assert {"divergence", "cosine_distance", "masked_loss"} <= set(results["last"])
         assert MaskedLM.from_preset(tmp_path / "preset").config.num_layers == 1
-    if recipe.objective == "masked_lm":
+    if recipe.task.objective == "masked_lm":
         masked_lm = MaskedLM.from_preset(tmp_path / "preset")
         text_tokenizer = masked_lm.preprocessor.tokenizer
         assert masked_lm.config.tokenizer == text_tokenizer.kind == tokenizer
@@ -541,8 +545,8 @@ def test_the_last_interval_has_the_updates_that_are_left(corpus, tmp_path, monke
         models.append(build(*arguments))
         return models[-1]
 
-    build = pretraining_run.build_model
-    monkeypatch.setattr(pretraining_run, "build_model", build_model)
+    build = run.build_model
+    monkeypatch.setattr(run, "build_model", build_model)
     short = {"phases": ("16:1",), "interval": 4, "steps_per_execution": 4, "dev_files": ()}
     results = pretrain(config(corpus, tmp_path, num_steps=6, **short))
     assert [record["step"] for record in results["log"]] == [4, 6]
@@ -559,25 +563,25 @@ def test_scoring_by_default_takes_a_fraction_of_the_time(corpus, tmp_path, monke
     assert scored == [4, 6]
     # The peak that was measured was exceeded: it was none.
     assert 0.5 < results["total"]["share_of_peak"] <= 1
-    assert PretrainConfig(num_steps=600).steps_between_scores(50) == 200
-    assert PretrainConfig(num_steps=600, accumulation=8).steps_between_scores(50) == 25
-    assert PretrainConfig(num_steps=100_000).steps_between_scores(50) == 1000
-    assert PretrainConfig(num_steps=600, interval=6).steps_between_scores(50) == 6
+    assert Optimization(num_steps=600).steps_between_scores(50) == 200
+    assert Optimization(num_steps=600, accumulation=8).steps_between_scores(50) == 25
+    assert Optimization(num_steps=100_000).steps_between_scores(50) == 1000
+    assert Optimization(num_steps=600, interval=6).steps_between_scores(50) == 6
 
 
 @pytest.mark.backend_independent
 def test_the_warm_up_is_a_hundredth_by_default(tmp_path):
-    assert PretrainConfig(num_steps=1500).num_warmup_steps == 15
-    assert PretrainConfig().num_warmup_steps == 10_000
-    assert PretrainConfig(num_steps=1500, warmup_steps=0).num_warmup_steps == 0
+    assert Optimization(num_steps=1500).num_warmup_steps == 15
+    assert Optimization().num_warmup_steps == 10_000
+    assert Optimization(num_steps=1500, warmup_steps=0).num_warmup_steps == 0
 
 
 @pytest.mark.backend_independent
 def test_the_decay_of_a_trapezoid_is_a_tenth_by_default():
-    trapezoid = PretrainConfig(num_steps=1500, schedule="trapezoidal")
+    trapezoid = Optimization(num_steps=1500, schedule="trapezoidal")
     assert trapezoid.num_decay_steps == 150
-    assert dataclasses.replace(trapezoid, warmup_steps=1400).num_decay_steps == 100
-    assert dataclasses.replace(trapezoid, decay_steps=0).num_decay_steps == 0
+    assert trapezoid.replace(warmup_steps=1400).num_decay_steps == 100
+    assert trapezoid.replace(decay_steps=0).num_decay_steps == 0
 
 
 @pytest.mark.backend_independent
@@ -585,36 +589,29 @@ def test_the_decay_of_a_trapezoid_is_a_tenth_by_default():
     ("log", "kwh"),
     [([], 2.0), ([{"step": 5, "energy_kwh": 1.0, "co2_kg": 0.5}], 3.0), ([{"step": 5}], None)],
 )
-def test_energy_is_known_only_if_all_of_it_was_metered(tmp_path, log, kwh):
-    report = pretraining_run.IntervalReport(
-        PretrainConfig(output_dir=str(tmp_path)),
-        RunState(5, "jax", "", log, 1.0),
-        first_step=5,
-        interval=5,
-        workload=pretraining_run.Workload(1.0, 1, {}),
-        peak=1.0,
-        dev=None,
-        last_step=10,
-        time_left=TimeLeft(10),
-        meter=lambda: Energy(2.0, 1.0, True),
-        checkpoints=RunCheckpoints(tmp_path / "checkpoints"),
-    )
-    assert report.energy_record().get("energy_kwh") == kwh
+def test_energy_is_known_only_if_all_of_it_was_metered(tmp_path, monkeypatch, log, kwh):
+    settings = PretrainConfig.from_flags(output_dir=str(tmp_path))
+    checkpoints = RunCheckpoints(tmp_path / "checkpoints")
+    monkeypatch.setattr(run, "update_flops", lambda *arguments: 1)
+    whole = run.Run(settings, None, checkpoints, 1.0, lambda: Energy(2.0, 1.0, True))
+    state = RunState(5, "jax", "", log, 1.0)
+    intervals = run.IntervalReport(whole, state, 5, 10, run.Workload(1.0, 1, {}), None)
+    assert intervals.energy_record().get("energy_kwh") == kwh
 
 
 @pytest.mark.backend_independent
 def test_phases():
-    plan = PretrainConfig(num_steps=1000, warmup_steps=10).plan()
+    plan = Optimization(num_steps=1000, warmup_steps=10).plan()
     assert plan == [Phase(128, 0, 900, 256, 1e-4), Phase(512, 900, 100, 256, 1e-4)]
     phases = ("128:0.9", "512:0.1:batch_size=64:learning_rate=3e-5")
-    plan = PretrainConfig(num_steps=1000, warmup_steps=10, phases=phases).plan()
+    plan = Optimization(num_steps=1000, warmup_steps=10, phases=phases).plan()
     assert plan == [Phase(128, 0, 900, 256, 1e-4), Phase(512, 900, 100, 64, 3e-5)]
 
 
 @pytest.mark.backend_independent
 def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
     """ModernBERT's sizes: from 768 to 4,608 rows."""
-    growing = PretrainConfig(
+    growing = Optimization(
         num_steps=1000,
         batch_size=4608,
         initial_batch_size=768,
@@ -687,7 +684,7 @@ def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
 )
 def test_what_a_config_refuses(changes, message):
     with pytest.raises(ValueError, match=message):
-        PretrainConfig(**changes)
+        PretrainConfig.from_flags(**changes)
 
 
 @pytest.mark.backend_independent
@@ -695,7 +692,7 @@ def test_text_or_records_are_needed(tmp_path):
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]))
     with pytest.raises(ValueError, match="--input_files and --records are both empty"):
-        pretrain(PretrainConfig(vocabulary=str(vocabulary), output_dir=str(tmp_path)))
+        pretrain(PretrainConfig.from_flags(vocabulary=str(vocabulary), output_dir=str(tmp_path)))
 
 
 @pytest.fixture(scope="module")
@@ -767,10 +764,13 @@ def test_a_cased_checkpoint_s_text_keeps_its_case(corpus, tmp_path):
     preset = str(tmp_path / "preset")
     run = config(corpus, tmp_path / "run", init_preset=preset)
     for _ in range(2):  # the second time, existing files are used
-        opened = open_tokenizer(vocabulary_path(run), run.lowercase)
+        opened = open_tokenizer(TextSource.of(run).vocabulary(), run.text.corpus.lowercase)
         assert opened("Ann 서울 é") == [5, 6, 7]
     told = config(corpus, tmp_path / "told", init_preset=preset, lowercase=True)
-    assert open_tokenizer(vocabulary_path(told), told.lowercase).lowercase is True
+    assert (
+        open_tokenizer(TextSource.of(told).vocabulary(), told.text.corpus.lowercase).lowercase
+        is True
+    )
 
 
 KOREAN = "\n\n".join(["서울은 한국의 수도이다 .\n부산은 항구 도시이다 ."] * 6) + "\n"
@@ -780,10 +780,10 @@ KOREAN = "\n\n".join(["서울은 한국의 수도이다 .\n부산은 항구 도�
 def test_a_vocabulary_of_another_text_is_refused(corpus, tmp_path):
     (tmp_path / "ko.txt").write_text(KOREAN)
     folder = tmp_path / "run"
-    korean = dataclasses.replace(config(corpus, folder), input_files=(str(tmp_path / "ko.txt"),))
-    tokenizer = vocabulary_path(korean)
+    korean = config(corpus, folder).replace(input_files=(str(tmp_path / "ko.txt"),))
+    tokenizer = TextSource.of(korean).vocabulary()
     assert tokenizer == folder / "tokenizer"
-    assert vocabulary_path(korean) == tokenizer
+    assert TextSource.of(korean).vocabulary() == tokenizer
     english = config(corpus, folder)
     size = (corpus / "train.txt").stat().st_size
     with pytest.raises(
@@ -797,30 +797,28 @@ def test_a_vocabulary_of_another_text_is_refused(corpus, tmp_path):
 @pytest.mark.backend_independent
 def test_a_vocabulary_of_other_settings_is_refused(corpus, tmp_path):
     run = config(corpus, tmp_path)
-    path = vocabulary_path(run)
+    path = TextSource.of(run).vocabulary()
     for name, value in (("vocabulary_size", 61), ("lowercase", False)):
-        other = dataclasses.replace(run, **{name: value})
+        other = run.replace(**{name: value})
         with pytest.raises(ValueError, match=f"but this run has --{name}={value};"):
-            vocabulary_path(other)
+            TextSource.of(other).vocabulary()
     with pytest.raises(ValueError, match="but this run has --kind=byte_pair"):
-        vocabulary_path(dataclasses.replace(run, model="roberta_base"))
+        TextSource.of(run.replace(model="roberta_base")).vocabulary()
     # What the text itself determined may be given too, and the text need not exist any more.
-    assert vocabulary_path(dataclasses.replace(run, lowercase=True)) == path
-    assert vocabulary_path(dataclasses.replace(run, data_dir="gone")) == path
+    assert TextSource.of(run.replace(lowercase=True)).vocabulary() == path
+    assert TextSource.of(run.replace(data_dir="gone")).vocabulary() == path
 
 
 @pytest.mark.backend_independent
 def test_records_of_another_vocabulary_are_warned_of(corpus, tmp_path, caplog):
     (tmp_path / "ko.txt").write_text(KOREAN)
-    korean = dataclasses.replace(
-        config(corpus, tmp_path / "ko"), input_files=(str(tmp_path / "ko.txt"),)
+    korean = config(corpus, tmp_path / "ko").replace(input_files=(str(tmp_path / "ko.txt"),))
+    wrong = config(corpus, tmp_path / "run").replace(
+        vocabulary=str(TextSource.of(korean).vocabulary())
     )
-    wrong = dataclasses.replace(
-        config(corpus, tmp_path / "run"), vocabulary=str(vocabulary_path(korean))
-    )
-    training_records(wrong, 16, Path(wrong.vocabulary))
+    TextSource.of(wrong).records(16, Path(wrong.text.vocabulary))
     assert "are unknown to the vocabulary" in caplog.text
     caplog.clear()
-    given = dataclasses.replace(wrong, records=str(tmp_path / "run" / "records_{length}"))
-    training_records(given, 16, Path(wrong.vocabulary))
+    given = wrong.replace(records=str(tmp_path / "run" / "records_{length}"))
+    TextSource.of(given).records(16, Path(wrong.text.vocabulary))
     assert "are unknown to the vocabulary" in caplog.text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of a benchmark: medians, ratios and a table."""
+"""The results of a benchmark: medians, ratios, a table, and a plot of a server's latency."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import dataclasses
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_bert.tables import text_table
 
+from ..plots.style import BLUE, ORANGE, new_figure, style
 from .subject import Load, Subject
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,3 +131,34 @@ def _row(subject: Subject) -> Row:
         most_frequent_error=errors.most_common(1)[0][0] if errors else "",
         peak_mib=rounds[-1].peak_bytes / 2**20,
     )
+
+
+@style()
+def serving_latency_figure(rows: Sequence[Row]) -> Figure:
+    """Draws the median and the 99th percentile of the latency over answered requests per second.
+
+    Args:
+        rows: The rows of a benchmark; those without requests are omitted.
+    """
+    figure, (axes,) = new_figure(6.0, 3.6)
+    for loop, color in (("closed", BLUE), ("open", ORANGE)):
+        points = sorted(
+            (1000 / row.milliseconds, row.p50, row.p99, row.load.rate or row.load.clients)
+            for row in rows
+            if row.load and row.requests and bool(row.load.rate) == (loop == "open")
+        )
+        if not points:
+            continue
+        qps, p50, p99, loads = zip(*points, strict=True)
+        axes.plot(qps, p50, "o-", color=color, label=f"{loop} loop, p50")
+        axes.plot(qps, p99, "s--", color=color, label=f"{loop} loop, p99")
+        for x, y, load in zip(qps, p99, loads, strict=True):
+            axes.annotate(
+                f"{load:g}", (x, y), xytext=(3, 3), textcoords="offset points", fontsize=7
+            )
+    axes.set_xlabel("answered requests/s (numbers at p99: clients, or requests/s sent)")
+    axes.set_ylabel("milliseconds")
+    axes.set_ylim(bottom=0)
+    if axes.lines:
+        axes.legend()
+    return figure

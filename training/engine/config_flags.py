@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defines command-line flags from the fields and the docstring of a frozen dataclass."""
+"""Defines command-line flags from the fields and the docstrings of a program's config."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from absl import flags
 
 from .. import recipes
+from .options import ProgramConfig
 
 # absl attributes the flags to the program that calls `define_flags`, so that `--help` shows them.
 flags.disclaim_key_flags()
 
-Config = TypeVar("Config")
+Config = TypeVar("Config", bound=ProgramConfig)
 
 # The description of --recipe
 RECIPE = "Name of a recipe: a file of training/recipes, without .py."
@@ -37,38 +38,42 @@ _DEFINERS: dict[Any, Callable[..., Any]] = {
 def define_flags(
     config: Any, flag_values: flags.FlagValues = flags.FLAGS, skip: Collection[str] = ()
 ) -> None:
-    """Defines a flag for every field of a dataclass, with the field's default.
+    """Defines a flag for every field of a config and of its groups, with the field's default.
 
-    `--help` lists them in the order of the docstrings: that of the class, and then of its bases.
+    `--help` lists them in the order of the docstrings: that of the class, and then of its bases;
+    the flags of a group at its place.
 
     Args:
-        config: A frozen dataclass, or an instance whose values become the defaults. Its docstring,
+        config: A `ProgramConfig`, or an instance whose values become the defaults. Its docstring,
             or that of a base class, describes each field under `Args:`. Fields are of type bool,
-            float, int (each may also be `None`), str or `tuple[str, ...]`, and have defaults.
+            float, int (each may also be `None`), str or `tuple[str, ...]`, or groups of such
+            fields, and have defaults.
         flag_values: The registry that the flags are defined in.
         skip: The fields whose flag another config of the program has defined.
     """
-    config_class = config if isinstance(config, type) else type(config)
-    types = typing.get_type_hints(config_class)
+    for name, (kind, default, text) in _flags_of(config).items():
+        if name not in skip:
+            _DEFINERS[kind](name, default, text, flag_values=flag_values)
+
+
+def _flags_of(config: Any) -> dict[str, tuple[Any, Any, str]]:
+    """Returns the type, the default and the description of each flag, those of groups included."""
+    config = config() if isinstance(config, type) else config
+    types = typing.get_type_hints(type(config))
     texts: dict[str, str] = {}
-    for base in config_class.__mro__:
+    for base in type(config).__mro__:
         for name, text in _field_texts(base.__doc__ or "").items():
             texts.setdefault(name, text)
+    found: dict[str, tuple[Any, Any, str]] = {}
     order = list(texts)
     for field in sorted(dataclasses.fields(config), key=lambda field: order.index(field.name)):
-        if field.name in skip:
-            continue
-        default = getattr(config, field.name)
-        default = list(default) if isinstance(default, tuple) else default
-        define = _DEFINERS[types[field.name]]
-        define(field.name, default, texts[field.name], flag_values=flag_values)
-
-
-def read_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS) -> Any:
-    """Returns an instance of the dataclass with the values of the flags."""
-    return config_class(
-        **{field.name: _value(field, flag_values) for field in dataclasses.fields(config_class)}
-    )
+        value = getattr(config, field.name)
+        if isinstance(value, ProgramConfig):
+            found |= _flags_of(value)
+        else:
+            default = list(value) if isinstance(value, tuple) else value
+            found[field.name] = types[field.name], default, texts[field.name]
+    return found
 
 
 def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:
@@ -77,14 +82,14 @@ def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS)
     The values are not validated here, since they may be valid only together with a recipe.
     """
     return {
-        field.name: _value(field, flag_values)
-        for field in dataclasses.fields(config_class)
-        if flag_values[field.name].present
+        name: _value(name, flag_values)
+        for name in _flags_of(config_class)
+        if not flag_values[name].using_default_value
     }
 
 
-def _value(field: dataclasses.Field[Any], flag_values: flags.FlagValues) -> Any:
-    value = flag_values[field.name].value
+def _value(name: str, flag_values: flags.FlagValues) -> Any:
+    value = flag_values[name].value
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -106,10 +111,9 @@ def configuration(
         ValueError: If the recipe does not exist or is for another program, or a value is invalid.
     """
     changes = given_flags(config_class, flag_values)
-    name = flag_values["recipe"].value
-    if not name:
-        return config_class(**changes)
-    return dataclasses.replace(recipes.load(name, config_class), **changes)
+    name = flag_values["recipe"].value if "recipe" in flag_values else ""
+    base = recipes.load(name, config_class) if name else config_class()
+    return base.replace(**changes)
 
 
 def _field_texts(docstring: str) -> dict[str, str]:

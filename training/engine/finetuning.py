@@ -33,13 +33,9 @@ from ..plots.style import save
 from ..readers import data_inspection
 from ..scores import baselines
 from . import devices, hosts, output_folder, precision, run_presets
+from .finetuning_config import ENCODER_SIZES, FineTuningConfig, LabeledFilesConfig
 from .job import DevScores, Job, Training
-from .options import (
-    ENCODER_SIZES,
-    HOST_OPTIONS,
-    FineTuningConfig,
-    LabeledFilesConfig,
-)
+from .options import HOST_OPTIONS
 from .output_folder import NotFiniteError
 from .progress import Progress, TimeLeft
 from .run_report import Stopwatch

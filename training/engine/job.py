@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .options import LabeledFilesConfig
+from .finetuning_config import LabeledFilesConfig, complete
 from .output_folder import NotFiniteError
 
 if TYPE_CHECKING:
@@ -126,18 +126,15 @@ class Job:
     """
 
     config_class: ClassVar[type]
-    # The verb of the tasks that are trained, and the kind of the files that they are scored on
+    # The verb of the tasks that are trained
     verb: ClassVar[str] = ""
-    kind: ClassVar[str] = ""
     # File name for the suggested `training.predict` command; empty if it cannot load the model.
     example_input: ClassVar[str] = ""
     # The fields of a row that is sent to a server of the model
     fields: ClassVar[tuple[str, ...]] = ("text",)
 
     def __init__(self, config: LabeledFilesConfig, data: Any, preset: str) -> None:
-        from . import finetuning_defaults
-
-        self.config: Any = finetuning_defaults.complete(config, len(data.train), preset)
+        self.config: Any = complete(config, len(data.train), preset)
         self.data = data
         self.preset = preset
         self.title = Path(config.train_file).name

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import importlib.util
 import logging as standard_logging
@@ -17,7 +16,7 @@ import tempfile
 import textwrap
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from ..readers.data_splits import counts_table
 from . import child_programs, config_flags, output_folder, run_report
 from .interrupts import INTERRUPTED, NOTHING, InterruptWatch
 from .job import Job
-from .options import NO_INFLUENCE, HostOptions
+from .options import DeviceOptions, HostOptions
 
 # absl attributes the flags to the program that calls `run`, so that `--help` shows them.
 flags.disclaim_key_flags()
@@ -106,10 +105,7 @@ def _with_config(
     remaining: str,
 ) -> Callable[[list[str]], Any]:
     """Defines the flags of a config, and returns `main` as a function of the other arguments."""
-    if with_recipes:
-        define, read = config_flags.define_program_flags, config_flags.configuration
-    else:
-        define, read = config_flags.define_flags, config_flags.read_flags
+    define = config_flags.define_program_flags if with_recipes else config_flags.define_flags
     define(config_class)
 
     def call(arguments: list[str]) -> Any:
@@ -120,7 +116,7 @@ def _with_config(
             arguments = arguments[: len(arguments) - len(after)]
             setattr(flags.FLAGS, remaining, [*getattr(flags.FLAGS, remaining), *after])
         refuse_arguments(arguments)
-        return main(read(config_class))
+        return main(config_flags.configuration(config_class))
 
     return call
 
@@ -343,7 +339,7 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
         job_class: The task.
     """
     require(TRAINING_LIBRARIES, "training")
-    with joined_hosts(config):
+    with joined_hosts(config, config):
         start = time.perf_counter()
         data = job_class.read(config)
         seconds = {"reading": time.perf_counter() - start}
@@ -357,7 +353,7 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
         from . import finetuning, hosts
 
         with (
-            locked_by_main_process(config),
+            locked_by_main_process(config.output_dir, config.settings()),
             hosts.energy_meter(config.measure_energy, config.country) as meter,
         ):
             results = finetuning.run(job_class, config, data, meter)
@@ -365,7 +361,7 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
 
 
 @contextlib.contextmanager
-def joined_hosts(config: HostOptions) -> Iterator[None]:
+def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]:
     """Joins the other processes of a training run, see `hosts.joined`.
 
     Libraries are imported here only if there are any, so that errors in files need not wait.
@@ -374,8 +370,7 @@ def joined_hosts(config: HostOptions) -> Iterator[None]:
         ImportError: If the library is not installed that writes the checkpoints of several
             processes, or of devices that share the optimizer's state.
     """
-    shares_state = getattr(config, "shard_optimizer", False) and getattr(config, "devices", 1) > 1
-    if config.coordinator or shares_state:
+    if options.coordinator or (compute.shard_optimizer and compute.devices > 1):
         import_quietly()
         import keras
 
@@ -383,19 +378,19 @@ def joined_hosts(config: HostOptions) -> Iterator[None]:
             require(("orbax.checkpoint",), "distributed")
     from . import hosts
 
-    with hosts.joined(config):
+    with hosts.joined(options):
         yield
 
 
 @contextlib.contextmanager
-def locked_by_main_process(config: Any) -> Iterator[None]:
+def locked_by_main_process(
+    folder: str | os.PathLike[str], settings: Mapping[str, Any]
+) -> Iterator[None]:
     """Locks the folder of a run in the process that writes to it, see `output_folder.locked`."""
     from . import hosts
 
     if not hosts.is_main_process():
         yield
         return
-    options = dataclasses.asdict(config)
-    settings = {name: value for name, value in options.items() if name not in NO_INFLUENCE}
-    with output_folder.locked(config.output_dir, settings):
+    with output_folder.locked(folder, settings):
         yield

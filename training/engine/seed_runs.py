@@ -22,7 +22,7 @@ from absl import logging
 from keras_bert import atomic
 
 from . import hosts, interrupts
-from .options import NO_INFLUENCE
+from .options import ProgramConfig
 from .output_folder import (
     OtherSettingsError,
     check_same_start,
@@ -293,17 +293,17 @@ class _Checkpoints(keras.callbacks.Callback):
         return RunState(self.step, _backend(), self.run.fingerprint, self.records, seconds, details)
 
 
-def run_fingerprint(config: Any, data: Any, **more: Any) -> str:
+def run_fingerprint(config: ProgramConfig, data: Any, **more: Any) -> str:
     """Returns a hash of everything that determines the result of a seed: settings and data.
 
     Args:
-        config: The program's config, a dataclass.
+        config: The program's config.
         data: The training and development data: strings, numbers and arrays, in lists, mappings
             and dataclasses. Fields with `compare=False` have no influence.
         **more: Further settings.
     """
-    settings = dataclasses.asdict(config)
-    for name in (*NO_INFLUENCE, "seed", "num_seeds"):
+    settings = config.settings()
+    for name in ("seed", "num_seeds"):
         settings.pop(name, None)
     content = hashlib.sha256()
     _add(content, data)

@@ -15,6 +15,7 @@ from absl import logging
 
 from keras_bert import atomic
 
+from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
 from ..engine.job import (
     DevScores,
     Evaluation,
@@ -25,26 +26,18 @@ from ..engine.job import (
     finite,
     read_probabilities,
 )
-from ..engine.options import (
-    SCORED_ROWS,
-    LabeledFilesConfig,
-    NonNegativeInt,
-    PositiveInt,
-    ProperFraction,
-    check_one_of,
-)
+from ..engine.options import NonNegativeInt, PositiveInt, ProperFraction, check_one_of
 from ..engine.output_folder import results_of
 from ..readers import glue
 from ..readers.data_files import FORMATS, MissingColumnError
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.labeled_text import LabeledText, TextColumns, parse_label_map
 from ..readers.values import excerpt
+from .report_configs import EvaluateConfig, InsightConfig
 
 if TYPE_CHECKING:
     from keras_bert import TextClassifier
 
-    from ..evaluate import EvaluateConfig
-    from ..insight import InsightConfig
     from ..scores.baselines import Baselines
 
 
@@ -277,7 +270,6 @@ class ClassificationJob(Job):
 
     config_class = FinetuneConfig
     verb = "classify"
-    kind = "text"
     example_input = "texts.txt"
     config: FinetuneConfig
     data: FinetuneData

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..engine.job import Training
 from ..engine.options import NonNegativeFloat, PositiveInt, ProperFraction, check_one_of
-from ..readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs
-from .tagging import TaggingJob
+from ..readers.tagged_words import model_inputs
+from .tagging import TaggedFilesConfig, TaggingData, TaggingJob
 
 if TYPE_CHECKING:
     import keras

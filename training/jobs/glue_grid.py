@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,7 @@ from ..engine.options import (
     ProperFraction,
 )
 from ..engine.output_folder import NotFiniteError
-from ..plots.seed_scores import seed_scores_figure
-from ..plots.style import save
+from ..plots.style import BLUE, LIGHT_BLUE, new_figure, save, style
 from ..readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
 from .classification import answers
 
@@ -100,7 +99,7 @@ class FinetuneGlueConfig(ProgramConfig):
         """Returns the number of epochs for a task."""
         return int(dict(entry.split("=") for entry in self.epochs_of).get(task, self.epochs))
 
-    def settings(self) -> list[tuple[str, str]]:
+    def combinations(self) -> list[tuple[str, str]]:
         """Returns every combination of learning rate and batch size."""
         return list(itertools.product(self.learning_rates, self.batch_sizes))
 
@@ -146,7 +145,7 @@ def finetune_glue(config: FinetuneGlueConfig) -> dict[str, TaskResult]:
         )
         for name, result in results.items()
     }
-    save(seed_scores_figure(scores_by_seed), folder / "glue.png")
+    save(_figure(scores_by_seed), folder / "glue.png")
     return results
 
 
@@ -166,7 +165,7 @@ def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
 
 def cells(config: FinetuneGlueConfig, task: GlueTask) -> dict[tuple[str, str], Cell]:
     """Returns the runs of a task by their settings."""
-    return {setting: _cell(config, task, setting) for setting in config.settings()}
+    return {setting: _cell(config, task, setting) for setting in config.combinations()}
 
 
 def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
@@ -288,3 +287,21 @@ def format_table(results: dict[str, TaskResult]) -> str:
     )
     rows.append([f"average of {len(results)}", "", f"{average:.1f}", "", "", ""])
     return markdown_table(heads, rows)
+
+
+@style()
+def _figure(scores: Mapping[str, Sequence[float]]) -> Any:
+    """Draws the scores of each task's seeds as dots over a bar of their mean.
+
+    Args:
+        scores: The scores of each seed in percent, by task.
+    """
+    figure, (axes,) = new_figure(1.5 + 0.8 * len(scores), 3.2)
+    for position, values in enumerate(scores.values()):
+        mean = float(np.mean(values))
+        axes.bar(position, mean, width=0.6, color=LIGHT_BLUE)
+        axes.plot([position] * len(values), values, "o", color=BLUE)
+        axes.annotate(f"{mean:.1f}", (position, 2), ha="center")
+    axes.set_xticks(range(len(scores)), list(scores))
+    axes.set_ylabel("dev score, mean of the metrics")
+    return figure

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
 from ..engine.job import (
     DevScores,
     Evaluation,
@@ -20,23 +21,16 @@ from ..engine.job import (
     finite,
     read_probabilities,
 )
-from ..engine.options import (
-    SCORED_ROWS,
-    LabeledFilesConfig,
-    PositiveInt,
-    ProperFraction,
-    check_one_of,
-)
+from ..engine.options import PositiveInt, ProperFraction, check_one_of
 from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.separated_values import Quoting
 from .classification import write_answers
+from .report_configs import EvaluateConfig, InsightConfig
 
 if TYPE_CHECKING:
     from keras_bert import MultipleChoice
 
-    from ..evaluate import EvaluateConfig
-    from ..insight import InsightConfig
     from ..scores.baselines import Baselines
 
 
@@ -152,7 +146,6 @@ class ChoiceJob(Job):
 
     config_class = ChoiceConfig
     verb = "choose"
-    kind = "choice"
     example_input = "choices.jsonl"
     fields = ("text", "choices")
     config: ChoiceConfig

@@ -15,27 +15,20 @@ from absl import logging
 from keras_bert import atomic
 from keras_bert.data.squad import QuestionExample
 
+from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
 from ..engine.job import DevScores, Evaluation, InsightRows, Job, JobData, Training, finite
-from ..engine.options import (
-    SCORED_ROWS,
-    Fraction,
-    LabeledFilesConfig,
-    NonNegativeInt,
-    PositiveInt,
-    check_one_of,
-)
+from ..engine.options import Fraction, NonNegativeInt, PositiveInt, check_one_of
 from ..readers.data_splits import stratified_sample
 from ..readers.question_files import DOCUMENT_WORDS, QuestionFile, read_questions
 from ..readers.triviaqa import DocumentQuestion
 from ..scores import question_scores, squad_scores
 from ..scores.question_scores import GoldAnswers
+from .report_configs import EvaluateConfig, InsightConfig
 
 if TYPE_CHECKING:
     from keras_bert import QuestionAnswerer
     from keras_bert.tasks.answer_spans import AnswerSpans
 
-    from ..evaluate import EvaluateConfig
-    from ..insight import InsightConfig
     from ..plots import page
     from ..plots.span_view import AnsweredQuestion
     from ..scores.baselines import Baselines
@@ -310,7 +303,6 @@ class QuestionJob(Job):
 
     config_class = SquadConfig
     verb = "answer"
-    kind = "squad"
     example_input = "questions.jsonl"
     fields = ("question", "context")
     config: SquadConfig

@@ -15,8 +15,9 @@ from keras_bert import atomic, checks
 from keras_bert.tables import of_records, text_table
 
 from ..engine import program, run_presets
+from ..engine.finetuning_config import SCORED_ROWS, FineTuningConfig
 from ..engine.job import finite
-from ..engine.options import SCORED_ROWS, FineTuningConfig, Fraction, PositiveInt, check_one_of
+from ..engine.options import Fraction, PositiveInt, check_one_of
 from ..engine.output_folder import NotFiniteError, content_of_folder
 from ..readers.data_splits import counts_table
 from ..readers.trec_files import (
@@ -96,12 +97,12 @@ def run_program(config: RerankConfig) -> None:
     (`model.keras`).
     """
     program.require(("bm25s", *program.TRAINING_LIBRARIES), "ranking")
-    with program.joined_hosts(config):
+    with program.joined_hosts(config, config):
         collection = read_collection(
             Path(config.data_dir), config.documents, config.queries, config.qrels
         )
         program.import_quietly()
-        with program.locked_by_main_process(config):
+        with program.locked_by_main_process(config.output_dir, config.settings()):
             scores = rerank(config, collection)
         folder = Path(config.output_dir)
         print("\n" + text_table(*of_records("validation queries", scores)))

@@ -12,19 +12,73 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-from keras_bert.data.conll import TaggedText, write_conll
+from keras_bert.data.conll import MissingLabelsError, TaggedText, write_conll
+from keras_bert.data.tagging_schemes import SCHEMES, Notation, detect_notation
 
-from ..engine.job import DevScores, Evaluation, InsightRows, Job, Training, finite
-from ..engine.options import SCORED_ROWS, ProperFraction
-from ..readers.tagged_words import TaggedFilesConfig, TaggingData, model_inputs, read_data
+from ..engine.finetuning_config import SCORED_ROWS, LabeledFilesConfig
+from ..engine.job import DevScores, Evaluation, InsightRows, Job, JobData, Training, finite
+from ..engine.options import ProperFraction, check_one_of
+from ..readers.labeled_text import warn_of_spellings
+from ..readers.tagged_words import (
+    WordColumns,
+    hold_out,
+    in_scheme,
+    label_counts,
+    label_names,
+    model_inputs,
+    sample,
+    warn_of_unknown_labels,
+)
 from ..scores import entity_scores
+from .report_configs import EvaluateConfig, InsightConfig
 
 if TYPE_CHECKING:
     from keras_bert import TokenClassifier
 
-    from ..evaluate import EvaluateConfig
-    from ..insight import InsightConfig
     from ..scores.baselines import Baselines
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggedFilesConfig(WordColumns, LabeledFilesConfig):
+    """Training on words and labels in columns: entities, chunks, or parts of speech.
+
+    Args:
+        train_file: The training file: words and labels in columns, in the format of CoNLL's shared
+            tasks.
+        dev_file: The development file, which selects the best epoch; empty holds out a random
+            tenth of train_file, stratified by type.
+        test_file: The test file, predicted at the end and scored if it has the label_column; empty
+            for none.
+        train_rows: Number of training sentences to use, a random stratified sample; 0 for all.
+        scheme: Tagging scheme that labels of spans are converted to for training: IOB1, IOB2 or
+            BIOES. Spans in brackets, (PER* … *), or as bare types beside O are converted, too; keep
+            converts none.
+        context: Whether to fill a sentence's window with the sentences around it in the document;
+            the files must mark documents.
+        sequence_length: Maximum length of a window in tokens; longer sentences are split into
+            several windows.
+        skip_bad: Whether to skip and count sentences with a malformed line, instead of raising an
+            error.
+    """
+
+    scheme: str = "IOB2"
+    context: bool = False
+    skip_bad: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_one_of(self, scheme=("keep", *SCHEMES))
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingData(JobData):
+    """Sentences, of class `TaggedText`.
+
+    Args:
+        class_names: The labels of the training sentences, O first, then sorted by type.
+    """
+
+    class_names: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +94,51 @@ class TaggingConfig(TaggedFilesConfig):
     output_dir: str = "runs/finetune_tagging"
 
 
+def read_data(config: TaggedFilesConfig) -> TaggingData:
+    """Reads and validates every file before anything is trained.
+
+    Raises:
+        FileNotFoundError: If a file does not exist.
+        ValueError: If a file is malformed; the message names the file, the line and the reason.
+    """
+    if not config.train_file:
+        raise ValueError("--train_file is empty, expected a file of words and labels in columns")
+    train = _read(config, config.train_file)
+    notation = detect_notation(train.labels or ())
+    train = _in_scheme(train, config, notation)
+    if config.dev_file:
+        dev = _in_scheme(_read(config, config.dev_file), config, notation)
+    else:
+        train, dev = hold_out(train)
+    test = None
+    if config.test_file:
+        try:
+            test = _in_scheme(_read(config, config.test_file), config, notation)
+        except MissingLabelsError:
+            test = _read(config, config.test_file, labeled=False)
+    if 0 < config.train_rows < len(train):
+        train = sample(train, config.train_rows)
+    class_names = label_names(train)
+    for text in (dev, *([test] if test else [])):
+        warn_of_unknown_labels(text, class_names)
+    return TaggingData(train, dev, test, class_names)
+
+
+def _read(config: TaggedFilesConfig, name: str, labeled: bool = True) -> TaggedText:
+    path = config.path(name, "a file of words in columns")
+    text = config.read_words(path, labeled, skip_bad=config.skip_bad)
+    for message in text.skipped:
+        logging.warning("skipped a sentence: %s", message)
+    warn_of_spellings(path, label_counts(text))
+    return text
+
+
+def _in_scheme(
+    text: TaggedText, config: TaggedFilesConfig, notation: Notation | None
+) -> TaggedText:
+    return text if config.scheme == "keep" else in_scheme(text, config.scheme, notation)
+
+
 def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     """Scores a tagger, or a file of its tags; see `Job.evaluate`."""
     from keras_bert.data.conll import read_conll
@@ -47,7 +146,6 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
 
     from ..plots import error_report
     from ..readers import answer_files
-    from ..readers.tagged_words import in_scheme
 
     gold = config.read_words(config.data_file)
     if config.answers:
@@ -196,7 +294,6 @@ class Tagging(TaggingJob):
 
     config_class = TaggingConfig
     verb = "tag"
-    kind = "tagging"
     example_input = "texts.txt"
     config: TaggingConfig
 

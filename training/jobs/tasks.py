@@ -17,11 +17,11 @@ from keras_bert.checks import did_you_mean
 
 from .. import recipes
 from ..engine import config_flags, program
+from ..engine.finetuning_config import FineTuningConfig
 from ..engine.job import Job
-from ..engine.options import FineTuningConfig
 from ..readers import glue, trec_files
 from ..readers.data_files import exists
-from ..readers.task_files import FileTask, task_of_file
+from ..readers.task_files import FileTask, data_kind, task_of_file
 from . import reranking
 from .classification import ClassificationJob
 from .multiple_choice import ChoiceJob
@@ -79,6 +79,12 @@ def jobs_by_verb() -> dict[str, type[Job]]:
     """Returns the jobs by the verb of their task, for programs that score and explain models."""
     jobs = [task.job_class for task in TASKS.values() if task.job_class is not None]
     return {job.verb: job for job in jobs}
+
+
+def jobs_by_kind() -> dict[str, type[Job]]:
+    """Returns the jobs by the kind of the files that they are scored on, see `data_kind`."""
+    scored = {name: task.job_class for name, task in TASKS.items()}
+    return {data_kind(name): job for name, job in scored.items() if job is not None}
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:

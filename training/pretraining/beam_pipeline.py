@@ -40,7 +40,7 @@ from keras_bert.text import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
 
 from .beam_files import open_input, record_folder, set_options
-from .config import PretrainingDataConfig
+from .record_config import PretrainingDataConfig
 from .record_folder import RecordFolder
 from .shards import ShardMaker, ShardStatistics, shard_name, statistics_name
 from .tokenized_corpus import (
@@ -245,8 +245,8 @@ def _pipeline_options(
         "--default_sdk_harness_log_level=WARNING",
     ]
     if runner == "FnApiRunner" and not any(option.startswith("--direct_") for option in options):
-        mode = "multi_processing" if config.workers() > 1 else "in_memory"
-        own += [f"--direct_num_workers={config.workers()}", f"--direct_running_mode={mode}"]
+        mode = "multi_processing" if config.rows.workers > 1 else "in_memory"
+        own += [f"--direct_num_workers={config.rows.workers}", f"--direct_running_mode={mode}"]
     return PipelineOptions([*own, *options])
 
 
@@ -353,7 +353,7 @@ class _TokenizeFile(_FileDoFn):
         with tempfile.TemporaryDirectory() as scratch:
             store_path = Path(scratch, "store")
             with open_input(path) as file, TokenStoreWriter(store_path) as writer:
-                write_tokens_of(corpus_of_file(self.config, path, file), tokenizer, writer)
+                write_tokens_of(corpus_of_file(self.config.corpus, path, file), tokenizer, writer)
             store = TokenStore(store_path)
             dtype = _id_type(tokenizer)
             with folder.create(_tokens_name(number)) as file:

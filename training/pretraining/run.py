@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pre-training run: batches, checkpoints, phases and results."""
+"""A pre-training run: its phases and intervals, its checkpoints, and how it goes on from them."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import math
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,37 +16,38 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-from keras_bert.data import (
-    MaskedLMMasker,
-    NextTokenTargets,
-    PretrainingStream,
-    has_masks,
-    pretraining_examples,
-)
+from keras_bert.data import PretrainingStream, pretraining_examples
 from keras_bert.data.pretraining.stream import groups_of_share
 from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.text.tokenizer import Tokenizer
 
-from ..costs import energy, model_flops, run_cost
+from ..costs import model_flops
+from ..costs.energy import Energy, Meter
 from ..engine import devices, hosts, interrupts, output_folder, precision
-from ..engine.options import NO_INFLUENCE
 from ..engine.progress import Progress, TimeLeft
-from ..engine.run_checkpoints import RunCheckpoints, RunState, StopWhereNotFinite
-from . import pretraining_run
-from .config import Phase, PretrainConfig
-from .pretraining_report import metrics_line
-from .pretraining_run import PretrainingModel
-from .pretraining_text import (
-    check_text,
-    dev_records,
-    given_files,
-    training_records,
-    vocabulary_path,
+from ..engine.run_checkpoints import (
+    RunCheckpoints,
+    RunState,
+    StopWhereNotFinite,
+    seed_dropout,
 )
+from . import report
+from .config import PretrainConfig
+from .model import (
+    PretrainingModel,
+    build_model,
+    check_init_preset,
+    execute_whole_groups,
+    update_flops,
+)
+from .optimization import Phase
+from .text_source import Batches, TextSource
 from .tokenizer_source import is_lowercased, open_tokenizer, tokenizer_content
 from .unigrams import unigram_model
 
 _BATCHES_LOOKED_AT = 20
+# Minimum time between two plots of the curves, for runs with short intervals
+_SECONDS_BETWEEN_PICTURES = 30.0
 
 
 def pretrain(config: PretrainConfig) -> dict[str, Any]:
@@ -62,191 +66,101 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         ValueError: If text or records are malformed, or the folder contains a run of other
             settings.
     """
-    hosts.agree("the command", _settings(config))
-    _check_shares(config)
-    check_text(config)
+    hosts.agree("the command", config.settings())
+    if hosts.count() > 1:
+        count = len(keras.distribution.list_devices())
+        processes = f"the {count} devices of the {hosts.count()} processes"
+        config.optimization.check_divisible(count, processes)
+    source = TextSource.of(config)
+    source.check()
     with hosts.writer_first():
-        policy = precision.resolve(config.precision, config.output_dir)
-    config = dataclasses.replace(config, precision=policy, warmup_steps=config.num_warmup_steps)
-    pretraining_run.check_init_preset(config)
-    with devices.shared_by(config.devices) as scope:
-        return _pretrain(config, scope)
+        policy = precision.resolve(config.compute.precision, config.output_dir)
+    warmup_steps = config.optimization.num_warmup_steps
+    config = config.replace(precision=policy, warmup_steps=warmup_steps)
+    check_init_preset(config.encoder, config.optimization.longest)
+    with devices.shared_by(config.compute.devices) as scope:
+        return _pretrain(config, source, scope)
 
 
-def _pretrain(config: PretrainConfig, scope: devices.Scope) -> dict[str, Any]:
-    folder = Path(config.output_dir)
+def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) -> dict[str, Any]:
+    folder, text = Path(config.output_dir), config.text
     folder.mkdir(parents=True, exist_ok=True)
-    if config.deterministic:
+    if config.compute.deterministic:
         _be_deterministic()
     with hosts.writer_first():
-        vocabulary = vocabulary_path(config)
-        records = _records(config, vocabulary)
-    tokenizer = open_tokenizer(vocabulary, config.lowercase)
-    phases = _streams(config, records, tokenizer)
+        vocabulary = source.vocabulary()
+        records = source.all_records(vocabulary)
+    tokenizer = open_tokenizer(vocabulary, text.corpus.lowercase)
+    causal = config.encoder.causal
+    batches = Batches(text, config.task, causal, tokenizer)
+    phases = batches.of_phases(config.optimization, records)
     # Seeded after the records: whether they are created or exist must not change the random state.
-    set_random_seed(config.seed)
+    set_random_seed(text.rows.seed)
     with scope():
-        model = pretraining_run.build_model(config, tokenizer)
+        model = build_model(config, tokenizer)
     checkpoints = RunCheckpoints(folder / "checkpoints", config.keep_checkpoints)
-    state = _begin(config, model, checkpoints, vocabulary)
+    settings = {**config.settings(), "lowercase": is_lowercased(vocabulary, text.corpus.lowercase)}
+    fingerprint = output_folder.fingerprint(settings, tokenizer_content(vocabulary))
+    state = restore(model, checkpoints, source, fingerprint)
     seconds_before = state.seconds
-    time_left = TimeLeft(_work(config, model, config.num_steps))
-    time_left.skip_to(_work(config, model, state.step))
-    peak = model_flops.peak_flops(keras.dtype_policies.get(config.precision).compute_dtype)
-    peak *= hosts.count()
-    with checkpoints, hosts.energy_meter(config.measure_energy, config.country) as meter:
-        baselines: dict[int, pretraining_run.Log] = {}
+    peak = model_flops.peak_flops(keras.dtype_policies.get(config.compute.precision).compute_dtype)
+    costs = config.costs
+    with checkpoints, hosts.energy_meter(costs.measure_energy, costs.country) as meter:
+        run = Run(config, model, checkpoints, peak * hosts.count(), meter)
+        run.time_left.skip_to(run.work(state.step))
+        baselines: dict[int, report.Log] = {}
         for phase, (train, dev) in phases.items():
             if state.step < phase.end:
                 length = phase.sequence_length
                 if length not in baselines:
-                    baselines[length] = hosts.from_main_process(
-                        functools.partial(
-                            _unigram_baseline, config, records[length][0], tokenizer, train, dev
-                        )
+                    of_tokens = (records[length][0], length, tokenizer, causal)
+                    score = functools.partial(
+                        _unigram_baseline, of_tokens, train, dev, text.dev_batches
                     )
-                workload = _workload(config, model, phase, train, baselines[length])
-                run = _Run(config, model, checkpoints, peak, meter, workload, time_left)
+                    baselines[length] = hosts.from_main_process(score)
                 held_out = None
                 if dev is not None:
                     held_out = dev.first_batches(
-                        config.dev_batches, hosts.shard(), as_shares=hosts.count() > 1
+                        text.dev_batches, hosts.shard(), as_shares=hosts.count() > 1
                     )
-                state = run.train(phase, train, held_out, state)
+                state = run.train(phase, train, held_out, state, baselines[length])
     if state.seconds > seconds_before:
         waited = model.seconds_waited / (state.seconds - seconds_before)
         logging.info("%.1f %% of the training waited for data", 100 * waited)
+    results = report.results_of(config, model.count_params(), state)
     if hosts.is_main_process():
         model.save_to_preset(folder / "preset")
-    return _report(config, model, state, folder)
+        report.write_log(state.log, folder)
+        report.draw(state.log, folder)
+        atomic.write_json(folder / report.RESULTS_FILE, results)
+    return results
 
 
-def _check_shares(config: PretrainConfig) -> None:
-    """Checks that the devices of all processes can have equal shares of each batch."""
-    if hosts.count() == 1:
-        return
-    devices = len(keras.distribution.list_devices())
-    for phase in config.plan():
-        rows = config.micro_batch_size(phase)
-        if rows % devices:
-            raise ValueError(
-                f"a batch has {rows} rows (--batch_size, divided by --accumulation), expected a "
-                f"multiple of the {devices} devices of the {hosts.count()} processes"
-            )
-
-
-def _records(config: PretrainConfig, vocabulary: Path) -> dict[int, tuple[str, str | None]]:
-    """Returns the patterns of the training and the validation records of each length.
-
-    They are created if there are none.
-    """
-    return {
-        length: (
-            training_records(config, length, vocabulary),
-            dev_records(config, length, vocabulary),
-        )
-        for length in dict.fromkeys(phase.sequence_length for phase in config.plan())
-    }
-
-
-def _streams(
-    config: PretrainConfig, records: dict[int, tuple[str, str | None]], tokenizer: Tokenizer
-) -> dict[Phase, tuple[PretrainingStream, PretrainingStream | None]]:
-    """Returns the training and the validation batches of each phase.
-
-    The batches of a phase that has the length of one before are those that follow.
+def restore(
+    model: PretrainingModel, checkpoints: RunCheckpoints, source: TextSource, fingerprint: str
+) -> RunState:
+    """Loads the last checkpoint and returns its state, or a new state if there is none.
 
     Args:
-        config: The settings.
-        records: The patterns of the training and the validation records of each length.
-        tokenizer: The tokenizer of the records.
+        model: The compiled model.
+        checkpoints: The checkpoints of the run.
+        source: The text, whose files must be those that the run started with.
+        fingerprint: A hash of the settings and the vocabulary.
+
+    Raises:
+        OtherSettingsError: If the checkpoint is of a run of other settings or files.
     """
-    streams: dict[Phase, tuple[PretrainingStream, PretrainingStream | None]] = {}
-    latest: dict[int, Phase] = {}
-    for phase in config.plan():
-        length = phase.sequence_length
-        if length in latest:
-            before = latest[length]
-            train, dev = streams[before]
-            num_batches = before.num_steps * config.accumulation
-            streams[phase] = train.continued(num_batches, config.micro_batch_size(phase)), dev
-        else:
-            own, of_dev = records[length]
-            rows = config.micro_batch_size(phase)
-            streams[phase] = (
-                _stream(
-                    config, own, length, rows, tokenizer, config.seed, groups=config.file_groups
-                ),
-                None if of_dev is None else dev_stream(config, length, of_dev, tokenizer),
-            )
-        latest[length] = phase
-    return streams
-
-
-def dev_stream(
-    config: PretrainConfig, sequence_length: int, records: str, tokenizer: Tokenizer
-) -> PretrainingStream:
-    """Returns the validation batches of one length, with the same masks for every training seed."""
-    rows = config.dev_batch_size(sequence_length)
-    return _stream(config.of_validation_text(), records, sequence_length, rows, tokenizer, seed=0)
-
-
-def _stream(
-    config: PretrainConfig,
-    records: str,
-    sequence_length: int,
-    batch_size: int,
-    tokenizer: Tokenizer,
-    seed: int,
-    groups: int = 1,
-) -> PretrainingStream:
-    return PretrainingStream(
-        records,
-        batch_size=batch_size,
-        sequence_length=sequence_length,
-        masker=None if has_masks(records) else _masker(config, tokenizer, seed),
-        packed=config.packing,
-        seed=seed,
-        vocabulary_size=tokenizer.vocabulary_size,
-        file_groups=groups,
-        count=hosts.sharded_map,
-    )
-
-
-def _masker(config: PretrainConfig, tokenizer: Tokenizer, seed: int) -> Any:
-    if config.causal:
-        return NextTokenTargets(pad_token_id=tokenizer.pad_token_id)
-    return MaskedLMMasker.from_tokenizer(
-        tokenizer,
-        unit=config.masking_unit,
-        mask_selection_rate=config.masked_lm_probability,
-        mask_token_rate=config.mask_token_rate,
-        random_token_rate=config.random_token_rate,
-        random_special_tokens=config.random_special_tokens,
-        max_predictions=config.max_predictions or None,
-        seed=seed,
-    )
-
-
-def _begin(
-    config: PretrainConfig, model: PretrainingModel, checkpoints: RunCheckpoints, vocabulary: Path
-) -> RunState:
-    """Loads the last checkpoint and returns its state, or a new state if there is none."""
-    preset = config.init_preset or config.teacher
-    start = output_folder.content_of_folder(preset).hex() if preset else ""
-    fingerprint = _fingerprint(config, vocabulary)
-    files = {flag: _content(flag, groups) for flag, groups in given_files(config).items()}
+    start = output_folder.content_of_folder(source.preset).hex() if source.preset else ""
+    files = {flag: _content(flag, groups) for flag, groups in source.given_files().items()}
     details = {"start": start, "files": files}
     fresh = RunState(0, keras.backend.backend(), fingerprint, [], 0.0, details)
 
     def check(found: RunState) -> None:
         fresh.check_same_run(found, checkpoints.folder)
-        flag = "init_preset" if config.init_preset else "teacher"
-        before = found.details.get("start", "")
-        output_folder.check_same_start(checkpoints.folder, flag, before, start)
-        for flag, content in files.items():
-            before = found.details.get("files", {}).get(flag, "")
-            output_folder.check_same_start(checkpoints.folder, flag, before, content)
+        before = {source.preset_flag: found.details.get("start", "")}
+        before |= found.details.get("files", {})
+        for flag, content in {source.preset_flag: start, **files}.items():
+            output_folder.check_same_start(checkpoints.folder, flag, before.get(flag, ""), content)
 
     found = checkpoints.restore(model, check) or fresh
     hosts.agree("the run", {"fingerprint": fingerprint, **details, "step": found.step})
@@ -263,28 +177,55 @@ def _content(flag: str, groups: list[list[Path]]) -> str:
     return contents["0"] if len(groups) == 1 else output_folder.fingerprint(contents)
 
 
-def _settings(config: PretrainConfig) -> dict[str, Any]:
-    """Returns the settings that determine the result."""
-    settings = dataclasses.asdict(config)
-    return {name: value for name, value in settings.items() if name not in NO_INFLUENCE}
-
-
-def _fingerprint(config: PretrainConfig, vocabulary: Path) -> str:
-    settings = {**_settings(config), "lowercase": is_lowercased(vocabulary, config.lowercase)}
-    return output_folder.fingerprint(settings, tokenizer_content(vocabulary))
-
-
 @dataclasses.dataclass(frozen=True)
-class _Run:
-    """The parts of a run that its phases share."""
+class Workload:
+    """The cost of an update in a phase, and the baseline of its masked tokens.
 
-    config: PretrainConfig
-    model: PretrainingModel
-    checkpoints: RunCheckpoints
-    peak: float
-    meter: energy.Meter | None
-    workload: pretraining_run.Workload
-    time_left: TimeLeft
+    Args:
+        tokens: Number of tokens, padding excluded.
+        flops: FLOPs of the matrix products.
+        unigram: `unigram_accuracy` and `unigram_perplexity`, the scores of a `UnigramModel`.
+    """
+
+    tokens: float
+    flops: int
+    unigram: report.Log
+
+
+class Run:
+    """Trains the phases of a run.
+
+    Args:
+        config: The settings.
+        model: The compiled model.
+        checkpoints: The checkpoints to write to.
+        peak: FLOP/s of matrix products; if an interval has more, its speed is the peak.
+        meter: Returns the energy since its last call; `None` if energy is not metered.
+    """
+
+    def __init__(
+        self,
+        config: PretrainConfig,
+        model: PretrainingModel,
+        checkpoints: RunCheckpoints,
+        peak: float,
+        meter: Meter | None,
+    ) -> None:
+        self.config, self.optimization = config, config.optimization
+        self.model, self.checkpoints = model, checkpoints
+        self.peak, self.meter = peak, meter
+        self.time_left = TimeLeft(self.work(self.optimization.num_steps))
+
+    def work(self, step: int) -> float:
+        """Returns the work of the run up to an update, in FLOPs, by which its phases differ."""
+        work = 0.0
+        for phase in self.optimization.plan():
+            length = phase.sequence_length
+            share = self.config.text.rows.masked_lm_probability
+            slots = length if self.config.encoder.causal else round(length * share)
+            done = min(max(0, step - phase.first_step), phase.num_steps)
+            work += done * update_flops(self.model, phase.batch_size, length, slots)
+        return work
 
     def train(
         self,
@@ -292,16 +233,28 @@ class _Run:
         train: PretrainingStream,
         held_out: Any,
         state: RunState,
+        baseline: report.Log,
     ) -> RunState:
-        """Trains to the end of a phase, from the run's current step."""
+        """Trains to the end of a phase, from the run's current step.
+
+        Args:
+            phase: The phase.
+            train: The training batches.
+            held_out: The batches of the validation text, or `None`.
+            state: Where the run is.
+            baseline: The scores of a `UnigramModel`.
+
+        Returns:
+            The state at the end.
+        """
         dev = None if held_out is None else self._examples(held_out)
-        end = phase.end
+        workload = self._workload(phase, train, baseline)
         logging.info(
             "%d tokens a row, %d rows an update: steps %d to %d, %d rows, %d batches an epoch",
             phase.sequence_length,
             phase.batch_size,
             phase.first_step + 1,
-            end,
+            phase.end,
             train.num_rows,
             train.batches_per_epoch,
         )
@@ -310,177 +263,215 @@ class _Run:
         # those of a run that resumes in this phase.
         self.model.make_train_function(force=True)
         self.model.make_test_function(force=True)
-        interval = self.config.steps_per_interval
-        while state.step < end:
+        interval = self.optimization.steps_per_interval
+        while state.step < phase.end:
             done = state.step - phase.first_step
-            left = end - state.step
+            left = phase.end - state.step
             # Whole intervals in one call of `fit`, and the remaining steps in another: those at the
             # end, and those of an interval in which the run was interrupted
             rest = min(left, interval - done % interval)
             count, steps = (left // interval, interval) if rest == interval else (1, rest)
-            state = self._fit(train, dev, state, done, count, steps, end)
+            intervals = IntervalReport(self, state, steps, phase.end, workload, dev)
+            batches = train.from_batch(
+                done * self.optimization.accumulation, hosts.shard(), as_shares=hosts.count() > 1
+            )
+            state = self._fit(batches, intervals, count)
         return state
 
-    def _fit(
-        self,
-        train: PretrainingStream,
-        dev: Any,
-        state: RunState,
-        done: int,
-        count: int,
-        steps: int,
-        last_step: int,
-    ) -> RunState:
-        config = self.config
-        pretraining_run.execute_whole_groups(self.model, config, steps)
-        report = pretraining_run.IntervalReport(
-            config,
-            state,
-            first_step=state.step,
-            interval=steps,
-            workload=self.workload,
-            peak=self.peak,
-            dev=dev,
-            last_step=last_step,
-            time_left=self.time_left,
-            meter=self.meter,
-            checkpoints=self.checkpoints,
-        )
+    def _fit(self, batches: Any, intervals: IntervalReport, count: int) -> RunState:
+        """Trains for some intervals of the same number of updates."""
+        accumulation = self.optimization.accumulation
+        first, steps = intervals.first_step, intervals.interval
+        steps_per_execution = self.config.compute.steps_per_execution
+        execute_whole_groups(self.model, steps_per_execution, steps * accumulation)
 
         def place(epoch: int, batch: int) -> str:
-            return f"step {state.step + epoch * steps + batch // config.accumulation + 1}"
+            return f"step {first + epoch * steps + batch // accumulation + 1}"
 
-        work_before = _work(config, self.model, state.step)
         progress = Progress(
             time_left=self.time_left,
-            epoch_work=_work(config, self.model, state.step + steps) - work_before,
-            epochs=config.num_intervals,
+            epoch_work=self.work(first + steps) - self.work(first),
+            epochs=self.optimization.num_intervals,
             unit="interval",
-            first_epoch=len(state.log),
-            metrics=lambda logs: metrics_line(pretraining_run.named(logs)),
-            summary=report.line,
+            first_epoch=len(intervals.state.log),
+            metrics=lambda logs: report.metrics_line(report.named(logs)),
+            summary=intervals.line,
         )
-        batches = train.from_batch(
-            done * config.accumulation, hosts.shard(), as_shares=hosts.count() > 1
-        )
-        with interrupts.deferred(hosts.count() == 1) as report.is_interrupted:
+        with interrupts.deferred(hosts.count() == 1) as intervals.is_interrupted:
             self.model.fit(
-                self._examples(batches, state.step * config.accumulation),
-                steps_per_epoch=steps * config.accumulation,
+                self._examples(batches, first * accumulation),
+                steps_per_epoch=steps * accumulation,
                 epochs=count,
                 verbose=0,
                 callbacks=[
                     StopWhereNotFinite(place),
-                    report,
+                    intervals,
                     *([progress] if hosts.is_main_process() else []),
                 ],
             )
-        return report.state
+        return intervals.state
 
     def _examples(self, batches: Any, first: int = 0) -> Any:
         if hosts.count() > 1:
             batches = hosts.AgreedBatches(batches, first)
-        return pretraining_examples(batches, self.config.next_sentence)
+        return pretraining_examples(batches, self.config.text.rows.next_sentence)
 
+    def _workload(self, phase: Phase, train: PretrainingStream, baseline: report.Log) -> Workload:
+        """Estimates the cost of an update from the first batches."""
 
-def _work(config: PretrainConfig, model: PretrainingModel, step: int) -> float:
-    """Returns the work of a run up to an update, in FLOPs, by which its phases differ."""
-    work = 0.0
-    for phase in config.plan():
-        length = phase.sequence_length
-        slots = length if config.causal else round(length * config.masked_lm_probability)
-        done = min(max(0, step - phase.first_step), phase.num_steps)
-        work += done * pretraining_run.update_flops(model, phase.batch_size, length, slots)
-    return work
+        def tokens_and_slots() -> tuple[float, int]:
+            name = "sequence_ids" if train.packed else "padding_mask"
+            batches = list(train.first_batches(_BATCHES_LOOKED_AT))
+            tokens = np.mean([np.count_nonzero(batch[name]) for batch in batches])
+            return float(tokens), batches[0]["mask_positions"].shape[1]
 
-
-def _workload(
-    config: PretrainConfig,
-    model: PretrainingModel,
-    phase: Phase,
-    train: PretrainingStream,
-    baseline: pretraining_run.Log,
-) -> pretraining_run.Workload:
-    """Estimates the cost of an update from the first batches."""
-
-    def tokens_and_slots() -> tuple[float, int]:
-        name = "sequence_ids" if train.packed else "padding_mask"
-        batches = list(train.first_batches(_BATCHES_LOOKED_AT))
-        tokens = np.mean([np.count_nonzero(batch[name]) for batch in batches])
-        return float(tokens), batches[0]["mask_positions"].shape[1]
-
-    tokens, slots = hosts.from_main_process(tokens_and_slots)
-    flops = pretraining_run.update_flops(model, phase.batch_size, phase.sequence_length, slots)
-    return pretraining_run.Workload(tokens * config.accumulation, flops, baseline)
+        tokens, slots = hosts.from_main_process(tokens_and_slots)
+        flops = update_flops(self.model, phase.batch_size, phase.sequence_length, slots)
+        return Workload(tokens * self.optimization.accumulation, flops, baseline)
 
 
 def _unigram_baseline(
-    config: PretrainConfig,
-    records: str,
-    tokenizer: Tokenizer,
+    of_tokens: tuple[str, int, Tokenizer, bool],
     train: PretrainingStream,
     dev: PretrainingStream | None,
-) -> pretraining_run.Log:
+    dev_batches: int,
+) -> report.Log:
     """Scores a unigram model of the training tokens on what the run itself is scored on.
 
     Those are the masked tokens of the validation text; without it, of the first training batches.
     """
-    model = unigram_model(records, train.sequence_length, tokenizer, config.causal)
-    if dev is None:
-        scores = model.score(train.first_batches(_BATCHES_LOOKED_AT))
-    else:
-        scores = model.score(dev.first_batches(config.dev_batches))
+    scored, count = (train, _BATCHES_LOOKED_AT) if dev is None else (dev, dev_batches)
+    scores = unigram_model(*of_tokens).score(scored.first_batches(count))
     return {
         "unigram_accuracy": round(scores["masked_accuracy"], 6),
         "unigram_perplexity": round(scores["perplexity"], 3),
     }
 
 
-def _report(
-    config: PretrainConfig, model: PretrainingModel, state: RunState, folder: Path
-) -> dict[str, Any]:
-    """Returns the content of `results.json`, and writes it with the final curves."""
-    last = state.log[-1]
-    results = {
-        "config": dataclasses.asdict(config),
-        "backend": state.backend,
-        "parameters": model.count_params(),
-        "last": last,
-        "collapsed": pretraining_run.has_collapsed(state.log, config.num_warmup_steps),
-        "total": {
-            "steps": state.step,
-            "seconds": round(state.seconds, 1),
-            "tokens_per_second": round(_mean(state.log, "tokens_per_second"), 1),
-            "share_of_peak": round(_mean(state.log, "share_of_peak"), 4),
-            **{name: last[name] for name in ("energy_kwh", "co2_kg") if name in last},
-        },
-        "cost": run_cost.cost_record(
-            state.seconds,
-            _sum(state.log, "flops_per_second"),
-            energy.Energy(last["energy_kwh"], last["co2_kg"], bool(last["energy_is_measured"]))
-            if "energy_kwh" in last
-            else None,
-            config.country,
-            config.price_per_hour,
-        ),
-        "log": state.log,
-    }
-    if hosts.is_main_process():
-        pretraining_run.write_log(state.log, folder)
-        pretraining_run.draw(state.log, folder)
-        atomic.write_json(folder / pretraining_run.RESULTS_FILE, results)
-    return results
+class IntervalReport(keras.callbacks.Callback):
+    """Logs, scores the validation text, and writes a checkpoint and a plot after each interval.
 
+    Args:
+        run: The run.
+        state: The initial value of the attribute `state`.
+        interval: Updates in one of Keras' epochs.
+        last_step: Updates at the end of the phase, when the validation text is scored too.
+        workload: The cost of an update.
+        dev: Validation batches, or `None`.
+    """
 
-def _mean(log: list[pretraining_run.Log], name: str) -> float:
-    """Returns the mean over the run, with intervals weighted by their duration."""
-    return _sum(log, name) / float(log[-1]["seconds"])
+    # Returns whether Ctrl-C was pressed: the run then ends after a checkpoint.
+    is_interrupted: Callable[[], bool]
 
+    def __init__(
+        self,
+        run: Run,
+        state: RunState,
+        interval: int,
+        last_step: int,
+        workload: Workload,
+        dev: Any,
+    ) -> None:
+        super().__init__()
+        self.run, self.optimization = run, run.config.optimization
+        self.state, self.first_step = state, state.step
+        self.interval, self.last_step = interval, last_step
+        self.workload, self.dev = workload, dev
+        self.is_interrupted = bool
+        self._folder = Path(run.config.output_dir)
+        # The first interval of a run is drawn at once
+        self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES if state.log else 0.0
+        self._start = 0.0
 
-def _sum(log: list[pretraining_run.Log], rate: str) -> float:
-    """Returns the integral over the run of a rate per second."""
-    ends = np.array([0.0, *(record["seconds"] for record in log)])
-    return float(np.dot(np.diff(ends), [record[rate] for record in log]))
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._start = time.perf_counter()
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        seed = self.run.config.text.rows.seed
+        seed_dropout(seed, self.state.step * self.optimization.accumulation + batch)
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        steps, rest = divmod(batch + 1, self.optimization.accumulation)
+        # After the last step of an interval, `on_epoch_end` saves.
+        if self.is_interrupted() and not rest and steps < self.interval:
+            if keras.backend.backend() == "jax":
+                # On JAX, Keras updates the variables only at the end of an epoch.
+                self.model.jax_state_sync()
+            seconds = self.state.seconds + time.perf_counter() - self._start
+            step = self.state.step + steps
+            state = dataclasses.replace(self.state, step=step, seconds=seconds)
+            self.run.checkpoints.save(self.model, state)
+            self.run.checkpoints.end_if(self.is_interrupted())
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        seconds = time.perf_counter() - self._start
+        step = self.first_step + (epoch + 1) * self.interval
+        total = self.state.seconds + seconds
+        record: report.Log = {"step": step, "seconds": round(total, 3), **report.named(logs or {})}
+        record["learning_rate"] = float(
+            keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)
+        )
+        rate = self.interval / seconds
+        record["tokens_per_second"] = round(rate * self.workload.tokens, 1)
+        record["flops_per_second"] = rate * self.workload.flops
+        self.run.peak = max(self.run.peak, record["flops_per_second"])
+        record["share_of_peak"] = round(record["flops_per_second"] / self.run.peak, 6)
+        record |= self.energy_record()
+        if self.dev is not None and self._is_scored(step):
+            scores = self.model.evaluate(self.dev, verbose=0, return_dict=True)
+            if not math.isfinite(scores["loss"]):
+                raise output_folder.NotFiniteError(
+                    f"the loss on the validation text is {scores['loss']} after step {step}"
+                )
+            record |= {f"val_{name}": value for name, value in report.named(scores).items()}
+        record |= self.workload.unigram
+        if report.has_collapsed([*self.state.log, record], self.optimization.num_warmup_steps):
+            logging.warning("%s", report.collapse_warning(record))
+        self.state = dataclasses.replace(
+            self.state, step=step, seconds=total, log=[*self.state.log, record]
+        )
+        self.run.checkpoints.save(self.model, self.state)
+        if hosts.is_main_process():
+            self._write(record)
+        self.run.checkpoints.end_if(self.is_interrupted())
+
+    def _write(self, record: report.Log) -> None:
+        """Writes the log and the plot of an interval."""
+        step = self.state.step
+        report.write_log(self.state.log, self._folder)
+        if self.run.config.tensorboard:
+            report.write_tensorboard(record, self._folder / "tensorboard")
+        # The run's end has a plot of its own
+        if step < self.optimization.num_steps and time.monotonic() >= self._next_picture:
+            report.draw(self.state.log, self._folder)
+            self._next_picture = time.monotonic() + _SECONDS_BETWEEN_PICTURES
+
+    def _is_scored(self, step: int) -> bool:
+        """Returns whether the validation text is scored after the interval that ends at a step."""
+        between = self.optimization.steps_between_scores(len(self.dev))
+        return step == self.last_step or step // between > (step - self.interval) // between
+
+    def line(self) -> str:
+        """Returns the line that is printed after an interval."""
+        return report.interval_line(
+            self.state.log[-1], self.optimization.num_steps, self.run.time_left.text()
+        )
+
+    def energy_record(self) -> report.Log:
+        """Returns the energy of the run until now; empty if not all of it was metered."""
+        if self.run.meter is None:
+            return {}
+        before = self.state.log[-1] if self.state.log else {"energy_kwh": 0.0, "co2_kg": 0.0}
+        if "energy_kwh" not in before:
+            return {}  # What was not metered from the beginning is not known
+        found = Energy(
+            before["energy_kwh"], before["co2_kg"], bool(before.get("energy_is_measured", False))
+        ).plus(self.run.meter())
+        return {
+            "energy_kwh": found.kwh,
+            "co2_kg": found.co2_kg,
+            "energy_is_measured": found.is_measured,
+        }
 
 
 def _be_deterministic() -> None:

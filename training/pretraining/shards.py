@@ -18,7 +18,7 @@ from keras_bert.data.pretraining.instances import PAIR_KINDS
 from keras_bert.data.pretraining.token_store import Documents
 from keras_bert.text.tokenizer import Tokenizer
 
-from .config import PretrainingDataConfig
+from .record_config import PretrainingDataConfig
 from .tokenizer_source import open_tokenizer
 from .worker_pool import ordered_map, process_pool
 
@@ -75,13 +75,13 @@ class ShardStatistics:
 
 def count_shards(config: PretrainingDataConfig, num_documents: int, num_tokens: int) -> int:
     """Returns the number of shards to write: as configured, or by the number of tokens."""
-    tokens = num_tokens * config.duplicate_factor
-    most = _MAX_INDEPENDENT_SHARDS if config.independent_shards else _MAX_SHARDS
+    tokens = num_tokens * config.rows.duplicate_factor
+    most = _MAX_INDEPENDENT_SHARDS if config.rows.independent_shards else _MAX_SHARDS
     by_size = min(-(-tokens // _TOKENS_PER_SHARD), most)
     # An independent shard of pairs has the documents that its second segments come from.
-    needs_two = config.independent_shards and config.kind in PAIR_KINDS
+    needs_two = config.rows.independent_shards and config.rows.kind in PAIR_KINDS
     num_shards = min(
-        config.num_shards or by_size, num_documents // 2 if needs_two else num_documents
+        config.rows.num_shards or by_size, num_documents // 2 if needs_two else num_documents
     )
     per_shard = num_documents // num_shards
     if needs_two and num_shards > 1 and per_shard < _FEW_DOCUMENTS:
@@ -129,7 +129,7 @@ class ShardMaker:
     ) -> tuple[ShardStatistics, Iterator[bytes]]:
         """Returns the statistics of a shard, and its records."""
         instances = self.make_instances(documents, shard, num_shards)
-        rng = np.random.default_rng([self.config.seed, num_shards, shard])
+        rng = np.random.default_rng([self.config.rows.seed, num_shards, shard])
         statistics = ShardStatistics.of(instances, self.config.sequence_length)
         return statistics, self.encode.records(instances, rng)
 
@@ -156,7 +156,7 @@ def write_shards(
         or not (work / statistics_name(shard)).exists()
     ]
     report(num_shards - len(missing))
-    workers = min(config.workers(), len(missing))
+    workers = min(config.rows.workers, len(missing))
     if workers <= 1:
         for _ in map(_ShardWriter(config, work, num_shards), missing):
             report(1)
@@ -176,7 +176,7 @@ class _ShardWriter:
     def __init__(self, config: PretrainingDataConfig, work: Path, num_shards: int) -> None:
         self.folder, self.work, self.num_shards = Path(config.output_dir), work, num_shards
         self.store = TokenStore(work / "store")
-        self.make = ShardMaker(config, open_tokenizer(config.vocabulary, config.lowercase))
+        self.make = ShardMaker(config, open_tokenizer(config.vocabulary, config.corpus.lowercase))
 
     def __call__(self, shard: int) -> None:
         statistics, records = self.make(self.store, shard, self.num_shards)

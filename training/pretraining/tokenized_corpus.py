@@ -11,13 +11,13 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from keras_bert.data import TokenStore, TokenStoreWriter, read_corpus
+from keras_bert.data import TokenStoreWriter, read_corpus
 from keras_bert.data.arrays import Ragged
 from keras_bert.data.file_systems import InputFile
 from keras_bert.data.pretraining.instances import PAIR_KINDS
 from keras_bert.text.tokenizer import Tokenizer
 
-from .config import PretrainingDataConfig
+from .record_config import CorpusOptions, PretrainingDataConfig
 from .tokenizer_source import open_tokenizer
 from .worker_pool import ordered_map, process_pool
 
@@ -80,9 +80,11 @@ def write_token_store(
         ValueError: If a file is malformed, with file and line, or no file has any text.
     """
     _start_worker(config)
-    sentences = itertools.chain.from_iterable(corpus_of_file(config, file.path) for file in inputs)
+    sentences = itertools.chain.from_iterable(
+        corpus_of_file(config.corpus, file.path) for file in inputs
+    )
     chunks = _chunks(sentences)
-    workers = min(config.workers(), sum(file.size for file in inputs) // _BYTES_PER_PROCESS)
+    workers = min(config.rows.workers, sum(file.size for file in inputs) // _BYTES_PER_PROCESS)
     with contextlib.ExitStack() as stack:
         results: Iterator[_Tokens] = map(_tokenize, chunks)
         if workers > 1:
@@ -106,21 +108,21 @@ def write_tokens_of(
 
 
 def corpus_of_file(
-    config: PretrainingDataConfig, path: str, file: BinaryIO | None = None
+    options: CorpusOptions, path: str, file: BinaryIO | None = None
 ) -> Iterator[str | None]:
     """Reads the sentences of a file, and `None` at the end of each document, as configured.
 
     Args:
-        config: The format of the file.
+        options: The format of the file.
         path: The path of the file, or its URL.
         file: The file, if it is already open.
     """
     return read_corpus(
         path,
-        config.format,
-        document_ends=config.document_ends,
-        field=config.field,
-        language=config.language,
+        options.format,
+        document_ends=options.document_ends,
+        field=options.field,
+        language=options.language,
         file=file,
     )
 
@@ -135,21 +137,16 @@ def corpus_tokenizer(config: PretrainingDataConfig) -> Tokenizer:
     """Opens the tokenizer of a corpus.
 
     Raises:
-        ValueError: If the pairs of `config.kind` are not those of the tokenizer.
+        ValueError: If the pairs of `config.rows.kind` are not those of the tokenizer.
     """
-    tokenizer = open_tokenizer(config.vocabulary, config.lowercase)
-    if tokenizer.pair_separators > 1 and config.kind in PAIR_KINDS:
+    tokenizer = open_tokenizer(config.vocabulary, config.corpus.lowercase)
+    if tokenizer.pair_separators > 1 and config.rows.kind in PAIR_KINDS:
         raise ValueError(
-            f"--kind is {config.kind}, whose pairs have one separator between the segments, but a "
-            f"{tokenizer.kind} tokenizer's have {tokenizer.pair_separators}; expected "
+            f"--kind is {config.rows.kind}, whose pairs have one separator between the segments, "
+            f"but a {tokenizer.kind} tokenizer's have {tokenizer.pair_separators}; expected "
             "full_sentences or document_sentences"
         )
     return tokenizer
-
-
-def count_unknown(config: PretrainingDataConfig, store: TokenStore) -> int:
-    """Returns the number of tokens in a token store that are unknown to the vocabulary."""
-    return store.token_count(open_tokenizer(config.vocabulary, config.lowercase).unk_token_id)
 
 
 def _chunks(corpus: Iterable[str | None]) -> Iterator[_Chunk]:

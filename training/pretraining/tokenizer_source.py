@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizer given to a program: a vocab.txt, or a folder with the files of any kind."""
+"""The tokenizer of a program: a vocab.txt, a folder with the files of any kind, or a new one."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from absl import logging
+
+from keras_bert import text
 from keras_bert.atomic import atomic_path, make_folder
-from keras_bert.text import WordPieceTokenizer, load_vocabulary, tokenizer_from_config
+from keras_bert.config import BertConfig
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.vocabularies.vocab_txt import looks_uncased
 
@@ -33,8 +37,8 @@ def open_tokenizer(path: str | os.PathLike[str], lowercase: bool | None = None) 
         ValueError: If a file is malformed, or the folder has no tokenizer's files.
     """
     if os.path.isdir(path):
-        return tokenizer_from_config(_read_config(Path(path)))
-    return WordPieceTokenizer(path, lowercase=is_lowercased(path, lowercase))
+        return text.tokenizer_from_config(_read_config(Path(path)))
+    return text.WordPieceTokenizer(path, lowercase=is_lowercased(path, lowercase))
 
 
 def is_lowercased(path: str | os.PathLike[str], lowercase: bool | None) -> bool:
@@ -44,7 +48,7 @@ def is_lowercased(path: str | os.PathLike[str], lowercase: bool | None) -> bool:
     """
     if lowercase is not None:
         return lowercase
-    return os.path.isdir(path) or looks_uncased(load_vocabulary(path))
+    return os.path.isdir(path) or looks_uncased(text.load_vocabulary(path))
 
 
 def tokenizer_content(path: str | os.PathLike[str]) -> bytes:
@@ -74,3 +78,69 @@ def _read_config(folder: Path) -> dict[str, Any]:
             "spiece.model or tokenizer.json, as the program tokenizer writes them"
         )
     return config
+
+
+def make_tokenizer(
+    kind: str,
+    paths: Sequence[Path],
+    vocabulary_size: int,
+    lowercase: bool | None = None,
+    max_sentences: int = 5_000_000,
+    options: Mapping[str, Any] | None = None,
+) -> text.WordPieceTokenizer | text.BytePairTokenizer | text.SentencePieceTokenizer:
+    """Returns a tokenizer whose vocabulary is trained on text files.
+
+    Args:
+        kind: `wordpiece`, `byte_pair` or `sentence_piece`.
+        paths: The text files.
+        vocabulary_size: Size of the vocabulary, special tokens included.
+        lowercase: Whether to lower-case text; ignored by `byte_pair`, and where `options` say it.
+            `None` chooses by the text, and logs the choice and the reason.
+        max_sentences: Maximum number of lines that `sentence_piece` samples.
+        options: Other arguments of the tokenizer's class that a family has; see `family_options`.
+
+    Raises:
+        ValueError: If there is no text, or too little.
+    """
+    options = options or {}
+    special_tokens = options.get("special_tokens")
+    if kind == text.BytePairTokenizer.kind:
+        of_words = {
+            name: options[name]
+            for name in ("special_tokens", "compose", "word_pattern")
+            if name in options
+        }
+        made = text.train_byte_pair_vocabulary(paths, vocabulary_size, **of_words)
+        return text.BytePairTokenizer(*made, **options)
+    if kind == text.SentencePieceTokenizer.kind and special_tokens:
+        model = text.train_sentence_piece_model(
+            paths,
+            vocabulary_size,
+            options["lowercase"],
+            options["keep_accents"],
+            max_sentences=max_sentences,
+            special_tokens=special_tokens,
+        )
+        return text.SentencePieceTokenizer(model, **options)
+    keep_accents = False
+    if lowercase is None:
+        lowercase, reason = text.choose_lowercase(paths)
+        keep_accents = not lowercase
+        logging.info("the vocabulary is %s: %s", "lower-cased" if lowercase else "cased", reason)
+    if kind == text.SentencePieceTokenizer.kind:
+        model = text.train_sentence_piece_model(
+            paths, vocabulary_size, lowercase, keep_accents, max_sentences=max_sentences
+        )
+        return text.SentencePieceTokenizer(model, lowercase, keep_accents)
+    tokens = text.train_vocabulary(
+        paths, vocabulary_size, lowercase=lowercase, special_tokens=special_tokens
+    )
+    return text.WordPieceTokenizer(tokens, lowercase=lowercase, **options)
+
+
+def family_options(config: BertConfig) -> Mapping[str, Any]:
+    """Returns the arguments of a tokenizer's class that the family of an architecture has."""
+    from keras_bert.checkpoints.families import fitting_families
+
+    families = fitting_families(config)
+    return families[0].tokenizer if families else {}

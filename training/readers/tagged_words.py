@@ -14,7 +14,6 @@ from absl import logging
 from keras_bert.data.conll import MissingLabelsError, Separator, TaggedText, read_conll
 from keras_bert.data.tagging_schemes import (
     OUTSIDE,
-    SCHEMES,
     Notation,
     Scheme,
     are_span_labels,
@@ -27,11 +26,9 @@ from keras_bert.data.tagging_schemes import (
     misspelled_labels,
 )
 
-from ..engine.job import JobData
-from ..engine.options import LabeledFilesConfig, ProgramConfig, check_one_of
+from ..engine.options import ProgramConfig, check_one_of
 from .data_files import has_records, read_records
 from .data_splits import hold_out_tenth, stratified_sample
-from .labeled_text import warn_of_spellings
 from .values import BadRows, excerpt, row_error
 
 # The fields of words, and of their labels, in rows with lists; the first that a row has is read
@@ -115,49 +112,6 @@ def _strings(record: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     return values
 
 
-@dataclasses.dataclass(frozen=True)
-class TaggedFilesConfig(WordColumns, LabeledFilesConfig):
-    """Training on words and labels in columns: entities, chunks, or parts of speech.
-
-    Args:
-        train_file: The training file: words and labels in columns, in the format of CoNLL's shared
-            tasks.
-        dev_file: The development file, which selects the best epoch; empty holds out a random
-            tenth of train_file, stratified by type.
-        test_file: The test file, predicted at the end and scored if it has the label_column; empty
-            for none.
-        train_rows: Number of training sentences to use, a random stratified sample; 0 for all.
-        scheme: Tagging scheme that labels of spans are converted to for training: IOB1, IOB2 or
-            BIOES. Spans in brackets, (PER* … *), or as bare types beside O are converted, too; keep
-            converts none.
-        context: Whether to fill a sentence's window with the sentences around it in the document;
-            the files must mark documents.
-        sequence_length: Maximum length of a window in tokens; longer sentences are split into
-            several windows.
-        skip_bad: Whether to skip and count sentences with a malformed line, instead of raising an
-            error.
-    """
-
-    scheme: str = "IOB2"
-    context: bool = False
-    skip_bad: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_one_of(self, scheme=("keep", *SCHEMES))
-
-
-@dataclasses.dataclass(frozen=True)
-class TaggingData(JobData):
-    """Sentences, of class `TaggedText`.
-
-    Args:
-        class_names: The labels of the training sentences, O first, then sorted by type.
-    """
-
-    class_names: tuple[str, ...]
-
-
 def counts_of_words(text: TaggedText) -> dict[str, int]:
     """Counts sentences, words, and entities by type, or words by label."""
     counts = {"sentences": len(text), "words": sum(map(len, text.words))}
@@ -176,35 +130,10 @@ def _types(labels: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[entity.type for entity in entities(sentence)] for sentence in labels]
 
 
-def read_data(config: TaggedFilesConfig) -> TaggingData:
-    """Reads and validates every file before anything is trained.
-
-    Raises:
-        FileNotFoundError: If a file does not exist.
-        ValueError: If a file is malformed; the message names the file, the line and the reason.
-    """
-    if not config.train_file:
-        raise ValueError("--train_file is empty, expected a file of words and labels in columns")
-    train = _read(config, config.train_file)
-    notation = detect_notation(train.labels or ())
-    train = _in_scheme(train, config, notation)
-    if config.dev_file:
-        dev = _in_scheme(_read(config, config.dev_file), config, notation)
-    else:
-        train, dev = hold_out(train)
-    test = None
-    if config.test_file:
-        try:
-            test = _in_scheme(_read(config, config.test_file), config, notation)
-        except MissingLabelsError:
-            test = _read(config, config.test_file, labeled=False)
-    if 0 < config.train_rows < len(train):
-        kept = stratified_sample(_rarest_types(train), config.train_rows)
-        train = _sentences(train, [[index] for index in kept])
-    class_names = label_names(train)
-    for text in (dev, *([test] if test else [])):
-        _warn_of_unknown_labels(text, class_names)
-    return TaggingData(train, dev, test, class_names)
+def sample(text: TaggedText, num_sentences: int) -> TaggedText:
+    """Returns a random sample of the sentences, stratified by the rarest type in each."""
+    kept = stratified_sample(_rarest_types(text), num_sentences)
+    return _sentences(text, [[index] for index in kept])
 
 
 def label_names(text: TaggedText) -> tuple[str, ...]:
@@ -277,22 +206,8 @@ def _sentences(text: TaggedText, units: list[list[int]]) -> TaggedText:
     )
 
 
-def _read(config: TaggedFilesConfig, name: str, labeled: bool = True) -> TaggedText:
-    path = config.path(name, "a file of words in columns")
-    text = config.read_words(path, labeled, skip_bad=config.skip_bad)
-    for message in text.skipped:
-        logging.warning("skipped a sentence: %s", message)
-    warn_of_spellings(path, _label_counts(text))
-    return text
-
-
-def _in_scheme(
-    text: TaggedText, config: TaggedFilesConfig, notation: Notation | None
-) -> TaggedText:
-    return text if config.scheme == "keep" else in_scheme(text, config.scheme, notation)
-
-
-def _label_counts(text: TaggedText) -> Counter[str]:
+def label_counts(text: TaggedText) -> Counter[str]:
+    """Counts the labels of words."""
     return Counter(label for sentence in text.labels or () for label in sentence)
 
 
@@ -343,7 +258,7 @@ def with_span_labels(
         ValueError: If brackets are nested or not balanced; the message has the sentence.
     """
     bad = bad or BadRows()
-    if notation is None or are_span_labels(_label_counts(text)):
+    if notation is None or are_span_labels(label_counts(text)):
         notation = detect_notation(text.labels or ())
     if notation is None:
         return text
@@ -393,8 +308,9 @@ def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join([*shown, *(["…"] if len(counts) > 5 else [])])
 
 
-def _warn_of_unknown_labels(text: TaggedText, class_names: tuple[str, ...]) -> None:
-    counts = _label_counts(text)
+def warn_of_unknown_labels(text: TaggedText, class_names: tuple[str, ...]) -> None:
+    """Logs a warning if a text has labels that are not among those of the training file."""
+    counts = label_counts(text)
     unknown = {name: counts[name] for name in label_names(text) if name not in class_names}
     if unknown:
         logging.warning(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from keras_bert.data.text_files import read_lines
 
-from .choice_files import telling_fields
+from . import choice_files
 from .data_files import (
     FORMATS,
     TAGGING_SUFFIXES,
@@ -26,8 +26,6 @@ from .question_files import COLUMNS, is_nested
 from .tagged_words import LABELS, WORDS
 from .values import BadRows
 
-# Formats that only files of choices have
-_CHOICE_FORMATS = ("swag", "codah")
 # Columns of two texts. Those after the first are taken where no column is named `text`.
 _PAIRS = (
     ("text", "text_pair"),
@@ -64,6 +62,11 @@ def data_kind(task: str) -> str:
     return _KINDS.get(task, "text")
 
 
+def task_of_kind(kind: str) -> str:
+    """Returns the value of `finetune --task` for a kind of data that the file may not tell."""
+    return next((task for task, its in _KINDS.items() if its == kind), "")
+
+
 def task_of_file(
     path: Path, format: str = "auto", text: str | None = None, flag: str = "--task"
 ) -> FileTask:
@@ -81,7 +84,7 @@ def task_of_file(
     suffix = data_suffix(path)
     if suffix in TAGGING_SUFFIXES:
         return FileTask("tagging", f"{path} has the suffix {suffix}")
-    if format in _CHOICE_FORMATS:
+    if format in choice_files.FORMATS.keys() - FORMATS.values():
         return FileTask("choice", f"--format={format} is given")
     if suffix == ".json" and is_nested(path):
         return FileTask("questions", f"{path} is one object, as files of SQuAD and TriviaQA are")
@@ -105,7 +108,7 @@ def task_of_file(
     names = set(record)
     if names.intersection(WORDS) and names.intersection(LABELS):
         return FileTask("tagging", f"{path} has words and their labels")
-    if fields := telling_fields(record):
+    if fields := choice_files.telling_fields(record):
         return FileTask("choice", f"{path} has {' and '.join(fields)}")
     if kind in ("jsonl", "arrow") and names.issuperset(COLUMNS):
         return FileTask("questions", f"{path} has questions, contexts and answers")

@@ -11,7 +11,7 @@ Reference: [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1 and the relea
 
 from ..pretraining.config import PretrainConfig
 
-CONFIG = PretrainConfig(
+CONFIG = PretrainConfig.from_flags(
     output_dir="runs/albert_base",
     model="albert_base_v1",
     vocabulary_size=30_000,

@@ -14,7 +14,7 @@ Reference: [BERT](https://arxiv.org/abs/1810.04805), appendix A.2.
 
 from ..pretraining.config import PretrainConfig
 
-CONFIG = PretrainConfig(
+CONFIG = PretrainConfig.from_flags(
     output_dir="runs/bert_base",
     model="bert_base_uncased",
     kind="next_sentence",

@@ -11,7 +11,7 @@ Hardware: one GPU.
 
 from ..pretraining.config import PretrainConfig
 
-CONFIG = PretrainConfig(
+CONFIG = PretrainConfig.from_flags(
     output_dir="runs/bert_small_gpu",
     vocabulary_size=30522,
     format="paragraphs",

@@ -17,7 +17,7 @@ Reference: [DistilBERT](https://arxiv.org/abs/1910.01108), sections 2 and 3, and
 
 from ..pretraining.config import PretrainConfig
 
-CONFIG = PretrainConfig(
+CONFIG = PretrainConfig.from_flags(
     output_dir="runs/distilbert_base",
     model="distilbert_base_uncased",
     objective="distillation",

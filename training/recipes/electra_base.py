@@ -12,7 +12,7 @@ Reference: [ELECTRA](https://arxiv.org/abs/2003.10555), section 3 and appendix A
 
 from ..pretraining.config import PretrainConfig
 
-CONFIG = PretrainConfig(
+CONFIG = PretrainConfig.from_flags(
     output_dir="runs/electra_base",
     model="electra_base_discriminator",
     objective="replaced_token",

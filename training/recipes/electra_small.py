@@ -13,7 +13,7 @@ Reference: [ELECTRA](https://arxiv.org/abs/2003.10555), section 3.3 and appendix
 
 from ..pretraining.config import PretrainConfig
 
-CONFIG = PretrainConfig(
+CONFIG = PretrainConfig.from_flags(
     output_dir="runs/electra_small",
     model="electra_small_discriminator",
     objective="replaced_token",

@@ -23,7 +23,7 @@ Reference: [ModernBERT](https://arxiv.org/abs/2412.13663), section 2.2 and appen
 
 from ..pretraining.config import PretrainConfig
 
-CONFIG = PretrainConfig(
+CONFIG = PretrainConfig.from_flags(
     output_dir="runs/modernbert_base",
     model="modernbert_base",
     vocabulary_size=50_368,

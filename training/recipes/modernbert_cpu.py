@@ -16,12 +16,9 @@ Hardware: one CPU core (Intel Xeon), in float32, beside other work.
 Recorded: 26 November 2026, commit d1c1161.
 """
 
-import dataclasses
-
 from . import wikitext2_cpu
 
-CONFIG = dataclasses.replace(
-    wikitext2_cpu.CONFIG,
+CONFIG = wikitext2_cpu.CONFIG.replace(
     output_dir="runs/modernbert_cpu",
     vocabulary="runs/wikitext2_cpu/vocab.txt",
     model="modernbert_base",

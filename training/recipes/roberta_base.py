@@ -12,7 +12,7 @@ Reference: [RoBERTa](https://arxiv.org/abs/1907.11692), section 5 and table 9.
 
 from ..pretraining.config import PretrainConfig
 
-CONFIG = PretrainConfig(
+CONFIG = PretrainConfig.from_flags(
     output_dir="runs/roberta_base",
     model="roberta_base",
     vocabulary_size=50_265,

@@ -15,7 +15,7 @@ Recorded: 23 November 2026, commit def2c5f.
 
 from ..pretraining.config import PretrainConfig
 
-CONFIG = PretrainConfig(
+CONFIG = PretrainConfig.from_flags(
     input_files=("wikitext-2.train.tokens",),
     dev_files=("wikitext-2.valid.tokens",),
     format="paragraphs",

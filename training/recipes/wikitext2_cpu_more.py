@@ -13,12 +13,9 @@ Hardware: one CPU core of a machine that was also busy with other work.
 Recorded: 21 November 2026, commit 9473c2e.
 """
 
-import dataclasses
-
 from . import wikitext2_cpu
 
-CONFIG = dataclasses.replace(
-    wikitext2_cpu.CONFIG,
+CONFIG = wikitext2_cpu.CONFIG.replace(
     init_preset="runs/wikitext2_cpu/preset",
     masked_lm_probability=0.3,
     warmup_steps=200,

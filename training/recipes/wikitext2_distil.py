@@ -15,12 +15,9 @@ Hardware: two CPU cores, shared with other work.
 Recorded: 21 November 2026, commit 791e56b.
 """
 
-import dataclasses
-
 from . import wikitext2_cpu
 
-CONFIG = dataclasses.replace(
-    wikitext2_cpu.CONFIG,
+CONFIG = wikitext2_cpu.CONFIG.replace(
     output_dir="runs/wikitext2_distil",
     objective="distillation",
     teacher="runs/wikitext2_cpu/preset",

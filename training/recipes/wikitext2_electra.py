@@ -16,12 +16,9 @@ Hardware: one CPU core.
 Recorded: 21 November 2026, commit a6f0253.
 """
 
-import dataclasses
-
 from . import wikitext2_cpu
 
-CONFIG = dataclasses.replace(
-    wikitext2_cpu.CONFIG,
+CONFIG = wikitext2_cpu.CONFIG.replace(
     output_dir="runs/wikitext2_electra",
     objective="replaced_token",
     init_preset="runs/wikitext2_cpu/preset",

@@ -32,13 +32,14 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
+from keras_bert.export import FORMATS
 from keras_bert.intervals import mean_text
 from keras_bert.progress import bar
 from keras_bert.tables import markdown_table
 
 from ..engine import output_folder, program
-from ..engine.model_path import check_model
 from ..engine.options import NonNegativeFloat, NonNegativeInt, PositiveInt
+from ..engine.saved_models import check_model
 from ..export import megabytes
 from ..readers.labeled_text import TextColumns
 from ..readers.question_files import read_questions
@@ -48,13 +49,9 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 # Features of token ids to the outputs of the task, by their names
 Network = Callable[[Arrays], Arrays]
 
-# OpenVINO computes a file in float32 in the precision that it is told.
-_PRECISIONS = {
-    "tf_saved_model": ("float32", "bfloat16"),
-    "onnx": ("float32", "int8"),
-    "openvino": ("float32", "bfloat16", "int8"),
-    "litert": ("float32", "int8"),
-}
+_PRECISIONS = {name: format.dtypes for name, format in FORMATS.items()}
+# It computes a file in float32 in the precision that it is told.
+_PRECISIONS["openvino"] += ("bfloat16",)
 _BATCH_SIZE = 32  # of the rows that are scored
 _MOST_TIMED = 64  # rows of those that are timed
 
@@ -428,8 +425,6 @@ def _export(
     Raises:
         OtherSettingsError: If the export that exists was made of something else.
     """
-    from keras_bert.export.options import FORMATS
-
     format, _, dtype = name.partition(":")
     written_as = "float32" if (format, dtype) == ("openvino", "bfloat16") else dtype
     folder /= f"{format}_{written_as}"

@@ -11,7 +11,7 @@ is a child process, of which the results are kept and the models are deleted. If
 interrupted, the same command resumes it: finished runs are not repeated, nor are those of another
 grid with the same `output_dir`. A table of the scores beside those of baselines is printed.
 
-The defaults in `training.engine.finetuning_defaults` were chosen with it.
+The defaults in `training.engine.finetuning_config` were chosen with it.
 """
 
 from __future__ import annotations

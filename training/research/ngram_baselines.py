@@ -105,9 +105,8 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
         FileNotFoundError: If the run is not finished.
         ValueError: If the run has no validation text.
     """
-    from ..pretraining.pretraining_run import RESULTS_FILE
-    from ..pretraining.pretraining_text import dev_records, training_records, vocabulary_path
-    from ..pretraining.run import dev_stream
+    from ..pretraining.report import RESULTS_FILE
+    from ..pretraining.text_source import Batches, TextSource
     from ..pretraining.tokenizer_source import open_tokenizer
 
     results = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
@@ -115,19 +114,19 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
         name: tuple(value) if isinstance(value, list) else value
         for name, value in results["config"].items()
     }
-    config = PretrainConfig(**values)
-    vocabulary = vocabulary_path(config)
-    tokenizer = open_tokenizer(vocabulary, config.lowercase)
-    length = config.plan()[-1].sequence_length
-    records = dev_records(config, length, vocabulary)
+    config = PretrainConfig.from_flags(**values)
+    source, causal = TextSource.of(config), config.encoder.causal
+    vocabulary, length = source.vocabulary(), source.lengths[-1]
+    tokenizer = open_tokenizer(vocabulary, config.text.corpus.lowercase)
+    records = source.dev_records(length, vocabulary)
     if records is None:
         raise ValueError(f"{folder} is a run without validation text (--dev_files)")
-    dev = dev_stream(config, length, records, tokenizer)
-    model = NgramModel(tokenizer.vocabulary_size, never_predicted(tokenizer, config.causal))
-    for rows in unmasked_rows(training_records(config, length, vocabulary), length):
+    batches = Batches(config.text, config.task, causal, tokenizer)
+    dev = batches.of_validation(records, length, config.optimization.dev_batch_size(length))
+    model = NgramModel(tokenizer.vocabulary_size, never_predicted(tokenizer, causal))
+    for rows in unmasked_rows(source.records(length, vocabulary), length):
         model.add(*rows)
-    batches = dev.first_batches(config.dev_batches)
-    scores = score(model, batches, config.causal)
+    scores = score(model, dev.first_batches(config.text.dev_batches), causal)
     last = results["last"]
     network = {name: last[f"val_{name}"] for name in ("masked_accuracy", "perplexity")}
     return {**scores, "this run": network}

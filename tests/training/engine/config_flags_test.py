@@ -9,36 +9,58 @@ from training.engine.config_flags import (
     configuration,
     define_flags,
     define_program_flags,
-    read_flags,
 )
+from training.engine.options import ProgramConfig
 from training.jobs.classification import FinetuneConfig
 
 pytestmark = pytest.mark.backend_independent
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe:
+class Speed(ProgramConfig):
+    """Options of a subject.
+
+    Args:
+        rate: Its speed.
+        fast: Whether to hurry.
+    """
+
+    rate: float = 0.5
+    fast: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe(ProgramConfig):
     """A recipe.
 
     Args:
         name: What it
             is called.
-        rate: Its speed.
+        speed: How it moves.
         sizes: Some words.
-        fast: Whether to hurry.
     """
 
     name: str = "plain"
-    rate: float = 0.5
     sizes: tuple[str, ...] = ("a", "b")
-    fast: bool = False
+    speed: Speed = dataclasses.field(default_factory=Speed)
 
 
-def test_the_command_line_overrides_the_recipe():
+def test_the_command_line_overrides_the_defaults():
     values = flags.FlagValues()
-    define_flags(Recipe(rate=0.25), values)
+    define_flags(Recipe, values)
     values(["program", "--name=other", "--sizes=c,d", "--fast"])
-    assert read_flags(Recipe, values) == Recipe("other", 0.25, ("c", "d"), True)
+    assert configuration(Recipe, values) == Recipe("other", ("c", "d"), Speed(0.5, True))
+
+
+def test_flags_are_flat_words_whatever_their_group():
+    recipe = Recipe.from_flags(rate=0.25, name="other")
+    assert recipe == Recipe("other", speed=Speed(0.25))
+    assert recipe.to_dict() == {"name": "other", "sizes": ("a", "b"), "rate": 0.25, "fast": False}
+    assert recipe.replace(fast=True).speed == Speed(0.25, True)
+    with pytest.raises(ValueError, match="--rate is nan"):
+        recipe.replace(rate=float("nan"))
+    with pytest.raises(TypeError, match="'speedy'"):
+        Recipe.from_flags(speedy=True)
 
 
 @pytest.mark.parametrize("stored", [str, inspect.cleandoc])  # by Python up to 3.12, and later
@@ -74,4 +96,4 @@ def test_flags_need_to_fit_the_recipe_alone():
     define_program_flags(PretrainConfig(), values)
     # Below the default number of warm-up updates, and above the recipe's
     values(["program", "--recipe=wikitext2_cpu", "--num_steps=600"])
-    assert configuration(PretrainConfig, values).warmup_steps == 500
+    assert configuration(PretrainConfig, values).optimization.warmup_steps == 500

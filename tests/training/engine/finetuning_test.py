@@ -8,7 +8,7 @@ from keras_bert import TextClassifier
 from tests.small_tasks import make_task
 from training.costs.energy import Energy
 from training.engine.finetuning import DevEvaluation, compile_task
-from training.engine.options import FineTuningConfig
+from training.engine.finetuning_config import FineTuningConfig
 
 
 # That each backend counts updates so is shown by tests/optimizers/fit_updates_test.py.

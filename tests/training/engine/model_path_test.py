@@ -3,7 +3,7 @@
 
 import pytest
 
-from training.engine.model_path import check_model
+from training.engine.saved_models import check_model
 
 pytestmark = pytest.mark.backend_independent
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command-line interface of programs."""
 
-import dataclasses
 import importlib
 import signal
 import subprocess
@@ -184,12 +183,12 @@ def test_an_error_tells_what_a_run_left(tmp_path):
     ],
 )
 def test_an_error_of_other_settings_names_them(tmp_path, settings, difference):
-    with program.locked_by_main_process(FinetuneConfig(train_file="a", output_dir=str(tmp_path))):
+    with program.locked_by_main_process(tmp_path, FinetuneConfig(train_file="a").settings()):
         (tmp_path / "checkpoints" / "step_000000007").mkdir(parents=True)
     with (
         pytest.raises(SystemExit, match=rf"^error: other settings \({difference}[^(]*\)$"),
         program.plain_errors(),
-        program.locked_by_main_process(dataclasses.replace(settings, output_dir=str(tmp_path))),
+        program.locked_by_main_process(tmp_path, settings.settings()),
     ):
         raise output_folder.OtherSettingsError("other settings")
 

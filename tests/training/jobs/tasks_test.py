@@ -11,7 +11,8 @@ import pytest
 from absl import flags
 
 from training import recipes
-from training.engine.options import HOST_OPTIONS, FineTuningConfig
+from training.engine.finetuning_config import FineTuningConfig
+from training.engine.options import HOST_OPTIONS
 from training.jobs import tasks
 from training.jobs.tasks import TASKS
 

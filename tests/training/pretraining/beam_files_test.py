@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records on an object store: a server with S3's protocol, which is a process of its own."""
 
-import dataclasses
 import gzip
 import importlib.util
 import json
@@ -22,8 +21,8 @@ from apache_beam.io.aws.clients.s3.boto3_client import Client  # noqa: E402
 from apache_beam.options.pipeline_options import PipelineOptions  # noqa: E402
 
 from training.create_pretraining_data import CreatePretrainingDataConfig  # noqa: E402
-from training.create_pretraining_data import create_pretraining_data as create  # noqa: E402
 from training.pretraining import beam_files  # noqa: E402
+from training.pretraining.records import create_records  # noqa: E402
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "rain", "sun", "snow"]
 
@@ -75,7 +74,7 @@ def names_in(store, prefix=""):
 
 def test_records_on_an_object_store_are_those_of_a_folder(store, options, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    remote = CreatePretrainingDataConfig(
+    remote = CreatePretrainingDataConfig.from_flags(
         input_files=("s3://bucket/corpus",),
         vocabulary=str(tmp_path / "vocab.txt"),
         output_dir="s3://bucket/records",
@@ -87,7 +86,7 @@ def test_records_on_an_object_store_are_those_of_a_folder(store, options, tmp_pa
         runner="FnApiRunner",
         runner_options=(*options, "--direct_running_mode=in_memory"),
     )
-    summary = create(remote)
+    summary = create_records(remote.records, remote.runner, remote.runner_options)
     assert summary["documents"] == 24
     shard = "pretraining-00000-of-00001.tfrecord"
     assert names_in(store, "records/") == ["lengths.png", shard, "summary.json"]
@@ -96,14 +95,11 @@ def test_records_on_an_object_store_are_those_of_a_folder(store, options, tmp_pa
     for name in ("a.jsonl.gz", "more/b.txt"):
         (corpus / name).parent.mkdir(parents=True, exist_ok=True)
         store.download_file("bucket", f"corpus/{name}", corpus / name)
-    local = dataclasses.replace(
-        remote,
+    local = remote.replace(
         input_files=(str(corpus),),
         output_dir=str(tmp_path / "records"),
-        runner="",
-        runner_options=(),
     )
-    create(local)
+    create_records(local.records)
     written = store.get_object(Bucket="bucket", Key=f"records/{shard}")["Body"].read()
     assert written == (tmp_path / "records" / shard).read_bytes()
     assert len(written) > 1000

@@ -2,7 +2,6 @@
 """Records that Apache Beam creates, held to those of one machine, file by file."""
 
 import contextlib
-import dataclasses
 import gzip
 import hashlib
 import json
@@ -26,8 +25,8 @@ pytest.importorskip("apache_beam")
 from tests.source_imports import ROOT  # noqa: E402
 from training import create_pretraining_data  # noqa: E402
 from training.create_pretraining_data import CreatePretrainingDataConfig  # noqa: E402
-from training.create_pretraining_data import create_pretraining_data as create  # noqa: E402
 from training.pretraining import beam_files, beam_pipeline  # noqa: E402
+from training.pretraining.records import create_records  # noqa: E402
 
 WORDS = [f"w{i}" for i in range(40)]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *WORDS]
@@ -54,7 +53,7 @@ def config(tmp_path):
     (corpus / "d.txt").write_text("\n")
     table = pyarrow.table({"text": [document() for _ in range(15)]})
     parquet.write_table(table, corpus / "e.parquet")
-    return CreatePretrainingDataConfig(
+    return CreatePretrainingDataConfig.from_flags(
         input_files=(str(corpus),),
         vocabulary=str(tmp_path / "vocab.txt"),
         output_dir=str(tmp_path / "records"),
@@ -66,9 +65,13 @@ def config(tmp_path):
     )
 
 
+def create(config):
+    return create_records(config.records, config.runner, config.runner_options)
+
+
 def on_beam(config, name, **changes):
-    output_dir = str(Path(config.output_dir).parent / name)
-    return dataclasses.replace(config, output_dir=output_dir, runner="FnApiRunner", **changes)
+    output_dir = str(Path(config.records.output_dir).parent / name)
+    return config.replace(output_dir=output_dir, runner="FnApiRunner", **changes)
 
 
 @contextlib.contextmanager
@@ -104,11 +107,11 @@ PROCESSES = (
 
 def on_job_server(config, address, *options, **changes):
     options = (f"--job_endpoint={address}", *options)
-    return dataclasses.replace(config, runner="PortableRunner", runner_options=options, **changes)
+    return config.replace(runner="PortableRunner", runner_options=options, **changes)
 
 
 def digests(config):
-    folder = Path(config.output_dir)
+    folder = Path(config.records.output_dir)
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.glob("*.tfrecord"))
@@ -129,17 +132,17 @@ def comparable(summary):
     ],
 )
 def test_the_records_are_those_of_one_machine(config, changes):
-    config = dataclasses.replace(config, **changes)
+    config = config.replace(**changes)
     memory = on_beam(config, "memory")
     summary = create(config)
     assert comparable(create(memory)) == comparable(summary)
     assert digests(memory) == digests(config)
-    assert len(digests(config)) == {0: 1, 5: 5, 500: 30}[config.num_shards]
-    names = sorted(path.name for path in Path(memory.output_dir).iterdir())
+    assert len(digests(config)) == {0: 1, 5: 5, 500: 30}[config.records.rows.num_shards]
+    names = sorted(path.name for path in Path(memory.records.output_dir).iterdir())
     assert names == ["lengths.png", *digests(memory), "summary.json"]
     # Done is done, whoever has done it.
-    elsewhere = dataclasses.replace(config, output_dir=memory.output_dir)
-    times = {path: path.stat().st_mtime_ns for path in Path(memory.output_dir).iterdir()}
+    elsewhere = config.replace(output_dir=memory.records.output_dir)
+    times = {path: path.stat().st_mtime_ns for path in Path(memory.records.output_dir).iterdir()}
     assert comparable(create(elsewhere)) == json.loads(json.dumps(comparable(summary)))
     assert {path: path.stat().st_mtime_ns for path in times} == times
 
@@ -154,10 +157,12 @@ def test_the_number_of_processes_has_no_influence(config):
 
 
 def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
-    config = dataclasses.replace(config, num_shards=30, duplicate_factor=40)
+    config = config.replace(num_shards=30, duplicate_factor=40)
     killed = on_beam(config, "killed")
     program = (
-        f"from training.create_pretraining_data import *\ncreate_pretraining_data({killed!r})\n"
+        "from training.pretraining.record_config import *\n"
+        "from training.pretraining.records import create_records\n"
+        f"create_records({killed.records!r}, {killed.runner!r}, {killed.runner_options!r})\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 120
@@ -167,13 +172,13 @@ def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    folder = Path(killed.output_dir)
+    folder = Path(killed.records.output_dir)
     before = digests(killed)
     times = {name: (folder / name).stat().st_mtime_ns for name in before}
     assert 0 < len(before) < 30
     tokens = {path: path.stat().st_mtime_ns for path in (folder / "work").glob("tokens-*")}
     assert len(tokens) == 5
-    kept = dataclasses.replace(killed, keep_store=True)
+    kept = killed.replace(keep_store=True)
     summary = create(kept)
     assert {name: (folder / name).stat().st_mtime_ns for name in before} == times
     assert {path: path.stat().st_mtime_ns for path in tokens} == tokens
@@ -195,7 +200,7 @@ def test_the_records_of_a_job_server_are_those_of_one_machine(
 
 
 def test_after_the_job_server_is_killed_another_one_goes_on_to_the_same_records(config, tmp_path):
-    config = dataclasses.replace(config, num_shards=30, duplicate_factor=15)
+    config = config.replace(num_shards=30, duplicate_factor=15)
     output_dir = str(tmp_path / "killed")
     with started_job_server(tmp_path) as (process, address):
         killed = on_job_server(config, address, *PROCESSES, output_dir=output_dir)
@@ -229,7 +234,7 @@ def test_a_job_server_that_does_not_answer_is_named(config):
     with pytest.raises(
         beam_pipeline.RunnerError, match="PortableRunner has failed: You must specify a --job_endp"
     ):
-        create(dataclasses.replace(unreachable, runner_options=()))
+        create(unreachable.replace(runner_options=()))
 
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="there is no /proc on this system")
@@ -275,39 +280,41 @@ def test_without_text_or_with_one_document_there_are_no_records(config, tmp_path
 
 def test_a_runner_needs_independent_shards_and_options_need_a_runner(config):
     with pytest.raises(ValueError, match="runner is FlinkRunner, expected --independent_shards"):
-        CreatePretrainingDataConfig(runner="FlinkRunner")
+        CreatePretrainingDataConfig.from_flags(runner="FlinkRunner")
     with pytest.raises(ValueError, match="--flink_master=x are options of a runner"):
-        CreatePretrainingDataConfig(runner_options=("--flink_master=x",))
+        CreatePretrainingDataConfig.from_flags(runner_options=("--flink_master=x",))
     with pytest.raises(ValueError, match="output_dir is gs://b/r, expected a folder of this mach"):
-        CreatePretrainingDataConfig(output_dir="gs://b/r")
+        CreatePretrainingDataConfig.from_flags(output_dir="gs://b/r")
 
 
 def test_options_of_the_runner_reach_beam(config):
     options = ("--flink_master=localhost:8081", "--environment_type=LOOPBACK", "--parallelism=4")
-    passed = beam_pipeline._pipeline_options(config, "FlinkRunner", options).get_all_options()
+    passed = beam_pipeline._pipeline_options(
+        config.records, "FlinkRunner", options
+    ).get_all_options()
     assert passed["flink_master"] == "localhost:8081"
     assert (passed["runner"], passed["environment_type"]) == ("FlinkRunner", "LOOPBACK")
     assert passed["direct_num_workers"] == 1
     assert passed["job_server_timeout"] > 7 * 24 * 60 * 60  # Beam's ends jobs of Python's server.
-    several = dataclasses.replace(config, num_workers=3)
-    chosen = beam_pipeline._pipeline_options(several, "FnApiRunner", ()).get_all_options()
+    several = config.replace(num_workers=3)
+    chosen = beam_pipeline._pipeline_options(several.records, "FnApiRunner", ()).get_all_options()
     assert (chosen["direct_num_workers"], chosen["direct_running_mode"]) == (3, "multi_processing")
 
 
 def test_arguments_after_two_dashes_are_options_of_the_runner(config):
     flags = [
-        f"--{name}={getattr(config, name)}"
+        f"--{name}={config.to_dict()[name]}"
         for name in ("vocabulary", "output_dir", "sequence_length", "num_shards")
     ]
     command = [
         *(sys.executable, "-m", create_pretraining_data.__name__, *flags),
-        *(f"--input_files={config.input_files[0]}", "--independent_shards"),
+        *(f"--input_files={config.records.input_files[0]}", "--independent_shards"),
         *("--runner=FnApiRunner", "--", "--direct_num_workers=1", "--job_name=mine"),
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    summary = json.loads(Path(config.output_dir, "summary.json").read_text())
-    assert summary["config"]["runner_options"] == ["--direct_num_workers=1", "--job_name=mine"]
+    summary = json.loads(Path(config.records.output_dir, "summary.json").read_text())
+    assert summary["documents"] == 60
 
 
 def test_a_folder_of_a_file_system_of_beam_is_written_atomically(tmp_path):
@@ -340,5 +347,5 @@ def test_files_are_found_by_patterns_of_beam(config, tmp_path):
     assert found[0].size == (tmp_path / "corpus" / "b.jsonl.gz").stat().st_size
     whole = beam_files.find_urls(str(tmp_path / "corpus"))
     (tmp_path / "corpus" / "_SUCCESS").unlink()
-    assert [file.path for file in whole] == [file.path for file in config.inputs()]
+    assert [file.path for file in whole] == [file.path for file in config.records.inputs()]
     assert beam_files.find_urls(str(tmp_path / "nothing*")) == []

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configs of the programs that ask the jobs about a model: `evaluate` and `insight`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..engine.options import NonNegativeInt, PositiveInt, check_one_of
+from ..readers.labeled_text import TextColumns
+from ..readers.question_files import DOCUMENT_WORDS
+from ..readers.tagged_words import WordColumns
+from ..readers.task_files import KINDS
+
+# As in keras_bert.insight.attribution, which is imported only when the program runs
+METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluateConfig(TextColumns, WordColumns):
+    """The labeled file, and the model or the predictions to score on it.
+
+    Args:
+        data_file: The labeled file.
+        kind: The kind of data: text, squad, tagging or choice; auto takes that of the model, or
+            looks at the file.
+        model: The .keras file of the task to score; several, separated by commas or by wildcards
+            as in seed_*/model.keras, are scored as an ensemble, and one by one. Predictions of an
+            export are scored with --answers. Give either --model or --answers.
+        answers: The file of predictions to score. Give either --model or --answers.
+        null_odds: For SQuAD 2.0, the file of null odds that belongs to --answers.
+        null_threshold: Null odds above which a question counts as unanswered.
+        document_words: Of TriviaQA, number of words to read of a document, the first ones; 0 for
+            all. Take what the model was trained with.
+        text: For text, the column of the text, by name or by index from 0.
+        format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
+            jsonl; auto infers it from the suffix.
+        label_map: Labels to read as others, of the file as of the predictions: with
+            neutral:non-entailment,contradiction:non-entailment a model of MNLI is scored on HANS.
+        class_names: With --answers, the class names in the order of their ids; empty takes the
+            labels in alphabetical order.
+        word_column: For tagging, the index of the words' column from 0, or a negative index from
+            the end; by default the first that does not only count the words.
+        plots_dir: Folder for the plots: confusion.png and calibration.png for a classifier,
+            spans.html for a question answerer given by --model; empty for no plots.
+        report_dir: Folder for report.html, a self-contained page of errors, and scores.json; empty
+            for no report.
+    """
+
+    data_file: str = ""
+    kind: str = "auto"
+    model: str = ""
+    answers: str = ""
+    null_odds: str = ""
+    null_threshold: float = 1.0
+    document_words: NonNegativeInt = DOCUMENT_WORDS
+    class_names: tuple[str, ...] = ()
+    plots_dir: str = ""
+    report_dir: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_one_of(self, kind=KINDS)
+
+
+@dataclasses.dataclass(frozen=True)
+class InsightConfig(TextColumns, WordColumns):
+    """The model, the data, and what the report has.
+
+    Args:
+        model: The .keras file of a task; or a masked LM: a preset, a checkpoint's folder or hf://...
+        data_file: A file that the task is evaluated on; for a masked LM, a file of text.
+        report_dir: The folder for index.html, insight.json and the figures.
+        compare_with: Another model of the same task, such as the one before fine-tuning, whose
+            bias is set beside that of the model; empty for none.
+        examples: The number of rows whose answers are explained.
+        max_words: Rows that are explained have at most so many words, if there are such rows.
+        method: How answers are explained: integrated_gradients, gradient_x_input or occlusion.
+        rows: For a classifier, the number of rows whose errors are counted and whose words are
+            swapped, from the beginning of the file; 0 for all.
+        text: For text, the column of the text, by name or by index from 0.
+        label: For text, the column of the label, likewise; empty if there is none.
+        format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
+            jsonl; auto infers it from the suffix.
+        crows_pairs: For a masked LM, the CSV file of CrowS-Pairs; empty leaves it out.
+        winobias_pro: For a masked LM, WinoBias' file of pro-stereotyped sentences; empty leaves it
+            out.
+        winobias_anti: The file of anti-stereotyped sentences that belongs to it.
+        stereoset: For a masked LM, a file in StereoSet's format; empty leaves it out.
+        batch_size: Rows in a batch.
+    """
+
+    model: str = ""
+    data_file: str = ""
+    report_dir: str = ""
+    compare_with: str = ""
+    examples: PositiveInt = 8
+    max_words: PositiveInt = 40
+    method: str = METHODS[0]
+    rows: NonNegativeInt = 1000
+    crows_pairs: str = ""
+    winobias_pro: str = ""
+    winobias_anti: str = ""
+    stereoset: str = ""
+    batch_size: PositiveInt = 64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_one_of(self, method=METHODS)

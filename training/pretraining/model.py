@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model of a pre-training run: made, compiled, and its operations counted."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import keras
+
+from keras_bert import (
+    Backbone,
+    BertConfig,
+    Distiller,
+    MaskedLM,
+    Pretrainer,
+    ReplacedTokenDetector,
+    checkpoints,
+)
+from keras_bert.tasks.student_initialization import copy_layers, spread_layers
+from keras_bert.text.tokenizer import Tokenizer
+
+from ..costs import model_flops
+from .config import EncoderOptions, PretrainConfig
+
+PretrainingModel: TypeAlias = Pretrainer | ReplacedTokenDetector | Distiller
+
+
+def check_init_preset(encoder: EncoderOptions, longest: int) -> None:
+    """Checks that the checkpoint to start from has the architecture that the options ask for.
+
+    Args:
+        encoder: The options.
+        longest: Tokens in the longest row.
+
+    Raises:
+        ValueError: If it differs; the message names the flag.
+    """
+    if not encoder.init_preset:
+        return
+    found = checkpoints.open_checkpoint(encoder.init_preset, weights=False).config
+    for name in ("num_layers", "hidden_dim", "num_heads", "causal"):
+        asked, its = getattr(encoder, name), getattr(found, name)
+        if asked is not None and asked != its:
+            raise ValueError(
+                f"--{name} is {asked}, but the model of --init_preset={encoder.init_preset} has "
+                f"{its}; expected the same, since its weights are those of another architecture"
+            )
+    if longest > found.max_sequence_length:
+        raise ValueError(
+            f"--phases has the length {longest}, but the model of "
+            f"--init_preset={encoder.init_preset} has positions for {found.max_sequence_length} "
+            "tokens at most"
+        )
+
+
+def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingModel:
+    """Returns the compiled model, with random weights or those of a checkpoint."""
+    makers = {
+        "masked_lm": _pretrainer,
+        "replaced_token": _detector,
+        "distillation": _distiller,
+    }
+    model = makers[config.task.objective](config, tokenizer)
+    model.compile(
+        config.optimization.make_optimizer(config.compute.shard_optimizer),
+        jit_compile=_jit(config.compute.jit),
+        steps_per_execution=_steps_per_execution(config.compute.steps_per_execution),
+    )
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def _pretrainer(config: PretrainConfig, tokenizer: Tokenizer) -> Pretrainer:
+    next_sentence = config.text.rows.next_sentence
+    model: Pretrainer = _task(Pretrainer, config, tokenizer, next_sentence=next_sentence)
+    return model
+
+
+def _detector(config: PretrainConfig, tokenizer: Tokenizer) -> ReplacedTokenDetector:
+    model: ReplacedTokenDetector = _task(
+        ReplacedTokenDetector,
+        config,
+        tokenizer,
+        discriminator_weight=config.task.discriminator_weight,
+        generator_size=config.task.generator_size,
+    )
+    return model
+
+
+def _distiller(config: PretrainConfig, tokenizer: Tokenizer) -> Distiller:
+    task = config.task
+    teacher = MaskedLM.from_preset(
+        task.teacher, dtype=config.compute.precision, packed=config.text.packing
+    )
+    student = _task(MaskedLM, config, tokenizer)
+    if task.copy_layers and not config.encoder.init_preset:
+        layers = tuple(map(int, task.teacher_layers)) or spread_layers(
+            teacher.config.num_layers, student.config.num_layers
+        )
+        copy_layers(teacher, student, layers)
+    return Distiller(student, teacher, temperature=task.temperature)
+
+
+def _task(task: Any, config: PretrainConfig, tokenizer: Tokenizer, **options: Any) -> Any:
+    """Returns a task with random weights or those of a checkpoint."""
+    built: dict[str, Any] = {
+        "packed": config.text.packing,
+        "rematerialize": config.compute.rematerialize,
+        "dtype": config.compute.precision,
+    }
+    encoder = config.encoder
+    if encoder.init_preset:
+        return task.from_preset(
+            encoder.init_preset, encoder_dropout=encoder.dropout, **built, **options
+        )
+    architecture = encoder.architecture(tokenizer, config.optimization.longest)
+    return task(
+        Backbone(architecture, **built),
+        {"tokenizer": tokenizer.get_config(), "sequence_length": architecture.max_sequence_length},
+        **options,
+    )
+
+
+def update_flops(model: PretrainingModel, rows: int, sequence_length: int, slots: int) -> int:
+    """Returns the FLOPs of the matrix products of an update, for any objective.
+
+    Args:
+        model: The model.
+        rows: Rows in an update.
+        sequence_length: Tokens in a row.
+        slots: Masked tokens in a row.
+    """
+
+    def flops(
+        config: BertConfig, slots: int, next_sentence: bool = False, reads_all: bool = False
+    ) -> int:
+        return model_flops.training_flops(
+            config, rows, sequence_length, slots, next_sentence, reads_all=reads_all
+        )
+
+    if isinstance(model, ReplacedTokenDetector):
+        # The discriminator has no masked LM head, but a dense layer and a logit for every token.
+        hidden = model.config.hidden_dim
+        head: int = 3 * rows * sequence_length * 2 * hidden * (hidden + 1)
+        return flops(model.generator.config, slots) + flops(model.config, 0, reads_all=True) + head
+    if isinstance(model, Distiller):
+        # The teacher has no backward pass, which is two thirds of the FLOPs.
+        everywhere = bool(model.cosine_weight) or model.divergence_tokens == "all"
+        student = flops(model.config, slots, reads_all=everywhere)
+        return student + flops(model.teacher_task.config, slots, reads_all=everywhere) // 3
+    return flops(model.config, slots, model.next_sentence)
+
+
+def _steps_per_execution(steps: int) -> int:
+    # Keras supports only 1 on PyTorch.
+    return 1 if keras.backend.backend() == "torch" else steps
+
+
+def execute_whole_groups(model: PretrainingModel, most: int, batches: int) -> None:
+    """Adapts the batches in a call of the compiled function to those of an interval.
+
+    Keras executes as many batches in each call, even if fewer of them are left in the epoch: a
+    short interval would train longer than it says.
+
+    Args:
+        model: The compiled model.
+        most: Batches in a call, of which an interval usually has a multiple.
+        batches: Batches of the interval.
+    """
+    fitting = math.gcd(_steps_per_execution(most), batches)
+    if model.steps_per_execution != fitting:
+        model.steps_per_execution = fitting
+        model.make_train_function(force=True)
+        model.make_test_function(force=True)
+
+
+def _jit(choice: str) -> bool | str:
+    if choice != "auto":
+        return choice == "on"
+    backend = keras.backend.backend()
+    return backend == "jax" or (backend == "tensorflow" and model_flops.has_accelerator())

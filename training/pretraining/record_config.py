@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The config of pre-training records, and the files of text that they are created from."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from keras_bert import checks
+from keras_bert.data import InstanceMaker, StaticMasker, file_systems
+from keras_bert.data.file_systems import InputFile
+from keras_bert.data.pretraining.corpus import DOCUMENT_ENDS, FORMATS
+from keras_bert.data.pretraining.static_masking import default_max_predictions
+
+from ..engine.options import (
+    Fraction,
+    NonNegativeInt,
+    PositiveInt,
+    ProgramConfig,
+    Seed,
+    check_one_of,
+    num_cores,
+)
+from ..engine.output_folder import content_of_files
+
+# TensorFlow is imported only where it is needed, so that `--help` works without it.
+if TYPE_CHECKING:
+    from keras_bert.text.tokenizer import Tokenizer
+
+
+PAIRED_KINDS = ("next_sentence", "sentence_order")
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusOptions(ProgramConfig):
+    """How files of raw text are read and tokenized.
+
+    Args:
+        format: Sentences, one per line; paragraphs, one per line, which are split into sentences;
+            jsonl, a JSON object per line; parquet, a document per row; auto takes jsonl for .jsonl
+            and .ndjson, parquet for .parquet, or else sentences.
+        document_ends: What separates documents besides the end of a file: blank_lines; files for
+            nothing else; wikitext for the lines " = Title = " of the WikiText data sets, whose
+            headings are removed.
+        field: The key of the text in JSON Lines, or its column in Parquet.
+        language: ISO code of the language, used to split paragraphs into sentences.
+        lowercase: Whether the tokenizer lower-cases text and strips accents. By default, a
+            vocab.txt determines it by its tokens, and a new vocabulary by the text; the folder of a
+            tokenizer always specifies it.
+    """
+
+    format: str = "auto"
+    document_ends: str = "blank_lines"
+    field: str = "text"
+    language: str = "en"
+    lowercase: bool | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_one_of(self, format=FORMATS, document_ends=DOCUMENT_ENDS)
+
+
+@dataclasses.dataclass(frozen=True)
+class RowOptions(ProgramConfig):
+    """How rows are made of documents, and written to files.
+
+    Args:
+        kind: Kind of instances: next_sentence (BERT), sentence_order (ALBERT), sentence_pairs,
+            full_sentences (RoBERTa) or document_sentences.
+        short_seq_probability: Probability that an instance has a random, shorter target length.
+        duplicate_factor: Number of times that each document is used, each time cut and paired
+            differently.
+        static_masks: Whether to write masks to the records (static masking), as the original script
+            does; otherwise masks are drawn during training (dynamic masking).
+        whole_words: Whether static masks cover whole words.
+        max_predictions: Maximum number of masks in a row; 0 derives it from the length and
+            masked_lm_probability.
+        masked_lm_probability: Share of the tokens that is selected for prediction.
+        seed: Random seed.
+        num_shards: Number of files to write; 0 takes one for each million tokens.
+        independent_shards: Whether a shard depends on its own documents alone: random second
+            segments are from another document of the same shard, not of the whole corpus. A Beam
+            runner requires it, and its records are those of one machine with it.
+        num_workers: Number of processes, which does not affect the records; 0 takes one for each
+            core.
+        keep_store: Whether to keep the tokenized corpus in output_dir/work at the end.
+    """
+
+    kind: str = "next_sentence"
+    short_seq_probability: Fraction = 0.1
+    duplicate_factor: PositiveInt = 10
+    static_masks: bool = False
+    whole_words: bool = False
+    max_predictions: NonNegativeInt = 0
+    masked_lm_probability: Annotated[float, checks.Numbers(above=0, below=1)] = 0.15
+    seed: Seed = 1
+    num_shards: NonNegativeInt = 0
+    independent_shards: bool = False
+    num_workers: NonNegativeInt = 0
+    keep_store: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.whole_words and not self.static_masks:
+            raise ValueError(
+                "--whole_words is for --static_masks; masks that are drawn during training cover "
+                "whole words with --masking_unit=word"
+            )
+
+    @property
+    def next_sentence(self) -> bool:
+        """Whether rows have labels of sentence pairs, for a second objective."""
+        return self.kind in PAIRED_KINDS
+
+    @property
+    def workers(self) -> int:
+        """The number of processes to use."""
+        return self.num_workers or num_cores()
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingDataConfig(ProgramConfig):
+    """How pre-training records of one length are created from files of raw text.
+
+    Args:
+        input_files: Text files, glob patterns such as corpus/*.txt, or folders, or URLs of these
+            such as s3://bucket/corpus/*.jsonl.gz; compressed by gzip, bzip2, xz or Zstandard, or
+            not.
+        vocabulary: The vocab.txt of the tokenizer, or the folder of a tokenizer of any kind.
+        output_dir: Folder for the records, summary.json and lengths.png.
+        sequence_length: Maximum length of a row in tokens, special tokens included.
+        corpus: How the files are read and tokenized.
+        rows: How rows are made of their documents.
+    """
+
+    input_files: tuple[str, ...] = ()
+    vocabulary: str = ""
+    output_dir: str = "runs/pretraining_data"
+    sequence_length: PositiveInt = 128
+    corpus: CorpusOptions = dataclasses.field(default_factory=CorpusOptions)
+    rows: RowOptions = dataclasses.field(default_factory=RowOptions)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.instance_maker(cls_token_id=0, sep_token_id=0)
+
+    def instance_maker(self, cls_token_id: int, sep_token_id: int) -> InstanceMaker:
+        """Returns the object that creates instances, without masks."""
+        return InstanceMaker(
+            cls_token_id,
+            sep_token_id,
+            kind=self.rows.kind,
+            sequence_length=self.sequence_length,
+            short_seq_probability=self.rows.short_seq_probability,
+            duplicate_factor=self.rows.duplicate_factor,
+            seed=self.rows.seed,
+            independent_shards=self.rows.independent_shards,
+        )
+
+    def masker(self, tokenizer: Tokenizer) -> StaticMasker | None:
+        """Returns the object that draws static masks, or `None` with dynamic masking."""
+        rows = self.rows
+        if not rows.static_masks:
+            return None
+        share = rows.masked_lm_probability
+        return StaticMasker(
+            tokenizer.mask_token_id,
+            tokenizer.vocabulary_size,
+            rows.max_predictions or default_max_predictions(self.sequence_length, share),
+            share,
+            rows.whole_words,
+        )
+
+    def inputs(
+        self, find_urls: Callable[[str], list[InputFile]] = file_systems.find_urls
+    ) -> list[InputFile]:
+        """Returns the files to read, in the order of `input_files`, those of a folder by name.
+
+        Args:
+            find_urls: Returns the files of a URL, by name; by default with fsspec.
+
+        Raises:
+            FileNotFoundError: If an entry matches no file.
+            ValueError: If `input_files` is empty.
+        """
+        if not self.input_files:
+            raise ValueError("--input_files is empty, expected files, patterns or folders of text")
+        found = []
+        for argument in self.input_files:
+            if not file_systems.is_url(argument):
+                paths = expand_files(argument)
+                found += [InputFile(os.fspath(path), path.stat().st_size) for path in paths]
+            elif files := find_urls(argument):
+                found += files
+            else:
+                raise FileNotFoundError(f"{argument} matches no file")
+        return found
+
+    def fingerprint(self, inputs: Sequence[InputFile] | None = None) -> str:
+        """Returns a hash of everything that determines the records.
+
+        These are the settings, the vocabulary, and the names and contents of the files; of a URL,
+        its name and size.
+
+        Args:
+            inputs: The files, if they have been found before.
+        """
+        from .tokenizer_source import is_lowercased, tokenizer_content
+
+        files = content_of_inputs(self.inputs() if inputs is None else inputs)
+        settings = self.settings() | {
+            "lowercase": is_lowercased(self.vocabulary, self.corpus.lowercase)
+        }
+        for name in ("vocabulary", "input_files"):  # their contents instead
+            del settings[name]
+        content = json.dumps([settings, files], sort_keys=True).encode()
+        return hashlib.sha256(content + tokenizer_content(self.vocabulary)).hexdigest()
+
+
+def content_of_inputs(inputs: Sequence[InputFile]) -> str:
+    """Returns a hash of the names and contents of files, and of the names and sizes of URLs."""
+    remote = [(file.name, file.size) for file in inputs if file_systems.is_url(file.path)]
+    local = [Path(file.path) for file in inputs if not file_systems.is_url(file.path)]
+    content = content_of_files(local)
+    if remote:
+        content = hashlib.sha256(content + json.dumps(remote).encode()).digest()
+    return content.hex()
+
+
+def expand_files(argument: str) -> list[Path]:
+    """Returns the files of an argument: a file, a glob pattern or a folder, sorted by name."""
+    if os.path.isdir(argument):
+        found = sorted(path for path in Path(argument).rglob("[!.]*") if path.is_file())
+    else:
+        found = [Path(path) for path in sorted(glob.glob(argument)) if os.path.isfile(path)]
+    if not found:
+        raise FileNotFoundError(f"{argument} does not exist, expected a file, pattern or folder")
+    return found

@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text of a pre-training run: its vocabulary, its records of each length, and their batches."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from absl import logging
+
+from keras_bert import atomic, checkpoints
+from keras_bert.data import MaskedLMMasker, NextTokenTargets, PretrainingStream, has_masks
+from keras_bert.data.file_systems import is_url
+from keras_bert.data.pretraining.corpus import resolve_format
+from keras_bert.data.pretraining.records import record_paths
+from keras_bert.data.pretraining.stream import grouped
+from keras_bert.text import WordPieceTokenizer, save_vocabulary
+from keras_bert.text.tokenizer import Tokenizer
+
+from ..engine import hosts
+from ..engine.output_folder import OtherSettingsError
+from .config import PretrainConfig, TaskOptions, TextOptions, named_architecture
+from .optimization import Optimization, Phase
+from .record_config import PretrainingDataConfig, RowOptions, content_of_inputs
+from .records import SUMMARY_FILE, create_records, require_libraries, warn_of_unknown_tokens
+from .tokenizer_source import family_options, make_tokenizer, save_tokenizer
+
+VOCABULARY = "vocab.txt"
+TOKENIZER = "tokenizer"
+# The names of given records; those that a run makes end in .tfrecord
+_RECORDS = "*.tfrecord*"
+# What the vocabulary was made of
+SOURCE_FILE = "vocabulary.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSource:
+    """The vocabulary and the records of a run, which are made where they are not given.
+
+    Args:
+        text: The text, or the records.
+        folder: The folder of the run.
+        preset: The checkpoint that the run starts from, whose vocabulary is taken; empty for none.
+        preset_flag: The flag that names it.
+        model: The architecture whose kind of tokenizer is trained.
+        lengths: The numbers of tokens in a row.
+    """
+
+    text: TextOptions
+    folder: Path
+    preset: str
+    preset_flag: str
+    model: str
+    lengths: tuple[int, ...]
+
+    @classmethod
+    def of(cls, config: PretrainConfig) -> TextSource:
+        """Returns the text source of a run."""
+        preset, flag = config.encoder.init_preset, "init_preset"
+        if not preset:
+            preset, flag = config.task.teacher, "teacher"
+        lengths = dict.fromkeys(phase.sequence_length for phase in config.optimization.plan())
+        folder = Path(config.output_dir)
+        return cls(config.text, folder, preset, flag, config.encoder.model, tuple(lengths))
+
+    def check(self) -> None:
+        """Checks, before any work, that there is the text, and what splits it is installed.
+
+        Records that exist need neither.
+
+        Raises:
+            FileNotFoundError: If an entry of `input_files` or `dev_files` matches no file.
+            ImportError: If the library that splits paragraphs into sentences is not installed.
+        """
+        for name, files in (
+            ("records", self.text.input_files),
+            ("dev_records", self.text.dev_files),
+        ):
+            folders = [self.folder / f"{name}_{length}" for length in self.lengths]
+            are_made = all((folder / SUMMARY_FILE).exists() for folder in folders)
+            if files and not getattr(self.text, name) and not are_made:
+                text = self.text.data_config(128, files, Path(), Path())
+                require_libraries(text, text.inputs())
+
+    def vocabulary(self) -> Path:
+        """Returns the given vocabulary, or the checkpoint's, or else one trained on the text.
+
+        Returns:
+            The path of a vocab.txt, or the folder of a tokenizer.
+
+        Raises:
+            ValueError: If the folder contains a vocabulary that was made of another text, of
+                another checkpoint or with other settings.
+        """
+        if self.text.vocabulary:
+            return Path(self.text.vocabulary)
+        file, folder = (self.folder / name for name in (VOCABULARY, TOKENIZER))
+        for path in (folder, file):
+            if path.exists():
+                self._check_source(path)
+                return path
+        tokenizer = self._tokenizer_config()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # Before the vocabulary: if that exists, its source is known.
+        source = {**self._source(), "lowercase": tokenizer.get("lowercase")}
+        atomic.write_json(self.folder / SOURCE_FILE, source)
+        is_wordpiece = tokenizer.get("kind", WordPieceTokenizer.kind) == WordPieceTokenizer.kind
+        # A vocab.txt does not specify whether it is cased, unless --lowercase is given.
+        if not is_wordpiece or (self.text.corpus.lowercase is None and not tokenizer["lowercase"]):
+            save_tokenizer(tokenizer, folder)
+            return folder
+        save_vocabulary(tokenizer["vocabulary"], file)
+        return file
+
+    def given_files(self) -> dict[str, list[list[Path]]]:
+        """Returns the files that flags name and that are read as they are, by the name of the flag.
+
+        Returns:
+            The files of each of `file_groups`, of the lengths one after another; those that every
+            process reads are a single group.
+        """
+        files = {"model": [[Path(self.model)] if os.path.isfile(self.model) else []]}
+        for flag, count in (("records", self.text.file_groups), ("dev_records", 1)):
+            groups: list[list[Path]] = [[] for _ in range(count)]
+            given = getattr(self.text, flag)
+            folders = dict.fromkeys(_records_folder(given, length) for length in self.lengths)
+            for folder in folders if given else ():
+                paths = record_paths(os.fspath(folder / _RECORDS))
+                for group, own in zip(groups, grouped(paths, count), strict=True):
+                    group += map(Path, own)
+            files[flag] = groups
+        return files
+
+    def all_records(self, vocabulary: Path) -> dict[int, tuple[str, str | None]]:
+        """Returns the patterns of the training and the validation records of each length."""
+        return {
+            length: (self.records(length, vocabulary), self.dev_records(length, vocabulary))
+            for length in self.lengths
+        }
+
+    def records(self, sequence_length: int, vocabulary: Path) -> str:
+        """Returns the glob pattern of a phase's records, which are created if there are none.
+
+        Raises:
+            ValueError: If there is neither text nor records.
+        """
+        if self.text.records:
+            return _given(self.text.records, sequence_length)
+        if not self.text.input_files:
+            raise ValueError("--input_files and --records are both empty, expected one of them")
+        return self._made(self.text, "records", self.text.input_files, sequence_length, vocabulary)
+
+    def dev_records(self, sequence_length: int, vocabulary: Path) -> str | None:
+        """Returns the pattern of the validation text's records, or `None` if there is none."""
+        text = self.text.of_validation()
+        if text.dev_records:
+            return _given(text.dev_records, sequence_length)
+        if not text.dev_files:
+            return None
+        return self._made(text, "dev_records", text.dev_files, sequence_length, vocabulary)
+
+    def _made(
+        self,
+        text: TextOptions,
+        name: str,
+        files: tuple[str, ...],
+        sequence_length: int,
+        vocabulary: Path,
+    ) -> str:
+        folder = self.folder / f"{name}_{sequence_length}"
+        create_records(text.data_config(sequence_length, files, folder, vocabulary))
+        return str(folder / "*.tfrecord")
+
+    def _tokenizer_config(self) -> dict[str, Any]:
+        if self.preset:
+            return checkpoints.open_checkpoint(self.preset).require_tokenizer()
+        if not self.text.input_files:
+            raise ValueError("--vocabulary and --input_files are both empty, expected one of them")
+        architecture = named_architecture(self.model)
+        kind = architecture.tokenizer
+        logging.info("training a vocabulary of %d tokens (%s)", self.text.vocabulary_size, kind)
+        text = self._text()
+        inputs = text.inputs()
+        files = [Path(file.path) for file in inputs]
+        for file in inputs:
+            if is_url(file.path) or resolve_format(file.path, text.corpus.format) == "parquet":
+                raise ValueError(
+                    f"a vocabulary is trained on text files of this machine, and {file.path} is "
+                    "another: give one with --vocabulary (`keras-bert tokenizer` trains it on a "
+                    "sample)"
+                )
+        return make_tokenizer(
+            kind,
+            files,
+            self.text.vocabulary_size,
+            self.text.corpus.lowercase,
+            options=family_options(architecture),
+        ).get_config()
+
+    def _text(self) -> PretrainingDataConfig:
+        return self.text.data_config(128, self.text.input_files, Path(), Path())
+
+    def _source(self) -> dict[str, Any]:
+        """Returns what the vocabulary is made of: a checkpoint's tokenizer, or text."""
+        if self.preset:
+            tokenizer = json.dumps(self._tokenizer_config(), sort_keys=True).encode()
+            return {"checkpoint": hashlib.sha256(tokenizer).hexdigest()}
+        inputs = self._text().inputs()
+        return {
+            "input_files": [[file.name, file.size] for file in inputs],
+            "content": content_of_inputs(inputs),
+            "kind": named_architecture(self.model).tokenizer,
+            "vocabulary_size": self.text.vocabulary_size,
+        }
+
+    def _check_source(self, vocabulary: Path) -> None:
+        """Raises a ValueError if an existing vocabulary was made of something else."""
+        file = self.folder / SOURCE_FILE
+        if not file.exists() or not (self.preset or self.text.input_files):
+            return
+        before = json.loads(file.read_text(encoding="utf-8"))
+        lowercase = before.pop("lowercase", None)
+        try:
+            now = self._source()
+        except FileNotFoundError:
+            return  # With the records at hand, a run can be resumed without the text.
+        # Without --lowercase, the existing vocabulary specifies it.
+        if self.text.corpus.lowercase is not None and lowercase is not None:
+            before, now = (
+                before | {"lowercase": lowercase},
+                now | {"lowercase": self.text.corpus.lowercase},
+            )
+        if before != now:
+            raise OtherSettingsError(
+                f"{vocabulary} is a vocabulary made of {_described(before, now)}, but this run has "
+                f"{_described(now, before)}; choose another --output_dir, or remove {vocabulary} "
+                "and the records and checkpoints made with it"
+            )
+
+
+def _described(source: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Describes the parts of a source in which it differs from another."""
+    words = []
+    for name, value in source.items():
+        if value == other.get(name):
+            continue
+        if name == "checkpoint":
+            words.append("a checkpoint's tokenizer")
+        elif name == "input_files":
+            words += [f"{file} ({size:,} bytes)" for file, size in value[:3]]
+            words += [f"{len(value) - 3} more files"] if len(value) > 3 else []
+        elif name == "content":
+            if source["input_files"] == other.get("input_files"):
+                words.append(f"files with the SHA-256 {value[:12]}")
+        else:
+            words.append(f"--{name}={value}")
+    return ", ".join(words)
+
+
+def _given(records: str, sequence_length: int) -> str:
+    folder = _records_folder(records, sequence_length)
+    warn_of_unknown_tokens(folder)
+    return os.fspath(folder / _RECORDS)
+
+
+def _records_folder(records: str, sequence_length: int) -> Path:
+    return Path(records.replace("{length}", str(sequence_length)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Batches:
+    """Makes batches of the records of a run, with masks where the records have none.
+
+    Args:
+        text: How rows are made.
+        task: How they are masked.
+        causal: Whether every token predicts the next one instead.
+        tokenizer: The tokenizer of the records.
+    """
+
+    text: TextOptions
+    task: TaskOptions
+    causal: bool
+    tokenizer: Tokenizer
+
+    def of_phases(
+        self, optimization: Optimization, records: Mapping[int, tuple[str, str | None]]
+    ) -> dict[Phase, tuple[PretrainingStream, PretrainingStream | None]]:
+        """Returns the training and the validation batches of each phase.
+
+        The batches of a phase that has the length of one before are those that follow.
+
+        Args:
+            optimization: The phases.
+            records: The patterns of the training and the validation records of each length.
+        """
+        streams: dict[Phase, tuple[PretrainingStream, PretrainingStream | None]] = {}
+        latest: dict[int, Phase] = {}
+        for phase in optimization.plan():
+            length, rows = phase.sequence_length, optimization.micro_batch_size(phase)
+            if length in latest:
+                before = latest[length]
+                train, dev = streams[before]
+                num_batches = before.num_steps * optimization.accumulation
+                streams[phase] = train.continued(num_batches, rows), dev
+            else:
+                own, of_dev = records[length]
+                seed, groups = self.text.rows.seed, self.text.file_groups
+                train = self._stream(
+                    own, length, rows, self._masker(self.text.rows, seed), seed, groups
+                )
+                dev_rows = optimization.dev_batch_size(length)
+                dev = None if of_dev is None else self.of_validation(of_dev, length, dev_rows)
+                streams[phase] = train, dev
+            latest[length] = phase
+        return streams
+
+    def of_validation(self, records: str, sequence_length: int, rows: int) -> PretrainingStream:
+        """Returns the validation batches of a length, with the same masks for every seed."""
+        masker = self._masker(self.text.of_validation().rows, seed=0)
+        return self._stream(records, sequence_length, rows, masker, seed=0)
+
+    def _stream(
+        self,
+        records: str,
+        sequence_length: int,
+        rows: int,
+        masker: Any,
+        seed: int,
+        groups: int = 1,
+    ) -> PretrainingStream:
+        return PretrainingStream(
+            records,
+            batch_size=rows,
+            sequence_length=sequence_length,
+            masker=None if has_masks(records) else masker,
+            packed=self.text.packing,
+            seed=seed,
+            vocabulary_size=self.tokenizer.vocabulary_size,
+            file_groups=groups,
+            count=hosts.sharded_map,
+        )
+
+    def _masker(self, rows: RowOptions, seed: int) -> Any:
+        if self.causal:
+            return NextTokenTargets(pad_token_id=self.tokenizer.pad_token_id)
+        return MaskedLMMasker.from_tokenizer(
+            self.tokenizer,
+            unit=self.task.masking_unit,
+            mask_selection_rate=rows.masked_lm_probability,
+            mask_token_rate=self.task.mask_token_rate,
+            random_token_rate=self.task.random_token_rate,
+            random_special_tokens=self.task.random_special_tokens,
+            max_predictions=rows.max_predictions or None,
+            seed=seed,
+        )
