@@ -25,7 +25,6 @@ from keras_bert.ops.layout import (
 )
 
 _IDS = ("token_ids", "segment_ids", "position_ids", "counted_position_ids")
-_INPUTS = ("padding_mask", "sequence_ids", "output_positions")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -169,9 +168,11 @@ class Layout(keras.layers.Layer):
 
 
 def _as_is(inputs: dict[str, Tensor]) -> tuple[dict[str, Tensor], BatchLayout]:
-    names = ("padding_mask", "sequence_ids", "output_positions", "position_ids")
     return {name: inputs[name] for name in _IDS}, BatchLayout(
-        **{name: inputs[name] for name in names}
+        padding_mask=inputs["padding_mask"],
+        sequence_ids=inputs["sequence_ids"],
+        output_positions=inputs["output_positions"],
+        position_ids=inputs["position_ids"],
     )
 
 

@@ -175,7 +175,7 @@ class RelativeEmbeddings(keras.layers.Layer):
         self, token_ids: Tensor, layout: BatchLayout, training: bool = False
     ) -> keras.KerasTensor:
         length = token_ids.shape[1]
-        shape = (1, self.dim, length, length)
+        shape: Shape = (1, self.dim, length, length)
         if self.kind == "disentangled":
             shape = (None if length is None else 2 * length - 1, self.dim)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)

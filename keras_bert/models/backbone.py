@@ -460,8 +460,11 @@ def attention_probabilities(
         A list of a tensor `(batch, heads, length, length)` for each layer.
     """
     tensors = {name: keras.ops.convert_to_tensor(value) for name, value in inputs.items()}
-    names = ("padding_mask", "sequence_ids", "position_ids")
-    layout = BatchLayout(**{name: tensors.get(name) for name in names})
+    layout = BatchLayout(
+        padding_mask=tensors.get("padding_mask"),
+        sequence_ids=tensors.get("sequence_ids"),
+        position_ids=tensors.get("position_ids"),
+    )
     if backbone.relative_embeddings is not None:
         relative = backbone.relative_embeddings(tensors["token_ids"], layout)
         layout = layout._replace(relative=relative)

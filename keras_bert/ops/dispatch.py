@@ -93,12 +93,14 @@ def _torch_cuda_capability() -> tuple[int, ...] | None:
     import torch
 
     @torch.compiler.assume_constant_result
-    def capability() -> tuple[int, ...] | None:
+    def capability() -> tuple[int, int] | None:
         if torch.version.cuda is None or not torch.cuda.is_available():
             return None
-        return tuple(torch.cuda.get_device_capability())
+        of_gpu: tuple[int, int] = torch.cuda.get_device_capability()
+        return of_gpu
 
-    return capability()
+    known: tuple[int, ...] | None = capability()
+    return known
 
 
 @functools.cache

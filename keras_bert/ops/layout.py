@@ -177,12 +177,12 @@ class BatchLayout(NamedTuple):
         self, x: Tensor, causal: bool, window: int | None, in_blocks: bool, dtype: str
     ) -> list[Tensor]:
 
-        def new_mask(tensor: Tensor, *masks: Tensor) -> Tensor:
+        def new_mask(tensor: Tensor, padding_mask: Tensor, sequence_ids: Tensor) -> Tensor:
             shape = ops.shape(tensor)[0], length_of(tensor)
             if window is not None and in_blocks:
-                mask = blocks_mask(shape, *masks, causal, window)
+                mask = blocks_mask(shape, padding_mask, sequence_ids, causal, window)
             else:
-                mask = attention_mask(shape, *masks, causal, window)
+                mask = attention_mask(shape, padding_mask, sequence_ids, causal, window)
             return kernel_form(mask, shape[0], dtype)
 
         if self.is_varlen:

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any, TypeAlias
 
 import numpy as np
 from keras import ops
 
 from keras_bert.ops.annotations import Tensor
 
-KINDS = ("bucketed", "disentangled")
+Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
-def bucket_of_distances(distances: np.ndarray, num_buckets: int, max_distance: int) -> np.ndarray:
+def bucket_of_distances(distances: Array, num_buckets: int, max_distance: int) -> Array:
     """Returns T5's bucket of each distance: half of them for each sign, the larger the wider.
 
     Args:
@@ -36,10 +37,10 @@ def bucket_of_distances(distances: np.ndarray, num_buckets: int, max_distance: i
         "int32"
     )
     buckets = np.where(sizes < exact, sizes, np.minimum(wide, of_sign - 1))
-    return (buckets + of_sign * (distances > 0)).astype("int32")
+    return np.asarray(buckets + of_sign * (distances > 0), "int32")
 
 
-def row_of_distances(distances: np.ndarray, num_buckets: int, max_distance: int) -> np.ndarray:
+def row_of_distances(distances: Array, num_buckets: int, max_distance: int) -> Array:
     """Returns the row of DeBERTa's table for each distance: small ones have rows of their own.
 
     Args:
@@ -60,7 +61,7 @@ def row_of_distances(distances: np.ndarray, num_buckets: int, max_distance: int)
     largest = np.log(np.float32((max_distance - 1) / exact))
     wide = (np.ceil(ratio / largest * np.float32(exact - 1)) + exact) * np.sign(distances)
     buckets = np.where(np.abs(distances) <= exact, distances, wide)
-    return np.clip(buckets + num_buckets, 0, 2 * num_buckets - 1).astype("int32")
+    return np.asarray(np.clip(buckets + num_buckets, 0, 2 * num_buckets - 1), "int32")
 
 
 def scores_of_pairs(scores: Tensor, length: Tensor) -> Tensor:

@@ -126,23 +126,31 @@ def _computed(
         is_worth_it = options.training and not options.dropout
         in_blocks = _in_shared_graph(_in_blocks, options, is_worth_it)
         return in_blocks(query_key_value, masks[0])
-    if kernel == "varlen":
-        from keras_bert.ops.attention import torch as kernels
-
-        query, key, value = query_key_value_parts(query_key_value)
-        key, value = (repeated_heads(part, query.shape[2]) for part in (key, value))
-        return kernels.varlen(query, key, value, layout.varlen)
-    if kernel == "flex":
-        from keras_bert.ops.attention import torch as kernels
-
-        three = query_key_value_parts(query_key_value)
-        return kernels.flex(*three, layout, window=options.window, causal=options.causal)
-    if kernel == "cudnn":
-        from keras_bert.ops.attention import jax as kernels
-
-        three = query_key_value_parts(query_key_value)
-        return kernels.cudnn(*three, masks[0], options.window)
+    if kernel in ("varlen", "flex", "cudnn"):
+        return _of_tokens(kernel, query_key_value, layout, masks[0], options)
     return _of_heads(kernel, query_key_value, masks[0], options)
+
+
+def _of_tokens(
+    kernel: str,
+    query_key_value: QueryKeyValue,
+    layout: BatchLayout,
+    mask: Tensor | None,
+    options: _Options,
+) -> Tensor:
+    """Computes attention by a kernel of a GPU that takes `(batch, length, heads, head_dim)`."""
+    query, key, value = query_key_value_parts(query_key_value)
+    if kernel == "cudnn":
+        from keras_bert.ops.attention.jax import cudnn
+
+        return cudnn(query, key, value, mask, options.window)
+    from keras_bert.ops.attention.torch import flex, varlen
+
+    if kernel == "flex":
+        assert options.window is not None
+        return flex(query, key, value, layout, window=options.window, causal=options.causal)
+    key, value = (repeated_heads(part, query.shape[2]) for part in (key, value))
+    return varlen(query, key, value, layout.varlen)
 
 
 def _of_heads(
@@ -158,22 +166,23 @@ def _of_heads(
     if options.bias is not None:
         mask = masked(options.bias(query, key), mask)
     if kernel == "sdpa":
-        from keras_bert.ops.attention import torch as kernels
+        from keras_bert.ops.attention.torch import sdpa
 
-        context = kernels.sdpa(query, key, value, mask, dropout=rate, seed=seed)
+        context = sdpa(query, key, value, mask, dropout=rate, seed=seed)
     elif kernel == "chunked":
-        from keras_bert.ops.attention import jax as kernels
+        from keras_bert.ops.attention.jax import chunked
 
-        context = kernels.chunked(query, key, value, mask, dropout=rate, seed=seed)
+        context = chunked(query, key, value, mask, dropout=rate, seed=seed)
+    elif kernel == "plain":
+        from keras_bert.ops.attention.tensorflow import plain
+
+        context = plain(query, key, value, mask)
     else:
-        from keras_bert.ops.attention import tensorflow as kernels
+        from keras_bert.ops.attention.tensorflow import fused_step
 
-        if kernel == "fused_step":
-            context = kernels.fused_step(
-                query, key, value, mask, dropout=rate, seed=seed, max_length=options.max_length
-            )
-        else:
-            context = kernels.plain(query, key, value, mask)
+        context = fused_step(
+            query, key, value, mask, dropout=rate, seed=seed, max_length=options.max_length
+        )
     return by_tokens(context)
 
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import keras
 
@@ -151,7 +152,7 @@ class Row:
         return self.takes is None or self.takes(case)
 
 
-_FUSED = {"bias": False, "dropout": False, "cuda_capability": (8, 0)}
+_FUSED: dict[str, Any] = {"bias": False, "dropout": False, "cuda_capability": (8, 0)}
 TABLE = (
     Row("varlen", "torch", form="varlen", window=False, causal=False,
         takes=_takes_varlen, **_FUSED),
@@ -199,8 +200,12 @@ def case_of(
         dropout: Dropout rate.
         training: See `Case`.
     """
-    is_packed = not isinstance(query_key_value, tuple)
-    query, key = (query_key_value, query_key_value) if is_packed else query_key_value[:2]
+    query: Tensor
+    key: Tensor
+    if isinstance(query_key_value, tuple):
+        query, key, _ = query_key_value
+    else:
+        query = key = query_key_value
     device = dispatch.device_of(query)
     kind = "none"
     if mask is not None:
