@@ -131,6 +131,6 @@ print(classifier.predict({"token_ids": ids * mask, "padding_mask": mask}, verbos
 #   it, as in `rotary_fields.py` and `modern_bert_fields.py`.
 # - Its released sizes go to `keras_bert/named_sizes.py`, as values of `BertConfig`.
 # - If its architecture needs a value that `BertConfig` does not have, add a field with a default for the other families, and the few lines in
-#   `layers` or `models` that read it. If it differs in kind (relative positions, other attention), it is not a family of this encoder.
+#   `layers` or `models` that read it. If it differs in kind (a convolution, experts), it is not a family of this encoder.
 # - A tokenizer is needed only for a new kind; WordPiece, byte-level BPE and SentencePiece are there.
 # - `tests/checkpoints/families_test.py` compares each family with `transformers`, and `tests/tasks/contract_test.py` runs it in every task.
