@@ -55,6 +55,9 @@ NOT_ALLOWED = [
     ],
     ("intermediate_bias", 0, "None or True or False"),
     ("positions", "counted", "one of learned, rotary"),
+    ("relative_positions", "t5", "None or one of bucketed, disentangled"),
+    ("relative_buckets", 0, "an integer above 0"),
+    ("relative_distance", 0.5, "an integer above 0"),
     ("masked_lm_head", "dense", "one of tied, linear"),
     ("rotary_base", 0, "a finite number above 0"),
     ("rotary_scale", 0, "a finite number above 0"),
@@ -258,6 +261,14 @@ def test_named_sizes_keep_the_papers_proportions(name):
         (
             {"positions": "rotary", "num_heads": 256},
             "'rotary' and the dimension of a head is 3; it must be even",
+        ),
+        (
+            {"relative_positions": "bucketed", "attention_window": 8},
+            "attention_window is 8; it must be None with relative_positions",
+        ),
+        (
+            {"relative_positions": "disentangled", "relative_buckets": 128},
+            "relative_buckets is 128 and relative_distance is 128",
         ),
         (
             {"num_key_value_heads": 4, "heads_by_layer": (12,) * 12},

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_bert import checks
@@ -16,7 +15,7 @@ from keras_bert.layers.norm import add_norm_weights
 from keras_bert.layers.shapes import too_long
 from keras_bert.ops import BatchLayout, SeedGenerator, dropout, norm, take_of_few
 from keras_bert.ops.annotations import Shape, Tensor
-from keras_bert.ops.relative import bucket_of_distances, row_of_distances, scores_of_pairs
+from keras_bert.ops.relative import rows_within, scores_of_pairs
 from keras_bert.ops.shapes import length_of
 
 
@@ -133,11 +132,7 @@ class RelativeEmbeddings(keras.layers.Layer):
         self.seed_generator = SeedGenerator()
         # Beyond, all distances of a sign are in one bucket.
         self.reach = 2 * max_distance
-        distances = np.arange(-self.reach, self.reach + 1)
-        if kind == "bucketed":
-            self.rows = bucket_of_distances(distances, num_buckets, max_distance)
-        else:
-            self.rows = row_of_distances(-distances, num_buckets, max_distance)
+        self.rows = rows_within(self.reach, kind, num_buckets, max_distance)
 
     def build(self, token_ids_shape: Shape, layout_shape: Any = None) -> None:
         count = self.num_buckets * (1 if self.kind == "bucketed" else 2)

@@ -64,6 +64,24 @@ def row_of_distances(distances: Array, num_buckets: int, max_distance: int) -> A
     return np.asarray(np.clip(buckets + num_buckets, 0, 2 * num_buckets - 1), "int32")
 
 
+def rows_within(reach: int, kind: str, num_buckets: int, max_distance: int) -> Array:
+    """Returns the row of the table for the distances from `-reach` to `reach`, keys minus queries.
+
+    Args:
+        reach: The largest distance.
+        kind: `"bucketed"` or `"disentangled"`.
+        num_buckets: See `bucket_of_distances` or `row_of_distances`.
+        max_distance: See there.
+
+    Returns:
+        int32 `(2 * reach + 1,)`.
+    """
+    distances = np.arange(-reach, reach + 1)
+    if kind == "bucketed":
+        return bucket_of_distances(distances, num_buckets, max_distance)
+    return row_of_distances(-distances, num_buckets, max_distance)
+
+
 def scores_of_pairs(scores: Tensor, length: Tensor) -> Tensor:
     """Returns the scores of pairs of tokens from the scores of each token and each distance.
 
