@@ -122,6 +122,9 @@ class RelativeEmbeddings(keras.layers.Layer):
             raise ValueError(f"kind is {kind!r}; it must be {' or '.join(RELATIVE_POSITIONS)}.")
         checks.POSITIVE_INT.check(dim=dim, num_buckets=num_buckets, max_distance=max_distance)
         checks.PROPER_FRACTION.check(dropout=dropout)
+        checks.POSITIVE.check(
+            layer_norm_epsilon=layer_norm_epsilon, initializer_range=initializer_range
+        )
         self.kind = kind
         self.dim = dim
         self.num_buckets = num_buckets

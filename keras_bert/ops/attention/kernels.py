@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import keras
 
@@ -80,101 +80,74 @@ class Case:
         """Whether the dtype has 16 bits."""
         return self.dtype in ("float16", "bfloat16")
 
+    @property
+    def is_fusible(self) -> bool:
+        """Whether kernels of a GPU that take neither a bias nor dropout may take it."""
+        return not self.bias and not self.dropout and self.has_capability(8, 0)
+
     def has_capability(self, *capability: int) -> bool:
         """Whether there is an NVIDIA GPU of this compute capability or of a higher one."""
         return self.cuda_capability is not None and self.cuda_capability >= capability
 
 
 def _takes_varlen(case: Case) -> bool:
-    return case.is_half and case.head_dim % 8 == 0 and case.head_dim <= 256
+    fits = case.is_half and case.head_dim % 8 == 0 and case.head_dim <= 256
+    return fits and case.form == "varlen" and not (case.window or case.causal) and case.is_fusible
 
 
 def _takes_flex(case: Case) -> bool:
-    return (case.is_half or case.dtype == "float32") and case.head_dim >= 16
+    fits = (case.is_half or case.dtype == "float32") and case.head_dim >= 16
+    return fits and case.window and case.is_fusible
 
 
 def _takes_cudnn(case: Case) -> bool:
     largest = 256 if case.has_capability(9, 0) else 128
-    if not case.is_half or case.head_dim % 8 or case.head_dim > largest:
+    if not case.is_half or case.head_dim % 8 or case.head_dim > largest or not case.is_fusible:
         return False
+    if case.window:
+        return case.causal and case.mask == "none"
     # The gradient of pairs, in training, is computed for even lengths only.
     return case.mask != "pairs" or not any(n is None or n % 2 for n in case.lengths)
 
 
 def _is_long(case: Case) -> bool:
     length = case.lengths[0]
-    on_device = case.device == "cpu" or case.cuda_capability is not None
-    return on_device and length is not None and length >= MIN_CHUNKED_LENGTH
+    is_measured = case.device == "cpu" or case.cuda_capability is not None
+    return is_measured and length is not None and length >= MIN_CHUNKED_LENGTH
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """A row of the table: the cases that a kernel takes, with `None` for any value.
+def _is_step_on_a_cpu(case: Case) -> bool:
+    return case.training and case.device == "cpu" and not case.bias
 
-    Attributes:
-        kernel: The name of the kernel.
-        backend: See `Case`.
-        device: See `Case`.
-        cuda_capability: The lowest one.
-        form: See `Case`.
-        window: See `Case`.
-        causal: See `Case`.
-        mask: The kinds of masks.
-        bias: See `Case`.
-        dropout: See `Case`.
-        training: See `Case`.
-        takes: What else a case needs.
-    """
+
+class Row(NamedTuple):
+    """A row of the table: a kernel, the backend that has it, and which of its cases it takes."""
 
     kernel: str
-    backend: str | None = None
-    device: str | None = None
-    cuda_capability: tuple[int, ...] | None = None
-    form: str | None = None
-    window: bool | None = None
-    causal: bool | None = None
-    mask: tuple[str, ...] | None = None
-    bias: bool | None = None
-    dropout: bool | None = None
-    training: bool | None = None
-    takes: Callable[[Case], bool] | None = None
-
-    def is_for(self, case: Case) -> bool:
-        """Whether the kernel takes a case."""
-        if self.cuda_capability is not None and not case.has_capability(*self.cuda_capability):
-            return False
-        if self.mask is not None and case.mask not in self.mask:
-            return False
-        names = ("backend", "device", "form", "window", "causal", "bias", "dropout", "training")
-        pairs = ((getattr(self, name), getattr(case, name)) for name in names)
-        if any(own is not None and own != other for own, other in pairs):
-            return False
-        return self.takes is None or self.takes(case)
+    backend: str | None
+    takes: Callable[[Case], bool]
 
 
-_FUSED: dict[str, Any] = {"bias": False, "dropout": False, "cuda_capability": (8, 0)}
 TABLE = (
-    Row("varlen", "torch", form="varlen", window=False, causal=False,
-        takes=_takes_varlen, **_FUSED),
-    Row("flex", "torch", window=True, takes=_takes_flex, **_FUSED),
-    Row("by_group", form="varlen"),
-    Row("cudnn", "jax", form="padded", window=True, causal=True, mask=("none",),
-        takes=_takes_cudnn, **_FUSED),
-    Row("in_blocks", window=True),
-    Row("sdpa", "torch", dropout=False),
+    Row("varlen", "torch", _takes_varlen),
+    Row("flex", "torch", _takes_flex),
+    Row("by_group", None, lambda case: case.form == "varlen"),
+    Row("cudnn", "jax", _takes_cudnn),
+    Row("in_blocks", None, lambda case: case.window),
     # On a CPU, the operations of dropout take no longer than PyTorch's function with it.
-    Row("sdpa", "torch", "gpu"),
-    Row("cudnn", "jax", takes=_takes_cudnn, **_FUSED),
-    Row("chunked", "jax", takes=_is_long),
-    Row("fused_step", "tensorflow", "cpu", bias=False, training=True),
-    Row("plain", "tensorflow", dropout=False),
-    Row("portable"),
-)  # fmt: skip
+    Row("sdpa", "torch", lambda case: not case.dropout or case.device == "gpu"),
+    Row("chunked", "jax", _is_long),
+    Row("fused_step", "tensorflow", _is_step_on_a_cpu),
+    Row("plain", "tensorflow", lambda case: not case.dropout),
+    Row("portable", None, lambda case: True),
+)
 
 
 def kernel_of(case: Case) -> str:
     """Returns the name of the kernel that computes attention."""
-    return next(row.kernel for row in TABLE if row.is_for(case))
+    return next(
+        row.kernel for row in TABLE if row.backend in (None, case.backend) and row.takes(case)
+    )
 
 
 def case_of(
