@@ -84,6 +84,10 @@ def training_flops(
             keys = config.num_key_value_heads * config.head_dim
         length = sequence_length if window is None else min(sequence_length, 2 * window + 1)
         of_layers += 2 * hidden * (2 * width + 2 * keys + inside) + 4 * length * width
+        if config.relative_positions == "disentangled":
+            # Queries and keys with each distance; its projections are computed once for all rows.
+            num_distances = 2 * sequence_length - 1
+            of_layers += 4 * num_distances * width + 12 * hidden * width // rows
     # The embeddings, and the masked LM head's hidden layer, may be narrower than the hidden size.
     width = config.embedding_width
     of_slot = 2 * width * (hidden + config.vocabulary_size)

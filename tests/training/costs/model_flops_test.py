@@ -61,6 +61,15 @@ def test_of_modernbert_a_gate_is_a_product_and_a_window_bounds_the_attention():
         assert flops == 3 * 8 * length * (2 * weights + attention)
 
 
+def test_disentangled_positions_are_two_more_products_with_each_distance():
+    config = BertConfig(num_layers=1, hidden_dim=64, num_heads=8, intermediate_dim=128)
+    relative = config.replace(relative_positions="disentangled")
+    added = training_flops(relative, 4, 16, 0, False, reads_all=True)
+    added -= training_flops(config, 4, 16, 0, False, reads_all=True)
+    of_pairs, of_distances = 2 * (2 * 31 * 64), 12 * 64 * 64 // 4
+    assert added == 3 * 4 * 16 * (of_pairs + of_distances)
+
+
 def test_grouped_heads_have_fewer_keys_and_values():
     config = BertConfig(num_layers=2, hidden_dim=64, num_heads=8, intermediate_dim=128)
     grouped = config.replace(num_key_value_heads=2)
