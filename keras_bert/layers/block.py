@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Self
 
 import keras
@@ -109,17 +108,23 @@ class TransformerBlock(keras.layers.Layer):
     def call(
         self, inputs: Tensor, layout: BatchLayout | None = None, training: bool = False
     ) -> Tensor:
-        compute = functools.partial(
-            self._compute, layout=layout or BatchLayout(), training=training
-        )
+        layout = layout or BatchLayout()
         if not self.rematerialize or not training:
-            return compute(inputs)
+            return self._compute(inputs, layout, training)
+
+        def compute(inputs: Tensor, *relative: Tensor) -> Tensor:
+            own = layout._replace(relative=relative[0]) if relative else layout
+            return self._compute(inputs, own, training)
+
+        # All of the layout that has gradients
+        relative = () if layout.relative is None else (layout.relative,)
         generators = {
             self.attention.seed_generator: self.attention.dropout,
             self.attention_seed: self.dropout,
             self.feed_forward_seed: self.dropout,
         }
-        return rematerialize(compute, inputs, [key for key, rate in generators.items() if rate])
+        drawn_from = [generator for generator, rate in generators.items() if rate]
+        return rematerialize(compute, (inputs, *relative), drawn_from)
 
     def _compute(self, inputs: Tensor, layout: BatchLayout, training: bool) -> Tensor:
         attended = self.attention(

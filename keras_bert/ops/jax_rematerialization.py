@@ -8,7 +8,7 @@ into the branches of a condition, nor into the body of a loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,30 +17,28 @@ import jax.numpy as jnp
 from keras_bert.ops.annotations import Tensor
 
 
-def rematerialize(function: Callable[[Tensor], Any], x: Tensor) -> Any:
-    """Computes `function(x)`, and again in the backward pass, where it waits for the gradient.
+def rematerialize(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Any:
+    """Computes `function(*inputs)`, and again in the backward pass when the gradient is there.
 
     Args:
-        function: A function of a tensor, which may read other tensors.
-        x: Float tensor.
+        function: A function of tensors, which may read other tensors.
+        inputs: Float tensors.
     """
-    converted, constants = jax.closure_convert(function, x)
+    converted, constants = jax.closure_convert(function, *inputs)
 
     @jax.custom_vjp
-    def compute(x: Any, *constants: Any) -> Any:
-        return converted(x, *constants)
+    def compute(*tensors: Any) -> Any:
+        return converted(*tensors)
 
-    def forward(x: Any, *constants: Any) -> Any:
-        return converted(x, *constants), (x, constants)
+    def forward(*tensors: Any) -> Any:
+        return converted(*tensors), tensors
 
-    def backward(saved: Any, upstream: Any) -> Any:
-        x, constants = saved
-
+    def backward(tensors: Any, upstream: Any) -> Any:
         def gradients() -> Any:
-            return jax.vjp(converted, x, *constants)[1](upstream)
+            return jax.vjp(converted, *tensors)[1](upstream)
 
         def zeros() -> Any:
-            return jax.tree.map(jnp.zeros_like, (x, *constants))
+            return jax.tree.map(jnp.zeros_like, tensors)
 
         # Always true, also of NaN, which only the running program knows
         (first, *_) = jax.tree.leaves(upstream)
@@ -48,4 +46,4 @@ def rematerialize(function: Callable[[Tensor], Any], x: Tensor) -> Any:
         return jax.lax.cond(always, gradients, zeros)
 
     compute.defvjp(forward, backward)
-    return compute(x, *constants)
+    return compute(*inputs, *constants)

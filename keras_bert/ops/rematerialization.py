@@ -14,21 +14,23 @@ from keras_bert.ops.seeds import SeedGenerator
 
 
 def rematerialize(
-    function: Callable[[Tensor], Tensor], x: Tensor, seed_generators: Sequence[SeedGenerator] = ()
+    function: Callable[..., Tensor],
+    inputs: Sequence[Tensor],
+    seed_generators: Sequence[SeedGenerator] = (),
 ) -> Tensor:
-    """Computes `function(x)` in training, and again in the backward pass.
+    """Computes `function(*inputs)` in training, and again in the backward pass.
 
-    Of what it computes, only `x` is stored until then.
+    Only the inputs are stored until then.
 
     Args:
-        function: A function of a tensor. It may read variables, which have gradients, and other
+        function: A function of tensors. It may read variables, which have gradients, and other
             tensors that need none.
-        x: Float tensor.
+        inputs: Float tensors.
         seed_generators: The seed generators that the function draws from, at most once each. Their
             seeds are drawn here, so that both passes drop the same elements.
 
     Returns:
-        `function(x)`.
+        `function(*inputs)`.
 
     Reference:
         [Training Deep Nets with Sublinear Memory Cost](https://arxiv.org/abs/1604.06174),
@@ -36,14 +38,14 @@ def rematerialize(
     """
     seeds = [generator.next() for generator in seed_generators]
 
-    def with_drawn_seeds(x: Tensor) -> Tensor:
+    def with_drawn_seeds(*inputs: Tensor) -> Tensor:
         with contextlib.ExitStack() as stack:
             for generator, seed in zip(seed_generators, seeds, strict=True):
                 stack.enter_context(generator.drawn(seed))
-            return function(x)
+            return function(*inputs)
 
     if dispatch.is_jax_on_cpu():
         from keras_bert.ops import jax_rematerialization
 
-        return jax_rematerialization.rematerialize(with_drawn_seeds, x)
-    return keras.remat(with_drawn_seeds)(x)
+        return jax_rematerialization.rematerialize(with_drawn_seeds, inputs)
+    return keras.remat(with_drawn_seeds)(*inputs)

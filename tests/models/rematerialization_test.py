@@ -7,6 +7,7 @@ import pytest
 
 from keras_bert.layers import Attention, FeedForward, Norm, TransformerBlock
 from keras_bert.models import Backbone
+from tests.models.parts_test import RELATIVE
 from tests.models.small_backbone import SMALL, features
 from tests.ops.backend_gradients import as_tensors, value_and_gradients
 
@@ -22,7 +23,13 @@ MODERN = SMALL.replace(
 
 
 @pytest.mark.parametrize(
-    ("config", "dtype"), [(SMALL, "float32"), (MODERN, "float32"), (SMALL, "mixed_bfloat16")]
+    ("config", "dtype"),
+    [
+        (SMALL, "float32"),
+        (MODERN, "float32"),
+        (SMALL, "mixed_bfloat16"),
+        *((SMALL.replace(**fields), "float32") for fields in RELATIVE.values()),
+    ],
 )
 def test_trains_to_the_same_weights(config, dtype):
     """With dropout, of which both passes must drop the same."""
