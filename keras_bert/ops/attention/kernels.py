@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 
@@ -189,7 +189,8 @@ def case_of(
         cuda_capability=dispatch.cuda_capability() if device == "gpu" else None,
         dtype=keras.backend.standardize_dtype(query.dtype),
         head_dim=query.shape[-1],
-        lengths=(query.shape[1], key.shape[1]),
+        # (A symbolic dimension of JAX is not an integer, and cannot be compared.)
+        lengths=(_known(query.shape[1]), _known(key.shape[1])),
         form=form,
         window=window,
         causal=causal,
@@ -198,3 +199,7 @@ def case_of(
         dropout=bool(dropout),
         training=training,
     )
+
+
+def _known(length: Any) -> int | None:
+    return length if isinstance(length, int) else None
