@@ -6,13 +6,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.columns import as_array
+from keras_bert.data.columns import as_array, as_list, as_string
 
 _NAMES_SHOWN = 20
 
@@ -73,6 +73,48 @@ class LabelRules:
             )
         ids = checked_ids(array, self.num_ids, lowest=self.lowest, first_row=first_row)
         return ids.astype("int32")
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiLabelRules(LabelRules):
+    """Any number of labels for a row: a list of names, or a 0 or 1 for each class."""
+
+    def read(self, labels: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
+        """Checks labels, and converts them to float32 `(rows, classes)`.
+
+        Args:
+            labels: The labels of each row: a list of names, strings or UTF-8 bytes, which may be
+                empty; or rows of 0 and 1.
+            first_row: The index of the first of them, for error messages.
+
+        Raises:
+            ValueError: If a label is not accepted; the message names its row.
+        """
+        # A table of columns of 0 and 1 is an array; it has no list of rows.
+        is_table = len(getattr(labels, "shape", ())) == 2
+        rows = as_list(as_array(labels) if is_table else labels)
+        targets = np.zeros((len(rows), self.num_ids or 0), "float32")
+        names = self.class_names or ()
+        ids = {name: index for index, name in enumerate(names)}
+        for row, found in enumerate(rows):
+            is_list = isinstance(found, Iterable) and not isinstance(found, str | bytes)
+            items = as_list(found) if is_list else [None]
+            if all(isinstance(item, str | bytes) for item in items):
+                unknown = [name for name in map(as_string, items) if name not in ids]
+                if unknown:
+                    known = f"the classes are {listed(names)}" if names else "there are no names"
+                    raise ValueError(
+                        f"A label in row {first_row + row} is {unknown[0]!r}; {known}."
+                    )
+                targets[row, [ids[as_string(name)] for name in items]] = 1
+            elif len(items) == self.num_ids and all(item in (0, 1) for item in items):
+                targets[row] = items
+            else:
+                raise ValueError(
+                    f"The labels in row {first_row + row} are {found!r}; expected a list of names, "
+                    f"or {self.num_ids} values 0 or 1."
+                )
+        return targets
 
 
 def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
@@ -254,6 +296,42 @@ def _refuse_missing(labels: Any, first_row: int) -> None:
     for row, label in enumerate(np.asarray(labels, dtype=object), first_row):
         if label is None or (isinstance(label, float) and np.isnan(label)):
             raise ValueError(f"The label in row {row} is missing: {label}.")
+
+
+def f1_thresholds(
+    labels: np.ndarray[Any, Any], scores: np.ndarray[Any, Any], default: float = 0.5
+) -> tuple[float, ...]:
+    """Returns for each class the threshold of its scores with the highest F1.
+
+    It lies in the middle between two scores, so that rounding does not matter. Of several, it is
+    the highest.
+
+    Args:
+        labels: 0 or 1, `(rows, classes)`.
+        scores: Probabilities `(rows, classes)`.
+        default: The threshold of a class that no row has.
+
+    Example:
+
+    >>> f1_thresholds(np.array([[1], [1], [0], [0]]), np.array([[0.9], [0.2], [0.1], [0.05]]))
+    (0.15,)
+    """
+    thresholds = []
+    for truth, score in zip(labels.T, scores.T.astype("float64"), strict=True):
+        order = np.argsort(-score, kind="stable")
+        score, hits = score[order], np.cumsum(truth[order])
+        below = np.append(score[1:], 0.0)
+        f1 = 2 * hits / (np.arange(1, len(score) + 1) + truth.sum())
+        f1[score == below] = -1  # no threshold divides equal scores
+        best = int(np.argmax(f1))
+        middle = (score[best] + below[best]) / 2
+        thresholds.append(float(middle) if truth.any() else default)
+    return tuple(thresholds)
+
+
+def sigmoid(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Computes the sigmoid of logits."""
+    return np.asarray(np.exp(-np.logaddexp(0, -logits)))
 
 
 def softmax(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -147,7 +147,7 @@ def export_task(
 
 def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | None:
     """Returns the labels of a task with classes, `None` for other tasks."""
-    if not task.supports_class_weight or not hasattr(task, "num_classes"):
+    if not hasattr(task, "num_classes") or getattr(task, "is_regression", False):
         if class_names is not None:
             raise ValueError(
                 f"class_names is {class_names!r}; this {type(task).__name__} has no classes."

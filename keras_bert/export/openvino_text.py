@@ -47,8 +47,10 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
 
     Inputs `text`, string `(batch,)`, and with `pair` also `text_pair`. The outputs are as in
     the task's `serving_default`: `label`, string `(batch,)`, `score` and `probabilities` of a
-    classifier, `score` of a regression, `embedding` of an embedder. A request without texts, or
-    with a different number of second texts, is an error.
+    classifier, `score` of a regression, `embedding` of an embedder. A classifier with `multi_label`
+    has the outputs `probabilities` and `applies`, bool, `(batch, classes)`: whether each label
+    reaches its threshold. A request without texts, or with a different number of second texts, is
+    an error.
 
     Args:
         network: The `openvino.Model` of the task with the inputs `token_ids`, `segment_ids` and
@@ -68,7 +70,7 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
     if task.output_name == "embedding":
         answers = {"embedding": output}
     else:
-        answers = answers_of_logits(output, options.class_names)
+        answers = answers_of_logits(output, options.class_names, getattr(task, "thresholds", None))
     return _model(answers, [texts.get_node() for texts in connected.inputs])
 
 
@@ -89,10 +91,17 @@ def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
     return _model(_packed(preprocessor, [find_ids(part) for part in _checked(texts)]), texts)
 
 
-def answers_of_logits(logits: Any, class_names: Sequence[str] | None) -> dict[str, Any]:
+def answers_of_logits(
+    logits: Any, class_names: Sequence[str] | None, thresholds: Sequence[float] | None = None
+) -> dict[str, Any]:
     """The answers of a classifier, or of a regression without names, from logits `(batch, _)`."""
     if class_names is None:
         return {"score": ops.squeeze(logits, _integer(1)).output(0)}
+    if thresholds is not None:
+        probabilities = ops.sigmoid(logits)
+        lowest = ops.constant(np.array([thresholds], "float32"))
+        applies = ops.greater_equal(probabilities, lowest)
+        return {"probabilities": probabilities.output(0), "applies": applies.output(0)}
     probabilities = ops.softmax(logits, 1)
     best = ops.topk(probabilities, _integer(1), 1, "max", "none")
     row = ops.squeeze(best.output(1), _integer(1))

@@ -40,6 +40,9 @@ ERROR = "error"
 # Stands for the numbers of a row with an error: finite, since JSON has no NaN
 NO_VALUE = -1e6
 
+# How the labels are read of which any number applies to a text
+LABELS_REQUESTS = (RowRequest(items={"label": "labels", "score": "scores"}, count="num_labels"),)
+
 # How texts with choices are sent to the signatures below
 CHOICE_REQUESTS = (
     RowRequest(
@@ -69,7 +72,10 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 
     - `serving_default`: `text`, and with `pair` also `text_pair`. Returns `label`, string
       `(batch,)`; `score`, the label's probability, float32 `(batch,)`; and `probabilities`, float32
-      `(batch, classes)`. A regression returns `score` only.
+      `(batch, classes)`. A regression returns `score` only. With `multi_label`, it returns
+      `labels`, string, those that reach their thresholds in descending order of probability;
+      `scores`, float32, their probabilities; both `(batch, classes)`, padded with empty strings and
+      0; `num_labels`, int32 `(batch,)`, their number; and `probabilities`.
     - `serve_ids`: `token_ids`, and with `pair` also `segment_ids`. Returns the same, `logits`, and
       `error`, string `(batch,)`.
     - `serve_examples`, for the server's `:classify` and `:regress`: `inputs`, string `(batch,)`,
@@ -85,11 +91,15 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
     outputs = ServedOutputs(task, options)
     names = ("text", "text_pair") if options.pair else ("text",)
     id_names = ("token_ids", "segment_ids") if options.pair else ("token_ids",)
+    thresholds = getattr(task, "thresholds", None)
+    probabilities_of = tf.nn.softmax if thresholds is None else tf.sigmoid
 
     def answers(logits: tf.Tensor) -> dict[str, tf.Tensor]:
         if options.class_names is None:
             return {"score": logits[:, 0]}
-        probabilities = tf.nn.softmax(logits)
+        probabilities = probabilities_of(logits)
+        if thresholds is not None:
+            return labels_that_apply(probabilities, options.class_names, thresholds)
         best = tf.argmax(probabilities, axis=-1)
         return {
             "label": tf.gather(tf.constant(options.class_names, tf.string), best),
@@ -120,7 +130,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
         classes = tf.constant([options.class_names], tf.string)
         return {
             "classes": tf.tile(classes, [tf.size(inputs), 1]),
-            "scores": tf.where(is_valid[:, tf.newaxis], tf.nn.softmax(logits), NO_VALUE),
+            "scores": tf.where(is_valid[:, tf.newaxis], probabilities_of(logits), NO_VALUE),
         }
 
     def serve_ids(*ids: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -133,6 +143,29 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
         IDS_SIGNATURE: signature(serve_ids, **dict.fromkeys(id_names, (tf.int32, 2))),
         EXAMPLES_SIGNATURE: signature(serve_examples, inputs=(tf.string, 1)),
         TOKENS_SIGNATURE: signature(count_tokens, **dict.fromkeys(names, (tf.string, 1))),
+    }
+
+
+def labels_that_apply(
+    probabilities: tf.Tensor, class_names: Sequence[str], thresholds: Sequence[float]
+) -> dict[str, tf.Tensor]:
+    """Returns the outputs of a classifier with `multi_label`; see `classifier_signatures`.
+
+    Args:
+        probabilities: Those of each label, `(batch, classes)`.
+        class_names: The labels.
+        thresholds: The lowest probability of each label that applies.
+    """
+    applies = probabilities >= tf.constant(thresholds, tf.float32)
+    kept = tf.where(applies, probabilities, -1.0)
+    order = tf.argsort(kept, direction="DESCENDING", stable=True)
+    num_labels = tf.reduce_sum(tf.cast(applies, tf.int32), axis=-1)
+    is_label = tf.sequence_mask(num_labels, len(class_names))
+    return {
+        "labels": tf.where(is_label, tf.gather(tf.constant(class_names, tf.string), order), ""),
+        "scores": tf.where(is_label, tf.gather(probabilities, order, batch_dims=1), 0.0),
+        "num_labels": num_labels,
+        "probabilities": probabilities,
     }
 
 

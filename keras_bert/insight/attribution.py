@@ -415,7 +415,7 @@ def _classification(task: Task, x: Any, target: Any) -> _Row:
         raise ValueError(f"x is {shortened(x)}; expected a text or a pair of texts.")
     features, spans = _packed(task, texts)
     num_outputs = task.output.shape[-1]
-    if num_outputs == 1:
+    if num_outputs == 1 and not getattr(task, "multi_label", False):
         if target is not None:
             raise ValueError(f"target is {target!r}; a regression has one score: leave it out.")
         index, name = 0, "score"

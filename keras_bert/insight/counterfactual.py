@@ -560,6 +560,11 @@ def _members(name: str, chosen: Any, texts: Sequence[Text]) -> np.ndarray:
 def _require_classifier(model: Any) -> None:
     if not isinstance(model, TextClassifier):
         raise ValueError(f"Received a {type(model).__name__}; expected a TextClassifier.")
+    if model.multi_label:
+        raise ValueError(
+            "Received a TextClassifier with multi_label=True; expected one with a single label for "
+            "each text, or a regression."
+        )
 
 
 def _listed(texts: Iterable[Text]) -> list[Text]:

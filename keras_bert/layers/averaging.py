@@ -85,6 +85,26 @@ def mean_of_probabilities(logits: Sequence[Any]) -> Any:
     Returns:
         Finite logarithms, also where all probabilities underflow: `(..., classes)`.
     """
-    logarithms = ops.stack([ops.log_softmax(part, axis=-1) for part in logits])
+    return _log_of_mean([ops.log_softmax(part, axis=-1) for part in logits])
+
+
+def mean_of_independent_probabilities(logits: Sequence[Any]) -> Any:
+    """Returns the logits of mean probabilities: their sigmoid is the mean.
+
+    Args:
+        logits: The logits of each model, `(..., classes)`.
+
+    Returns:
+        Finite logits `(..., classes)`.
+    """
+    is_label, is_none = (
+        _log_of_mean([ops.log_sigmoid(sign * part) for part in logits]) for sign in (1, -1)
+    )
+    return is_label - is_none
+
+
+def _log_of_mean(logarithms: Sequence[Any]) -> Any:
+    """Returns the logarithm of the mean of numbers of which logarithms are given."""
+    logarithms = ops.stack(logarithms)
     largest = ops.amax(logarithms, axis=0)
     return largest + ops.log(ops.mean(ops.exp(logarithms - largest), axis=0))

@@ -118,9 +118,9 @@ class TextEmbedder(Task):
 
     @classmethod
     def options_of_checkpoint(cls, checkpoint: Checkpoint) -> dict[str, Any]:
-        return checkpoint.task or sentence_transformers.read_options(
-            checkpoint.folder, checkpoint.config.max_sequence_length
-        )
+        length = checkpoint.config.max_sequence_length
+        options = sentence_transformers.read_options(checkpoint.folder, length)
+        return options | super().options_of_checkpoint(checkpoint)
 
     def _default_loss(self) -> keras.losses.Loss:
         return InBatchNegatives()

@@ -569,8 +569,8 @@ class TextTrainer(TokenModel):
         of_features = isinstance(rows, Features)
         has_class_ids = self.supports_class_weight and self._loss_takes_ids()
         # Those of one-hot labels of features are left to Keras, which knows one label for each row.
-        is_of_tokens = self.supports_class_weight and len(getattr(self.output, "shape", ())) > 2
-        is_for_keras = of_features and not is_of_tokens
+        is_of_tokens = len(getattr(self.output, "shape", ())) > 2
+        is_for_keras = of_features and self.supports_class_weight and not is_of_tokens
         if class_weight and not has_class_ids and not is_for_keras:
             raise ValueError(
                 f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "

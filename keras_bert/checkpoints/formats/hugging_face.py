@@ -28,6 +28,7 @@ from keras_bert.checkpoints.tensors import (
 from keras_bert.checkpoints.tokenizer_files import ALL_FILES, read_tokenizer, write_tokenizer
 from keras_bert.checkpoints.weight_names import CLASSIFIERS, hf_dense
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS
+from keras_bert.checks import FRACTION
 from keras_bert.config import BertConfig
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 
@@ -55,6 +56,8 @@ _ON_POOLED_OUTPUT = ("next_sentence", "classifier", "multiple_choice")
 # The pooler of causal models under names that do not exist: a stored pooler is reported as unused.
 _POOLER = {name: Stored((f"{name} (of the last token)",)) for name in POOLER_WEIGHTS}
 _SINGLE_LABEL, _MULTI_LABEL = "single_label_classification", "multi_label_classification"
+# What only this package reads of config.json
+_OWN_FIELD = "keras_bert"
 # Of a single output, which the pipeline and the cross-encoder else take for that of a sigmoid
 _REGRESSION = {
     "problem_type": "regression",
@@ -97,7 +100,10 @@ def open_folder(folder: Path) -> Checkpoint:
     class_names = _class_names(fields, path)
     num_outputs = len(class_names) if class_names else fields.get("num_labels", 2)
     activation, unsupported = _activation(fields, num_outputs, folder)
-    if num_outputs == 1 and activation == "Sigmoid" and "classifier" in head_layouts:
+    is_multi_label = fields.get("problem_type") == _MULTI_LABEL or num_outputs != 1
+    is_multi_label &= activation == "Sigmoid"
+    is_second_class = num_outputs == 1 and activation == "Sigmoid" and not is_multi_label
+    if is_second_class and "classifier" in head_layouts:
         class_names = None  # that of the second class alone
         head_layouts["classifier"] = {
             ours: dataclasses.replace(stored, second_of_two=True)
@@ -113,6 +119,7 @@ def open_folder(folder: Path) -> Checkpoint:
         open_tokenizer=lambda: read_tokenizer(folder),
         unsupported_heads={"classifier": unsupported} if unsupported else {},
         class_names=None if all(map(_PLACEHOLDER.fullmatch, class_names or ())) else class_names,
+        task=_multi_label_options(fields, path) if is_multi_label else None,
         decoder_is_tied=fields.get("tie_word_embeddings") is not False,
     )
 
@@ -178,15 +185,32 @@ def _activation(fields: Mapping[str, Any], num_outputs: Any, folder: Path) -> tu
         activation = activation or ("Identity" if problem == "regression" else "Sigmoid")
         is_supported = activation in ("Identity", "Sigmoid")
     else:
-        activation = activation or "Softmax"
-        is_supported = problem in (None, _SINGLE_LABEL) and activation in ("Identity", "Softmax")
+        default = "Sigmoid" if problem == _MULTI_LABEL else "Softmax"
+        activation = activation or default
+        is_supported = activation == "Sigmoid" or (
+            problem in (None, _SINGLE_LABEL) and activation in ("Identity", "Softmax")
+        )
     message = (
         f"{CONFIG_FILE} has problem_type {problem!r}, {num_outputs} outputs and the activation "
-        f"{activation}, while those of a TextClassifier are mutually exclusive (a softmax), or a "
-        "single score. A task with several labels is the example of docs/extend/new_task.md; a "
-        "different number of classes gives a TextClassifier with a new head."
+        f"{activation}, while those of a TextClassifier are mutually exclusive (a softmax), "
+        "independent of each other (a sigmoid), or a single score. A different number of classes "
+        "gives a TextClassifier with a new head."
     )
     return activation, "" if is_supported else message
+
+
+def _multi_label_options(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Returns the options of a task with several labels for a text."""
+    own = fields.get(_OWN_FIELD) or {}
+    thresholds = own.get("thresholds") if isinstance(own, dict) else own
+    if thresholds is not None and not (
+        isinstance(thresholds, list) and all(map(FRACTION.allows, thresholds))
+    ):
+        raise CheckpointError(
+            f"{path}: thresholds of {_OWN_FIELD} is {thresholds!r}; it must be a list of numbers "
+            "from 0 to 1."
+        )
+    return {"multi_label": True, "thresholds": thresholds}
 
 
 def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | None:
@@ -315,7 +339,7 @@ def save_hugging_face(
         "model_type": family.name,
         **family.config.write(backbone.config, _WORDS),
         **({"is_decoder": True} if causal else {}),
-        **_labels(heads, class_names),
+        **_labels(heads, class_names, getattr(model, "thresholds", None)),
         **_token_ids(family, tokenizer),
     }
     embeds = sentence_transformers.model_options(model)
@@ -425,7 +449,11 @@ def _pooler_tensors(
     }
 
 
-def _labels(heads: Mapping[str, weights.Head], class_names: Sequence[str] | None) -> dict[str, Any]:
+def _labels(
+    heads: Mapping[str, weights.Head],
+    class_names: Sequence[str] | None,
+    thresholds: Sequence[float] | None,
+) -> dict[str, Any]:
     classifier = next((heads[name] for name in CLASSIFIERS[:2] if name in heads), None)
     if classifier is None:
         return {}
@@ -435,8 +463,11 @@ def _labels(heads: Mapping[str, weights.Head], class_names: Sequence[str] | None
         raise CheckpointError(
             f"class_names has {len(names)} names; the classifier has {num_classes} outputs."
         )
+    kind: dict[str, Any] = _REGRESSION if num_classes == 1 else {}
+    if thresholds is not None:
+        kind = {"problem_type": _MULTI_LABEL, _OWN_FIELD: {"thresholds": list(thresholds)}}
     return {
         "id2label": {str(index): name for index, name in enumerate(names)},
         "label2id": {name: index for index, name in enumerate(names)},
-        **(_REGRESSION if num_classes == 1 else {}),
+        **kind,
     }
