@@ -329,6 +329,30 @@ def f1_thresholds(
     return tuple(thresholds)
 
 
+def label_descriptions(labels: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+    """Returns the description of each label: of a label without one, its name.
+
+    Args:
+        labels: The names, or a dict of the description of each.
+
+    Raises:
+        ValueError: If there are none, or one is no string or occurs twice.
+    """
+    names = labels if isinstance(labels, Mapping) else dict.fromkeys(labels)
+    checks.check_names("labels", labels)
+    if not names or len(names) != len(labels):
+        raise ValueError(f"labels is {labels!r}; expected one or more different names.")
+    descriptions = dict(labels) if isinstance(labels, Mapping) else {name: name for name in names}
+    checks.check_names("labels", descriptions.values())
+    return descriptions
+
+
+def ranked(names: Sequence[Any], scores: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
+    """Returns a dict of `label` and `score` for each label, in descending order of the scores."""
+    order = np.argsort(-scores, kind="stable")
+    return [{"label": names[index], "score": float(scores[index])} for index in order]
+
+
 def sigmoid(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Computes the sigmoid of logits."""
     return np.asarray(np.exp(-np.logaddexp(0, -logits)))

@@ -10,12 +10,15 @@ import keras
 import numpy as np
 
 from keras_bert import checks
+from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.columns import as_given, columns_of_rows, label_column, listed
 from keras_bert.data.labels import (
     LabelRules,
     MultiLabelRules,
     checked_num_classes,
     f1_thresholds,
+    label_descriptions,
+    ranked,
     sigmoid,
     softmax,
 )
@@ -271,6 +274,90 @@ class TextClassifier(Task):
         answers = [self._best_classes(row, top_k or 1) for row in probabilities]
         return as_given(x, answers if top_k else [best for (best,) in answers])
 
+    def classify_zero_shot(
+        self,
+        x: Any,
+        labels: Sequence[str] | Mapping[str, str],
+        *,
+        hypothesis: str = "This example is {}.",
+        multi_label: bool = False,
+        entailment: str | int | None = None,
+        batch_size: int | None = None,
+        verbose: int | str = 0,
+    ) -> Any:
+        """Classifies texts by labels of which there are no examples, with a model of entailment.
+
+        The model was trained on pairs of a premise and a hypothesis (NLI). For each text and label,
+        it says whether the text entails that it has the label: a prediction for each pair. The
+        scores are those of the `zero-shot-classification` pipeline of `transformers`.
+
+        Args:
+            x: Texts in any form that `fit` takes, in memory, but no pairs.
+            labels: The labels, or a dict of a description of each label, which then stands in the
+                hypothesis.
+            hypothesis: The hypothesis, with `{}` in the place of the label.
+            multi_label: Whether any number of labels applies to a text: the score of a label is the
+                probability of entailment among entailment and contradiction. Otherwise, the scores
+                of the labels sum to 1. A single label is scored as with `multi_label`.
+            entailment: The class that means entailment, by name or id. Defaults to the one with a
+                name that begins with "entail". Contradiction is the first class, or the last if
+                entailment is the first.
+            batch_size: The number of pairs in a batch. Defaults to 32.
+            verbose: 0 or 1; 1 shows a progress bar.
+
+        Returns:
+            For each text a list of dicts of `label` and `score`, one for each label, in descending
+            order of the scores; for a single string one list.
+
+        Raises:
+            ValueError: If the model has no class of entailment, or an argument is invalid.
+
+        Example:
+
+        ```python
+        nli = keras_bert.load_model("runs/mnli/seed_1/model.keras")
+        nli.classify_zero_shot("The court fined the company.", ["law", "sport"])
+        # [{"label": "law", "score": 0.98}, {"label": "sport", "score": 0.02}]
+        ```
+
+        Reference:
+            [Benchmarking Zero-shot Text Classification](https://arxiv.org/abs/1909.00161),
+            section 5.
+        """
+        descriptions = label_descriptions(labels)
+        hypotheses = [hypothesis.replace("{}", text) for text in descriptions.values()]
+        if "{}" not in hypothesis:
+            raise ValueError(f"hypothesis is {hypothesis!r}; it must have {{}} for the label.")
+        yes = self._entailment_id(entailment)
+        x = listed(x)
+        texts = single_texts(x)
+        if not texts:
+            return []
+        pairs = [text for text in texts for _ in hypotheses], hypotheses * len(texts)
+        logits = self.predict(pairs, batch_size=batch_size, verbose=verbose)
+        logits = logits.reshape(-1, len(hypotheses), self.num_classes)
+        if multi_label or len(hypotheses) == 1:
+            no = -1 if yes == 0 else 0
+            scores = softmax(logits[..., [no, yes]])[..., 1]
+        else:
+            scores = softmax(logits[..., yes])
+        return as_given(x, [ranked(list(descriptions), row) for row in scores])
+
+    def _entailment_id(self, entailment: str | int | None) -> int:
+        names = [str(name) for name in self.class_names or ()]
+        if entailment is None:
+            found = [name for name in names if name.lower().startswith("entail")]
+            entailment = found[0] if found else None
+        class_id = names.index(entailment) if entailment in names else entailment
+        is_id = checks.NON_NEGATIVE_INT.allows(class_id) and class_id < self.num_classes
+        if self.multi_label or self.num_classes < 2 or not is_id:
+            raise ValueError(
+                f"entailment is {entailment!r}, and the classes are "
+                f"{', '.join(names) or self.num_classes}; expected a classifier of pairs of "
+                "texts, one class of which means that the first text entails the second."
+            )
+        return int(class_id)
+
     def tune_thresholds(
         self, x: Any, y: Any = None, batch_size: int | None = None, verbose: int | str = 0
     ) -> tuple[float, ...]:
@@ -328,11 +415,7 @@ class TextClassifier(Task):
     def _best_classes(
         self, probabilities: np.ndarray, top_k: int | None = None
     ) -> list[dict[str, Any]]:
-        names = self.class_names or range(self.num_classes)
-        return [
-            {"label": names[index], "score": float(probabilities[index])}
-            for index in np.argsort(-probabilities, kind="stable")[:top_k]
-        ]
+        return ranked(self.class_names or range(self.num_classes), probabilities)[:top_k]
 
     def _label_rules(self, options: BatchOptions) -> LabelRules:
         if self.multi_label:
