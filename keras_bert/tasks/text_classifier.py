@@ -118,6 +118,10 @@ class TextClassifier(Task):
     preset_options = ("dropout", "multi_label", "thresholds")
     head_name = "classifier"
 
+    # Those of ensembles of classes of one's own, which do not share them
+    multi_label: bool = False
+    thresholds: tuple[float, ...] | None = None
+
     def __init__(
         self,
         backbone: Backbone,
