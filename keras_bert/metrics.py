@@ -8,7 +8,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert import checks
 from keras_bert.ops.annotations import Tensor
 
 
@@ -108,7 +107,7 @@ class MultiLabelF1(keras.metrics.Metric):
         sample_weight: Weights `(batch,)`.
 
     Raises:
-        ValueError: If an argument is invalid.
+        ValueError: If `average` is neither of them.
 
     Example:
 
@@ -126,8 +125,6 @@ class MultiLabelF1(keras.metrics.Metric):
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
-        checks.POSITIVE_INT.check(num_classes=num_classes)
-        checks.PROPER_FRACTION.check(threshold=threshold)
         if average not in ("micro", "macro"):
             raise ValueError(f"average is {average!r}; it must be 'micro' or 'macro'.")
         super().__init__(name=name or f"{average}_f1", dtype=dtype)
