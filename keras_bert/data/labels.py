@@ -98,7 +98,7 @@ class MultiLabelRules(LabelRules):
         ids = {name: index for index, name in enumerate(names)}
         for row, found in enumerate(rows):
             is_list = isinstance(found, Iterable) and not isinstance(found, str | bytes)
-            items = as_list(found) if is_list else [None]
+            items: list[Any] = as_list(found) if is_list else [None]
             if all(isinstance(item, str | bytes) for item in items):
                 unknown = [name for name in map(as_string, items) if name not in ids]
                 if unknown:

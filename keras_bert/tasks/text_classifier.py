@@ -350,17 +350,16 @@ class TextClassifier(Task):
     def _entailment_id(self, entailment: str | int | None) -> int:
         names = [str(name) for name in self.class_names or ()]
         if entailment is None:
-            found = [name for name in names if name.lower().startswith("entail")]
-            entailment = found[0] if found else None
-        class_id = names.index(entailment) if entailment in names else entailment
-        is_id = checks.NON_NEGATIVE_INT.allows(class_id) and class_id < self.num_classes
-        if self.multi_label or self.num_classes < 2 or not is_id:
+            entailment = next((x for x in names if x.lower().startswith("entail")), None)
+        ids: dict[Any, int] = {name: index for index, name in enumerate(names)}
+        ids |= {index: index for index in range(self.num_classes)}
+        if self.multi_label or self.num_classes < 2 or entailment not in ids:
             raise ValueError(
                 f"entailment is {entailment!r}, and the classes are "
                 f"{', '.join(names) or self.num_classes}; expected a classifier of pairs of "
                 "texts, one class of which means that the first text entails the second."
             )
-        return int(class_id)
+        return ids[entailment]
 
     def tune_thresholds(
         self, x: Any, y: Any = None, batch_size: int | None = None, verbose: int | str = 0
@@ -398,12 +397,14 @@ class TextClassifier(Task):
         answers = []
         for probabilities in self._probabilities(self.predict(listed(columns), verbose=0)):
             best = self._best_classes(probabilities, 1)[0]
-            answer = {"label": str(best["label"]), "score": best["score"]}
+            answer: dict[str, Any] = {"label": str(best["label"]), "score": best["score"]}
             if self.multi_label:
                 applying = self._applying_labels(probabilities)
+                # Padded, since their number is that of the labels in every row
+                padding = [{"label": "", "score": 0.0}] * (self.num_classes - len(applying))
                 answer = {
-                    "labels": [str(label["label"]) for label in applying],
-                    "scores": [label["score"] for label in applying],
+                    "labels": [str(label["label"]) for label in applying + padding],
+                    "scores": [label["score"] for label in applying + padding],
                     "num_labels": len(applying),
                 }
             answers.append({**answer, "probabilities": probabilities.tolist()})
