@@ -313,8 +313,8 @@ def f1_thresholds(
 
     Example:
 
-    >>> f1_thresholds(np.array([[1], [1], [0], [0]]), np.array([[0.9], [0.2], [0.1], [0.05]]))
-    (0.15,)
+    >>> f1_thresholds(np.array([[1], [1], [0], [0]]), np.array([[0.9], [0.5], [0.25], [0.0]]))
+    (0.375,)
     """
     thresholds = []
     for truth, score in zip(labels.T, scores.T.astype("float64"), strict=True):
