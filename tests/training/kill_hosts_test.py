@@ -12,7 +12,7 @@ from tests.training.kill_runs import make_data
 
 pytestmark = [
     pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts"),
-    pytest.mark.slow,
+    pytest.mark.release,
 ]
 
 
@@ -38,6 +38,5 @@ def test_a_killed_run_goes_on_on_another_number_of_hosts(tmp_path):
     assert max(differences(killed, whole).values()) < 1e-6
 
 
-@pytest.mark.release
 def test_runs_killed_at_random_moments_have_the_curve_of_one_never_killed(tmp_path):
     assert kill_and_compare(kills=20, seed=0, folder=tmp_path) < 1e-6
