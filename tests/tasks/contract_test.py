@@ -44,9 +44,11 @@ def cells():
     tasks, (bert, *others) = list(CASES), FAMILIES
     if os.environ.get("KERAS_BERT_RELEASE") == "1":
         return [(name, family) for family in FAMILIES for name in tasks]
+    # Several labels differ from one in the loss, which no family changes.
+    sampled = [name for name in tasks if name != "labels"]
     pairs = [(family, place) for family in others for place in range(2)]
     sample = [
-        (tasks[5 * number % len(tasks)], family)
+        (sampled[5 * number % len(sampled)], family)
         for number, (family, place) in enumerate(pairs)
         if BACKENDS[(others.index(family) + place) % len(BACKENDS)] == BACKEND
     ]
