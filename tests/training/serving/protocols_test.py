@@ -71,9 +71,11 @@ def tasks():
 def server():
     """A server in a thread: its tasks by name, and its port."""
     metrics, models, found = Metrics(), {}, tasks()
+    found["alone"] = found["embedder"]
     for name, task in found.items():
         answers = answers_of_task(task, task.fields)
-        batcher = Batcher(answers.compute, threads=1, batch_size=8, max_waiting=20)
+        size = 1 if name == "alone" else 8
+        batcher = Batcher(answers.compute, threads=1, batch_size=size, max_waiting=20)
         models[name] = ServedModel(**vars(answers), name=name, version="1", batcher=batcher)
     served = ModelServer(models, metrics, max_rows=MAX_ROWS, max_bytes=10_000)
     uvicorn = connections.server(application(served), seconds_to_end=5)
@@ -145,6 +147,16 @@ def test_openai_embeddings(server):
         **answer(server, "/v1/models/sst2"),
         **next(model for model in models if model["id"] == "sst2"),
     }
+
+
+def test_rows_in_batches_of_one_have_the_same_bits_in_any_company(server):
+    texts = ["a film", "a plot of a film", "b", "é", "plot plot", "a b c", "film b c"]
+
+    def vectors(inputs):
+        request = {"model": "alone", "input": inputs, "encoding_format": "base64"}
+        return [one["embedding"] for one in answer(server, "/v1/embeddings", request)["data"]]
+
+    assert vectors(texts) == [vectors(text)[0] for text in texts]
 
 
 def test_tei_embeddings(server):
