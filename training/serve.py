@@ -39,7 +39,7 @@ from .serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE
 
 if TYPE_CHECKING:
     from .serving.metrics import Metrics
-    from .serving.models import ServedModel
+    from .serving.models import LoadedModel
     from .serving.server import ModelServer
 
 _PORTS = 1 << 16
@@ -178,10 +178,10 @@ def load(config: ServeConfig) -> ModelServer:
     return ModelServer(models, metrics, config.max_rows, config.max_bytes)
 
 
-def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> ServedModel:
+def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> LoadedModel:
     from . import predict
     from .serving.batching import Batcher
-    from .serving.models import ServedModel, answers_of_saved_model, answers_of_task
+    from .serving.models import LoadedModel, answers_of_saved_model, answers_of_task
     from .serving.signatures import warm_up
 
     predictor = predict.load_predictor(path)
@@ -219,7 +219,7 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
     )
     folder = Path(path).absolute().name
     version = folder if folder.isdecimal() else "1"
-    return ServedModel(**vars(answers), name=name, version=version, batcher=batcher)
+    return LoadedModel(**vars(answers), name=name, version=version, batcher=batcher)
 
 
 def ready_text(config: ServeConfig, server: ModelServer, address: str) -> str:

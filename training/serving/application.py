@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 
 import prometheus_client
 from absl import logging
@@ -39,7 +40,7 @@ def application(server: ModelServer) -> Starlette:
     )
 
 
-def _health(name: str):
+def _health(name: str) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         return Response(json.dumps({name: True}), media_type=JSON)
 

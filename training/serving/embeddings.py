@@ -13,7 +13,7 @@ from starlette.requests import Request
 from keras_bert.text.tokenizer import Tokenizer
 
 from .fields import RequestError, check_number, described, read_text
-from .models import OF_IDS, ServedModel
+from .models import OF_IDS, LoadedModel
 from .server import ModelServer
 
 # How far the norm of a vector of unit norm may be from 1, in bfloat16
@@ -99,7 +99,7 @@ def _read_ids(value: list[Any], name: str) -> list[int]:
 
 
 async def embed(
-    server: ModelServer, request: Request, model: ServedModel, asked: EmbeddingRequest
+    server: ModelServer, request: Request, model: LoadedModel, asked: EmbeddingRequest
 ) -> Embeddings:
     """Computes embeddings.
 
@@ -147,7 +147,7 @@ def _with_special_tokens(ids: list[int], tokenizer: Tokenizer) -> list[int]:
 
 
 def _check_ids(
-    rows: Sequence[list[int]], indices: Sequence[int], model: ServedModel, field: str
+    rows: Sequence[list[int]], indices: Sequence[int], model: LoadedModel, field: str
 ) -> None:
     size = model.tokenizer.vocabulary_size
     for index, row in zip(indices, rows, strict=True):

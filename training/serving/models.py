@@ -126,7 +126,7 @@ class Answers:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ServedModel(Answers):
+class LoadedModel(Answers):
     """A model that is served.
 
     Args:

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from .embeddings import EmbeddingRequest, embed, read_inputs
 from .fields import Field, encoded, one_of, read_count, read_fields, read_object, read_text
-from .models import ServedModel
+from .models import LoadedModel
 from .server import JSON, ModelServer, Protocol, RefusedError, respond
 
 _EXAMPLE = '{"model": "model", "input": ["a text"]}'
@@ -65,7 +65,7 @@ def _routes(server: ModelServer) -> list[Route]:
 PROTOCOL = Protocol(_routes, "POST /v1/embeddings")
 
 
-def described_model(model: ServedModel) -> dict[str, Any]:
+def described_model(model: LoadedModel) -> dict[str, Any]:
     """Returns a model as OpenAI describes one."""
     return {
         "id": model.name,

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from .models import ServedModel
+from .models import LoadedModel
 from .openai import described_model
 from .requests import read_request, write_answer
 from .server import JSON, ModelServer, Protocol, RefusedError, respond
@@ -68,7 +68,7 @@ class _ModelName(StringConvertor):
     regex = "[^/:]+"
 
 
-def _model(server: ModelServer, request: Request) -> ServedModel:
+def _model(server: ModelServer, request: Request) -> LoadedModel:
     """Returns the model that an address names, and refuses other versions."""
     model = server.model(request, request.path_params["name"])
     if request.path_params.get("version", model.version) != model.version:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from .batching import QueueFullError
 from .fields import RequestError
 from .metrics import Metrics
-from .models import COUNTED, ServedModel
+from .models import COUNTED, LoadedModel
 from .signatures import Row
 
 _SECONDS_FOR_BODY = 60.0
@@ -131,7 +131,7 @@ class ModelServer:
     """
 
     def __init__(
-        self, models: Mapping[str, ServedModel], metrics: Metrics, max_rows: int, max_bytes: int
+        self, models: Mapping[str, LoadedModel], metrics: Metrics, max_rows: int, max_bytes: int
     ) -> None:
         self.models = models
         self.metrics = metrics
@@ -175,7 +175,7 @@ class ModelServer:
 
         return Route(path, handle, methods=["POST"])
 
-    def model(self, request: Request, name: str) -> ServedModel:
+    def model(self, request: Request, name: str) -> LoadedModel:
         """Returns the model of a name for a request.
 
         Raises:
@@ -192,8 +192,8 @@ class ModelServer:
         self,
         request: Request,
         purpose: str,
-        fits: Callable[[ServedModel], bool] = lambda model: True,
-    ) -> ServedModel:
+        fits: Callable[[LoadedModel], bool] = lambda model: True,
+    ) -> LoadedModel:
         """Returns the model that an address names, or else the only one that fits.
 
         Args:
@@ -211,12 +211,12 @@ class ModelServer:
             found = ", ".join(f"the method of {model.name} is {model.verb}" for model in models)
             raise RefusedError(424, f"{path} needs a model with {purpose}; {found}")
         if len(fitting) > 1:
-            others = ", ".join(f"/models/{model.name}{path}" for model in fitting)
+            others = ", ".join(f"/models/{model.name}{path.rstrip('/')}" for model in fitting)
             raise RefusedError(404, f"several models answer at {path}; expected {others}")
         return self.model(request, fitting[0].name)
 
     async def compute(
-        self, request: Request, model: ServedModel, signature: str, rows: Sequence[Row]
+        self, request: Request, model: LoadedModel, signature: str, rows: Sequence[Row]
     ) -> list[Row]:
         """Returns the answers of rows.
 
@@ -240,7 +240,7 @@ class ModelServer:
         return found
 
     async def answer_texts(
-        self, request: Request, model: ServedModel, rows: Sequence[Row], field: str, truncate: bool
+        self, request: Request, model: LoadedModel, rows: Sequence[Row], field: str, truncate: bool
     ) -> tuple[list[Row], list[int]]:
         """Returns the answers of rows of texts, and the indices of the rows that are cut.
 
@@ -259,7 +259,7 @@ class ModelServer:
         return answers, self.check_cut(model, answers, field, truncate)
 
     def check_cut(
-        self, model: ServedModel, counts: Sequence[Row], field: str, truncate: bool
+        self, model: LoadedModel, counts: Sequence[Row], field: str, truncate: bool
     ) -> list[int]:
         """Returns the indices of the rows that are cut, from `TextLimits.count`.
 

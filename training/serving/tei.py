@@ -39,7 +39,7 @@ from .fields import (
     read_text,
     read_texts,
 )
-from .models import TEXT_PAIR, ServedModel
+from .models import TEXT_PAIR, LoadedModel
 from .server import JSON, ModelServer, Protocol, RefusedError, respond
 from .signatures import CHOICES, DEFAULT_SIGNATURE, Row
 
@@ -331,7 +331,7 @@ class _Api:
     # === Answers ===
 
     async def _predictions(
-        self, request: Request, model: ServedModel, rows: Sequence[Row], options: Row
+        self, request: Request, model: LoadedModel, rows: Sequence[Row], options: Row
     ) -> tuple[list[Any], list[int]]:
         """Returns the classes or the entities of each row, and the indices of the rows cut."""
         for index, row in enumerate(rows):
@@ -360,7 +360,7 @@ class _Api:
         return found, cut
 
     async def _choice_scores(
-        self, request: Request, model: ServedModel, pairs: Sequence[Row], options: Row
+        self, request: Request, model: LoadedModel, pairs: Sequence[Row], options: Row
     ) -> tuple[list[float], list[int]]:
         """Returns the probability of each text as a choice, and the indices of the texts cut."""
         counts = await asyncio.to_thread(model.limits.count, pairs)
@@ -370,11 +370,11 @@ class _Api:
         return _scores(answer, options), cut
 
 
-def _embeds(model: ServedModel) -> bool:
+def _embeds(model: LoadedModel) -> bool:
     return model.verb == "embed"
 
 
-def _scores_pairs(model: ServedModel) -> bool:
+def _scores_pairs(model: LoadedModel) -> bool:
     """Returns whether a model has one score for a pair of texts."""
     is_classifier = model.verb == "classify" and bool(model.text_pairs)
     return model.verb == "choose" or (is_classifier and len(model.class_names) in (0, 2))
@@ -446,7 +446,7 @@ def _tokens(
     return rows
 
 
-def _check_direction(options: Row, model: ServedModel) -> None:
+def _check_direction(options: Row, model: LoadedModel) -> None:
     """Refuses to cut texts at another end than the model does."""
     direction = options["truncation_direction"]
     side = model.tokenizer.truncation_side

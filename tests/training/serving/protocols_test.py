@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 
+pytest.importorskip("tensorflow_text")
 pytest.importorskip("uvicorn")
 
 from huggingface_hub import InferenceClient
@@ -22,13 +23,14 @@ from keras_bert.data import (
     TextClassifierPreprocessor,
     TokenClassifierPreprocessor,
 )
+from keras_bert.export import ServedModel
 from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
 from training.serve import listening
 from training.serving import connections
 from training.serving.application import application
 from training.serving.batching import Batcher
 from training.serving.metrics import Metrics
-from training.serving.models import ServedModel, answers_of_task
+from training.serving.models import LoadedModel, answers_of_saved_model, answers_of_task
 from training.serving.server import ModelServer
 
 pytestmark = pytest.mark.on_tensorflow
@@ -68,15 +70,21 @@ def tasks():
 
 
 @pytest.fixture(scope="module")
-def server():
-    """A server in a thread: its tasks by name, and its port."""
+def server(tmp_path_factory):
+    """A server in a thread: its tasks by name, and its port. Of `*_export` it has exports."""
     metrics, models, found = Metrics(), {}, tasks()
-    found["alone"] = found["embedder"]
+    same = {"alone": "embedder", "embedder_export": "embedder", "tagger_export": "tagger"}
+    found |= {name: found[of] for name, of in same.items()}
     for name, task in found.items():
-        answers = answers_of_task(task, task.fields)
+        if name.endswith("_export"):
+            folder = tmp_path_factory.mktemp("models") / "1"
+            task.export(folder, warm_up=False)
+            answers = answers_of_saved_model(ServedModel(folder))
+        else:
+            answers = answers_of_task(task, task.fields)
         size = 1 if name == "alone" else 8
         batcher = Batcher(answers.compute, threads=1, batch_size=size, max_waiting=20)
-        models[name] = ServedModel(**vars(answers), name=name, version="1", batcher=batcher)
+        models[name] = LoadedModel(**vars(answers), name=name, version="1", batcher=batcher)
     served = ModelServer(models, metrics, max_rows=MAX_ROWS, max_bytes=10_000)
     uvicorn = connections.server(application(served), seconds_to_end=5)
     with listening("127.0.0.1", 0) as listener:
@@ -109,11 +117,12 @@ def close_to(values):
     return pytest.approx(np.asarray(values), abs=1e-5)
 
 
-def test_openai_embeddings(server):
-    expected = server[0]["embedder"].embed(TEXTS)
-    request = {"model": "embedder", "input": TEXTS, "user": "me"}
+@pytest.mark.parametrize("name", ["embedder", "embedder_export"])
+def test_openai_embeddings(server, name):
+    expected = server[0][name].embed(TEXTS)
+    request = {"model": name, "input": TEXTS, "user": "me"}
     content = answer(server, "/v1/embeddings", request)
-    assert (content["object"], content["model"]) == ("list", "embedder")
+    assert (content["object"], content["model"]) == ("list", name)
     assert [(one["object"], one["index"]) for one in content["data"]] == [
         ("embedding", index) for index in range(3)
     ]
@@ -122,7 +131,7 @@ def test_openai_embeddings(server):
     assert content["usage"] == {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
 
     def vectors(**options):
-        content = answer(server, "/v1/embeddings", {"model": "embedder", **options})
+        content = answer(server, "/v1/embeddings", {"model": name, **options})
         return [one["embedding"] for one in content["data"]]
 
     # As the `openai` package asks, which takes the bytes of little-endian float32
@@ -136,6 +145,9 @@ def test_openai_embeddings(server):
     )
     (short,) = vectors(input=TEXTS[0], dimensions=3)
     assert np.array(short) == close_to(expected[0, :3] / np.linalg.norm(expected[0, :3]))
+
+
+def test_openai_models(server):
     # Vectors of another norm are scaled, as all of OpenAI's are.
     raw = server[0]["raw"].embed(TEXTS[0])
     request = {"model": "raw", "input": TEXTS[0]}
@@ -213,12 +225,13 @@ def test_tei_predictions_and_ranks(server):
     assert [one["index"] for one in ranks] == choices["ranking"]
 
 
-def test_tei_entities(server):
+@pytest.mark.parametrize("name", ["tagger", "tagger_export"])
+def test_tei_entities(server, name):
     """Groups of words with offsets in the text, in windows where it is long."""
-    text = "Ann é Lee, film. " * 8
+    path, text = f"/models/{name}/predict", "Ann é Lee, film. " * 8
     expected = server[0]["tagger"].entities(text)
     assert expected
-    groups = answer(server, "/models/tagger/predict", {"inputs": text})
+    groups = answer(server, path, {"inputs": text})
     assert groups == [
         {
             "entity_group": one["type"],
@@ -230,7 +243,8 @@ def test_tei_entities(server):
         for one in expected
     ]
     options = {"aggregation_strategy": "none", "ignore_labels": ["B-PER"]}
-    words = answer(server, "/models/tagger/predict", {"inputs": [[text], ["a"]], **options})
+    words = answer(server, path, {"inputs": [[text], ["a"]], **options})
+    assert len(words[1]) <= 1  # without the words of the longer text
     tags = [tag for tag in server[0]["tagger"].tag(text) if tag["label"] != "B-PER"]
     assert [(one["entity"], one["start"]) for one in words[0]] == [
         (tag["label"], tag["start"]) for tag in tags
