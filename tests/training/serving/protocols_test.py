@@ -243,11 +243,12 @@ def test_tei_entities(server, name):
         for one in expected
     ]
     options = {"aggregation_strategy": "none", "ignore_labels": ["B-PER"]}
-    words = answer(server, path, {"inputs": [[text], ["a"]], **options})
-    assert len(words[1]) <= 1  # without the words of the longer text
-    tags = [tag for tag in server[0]["tagger"].tag(text) if tag["label"] != "B-PER"]
-    assert [(one["entity"], one["start"]) for one in words[0]] == [
-        (tag["label"], tag["start"]) for tag in tags
+    # The shorter one is padded in the batch of an export.
+    texts = [text, text[:-6]]
+    words = answer(server, path, {"inputs": [[text] for text in texts], **options})
+    assert [[(one["entity"], one["start"]) for one in row] for row in words] == [
+        [(tag["label"], tag["start"]) for tag in row if tag["label"] != "B-PER"]
+        for row in server[0]["tagger"].tag(texts)
     ]
 
 
@@ -376,7 +377,8 @@ def test_a_malformed_request_names_the_field(server, path, request_, status, mes
         error = content["error"]
         assert set(error) == {"message", "type", "param", "code"}
         assert error["type"] == "invalid_request_error"
-        assert error["param"] is None or error["param"] in message or message in error["message"]
+        expected = {None} if isinstance(request_, bytes) else {"model", "input", "dimensions", "n"}
+        assert error["param"] in expected
         content = {"error": error["message"], "error_type": ""}
     assert set(content) == {"error", "error_type"}
     assert found == status
