@@ -136,6 +136,7 @@ class ModelServer:
         self.models = models
         self.metrics = metrics
         self.max_rows = max_rows
+        self.max_bytes = max_bytes
         self._reader = BodyReader(max_bytes)
 
     def close(self) -> None:

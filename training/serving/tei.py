@@ -146,11 +146,11 @@ class _Api:
 
     async def infer(self, request: Request, asked: Row) -> Response:
         """Answers as Hugging Face's Inference API, and without `parameters` as TEI."""
+        if "query" in asked:
+            return await self.rerank(request, asked)
         model = self._server.model_for(
             request, "vectors, labels or scores", lambda model: model.verb in (*_PREDICTS, "embed")
         )
-        if "query" in asked:
-            return await self.rerank(request, asked)
         if model.verb == "embed":
             is_similarity = isinstance(asked.get("inputs"), dict)
             return await (self.similarity if is_similarity else self.embed)(request, asked)
@@ -236,8 +236,15 @@ class _Api:
         model = self._server.model_for(request, "scores of pairs", _scores_pairs)
         options = read_fields(asked, self._rerank_fields)
         _check_direction(options, model)
-        texts = options["texts"]
-        pairs = [{"text": options["query"], TEXT_PAIR: text} for text in texts]
+        query, texts = options["query"], options["texts"]
+        # What is read with each text, and is sent once
+        if len(query) * len(texts) > self._server.max_bytes:
+            raise RequestError(
+                f"query has {len(query)} characters for each of {len(texts)} texts; expected at "
+                f"most {self._server.max_bytes} in all",
+                "query",
+            )
+        pairs = [{"text": query, TEXT_PAIR: text} for text in texts]
         if model.verb == "choose":
             scores, cut = await self._choice_scores(request, model, pairs, options)
         else:
@@ -307,9 +314,10 @@ class _Api:
 
     def _read_texts(self, value: Any, name: str) -> list[str]:
         """Reads a string or a list of strings."""
-        texts = read_texts([value] if isinstance(value, str) else value, name)
-        check_number(len(texts), self._server.max_rows, name)
-        return texts
+        values = [value] if isinstance(value, str) else value
+        if isinstance(values, list):
+            check_number(len(values), self._server.max_rows, name)
+        return read_texts(values, name)
 
     def _read_rows(self, value: Any, name: str) -> tuple[list[Row], bool]:
         """Reads a text, a pair, or a list of lists of one or two texts; and whether it is one."""

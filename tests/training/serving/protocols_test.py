@@ -221,7 +221,7 @@ def test_tei_predictions_and_ranks(server):
     assert relevant[0]["score"] == {row["label"]: row["score"] for row in one}["+"]
     row = {"text": "a", "choices": texts}
     (choices,) = found["chooser"].serving_answers([row])
-    ranks = answer(server, "/models/chooser/rerank", {"query": "a", "texts": texts})
+    ranks = answer(server, "/models/chooser", {"query": "a", "texts": texts})
     assert [one["index"] for one in ranks] == choices["ranking"]
 
 
@@ -367,6 +367,12 @@ OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/ss
         ("/models/chooser/rerank", {"query": "a", "texts": ["b", LONG]}, 422, "texts: text 1 has"),
         ("/models/ranker/rerank", {"query": "a", "texts": ["b"] * 9}, 422, "texts has 9 elements"),
         ("/models/ranker/rerank", {"query": "a"}, 422, "texts is missing"),
+        (
+            "/models/ranker/rerank",
+            {"query": "a" * 2_000, "texts": ["b"] * 6},
+            422,
+            "query has 2000 characters for each of 6 texts; expected at most 10000 in all",
+        ),
         ("/models/embedder/decode", {"ids": [99_999]}, 422, "ids: Token id 99999 is not in"),
         ("/models/sst2", {"inputs": "a", "parameters": {"top_k": 0}}, 422, "top_k is a number, 0"),
     ],
