@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.export.description import DESCRIPTION_FILE, ExportDescription
+from keras_bert.export.description import DESCRIPTION_FILE, TOKENIZER_FILE, ExportDescription
 from keras_bert.export.options import ExportError, ExportOptions, Servable
 from keras_bert.export.server_files import (
     have_fixed_widths,
@@ -104,6 +105,8 @@ def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> N
     description = folder / DESCRIPTION_FILE
     description.parent.mkdir()
     description.write_text(ExportDescription.of_task(task, options).to_json(), encoding="utf-8")
+    tokenizer = json.dumps(task.preprocessor.tokenizer.get_config(), ensure_ascii=False)
+    (folder / TOKENIZER_FILE).write_text(tokenizer, encoding="utf-8")
     write_batching_parameters(
         folder,
         options.max_batch_size,

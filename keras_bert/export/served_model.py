@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from keras_bert.data.columns import columns_of_rows
-from keras_bert.export.description import DESCRIPTION_FILE, ExportDescription, RowRequest
+from keras_bert.export.description import (
+    DESCRIPTION_FILE,
+    TOKENIZER_FILE,
+    ExportDescription,
+    RowRequest,
+)
+from keras_bert.text.from_config import tokenizer_from_config
+from keras_bert.text.tokenizer import Tokenizer
 
 Row = Mapping[str, Any]
 
@@ -47,14 +56,14 @@ class ServedModel:
                 f"{os.fspath(filepath)} has the signatures {sorted(self._signatures)}; expected "
                 "serving_default, as in a folder that `export` wrote."
             )
-        path = Path(filepath, DESCRIPTION_FILE)
-        if path.is_file():
-            try:
-                self.description = ExportDescription.from_json(path.read_text(encoding="utf-8"))
-            except (KeyError, TypeError, ValueError) as error:
-                raise ValueError(f"{path} is malformed: {error!r}") from error
-        else:
-            self.description = _of_earlier_release(self._signatures)
+        self._folder = Path(filepath)
+        path = self._folder / DESCRIPTION_FILE
+        if not path.is_file():
+            raise ValueError(f"{path} is missing; expected it in a folder that `export` wrote.")
+        try:
+            self.description = ExportDescription.from_json(path.read_text(encoding="utf-8"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is malformed: {error!r}") from error
 
     @property
     def signatures(self) -> Mapping[str, Any]:
@@ -75,6 +84,12 @@ class ServedModel:
     def list_fields(self) -> tuple[str, ...]:
         """The fields that are, or may be, lists of strings."""
         return self.description.list_fields
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the model, in Python."""
+        config = (self._folder / TOKENIZER_FILE).read_text(encoding="utf-8")
+        return tokenizer_from_config(json.loads(config))
 
     def apply_verb(self, rows: Sequence[Row]) -> list[Any]:
         """Answers rows of the `fields`, as `apply_verb` of the task does.
@@ -162,23 +177,6 @@ def _fits(request: RowRequest, inputs: Mapping[str, Any], row: Row) -> bool:
         for name, spec in inputs.items()
         if not name.startswith("num_")
     )
-
-
-def _of_earlier_release(signatures: Mapping[str, Any]) -> ExportDescription:
-    """Returns the description of an export of a release that wrote none."""
-    from keras_bert.export.signatures import CHOICE_REQUESTS, COUNTED_CHOICES_SIGNATURE
-    from keras_bert.export.tagging_signatures import COUNTED_WORDS_SIGNATURE, TAGGING_REQUESTS
-
-    tagger = ("TokenClassifier", "tag", ("text",), TAGGING_REQUESTS)
-    chooser = ("MultipleChoice", "choose", ("choices",), CHOICE_REQUESTS)
-    kinds = {COUNTED_WORDS_SIGNATURE: tagger, COUNTED_CHOICES_SIGNATURE: chooser}
-    others: Any = ("", "", (), (RowRequest(),))
-    task, verb, list_fields, requests = next(
-        (kind for name, kind in kinds.items() if name in signatures), others
-    )
-    inputs = signatures["serving_default"].structured_input_signature[1]
-    fields = tuple(name for name in inputs if not name.startswith("num_"))
-    return ExportDescription(task, verb, fields, list_fields, requests)
 
 
 def _padded(values: list[Any]) -> list[Any]:
