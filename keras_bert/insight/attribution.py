@@ -46,7 +46,7 @@ Span = tuple[int, int, int] | None
 
 @dataclasses.dataclass(frozen=True)
 class Attribution:
-    """What each token contributes to one number that a model computed.
+    """The contribution of each token to one number that a model computed.
 
     Attributes:
         texts: The texts that went in.
@@ -54,7 +54,7 @@ class Attribution:
         spans: For each token `(text, start, end)`: which text it is of, and its characters; `None`
             for special tokens.
         scores: For each token its share of the number, float64 `(tokens,)`; above 0 it raises it.
-        target: What the number is.
+        target: The number's name.
         method: How it was divided up.
         output: The number: a logit, or the sum of two of a span.
         baseline_output: The number for the baseline, from which integrated gradients start; NaN
@@ -113,25 +113,25 @@ class Attribution:
         }
 
     def __str__(self) -> str:
-        ordered = sorted(self.words, key=lambda word: -abs(word["score"]))
+        words = sorted(self.words, key=lambda word: -abs(word["score"]))
         lines = [f"{self.target}: {self.output:.4f} ({self.method})"]
-        lines += [f"{word['score']:+.4f}  {word['word']}" for word in ordered]
+        lines += [f"{word['score']:+.4f}  {word['word']}" for word in words]
         return "\n".join([*lines, *([self.completeness] if self.completeness else [])])
 
     @property
     def completeness(self) -> str:
-        """What the scores add up to, beside what they should; empty without a baseline."""
+        """The sum of the scores beside the expected one; empty without a baseline."""
         error, difference = self.completeness_error, self.output - self.baseline_output
         if np.isnan(error):
             return ""
-        shown = (
+        summary = (
             f"The scores sum to {self.scores.sum():+.4f}; the difference from the baseline is "
             f"{difference:+.4f} (error {error:+.4f})."
         )
         if abs(error) <= max(_LARGE_ERROR * abs(difference), _LEAST_ERROR):
-            return shown
+            return summary
         return (
-            f"{shown} They do not explain the number: pass more steps; if the error stays, the "
+            f"{summary} They do not explain the number: pass more steps; if the error stays, the "
             "path from the baseline has a jump, and occlusion or another baseline may say more."
         )
 
@@ -185,10 +185,10 @@ class _Row:
 
     Attributes:
         features: NumPy arrays with a first axis of 1, and perhaps with padding.
-        texts, spans: As of `Attribution`, without padding.
+        texts, spans: As in `Attribution`, without padding.
         indices: Where the number stands in a row of outputs, by their name, "" of one without a
             name; of several, their sum.
-        target: What the number is called.
+        target: The number's name.
     """
 
     features: dict[str, np.ndarray]
@@ -313,14 +313,14 @@ def _evaluate(task: Task, row: _Row, points: np.ndarray) -> tuple[np.ndarray, np
         compute = _gradient_function(task)
     values, gradients = [], []
     for begin in range(0, len(points), size):
-        part = points[begin : begin + size]
-        count = len(part)
-        part = np.concatenate([part, np.repeat(part[-1:], size - count, axis=0)])
+        chunk = points[begin : begin + size]
+        count = len(chunk)
+        chunk = np.concatenate([chunk, np.repeat(chunk[-1:], size - count, axis=0)])
         if points.ndim == 3:
-            value, slope = compute(part, tensors, row.indices)
+            value, slope = compute(chunk, tensors, row.indices)
             gradients.append(slope[:count])
         else:
-            features["token_ids"] = part.reshape(features["token_ids"].shape).astype("int32")
+            features["token_ids"] = chunk.reshape(features["token_ids"].shape).astype("int32")
             value = keras.ops.convert_to_numpy(_number(_outputs(task, features), row.indices))
         values.append(value[:count])
     return np.concatenate(values), np.concatenate(gradients) if gradients else np.zeros(0)
@@ -338,17 +338,17 @@ def _number(outputs: Any, indices: dict[str, tuple[int, ...]]) -> Tensor:
     """The numbers `(rows,)` of the outputs of several rows; the indices may be traced."""
     total: Any = 0
     for name, positions in indices.items():
-        part = outputs[name] if name else outputs
+        value = outputs[name] if name else outputs
         for position in positions:
-            part = part[:, position]
-        total = total + part
+            value = value[:, position]
+        total = total + value
     return total
 
 
 def _number_of_vectors(
     task: Task, vectors: Tensor, features: Any, indices: dict[str, tuple[int, ...]]
 ) -> Tensor:
-    """The numbers `(rows,)` of embeddings `(rows, length, width)` in place of those of the ids."""
+    """The numbers `(rows,)` for embeddings `(rows, length, width)` in place of the ids' own."""
     with task.backbone.token_embedding.returning(vectors):
         return _number(task(features, training=False), indices)
 
@@ -540,7 +540,7 @@ def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
     bounds = zip(starts, ends, strict=True)
     spans: list[Span] = [None] * len(ids)
     for position, (start, end) in enumerate(bounds, start=1):
-        # The mask is what is asked for, and no reason
+        # The mask is the question, and no reason
         if ids[position] != tokenizer.mask_token_id:
             spans[position] = (0, start, end)
     features = {
@@ -570,7 +570,7 @@ _READERS: dict[str, Callable[[Any, Any, Any], _Row]] = {
 
 
 def _input_reader(task: Any) -> Callable[[Any, Any, Any], _Row]:
-    """Returns what reads an input of a task: by its verb, or of a head on a text or a pair.
+    """Returns the reader of a task's inputs: for its verb, or for a head on a text or a pair.
 
     Raises:
         ValueError: If the outputs of the task are no logits or scores of its input.

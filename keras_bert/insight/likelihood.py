@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How likely a masked LM finds sentences, and which of two that differ in a few words."""
+"""How likely a masked LM finds sentences, and comparisons of two that differ in a few words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COLUMNS = ("sent_more", "sent_less", "bias_type")
 
 @dataclasses.dataclass(frozen=True)
 class TextLikelihood:
-    """What a masked LM thinks of each token of a text, given all others.
+    """How likely a masked LM finds each token of a text, given all others.
 
     Attributes:
         text: The text.
@@ -124,19 +124,21 @@ def masked_log_probabilities(
     """
     require_masked_lm(masked_lm)
     mask = masked_lm.preprocessor.tokenizer.mask_token_id
-    asked = [(number, slot) for number, row in enumerate(positions) for slot in row]
-    if not asked:
+    slots = [(number, slot) for number, row in enumerate(positions) for slot in row]
+    if not slots:
         return [np.zeros(0) for _ in rows]
-    masked = [[*rows[number][:slot], mask, *rows[number][slot + 1 :]] for number, slot in asked]
-    found = candidate_log_probabilities(
+    masked_rows = [
+        [*rows[number][:slot], mask, *rows[number][slot + 1 :]] for number, slot in slots
+    ]
+    log_probabilities = candidate_log_probabilities(
         masked_lm,
-        masked,
-        [slot for _, slot in asked],
-        [[rows[number][slot]] for number, slot in asked],
+        masked_rows,
+        [slot for _, slot in slots],
+        [[rows[number][slot]] for number, slot in slots],
         batch_size,
         verbose,
     )
-    own = np.array([row[0] for row in found])
+    own = np.array([row[0] for row in log_probabilities])
     return np.split(own, np.cumsum([len(row) for row in positions])[:-1])
 
 
@@ -183,7 +185,7 @@ def candidate_log_probabilities(
         [[position] for _, position in askers],
     )
     numbers = list(askers.values())
-    found = [np.zeros(0)] * len(rows)
+    log_probabilities = [np.zeros(0)] * len(rows)
     progress = keras.utils.Progbar(batches.num_batches, verbose=int(verbose != 0))
     for features, index in batches:
         outputs = masked_lm.predict_on_batch(features)
@@ -196,10 +198,10 @@ def candidate_log_probabilities(
             index, logits, highest, normalizers, strict=True
         ):
             for number in numbers[of_row]:
-                chosen = row_logits[list(candidates[number])]
-                found[number] = (chosen - most).astype("float64") - normalizer
+                candidate_logits = row_logits[list(candidates[number])]
+                log_probabilities[number] = (candidate_logits - most).astype("float64") - normalizer
         progress.add(1)
-    return found
+    return log_probabilities
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,7 +255,7 @@ class PairScores(Result):
     def shares(
         self, confidence: float = CONFIDENCE, samples: int = SAMPLES, seed: int = 0
     ) -> list[dict[str, Any]]:
-        """In what share of the pairs the stereotyping sentence scores higher.
+        """The share of the pairs in which the stereotyping sentence scores higher.
 
         Args:
             confidence: Of the interval.
@@ -349,7 +351,7 @@ def compare_pairs(
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         pairs: Two sentences each.
-        names: What each pair is called in errors; `None` numbers them.
+        names: The name of each pair in errors; `None` numbers them.
         batch_size: Rows in a batch.
         verbose: 1 shows a progress bar.
 
@@ -364,10 +366,13 @@ def compare_pairs(
     positions: list[list[int]] = []
     for first, second in zip(rows[::2], rows[1::2], strict=True):
         blocks = difflib.SequenceMatcher(None, first, second).get_matching_blocks()
-        shared = [
+        common_positions = [
             (block.a + offset, block.b + offset) for block in blocks for offset in range(block.size)
         ]
-        positions += [[a for a, _ in shared[1:-1]], [b for _, b in shared[1:-1]]]
+        positions += [
+            [a for a, _ in common_positions[1:-1]],
+            [b for _, b in common_positions[1:-1]],
+        ]
     scores = masked_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
     totals = np.array([round(float(row.sum()), 3) for row in scores])
     return totals[::2], totals[1::2]
@@ -385,7 +390,7 @@ def tokens_of_spans(
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         texts: Strings.
         spans: For each text `(start, end)` of words in it, in characters.
-        names: What each text is called in errors; `None` numbers them.
+        names: The name of each text in errors; `None` numbers them.
 
     Returns:
         The texts' token ids with special tokens, ragged `(texts, None)`; and for each text and

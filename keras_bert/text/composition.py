@@ -61,7 +61,7 @@ def is_composed(text: str) -> bool:
 
 
 def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which part of a text each character of the composed text comes from.
+    """Returns the span of a text that each character of the composed text comes from.
 
     A character that is composed of several has all of them, with the marks that are reordered or
     composed around it; any other character has itself.
@@ -70,9 +70,9 @@ def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:
         text: The text before `composed`.
 
     Returns:
-        A tuple of the offset of the first character of each part, int64 `(characters + 1,)`, where
-        the last one is that of the end of the text; and the offset one past its last character,
-        int64 `(characters,)`.
+        A tuple of the offset of the first character of each span, int64 `(characters + 1,)`, with
+        the end of the text as the last one; and the offset one past its last character, int64
+        `(characters,)`.
     """
     starts: list[int] = []
     ends: list[int] = []
@@ -102,14 +102,14 @@ def joining_points() -> frozenset[int]:
     """
     points = {*_HANGUL_PARTS, *combining_points()}
     for point in range(0x110000):
-        parts = unicodedata.decomposition(chr(point))
-        if parts and not parts.startswith("<"):
-            points.update(int(part, 16) for part in parts.split()[1:])
+        mapping = unicodedata.decomposition(chr(point))
+        if mapping and not mapping.startswith("<"):
+            points.update(int(code, 16) for code in mapping.split()[1:])
     return frozenset(points)
 
 
 @functools.cache
 def _clusters() -> re.Pattern[str]:
-    """Returns a pattern for parts of a text that are composed independently of one another."""
+    """Returns a pattern for spans of a text that are composed independently of one another."""
     combining = combining_characters()
     return re.compile(f"(?s:[^{combining}]?[{combining}]+|[^{combining}])")

@@ -30,7 +30,7 @@ from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH
 # Categories Cc and Cf except tab, newline and carriage return; and the replacement character.
 _DROPPED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
 _ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
-# What is not in a word, coarsely: CJK ideographs and most punctuation
+# Characters outside words, coarsely: CJK ideographs and most punctuation
 _BETWEEN_WORDS = (
     rf"\x00-\x20{_ASCII_PUNCTUATION}\p{{Z}}\x{{3000}}-\x{{3003}}\x{{3008}}-\x{{3011}}"
     rf"\x{{ff01}}-\x{{ff0f}}{IDEOGRAPHS}"
@@ -146,8 +146,8 @@ def _in_canonical_order(text: tf.Tensor) -> tf.Tensor:
     run = tf.cumsum(tf.cast(~is_mark, tf.int32)) + tf.cast(row_ids(points), tf.int32)
     key = tf.cast(run, tf.int64) * _NUM_CLASSES + tf.cast(mark_class, tf.int64)
     order = tf.argsort(key, stable=True)
-    ordered = points.with_flat_values(tf.gather(points.flat_values, order))
-    return encode_texts(ordered)
+    sorted_points = points.with_flat_values(tf.gather(points.flat_values, order))
+    return encode_texts(sorted_points)
 
 
 def drop_invalid(text: tf.Tensor) -> tf.Tensor:

@@ -112,14 +112,14 @@ class SplitTexts:
         spaces = lengths - tf.strings.length(without_space, unit="UTF8_CHAR")
         starts = with_tokens(pieces.starts, tf.where(takes_space, spaces, 0))
         ends = with_tokens(pieces.ends, lengths)
-        moved = tf.gather(begin, row_ids(ids))
+        shift = tf.gather(begin, row_ids(ids))
         return Pieces(
             *(
-                segments.with_values(part).merge_dims(1, 2)
-                for part in (
+                segments.with_values(values).merge_dims(1, 2)
+                for values in (
                     ids,
-                    starts.with_flat_values(starts.flat_values + moved),
-                    ends.with_flat_values(ends.flat_values + moved),
+                    starts.with_flat_values(starts.flat_values + shift),
+                    ends.with_flat_values(ends.flat_values + shift),
                 )
             )
         )
@@ -131,8 +131,8 @@ class SplitTexts:
         for pattern in others:
             flat = segments.flat_values
             is_token = tf.strings.regex_full_match(flat, first)
-            parts = _split_around(flat, pattern, ~is_token)
-            segments = segments.with_values(parts).merge_dims(1, 2)
+            pieces = _split_around(flat, pattern, ~is_token)
+            segments = segments.with_values(pieces).merge_dims(1, 2)
         return segments
 
 
