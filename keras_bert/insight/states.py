@@ -91,7 +91,8 @@ def require_fit(
         subject = "The text has" if len(texts) == 1 else "The texts have"
         raise ValueError(
             f"{subject} {' + '.join(map(str, lengths))} tokens, and a row holds at most "
-            f"{max_tokens}: {shortened(texts[0])}. Shorten it, or give the preprocessor a longer sequence_length."
+            f"{max_tokens}: {shortened(texts[0])}. Shorten it, or give the preprocessor a longer "
+            "sequence_length."
         )
 
 
