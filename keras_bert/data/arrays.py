@@ -66,9 +66,9 @@ class Arrays:
         """Returns a value `count` times."""
         return np.full(count, value, dtype)
 
-    def concat(self, parts: Sequence[Any], axis: int = 0) -> Any:
+    def concat(self, arrays: Sequence[Any], axis: int = 0) -> Any:
         """Joins arrays along an axis."""
-        return np.concatenate(parts, axis)
+        return np.concatenate(arrays, axis)
 
     def take(self, x: Any, index: Any) -> Any:
         """Returns the rows of `x` at some indices."""
@@ -163,9 +163,9 @@ class Arrays:
         """Returns the values of each row of `x` at the indices that `index` has for the row."""
         return np.take_along_axis(x, index, axis=1)
 
-    def to_dense(self, rows: Ragged, width: Any, filler: Any) -> Any:
+    def to_dense(self, rows: Ragged, width: Any, fill_value: Any) -> Any:
         """Pads rows to `(rows, width)`."""
-        dense = np.full((len(rows.lengths), width), filler, rows.values.dtype)
+        dense = np.full((len(rows.lengths), width), fill_value, rows.values.dtype)
         dense[self.mask(rows.lengths, width)] = rows.values
         return dense
 
@@ -237,15 +237,15 @@ def cut_rows(xp: Arrays, rows: Ragged, limits: Any, side: str = "right") -> Ragg
     return Ragged(xp.take(rows.values, index), lengths)
 
 
-def join_rows(xp: Arrays, parts: Sequence[Ragged]) -> Ragged:
+def join_rows(xp: Arrays, chunks: Sequence[Ragged]) -> Ragged:
     """Joins the rows of several chunks, the first with the first, the second with the second, …"""
-    lengths = sum(part.lengths for part in parts)
+    lengths = sum(chunk.lengths for chunk in chunks)
     starts = row_starts(xp, lengths)
     index = []
-    for part in parts:
-        index.append(xp.ranges(starts, part.lengths))
-        starts = starts + part.lengths
-    values = xp.concat([part.values for part in parts])
+    for chunk in chunks:
+        index.append(xp.ranges(starts, chunk.lengths))
+        starts = starts + chunk.lengths
+    values = xp.concat([chunk.values for chunk in chunks])
     return Ragged(xp.scatter(xp.concat(index), values, xp.size(values)), lengths)
 
 

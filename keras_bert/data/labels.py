@@ -234,11 +234,11 @@ def _ids_of_names(
     labels: np.ndarray[Any, Any], class_names: Sequence[str] | None, first_row: int
 ) -> np.ndarray[Any, Any]:
     if class_names is None:
-        found = sorted(set(map(str, labels.flat)))
+        label_names = sorted(set(map(str, labels.flat)))
         raise ValueError(
             f"The labels are names, such as {str(labels.flat[0])!r}, but this task has no "
             "class_names. Create it with them, by `from_preset` or by its class: "
-            f"class_names={found if len(found) < 6 else [*found[:5], '…']}."
+            f"class_names={label_names if len(label_names) < 6 else [*label_names[:5], '…']}."
         )
     ids = {name: index for index, name in enumerate(class_names)}
     for row, label in enumerate(labels, first_row):

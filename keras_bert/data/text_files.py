@@ -20,7 +20,7 @@ from keras_bert.data.file_systems import open_file
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 # Errors of compressed data
 UNREADABLE = (EOFError, OSError, lzma.LZMAError, zlib.error)
-# UTF-32 first: its little-endian byte order mark begins with that of UTF-16.
+# UTF-32 first: its little-endian byte order mark begins with UTF-16's.
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -160,6 +160,6 @@ def _transcoded(file: BinaryIO, encoding: str, name: str | os.PathLike[str]) -> 
     except UnicodeDecodeError as error:
         number = content[: error.start].decode(encoding, "ignore").count("\n") + 1
         raise ValueError(
-            f"{name}, line {number}: the byte order mark is that of {encoding.upper()}, but byte "
+            f"{name}, line {number}: the byte order mark is {encoding.upper()}'s, but byte "
             f"{error.start} of the file is not: {error.reason}"
         ) from error

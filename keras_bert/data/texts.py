@@ -272,8 +272,8 @@ class TextPairExamples(TextExamples):
         lengths = np.stack([first.lengths, second.lengths], axis=1).reshape(-1)
         starts = np.cumsum(lengths) - lengths
         values = np.empty(lengths.sum(), "int32")
-        for part, rows in enumerate((first, second)):
-            values[NUMPY.ranges(starts[part::2], rows.lengths)] = rows.values
+        for side, rows in enumerate((first, second)):
+            values[NUMPY.ranges(starts[side::2], rows.lengths)] = rows.values
         features, _ = self._preprocessor.pack_tokens(Ragged(values, lengths))
         return Sequences(features, np.full(len(index), 2))
 

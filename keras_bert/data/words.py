@@ -169,7 +169,7 @@ class TokenClassifierPreprocessor:
             borders = xp.take(first_token, _splits(xp, nested.in_documents))
             document = xp.take(row_numbers(xp, nested.in_documents), sentence)
             first, last = xp.take(borders, document), xp.take(borders, document + 1)
-            start, stop = _widened(xp, start, stop, first, last, max_tokens)
+            start, stop = _extend(xp, start, stop, first, last, max_tokens)
             start, stop = _between_words(xp, start, stop, splits)
         # === The window of each word ===
         of_sentence = row_numbers(xp, in_sentences)
@@ -283,7 +283,7 @@ def _between_words(xp: Arrays, start: Any, stop: Any, splits: Any) -> tuple[Any,
     return xp.take(splits, first), xp.take(splits, last)
 
 
-def _widened(
+def _extend(
     xp: Arrays, start: Any, stop: Any, begin: Any, end: Any, max_tokens: int
 ) -> tuple[Any, Any]:
     """Extends spans on both sides, in equal parts where possible, to the size of a window."""

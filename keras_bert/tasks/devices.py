@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.data.loader import Batches, MappedBatches, rows_of_share
+from keras_bert.data.loader import Batches, MappedBatches, rows_of_shard
 from keras_bert.ops.dispatch import has_accelerator
 
 # The number of batches in an epoch from which on, on a CPU, more lengths are compiled for
@@ -41,7 +41,7 @@ def rows_of_process(rows: Any, shard: tuple[int, int]) -> Any:
         rows: Arrays `(rows, ...)`.
         shard: The index of the process, and the number of processes, a divisor of the rows.
     """
-    return keras.tree.map_structure(lambda x: x[rows_of_share(shard, len(x))], rows)
+    return keras.tree.map_structure(lambda x: x[rows_of_shard(shard, len(x))], rows)
 
 
 def shared_predictions(batches: Batches, num_devices: int, shard: tuple[int, int]) -> Batches:

@@ -78,11 +78,11 @@ class QuestionAdapter(InputAdapter):
         return Loader(source, preprocessor, options, _with_positions)
 
     def _warn_of_lost_answers(self, rows: QuestionRows) -> None:
-        found = set(rows.question_index[rows.end_positions > 0].tolist())
+        with_answer = set(rows.question_index[rows.end_positions > 0].tolist())
         lost = [
             example.id
             for index, example in enumerate(self.examples)
-            if example.answers and index not in found
+            if example.answers and index not in with_answer
         ]
         if lost:
             warnings.warn(

@@ -134,7 +134,7 @@ class Features:
         return self.y is not None or not self.are_arrays
 
     def with_checked_weights(self) -> Self:
-        """Checks the sample weights; those of datasets and generators when they are read."""
+        """Checks the sample weights; in datasets and generators when they are read."""
         check_weights(self.sample_weight)
         if is_dataset(self.x):
             from keras_bert.data.tfdata.text_datasets import with_checked_weights
@@ -226,8 +226,8 @@ def _leaves(row: object) -> Iterator[Any]:
     if not isinstance(row, (list, tuple)):
         yield row
         return
-    for part in row:
-        yield from _leaves(part)
+    for item in row:
+        yield from _leaves(item)
 
 
 def _is_number(x: object) -> bool:

@@ -359,7 +359,7 @@ class TextDatasetAdapter(InputAdapter):
         rows = self.dataset
         if text_datasets.is_batched(rows):
             rows = rows.unbatch()
-        # Keras warns at the end of predictions whose number it was not told.
+        # Keras warns at the end of predictions if it does not know their number.
         num_rows = text_datasets.num_elements(rows)
         # (`map` would pass the parts of a tuple as arguments. A pair of texts that is an element by
         # itself would be read as a text with its label.)

@@ -123,14 +123,14 @@ def filled_rows(
     row_lengths = np.bincount(row, lengths).astype("int64")
 
     def fill(flat: np.ndarray) -> np.ndarray:
-        filled: np.ndarray = NUMPY.to_dense(Ragged(flat, row_lengths), sequence_length, 0)
-        return filled
+        rows: np.ndarray = NUMPY.to_dense(Ragged(flat, row_lengths), sequence_length, 0)
+        return rows
 
-    packed = {name: fill(x.values) for name, x in features.items()}
-    packed["position_ids"] = fill(NUMPY.ranges(np.zeros_like(lengths), lengths).astype("int32"))
+    arrays = {name: fill(x.values) for name, x in features.items()}
+    arrays["position_ids"] = fill(NUMPY.ranges(np.zeros_like(lengths), lengths).astype("int32"))
     number = np.arange(len(row)) - np.searchsorted(row, row) + 1
-    packed["sequence_ids"] = fill(np.repeat(number, lengths).astype("int32"))
-    return packed
+    arrays["sequence_ids"] = fill(np.repeat(number, lengths).astype("int32"))
+    return arrays
 
 
 def best_fit_rows(lengths: Integers, row_length: int) -> Integers:
@@ -179,10 +179,10 @@ def best_fit_rows(lengths: Integers, row_length: int) -> Integers:
 
 def _in_order_of_arrival(rows: Integers) -> Integers:
     """Renumbers rows in the order of the first sequence in each."""
-    used = rows >= 0
-    _, first, inverse = np.unique(rows[used], return_index=True, return_inverse=True)
+    is_row = rows >= 0
+    _, first, inverse = np.unique(rows[is_row], return_index=True, return_inverse=True)
     rows = rows.copy()
-    rows[used] = np.argsort(np.argsort(first))[inverse]
+    rows[is_row] = np.argsort(np.argsort(first))[inverse]
     return rows
 
 

@@ -74,7 +74,7 @@ def mapped_by_group(
     def measured(*element: Any) -> Any:
         # As Keras' trainer reads parts that are `None`
         element = tf.nest.map_structure(
-            lambda part: None if isinstance(part, tf.experimental.Optional) else part, element
+            lambda value: None if isinstance(value, tf.experimental.Optional) else value, element
         )
         return element, measure(element)
 
@@ -193,17 +193,17 @@ def _window_sizes(in_window: int | None) -> Iterator[int]:
 
 def _regrouped(chunks: Iterator[_Columns], sizes: Iterator[int]) -> Iterator[_Columns]:
     """Groups rows anew, into chunks of the given sizes; the last one has the rest."""
-    held: list[_Columns] = []
+    buffer: list[_Columns] = []
     size = next(sizes)
     for chunk in chunks:
-        held.append(chunk)
-        while sum(len(columns[0]) for columns in held) >= size:
-            joined = _joined(held)
-            yield [column[:size] for column in joined]
-            held = [[column[size:] for column in joined]]
+        buffer.append(chunk)
+        while sum(len(columns[0]) for columns in buffer) >= size:
+            rows = _concatenate(buffer)
+            yield [column[:size] for column in rows]
+            buffer = [[column[size:] for column in rows]]
             size = next(sizes)
-    if held and len(held[0][0]):
-        yield _joined(held)
+    if buffer and len(buffer[0][0]):
+        yield _concatenate(buffer)
 
 
 def _shuffled(
@@ -211,25 +211,25 @@ def _shuffled(
 ) -> Iterator[_Columns]:
     """Shuffles rows, `capacity` of them in memory; each new one replaces a random one."""
     filling: list[_Columns] = []
-    held: _Columns | None = None
+    reservoir: _Columns | None = None
     for number, chunk in enumerate(chunks):
-        if held is None:
+        if reservoir is None:
             filling.append(chunk)
             if sum(len(columns[0]) for columns in filling) >= capacity:
-                held = _joined(filling)
+                reservoir = _concatenate(filling)
             continue
-        replaced = permutation(len(held[0]), *seed, number)[: len(chunk[0])]
-        yield [column[replaced] for column in held]
-        for column, values in zip(held, chunk, strict=True):
-            column[replaced] = values[: len(replaced)]
-    if held is None and filling:
-        held = _joined(filling)
-    if held is not None:
-        order = permutation(len(held[0]), *seed)
-        yield [column[order] for column in held]
+        positions = permutation(len(reservoir[0]), *seed, number)[: len(chunk[0])]
+        yield [column[positions] for column in reservoir]
+        for column, values in zip(reservoir, chunk, strict=True):
+            column[positions] = values[: len(positions)]
+    if reservoir is None and filling:
+        reservoir = _concatenate(filling)
+    if reservoir is not None:
+        order = permutation(len(reservoir[0]), *seed)
+        yield [column[order] for column in reservoir]
 
 
-def _joined(chunks: list[_Columns]) -> _Columns:
+def _concatenate(chunks: list[_Columns]) -> _Columns:
     return [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
 
 
