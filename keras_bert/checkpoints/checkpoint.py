@@ -321,8 +321,8 @@ class Checkpoint:
             else "tie_word_embeddings is false"
         )
         raise CheckpointError(
-            f"{self.folder}: {difference}, so that the decoder of the masked LM has weights of its own, "
-            "which is not supported; expected the token embeddings. "
+            f"{self.folder}: {difference}, so that the decoder of the masked LM has weights of its "
+            "own, which is not supported; expected the token embeddings. "
             "`MaskedLM(Backbone.from_preset(folder))` has a new head, with them as its decoder."
         )
 

@@ -69,8 +69,8 @@ def _global_every(fields: Mapping[str, Any], path: Path) -> Any:
     every = global_layers[1] if global_layers[1:] else len(types)
     if global_layers != list(range(0, len(types), every)):
         raise CheckpointError(
-            f"{path}: layer_types has {_GLOBAL} at {global_layers}; it must be the first layer, and every "
-            "n-th one after it."
+            f"{path}: layer_types has {_GLOBAL} at {global_layers}; it must be the first layer, "
+            "and every n-th one after it."
         )
     return every
 
@@ -90,8 +90,8 @@ def _rope_fields(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
         or not isinstance(scaling, dict)
     ):
         raise CheckpointError(
-            f"{path}: rope_parameters is {rope_parameters!r} and rope_scaling {scaling!r}; they must be "
-            f"objects, the first one with {_GLOBAL} and {_LOCAL}."
+            f"{path}: rope_parameters is {rope_parameters!r} and rope_scaling {scaling!r}; they "
+            f"must be objects, the first one with {_GLOBAL} and {_LOCAL}."
         )
     bases: dict[str, Any] = {}
     scales = set()
@@ -105,8 +105,8 @@ def _rope_fields(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
         scales.add(scale)
     if len(scales) > 1:
         raise CheckpointError(
-            f"{path}: rope_parameters is {rope_parameters!r}; positions must be scaled alike for {_GLOBAL} "
-            f"and {_LOCAL}."
+            f"{path}: rope_parameters is {rope_parameters!r}; positions must be scaled alike for "
+            f"{_GLOBAL} and {_LOCAL}."
         )
     return {**bases, rotary_fields.SCALE: scales.pop()}
 

@@ -59,8 +59,8 @@ def rope_base_and_scale(
         or partial not in (None, 1)
     ):
         raise CheckpointError(
-            f"{path}: the parameters of the rotary positions are {rope_parameters!r}; they must have a "
-            "factor above 0 (for 'ntk' of at least 1), no mixed_b, and 1 as "
+            f"{path}: the parameters of the rotary positions are {rope_parameters!r}; they must "
+            "have a factor above 0 (for 'ntk' of at least 1), no mixed_b, and 1 as "
             "partial_rotary_factor."
         )
     base = base if parameters.get(BASE) is None else parameters[BASE]

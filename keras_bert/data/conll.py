@@ -308,8 +308,8 @@ def _check_widths(path: Path, rows: list[_Row], usual: _Row) -> None:
         if len(columns) != len(usual.columns):
             raise ValueError(
                 f"{path}, line {line}: received {_describe(columns)}; expected "
-                f"{len(usual.columns)}, as in line {usual.line} (is a label missing, or do lines with # need "
-                "comments=True, in programs --comments?)"
+                f"{len(usual.columns)}, as in line {usual.line} (is a label missing, or do lines "
+                "with # need comments=True, in programs --comments?)"
             )
 
 

@@ -33,23 +33,21 @@ def write_job(task: Any, options: ExportOptions, folder: Path) -> None:
     # Of the task and its encoder, or of the tasks in an ensemble and theirs
     models = [layer for layer in task._flatten_layers() if isinstance(layer, keras.Model)]
     modules = sorted({type(model).__module__ for model in models})
-    stored = {"modules": modules, "task": config, "options": dataclasses.asdict(options)}
-    (folder / "job.json").write_text(json.dumps(stored))
+    job = {"modules": modules, "task": config, "options": dataclasses.asdict(options)}
+    (folder / "job.json").write_text(json.dumps(job))
     task.save_weights(folder / "task.weights.h5")
 
 
 def read_job(folder: Path) -> tuple[Any, ExportOptions]:
     """Returns the task of `write_job`, in the precision of the export, and the options."""
-    stored = json.loads((folder / "job.json").read_text())
-    names = stored["options"].pop("class_names")
-    options = ExportOptions(
-        class_names=None if names is None else tuple(names), **stored["options"]
-    )
-    for module in stored["modules"]:
+    job = json.loads((folder / "job.json").read_text())
+    names = job["options"].pop("class_names")
+    options = ExportOptions(class_names=None if names is None else tuple(names), **job["options"])
+    for module in job["modules"]:
         importlib.import_module(module)  # Registers the classes with Keras
-    config = stored["task"]
-    for part in config["config"].get("members", [config]):
-        part["config"]["backbone"]["config"]["dtype"] = (
+    config = job["task"]
+    for member in config["config"].get("members", [config]):
+        member["config"]["backbone"]["config"]["dtype"] = (
             # Quantized afterwards by the library of the format
             "float32" if options.dtype == "int8" else options.dtype
         )

@@ -140,7 +140,9 @@ def _checked(texts: Sequence[Any]) -> list[Strings]:
     checked = []
     for text in texts:
         begins, ends, symbols = ops.string_tensor_unpack(text).outputs()
-        begins, ends = (ops.gather(part, rows, _integer(0)).output(0) for part in (begins, ends))
+        begins, ends = (
+            ops.gather(bounds, rows, _integer(0)).output(0) for bounds in (begins, ends)
+        )
         checked.append([begins, ends, symbols])
     return checked
 
@@ -165,7 +167,11 @@ def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
         inputs.append(steps.AddToken(_token_id=tokenizer.sep_token_id, token_type_id=second))
     combine = steps.CombineSegmentsStep(inputs)
     ragged = combine.get_ov_subgraph(
-        [part for text in _truncated(texts, max_tokens, tokenizer.truncation_side) for part in text]
+        [
+            tensor
+            for text in _truncated(texts, max_tokens, tokenizer.truncation_side)
+            for tensor in text
+        ]
     )
     padding = steps.PaddingStep(_token_id=tokenizer.pad_token_id)
     token_ids, _, mask = padding.get_ov_subgraph(ragged)
@@ -186,15 +192,15 @@ def _truncated(texts: Sequence[Ids], max_tokens: int, side: str) -> list[Ids]:
             ops.maximum(rest[1], _integer(max_tokens - half)),
             ops.maximum(rest[0], _integer(half)),
         ]
-    kept = [ops.minimum(*both) for both in zip(lengths, limits, strict=True)]
+    new_lengths = [ops.minimum(*both) for both in zip(lengths, limits, strict=True)]
     if side == "left":
         return [
             [ops.subtract(ends, length).output(0), ends, ids]
-            for (_, ends, ids), length in zip(texts, kept, strict=True)
+            for (_, ends, ids), length in zip(texts, new_lengths, strict=True)
         ]
     return [
         [begins, ops.add(begins, length).output(0), ids]
-        for (begins, _, ids), length in zip(texts, kept, strict=True)
+        for (begins, _, ids), length in zip(texts, new_lengths, strict=True)
     ]
 
 
@@ -228,23 +234,28 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
 
 
 def _word_characters(rules: Normalization) -> dict[str, str]:
-    """What each character becomes, if it does not stay: words with spaces between them."""
+    """The replacement of each character that does not stay: words with spaces between them."""
     letters = _letters()
-    normalized = [
+    replacements = [
         text.decode("utf-8") for text in normalize(tf.constant(letters), rules)[0].numpy()
     ]
-    parts = sorted(set("".join(normalized)))
-    # "a", the character, "a": how many words that is says what the character is.
+    characters = sorted(set("".join(replacements)))
+    # "a", the character, "a": the number of words tells the kind of character.
     find = PieceFinder(["[UNK]", "a", "##a"], 0, max_word_length=200)
-    pieces = find(tf.constant([f"a{part}a" for part in parts]), tf.constant(False)).ids
+    pieces = find(
+        tf.constant([f"a{character}a" for character in characters]), tf.constant(False)
+    ).ids
     spelled = {}
-    for part, ids in zip(parts, pieces.to_list(), strict=True):
-        spelled[part] = {(0,): part, (1, 1): " ", (1, 0, 1): f" {part} ", (1, 2): ""}.get(
-            tuple(ids), part
-        )
+    for character, ids in zip(characters, pieces.to_list(), strict=True):
+        spelled[character] = {
+            (0,): character,
+            (1, 1): " ",
+            (1, 0, 1): f" {character} ",
+            (1, 2): "",
+        }.get(tuple(ids), character)
     return {
-        letter: "".join(spelled[part] for part in text)
-        for letter, text in zip(letters, normalized, strict=True)
+        letter: "".join(spelled[character] for character in text)
+        for letter, text in zip(letters, replacements, strict=True)
     }
 
 
@@ -263,8 +274,8 @@ def _final_sigma(lower: Callable[[tf.Tensor], tf.Tensor]) -> tuple[str, str]:
     letters = [letter for letter in _letters() if unicodedata.category(letter) not in _NO_CASE]
 
     def is_final(texts: list[str]) -> np.ndarray:
-        found = lower(tf.constant(texts)).numpy()
-        return np.asarray(["ς" in text.decode("utf-8").lstrip("ς") for text in found])
+        lowered = lower(tf.constant(texts)).numpy()
+        return np.asarray(["ς" in text.decode("utf-8").lstrip("ς") for text in lowered])
 
     is_cased = is_final([f"{letter}Σ " for letter in letters])
     is_skipped = is_final([f"A{letter}Σ " for letter in letters]) & ~is_cased
@@ -286,8 +297,10 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     if tokenizer.byte_fallback:
         raise _no_steps(tokenizer, "merges characters, across words (byte_fallback=True)")
     pattern = word_expression(tokenizer.word_pattern)
-    added = {tokenizer.token_to_id(token): token.encode() for token in tokenizer.added_tokens}
-    never = {*tokenizer.special_token_ids, *tokenizer.unmerged_token_ids, *added}
+    added_tokens = {
+        tokenizer.token_to_id(token): token.encode() for token in tokenizer.added_tokens
+    }
+    never = {*tokenizer.special_token_ids, *tokenizer.unmerged_token_ids, *added_tokens}
     if tokenizer.ignore_merges and tokenizer.unmerged_token_ids:
         # OpenVINO would find them inside words too.
         raise _no_steps(tokenizer, "has words that no merges lead to (ignore_merges=True)")
@@ -296,7 +309,7 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
         for index, token in enumerate(tokenizer.vocabulary)
     ]
     pieces = set(vocabulary)
-    for index, token in added.items():
+    for index, token in added_tokens.items():
         if token in pieces:
             raise _no_steps(tokenizer, f"has the added token {token.decode()!r} also as a word")
         # No merge leads to it, so that it is found before bytes are merged.
@@ -308,10 +321,10 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
         strings = _valid(strings)
         if tokenizer.add_prefix_space:
             strings = _replaced(strings, r"\A([^ ])", " $1", everywhere=False)
-        parts = _as_rows(strings)
+        rows = _as_rows(strings)
         if tokenizer.added_tokens:
-            parts = _split_at_tokens(parts, tokenizer.added_tokens)
-        words = steps.RegexSplitStep(pattern, behaviour="isolate").get_ov_subgraph(parts)
+            rows = _split_at_tokens(rows, tokenizer.added_tokens)
+        words = steps.RegexSplitStep(pattern, behaviour="isolate").get_ov_subgraph(rows)
         merge = steps.BPETokenizationStep(vocabulary, merges)
         merge.set_pipeline(pipeline)
         return list(merge.get_ov_subgraph(words[:5]))
@@ -367,8 +380,8 @@ def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Id
             ops.convert(ops.search_sorted(rows, numbers, right_mode=right), "i32").output(0)
             for right in (False, True)
         )
-        found = [begins, ends, ids]
-        return _expanded(found, tokenizer.ids_of_parts) if tokenizer.parts else found
+        ragged_ids = [begins, ends, ids]
+        return _expanded(ragged_ids, tokenizer.ids_of_parts) if tokenizer.parts else ragged_ids
 
     return find
 
@@ -381,17 +394,19 @@ def _expanded(texts: Ids, parts: Sequence[Sequence[int]]) -> Ids:
     for index, row in enumerate(parts):
         table[index, : len(row)] = list(row)
     flat = ops.reshape(ops.gather(ops.constant(table), ids, _integer(0)), _integers([-1]), False)
-    kept = ops.reshape(ops.non_zero(ops.greater_equal(flat, _integer(0))), _integers([-1]), False)
+    indices = ops.reshape(
+        ops.non_zero(ops.greater_equal(flat, _integer(0))), _integers([-1]), False
+    )
     before = ops.cum_sum(ops.gather(ops.constant(widths), ids, _integer(0)), _integer(0))
     before = ops.concat([_integers([0]), before], 0)
-    begins, ends = (ops.gather(before, part, _integer(0)).output(0) for part in (begins, ends))
-    return [begins, ends, ops.gather(flat, kept, _integer(0)).output(0)]
+    begins, ends = (ops.gather(before, bounds, _integer(0)).output(0) for bounds in (begins, ends))
+    return [begins, ends, ops.gather(flat, indices, _integer(0)).output(0)]
 
 
 def _changes(letters: Sequence[str], function: Callable[[tf.Tensor], tf.Tensor]) -> dict[str, str]:
     """The result of a function of strings for each character."""
-    changed = function(tf.constant(letters)).numpy()
-    return {letter: new.decode("utf-8") for letter, new in zip(letters, changed, strict=True)}
+    results = function(tf.constant(letters)).numpy()
+    return {letter: new.decode("utf-8") for letter, new in zip(letters, results, strict=True)}
 
 
 # === Parts ===
@@ -405,8 +420,8 @@ _STEPS: dict[str, Callable[[Any], Callable[[Strings], Ids]]] = {
 
 def _refuse_typed(tokenizer: Any) -> None:
     if tokenizer.special_tokens_in_text:
-        what = "finds special tokens in texts (special_tokens_in_text=True)"
-        raise _no_steps(tokenizer, what)
+        problem = "finds special tokens in texts (special_tokens_in_text=True)"
+        raise _no_steps(tokenizer, problem)
 
 
 def _refuse_composing(tokenizer: Any) -> None:
@@ -415,9 +430,9 @@ def _refuse_composing(tokenizer: Any) -> None:
         raise _no_steps(tokenizer, "composes characters (NFC)")
 
 
-def _no_steps(tokenizer: Any, what: str) -> ExportError:
+def _no_steps(tokenizer: Any, problem: str) -> ExportError:
     return ExportError(
-        f"The {type(tokenizer).__name__} {what}, which text=True cannot do for it. Export a "
+        f"The {type(tokenizer).__name__} {problem}, which text=True cannot do for it. Export a "
         "tf_saved_model, which takes text too."
     )
 
@@ -438,7 +453,7 @@ def _as_rows(strings: Strings) -> list[Any]:
 def _valid(strings: Strings) -> Strings:
     """Strings without bytes that are no UTF-8."""
     # OpenVINO's `UTF8Validate` lets surrogates and overlong forms through. A map of characters
-    # makes U+FFFD of what is invalid; one that is in the text is put aside meanwhile.
+    # makes U+FFFD of invalid bytes; one that is in the text is put aside meanwhile.
     aside = "\U0010fffe"
     strings = _mapped(strings, _characters_map({"\ufffd": aside}))
     strings = _replaced(strings, r"\x{fffd}", "")
@@ -463,8 +478,8 @@ def _characters_map(characters: dict[str, str]) -> bytes:
     """A map from characters to strings, in the form of SentencePiece."""
     import sentencepiece
 
-    changed = [(old, new) for old, new in characters.items() if old != new]
-    normalizer = sentencepiece.SentencePieceNormalizer(norm_map=changed)
+    changes = [(old, new) for old, new in characters.items() if old != new]
+    normalizer = sentencepiece.SentencePieceNormalizer(norm_map=changes)
     return read_characters_map(normalizer.serialized_model_proto())
 
 

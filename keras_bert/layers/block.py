@@ -47,7 +47,7 @@ class TransformerBlock(keras.layers.Layer):
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        layout: A `keras_bert.ops.BatchLayout`: how the tokens lie, and which of them are padding.
+        layout: A `keras_bert.ops.BatchLayout`: how the tokens lie, and which are padding.
             With output positions, everything after the attention is computed for these tokens
             alone. `None` for a batch without padding.
         training: Whether dropout is active.
@@ -150,7 +150,7 @@ class TransformerBlock(keras.layers.Layer):
         return x if scores is None else (x, scores)
 
     def attention_inputs(self, inputs: Tensor) -> Tensor:
-        """Returns what the attention is computed of: `inputs`, or the norm of them (pre-norm)."""
+        """Returns the input of the attention: `inputs`, or their norm (pre-norm)."""
         if self.norm_placement == "pre" and self.attention_norm is not None:
             return self.attention_norm(inputs)
         return inputs

@@ -20,7 +20,7 @@ class FeedForward(keras.layers.Layer):
     """A feed-forward network: `dense(activation(dense(inputs)))`.
 
     The dense layers have no bias of their own: the biases are weights of this layer, so that they
-    can be fused with what follows each product.
+    can be fused with the operations after each product.
 
     Args:
         intermediate_dim: Dimension between the two dense layers.
@@ -28,7 +28,7 @@ class FeedForward(keras.layers.Layer):
         use_bias: Whether the products have a bias.
         use_intermediate_bias: Whether the first product has one. Defaults to `use_bias`.
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
-        output_initializer_range: That of the last product. Defaults to `initializer_range`.
+        output_initializer_range: The same for the last product. Defaults to `initializer_range`.
 
     Call arguments:
         inputs: Float `(..., hidden)`.

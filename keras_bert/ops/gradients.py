@@ -56,8 +56,8 @@ def _differentiated(
 
         def pulled_back(x: Tensor, weights: list[Tensor], *rest: Any) -> tuple[Tensor, Tensor]:
             alive = _alive(model)
-            given = list(zip(alive.variables, weights, strict=True))
-            with keras.StatelessScope(state_mapping=given):
+            mapping = list(zip(alive.variables, weights, strict=True))
+            with keras.StatelessScope(state_mapping=mapping):
                 values, pull_back = jax.vjp(lambda x: function(alive, x, *rest), x)
                 return values, pull_back(keras.ops.ones_like(values))[0]
 

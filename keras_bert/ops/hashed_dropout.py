@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dropout whose mask is a hash of a key and the position, so that the mask is never stored.
+"""Dropout with a hash of a key and the position as its mask, so that the mask is never stored.
 
 XLA's random number generator is slow on CPUs, and a mask that is drawn separately has to be
 written to memory, kept for the backward pass and read again. A hash of the position costs a few
@@ -31,7 +31,7 @@ def drop(x: Tensor, rate: float, key: Tensor, positions: Tensor | None = None) -
         rate: Fraction of elements to drop, in `[0, 1)`; 0 returns `x`.
         key: uint32 `(2,)`; the same key drops the same positions.
         positions: uint32, of the shape of `x`: the position of each element in the tensor that `x`
-            is a part of. Defaults to those in `x`.
+            is a slice of. Defaults to the positions in `x`.
 
     Returns:
         A tensor of the shape and dtype of `x`.
@@ -40,9 +40,9 @@ def drop(x: Tensor, rate: float, key: Tensor, positions: Tensor | None = None) -
         return x
     if positions is None:
         positions = ops.reshape(ops.arange(ops.size(x), dtype="int32"), ops.shape(x))
-    kept = _hashed_positions(positions, key) >= _uint32(round(rate * _UINT32_VALUES))
+    is_kept = _hashed_positions(positions, key) >= _uint32(round(rate * _UINT32_VALUES))
     scale = ops.convert_to_tensor(1 / (1 - rate), x.dtype)
-    return ops.where(kept, x * scale, ops.zeros((), x.dtype))
+    return ops.where(is_kept, x * scale, ops.zeros((), x.dtype))
 
 
 def _hashed_positions(positions: Tensor, key: Tensor) -> Tensor:

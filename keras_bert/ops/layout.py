@@ -7,8 +7,8 @@ each token by itself is then computed for no padding. Attention needs the rows: 
 device reads where each begins (`cu_seqlens`), or queries, keys and values are gathered to a few
 groups of rows of similar lengths, each padded to its own longest row, and gathered back.
 
-The number of tokens is only known from the mask: varlen needs TensorFlow or PyTorch, whose shapes
-are dynamic.
+The number of tokens is only known from the mask: varlen needs the dynamic shapes of TensorFlow or
+PyTorch.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from keras_bert.ops.rotary import cos_sin_of
 from keras_bert.ops.shapes import length_of
 from keras_bert.ops.tokens import take
 
-# Rows of a batch are divided by length into so many groups, in each of which attention is computed.
-# Measured on CPUs: with more of them, what is saved is less than what the additional calls cost.
+# Rows of a batch are divided by length into so many groups, and attention is computed in each.
+# Measured on CPUs: more groups save less than the additional calls cost.
 NUM_GROUPS = 4
 
 # The form that a context asks for: "padded", "unpadded", or neither
@@ -43,7 +43,7 @@ class Varlen(NamedTuple):
     """Where the tokens of the rows are, once they are end to end.
 
     These are all tokens up to the last one of each row that is not padding, and the first token of
-    a row that is all padding. So positions in a row are what they were, and no row is empty.
+    a row that is all padding. So positions in a row do not change, and no row is empty.
 
     Attributes:
         token_indices: int32 `(tokens,)`, the index of each token in the flattened batch.
@@ -52,12 +52,12 @@ class Varlen(NamedTuple):
         cu_seqlens: int32 `(batch + 1,)`, the number of tokens before each row, and of all.
         lengths: int32 `(batch,)`, the number of tokens of each row.
         is_key: bool `(tokens,)`, whether other tokens of the row attend to each token.
-        key_indices: int32 `(keys,)`, the index among the tokens of those that are attended to.
+        key_indices: int32 `(keys,)`, the indices of the tokens that are attended to.
         group_gather: int32, the token at each place of the groups, one group after the other; a
             token beside it at their padding.
         group_scatter: int32 `(tokens,)`, the place of each token in the groups.
-        key_masks: For each group a bool `(rows, length)`, whose shape is that of the group: True at
-            tokens that are attended to.
+        key_masks: For each group a bool `(rows, length)` of the group's shape: True at tokens that
+            are attended to.
     """
 
     token_indices: Tensor = None
@@ -87,9 +87,9 @@ class BatchLayout(NamedTuple):
             computes outputs; `None` for all tokens.
         position_ids: int `(batch, length)`, the position of each token in its sequence; `None` for
             0, 1, 2, ... in every row.
-        relative: What `keras_bert.layers.RelativeEmbeddings` returns, with relative positions.
-        cos_sin: What `rope` returns and is made already, by the name of the frequencies.
-        masks: What `mask` returns and is made already, by the name of the pattern.
+        relative: The output of `keras_bert.layers.RelativeEmbeddings`, with relative positions.
+        cos_sin: The results of `rope` that are made already, by the name of the frequencies.
+        masks: The results of `mask` that are made already, by the name of the pattern.
     """
 
     padding_mask: Tensor = None
@@ -166,10 +166,10 @@ class BatchLayout(NamedTuple):
     def with_mask(
         self, x: Tensor, causal: bool, window: int | None, *, in_blocks: bool, dtype: str
     ) -> BatchLayout:
-        """Returns this layout with what `mask` returns for the same arguments, made once."""
+        """Returns this layout with the result of `mask` for the same arguments, made once."""
         new = self._new_masks(x, causal, window, in_blocks, dtype)
-        made = dict(zip(self._groups(), new, strict=True))
-        masks = tuple(made.get(index) for index in range(NUM_GROUPS))
+        masks_of_groups = dict(zip(self._groups(), new, strict=True))
+        masks = tuple(masks_of_groups.get(index) for index in range(NUM_GROUPS))
         name = pattern_name(causal, window, in_blocks)
         return self._replace(masks={**self.masks, name: masks})
 
@@ -260,7 +260,7 @@ def _varlen(padding_mask: Tensor) -> Varlen:
     last = take(first_tokens + ascending - 1, row)
     places = ops.minimum(unlimited, last)
     are_attended = ops.logical_and(unlimited <= last, take(is_key, places))
-    # From that order to that of the rows, then from rows to tokens
+    # From this order to the order of the rows, then from rows to tokens
     first_places = take(first_places, ops.argsort(order))
     row_ids = tokens // length
     return Varlen(
@@ -288,7 +288,7 @@ def pad(x: Tensor, varlen: Varlen, shape: Tensor) -> Tensor:
 
     Args:
         x: Tensor of shape `(1, tokens, dim)`.
-        varlen: What `varlen_of` returned.
+        varlen: The result of `varlen_of`.
         shape: The shape of the batch, `(batch, length)`.
 
     Returns:
@@ -306,7 +306,7 @@ def index_of_tokens(positions: Tensor, varlen: Varlen) -> Tensor:
 
     Args:
         positions: int `(batch, slots)`. Behind the last token of a row, the last one is returned.
-        varlen: What `varlen_of` returned.
+        varlen: The result of `varlen_of`.
 
     Returns:
         int32 `(1, batch * slots)`.
@@ -323,7 +323,7 @@ def grouped(x: Tensor, varlen: Varlen, training: bool = False) -> list[Tensor]:
 
 
 def ungrouped(groups: list[Tensor], varlen: Varlen, training: bool = False) -> Tensor:
-    """Gathers what was computed for groups, `(rows, length, ...)` each, to `(1, tokens, ...)`."""
+    """Gathers the results of groups, `(rows, length, ...)` each, to `(1, tokens, ...)`."""
     dims = groups[0].shape[2:]
     flat = ops.concatenate([ops.reshape(group, (-1, *dims)) for group in groups])
     tokens = _gathered(flat[None], varlen.group_scatter, None, training)
@@ -394,9 +394,11 @@ def _in_groups(flat: Tensor, shapes: list[Any], dims: Sequence[int] = ()) -> lis
     """Divides places, one group after the other, into `(rows, length, *dims)` for each group."""
     plain = dispatch.tensorflow_plain()
     sizes = [size * length for size, length in shapes]
-    # The gradient is joined, while those of slices would be added up.
-    parts: Sequence[Tensor] = flat.split(sizes) if plain is None else plain.split(flat, sizes)
-    return [ops.reshape(part, (*shape, *dims)) for part, shape in zip(parts, shapes, strict=True)]
+    # The gradient is concatenated, while gradients of slices would be added up.
+    chunks: Sequence[Tensor] = flat.split(sizes) if plain is None else plain.split(flat, sizes)
+    return [
+        ops.reshape(chunk, (*shape, *dims)) for chunk, shape in zip(chunks, shapes, strict=True)
+    ]
 
 
 def _true_indices(mask: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ class Coefficients(NamedTuple):
     epsilon: float
 
     def with_scalars(self, convert: Callable[[Any], Any]) -> Coefficients:
-        """Converts what may change from step to step."""
+        """Converts the values that may change from step to step."""
         names = "rate", "decay", "gradient_scale", "step"
         values = {name: getattr(self, name) for name in names}
         return self._replace(**{k: convert(v) for k, v in values.items() if v is not None})
@@ -108,9 +108,9 @@ def lamb_update(
 
         w ← w - rate · ‖w‖ / ‖u‖ · u,    u = m̂ / (√v̂ + ε) + decay · w
 
-    The trust ratio ‖w‖ / ‖u‖ is 1 if either norm is 0. The arguments and results are those of
-    `adam_update`, and `parts`: the number of equal parts of the weight's last axis, each of which
-    has its own trust ratio.
+    The trust ratio ‖w‖ / ‖u‖ is 1 if either norm is 0. The arguments and results are as in
+    `adam_update`, and `parts`: the number of equal parts of the weight's last axis, each with its
+    own trust ratio.
 
     Reference:
         [LAMB](https://arxiv.org/abs/1904.00962), algorithm 2 with the identity for φ.
@@ -142,8 +142,8 @@ def stable_adam_update(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """StableAdamW: `adam_update` with the learning rate of `stable_rate`.
 
-    The arguments and results are those of `adam_update`. The weight decay is multiplied by the
-    divided learning rate too, as in the paper.
+    The arguments and results are as in `adam_update`. The weight decay is multiplied by the divided
+    learning rate too, as in the paper.
 
     Reference:
         [Stable and low-precision training](https://arxiv.org/abs/2304.13013), algorithm 2.
@@ -173,8 +173,8 @@ def stable_rate(gradient: Tensor, velocity: Tensor, coefficients: Coefficients) 
     velocity = _moved(velocity, ops.square(gradient), coefficients.beta_2)
     # The root comes first: the square of a small ε would be 0 in float32.
     root = ops.sqrt(_unbiased(velocity, coefficients.beta_2, coefficients.step))
-    share = gradient / ops.maximum(root, coefficients.epsilon)
-    rms = ops.sqrt(ops.mean(ops.square(share)))
+    ratio = gradient / ops.maximum(root, coefficients.epsilon)
+    rms = ops.sqrt(ops.mean(ops.square(ratio)))
     return ops.cast(coefficients.rate, velocity.dtype) / ops.maximum(rms, 1)
 
 

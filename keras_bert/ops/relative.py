@@ -53,7 +53,7 @@ def row_of_distances(distances: Array, num_buckets: int, max_distance: int) -> A
 
     Reference:
         [DeBERTa](https://arxiv.org/abs/2006.03654), equation 3, and the released code of its second
-        version, whose buckets are logarithmic.
+        version, with logarithmic buckets.
     """
     exact = num_buckets // 2
     sizes = np.maximum(np.abs(distances), exact).astype("float32")
@@ -107,13 +107,13 @@ def scores_of_pairs(scores: Tensor, length: Tensor) -> Tensor:
 
 
 def of_shorter_rows(distances: Tensor, length: Tensor) -> Tensor:
-    """Returns the distances of rows of a length from those of longer rows, along the last axis."""
+    """Cuts the distances of longer rows down to rows of a length, along the last axis."""
     middle = ops.shape(distances)[-1] // 2
     return distances[..., middle - (length - 1) : middle + length]
 
 
 def disentangled_bias(query: Tensor, key: Tensor, of_keys: Tensor, of_queries: Tensor) -> Tensor:
-    """Returns the scores of contents with positions, which are added to those of contents alone.
+    """Returns the scores of contents with positions, which are added to the contents' own scores.
 
     Args:
         query: `(batch, heads, length, head_dim)`.

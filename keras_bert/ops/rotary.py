@@ -36,7 +36,7 @@ def rotate(x: Tensor, cos_sin: Tensor, training: bool = False) -> Tensor:
 
     Args:
         x: Queries or keys, float `(batch, length, heads, dim)`.
-        cos_sin: What `cos_sin_of` returned, for `batch` rows or for one.
+        cos_sin: The result of `cos_sin_of`, for `batch` rows or for one.
         training: Whether gradients, of `x` alone, will be computed; see `bias_activation`.
 
     Returns:

@@ -20,7 +20,7 @@ class FitUpdates(keras.callbacks.Callback):
 
     - With gradient accumulation, the micro-batches that remain at the end of an epoch make an
       update too, with the mean of their gradients. Keras would keep these gradients for the next
-      epoch and drop those of the last one, so that few micro-batches would change no weight.
+      epoch and drop the last epoch's, so that few micro-batches would change no weight.
     - If Keras does not know the number of batches, its TensorFlow trainer begins a further step in
       each epoch, which finds no data, but which the optimizer counts. The count is corrected.
     - There is a warning if a learning rate schedule ends before the training.
@@ -93,9 +93,9 @@ class FitUpdates(keras.callbacks.Callback):
         # (A rate of 0 from the beginning was chosen.)
         if not is_over(num_updates - 1) or rate(0) == rate(1) == 0:
             return
-        made = self._count_before // in_update
+        num_made = self._count_before // in_update
         advice = (
-            f"The optimizer has made {made} updates, and the learning rate of its schedule, "
+            f"The optimizer has made {num_made} updates, and the learning rate of its schedule, "
             f"{_described(schedule)}, falls to 0. Compile the task with an optimizer whose "
             "schedule has as many steps as the training has updates; `num_steps` of the task "
             "counts them."
@@ -145,15 +145,15 @@ def with_fit_updates(callbacks: Any, model: keras.Model, *others: keras.callback
         model: The model.
         *others: The other callbacks.
     """
-    added = [FitUpdates(), *others]
+    own_callbacks = [FitUpdates(), *others]
     if not isinstance(callbacks, keras.callbacks.CallbackList):
-        return [*added, *([] if callbacks is None else keras.tree.flatten(callbacks))]
-    kinds = {type(callback) for callback in added}
+        return [*own_callbacks, *([] if callbacks is None else keras.tree.flatten(callbacks))]
+    kinds = {type(callback) for callback in own_callbacks}
     of_user = [callback for callback in callbacks.callbacks if type(callback) not in kinds]
-    for callback in added:
+    for callback in own_callbacks:
         callback.set_model(model)
         callback.set_params(callbacks.params)
-    callbacks.callbacks = [*added, *of_user]
+    callbacks.callbacks = [*own_callbacks, *of_user]
     return callbacks
 
 

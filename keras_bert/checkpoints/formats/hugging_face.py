@@ -221,8 +221,8 @@ def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
             name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
             if name in locations:
                 raise CheckpointError(
-                    f"{path}: tensor {stored_name!r} is the same weight as {locations[name].name!r} "
-                    f"in {locations[name].path}; expected one of them."
+                    f"{path}: tensor {stored_name!r} is the same weight as "
+                    f"{locations[name].name!r} in {locations[name].path}; expected one of them."
                 )
             # Not a weight but a buffer of 0, 1, 2 …
             if name != "embeddings.position_ids":
@@ -359,8 +359,8 @@ def _matching_family(config: BertConfig, masked_lm: bool) -> Family:
     needs = {name: family.config.misfits(config, masked_lm) for name, family in FAMILIES.items()}
     requirements = "; ".join(f"{name} needs {', '.join(fields)}" for name, fields in needs.items())
     raise CheckpointError(
-        f"No family of the transformers library has this architecture: {requirements}. Save it with "
-        "`save_preset`."
+        f"No family of the transformers library has this architecture: {requirements}. Save it "
+        "with `save_preset`."
     )
 
 
