@@ -31,7 +31,9 @@ NEEDED: dict[str, tuple[Any, ...]] = {
 """Fields that have the needed value when they are absent."""
 
 
-def read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]) -> dict[str, Any]:
+def to_flat(
+    fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
+) -> dict[str, Any]:
     """Returns the fields of a file, with all that it leaves out; see `ConfigFields.to_flat`.
 
     Raises:
@@ -61,7 +63,7 @@ def read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]) 
     return {**fields, _BUCKETS: buckets, _DISTANCE: distance}
 
 
-def written(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
+def from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
     """Returns the fields to write; see `ConfigFields.from_flat`."""
     return {**fields, **_PRESENT, "pos_att_type": _PRODUCTS, "type_vocab_size": 0}
 

@@ -620,8 +620,8 @@ NOMIC_BERT = Family(
             "feed_forward_bias": False,
             "pooler": False,
         },
-        to_flat=nomic_bert_fields.read,
-        from_flat=rotary_fields.written,
+        to_flat=nomic_bert_fields.to_flat,
+        from_flat=rotary_fields.from_flat,
     ),
     hugging_face=WeightNames(
         {
@@ -726,8 +726,8 @@ GTE = dataclasses.replace(
             "pooler": False,
             "tokenizer": "sentence_piece",
         },
-        to_flat=functools.partial(rotary_fields.read, default=160_000.0),
-        from_flat=rotary_fields.written,
+        to_flat=functools.partial(rotary_fields.to_flat, default=160_000.0),
+        from_flat=rotary_fields.from_flat,
     ),
     hugging_face=WeightNames(
         hf_embeddings("lm_head.decoder"),
@@ -790,8 +790,8 @@ EUROBERT = Family(
             "dropout": 0.0,
             "tokenizer": "byte_pair",
         },
-        to_flat=rotary_fields.read_eurobert,
-        from_flat=rotary_fields.written_eurobert,
+        to_flat=rotary_fields.eurobert_to_flat,
+        from_flat=rotary_fields.eurobert_from_flat,
     ),
     hugging_face=WeightNames(
         {
@@ -930,8 +930,8 @@ DEBERTA_V2 = Family(
             "pooler_activation": "gelu_erf",
             "tokenizer": "sentence_piece",
         },
-        to_flat=deberta_v2_fields.read,
-        from_flat=deberta_v2_fields.written,
+        to_flat=deberta_v2_fields.to_flat,
+        from_flat=deberta_v2_fields.from_flat,
     ),
     hugging_face=WeightNames(
         {

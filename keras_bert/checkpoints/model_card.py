@@ -79,9 +79,9 @@ def model_card(
     )
     blocks = [
         f"---\n{data.to_yaml()}\n---",
-        f"# {_escaped(title)}",
+        f"# {_escape(title)}",
         f"A {family} encoder with {parameters / 1e6:.1f} million parameters that {use}."
-        + (f" Its labels are {', '.join(map(_escaped, class_names))}." if class_names else ""),
+        + (f" Its labels are {', '.join(map(_escape, class_names))}." if class_names else ""),
         _scores(results),
         _training(config, results),
         _cost(results.get("cost", {})),
@@ -135,11 +135,11 @@ def _scores(results: Mapping[str, Any]) -> str:
 
 
 def _table(title: str, records: Records) -> str:
-    rows = {_escaped(name): values for name, values in records.items()}
-    return markdown_table(*of_records(_escaped(title), rows))
+    rows = {_escape(name): values for name, values in records.items()}
+    return markdown_table(*of_records(_escape(title), rows))
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Escapes the characters of Markdown's syntax; underscores inside a word are none."""
     text = re.sub(r"([\\`*\[\]<>|~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", text)
     return " ".join(text.split())
@@ -154,7 +154,7 @@ def _training(config: Mapping[str, Any], results: Mapping[str, Any]) -> str:
         rows["checkpoint"] = Path(rows["checkpoint"]).name
     rows |= {name: str(config[name]) for name in _SETTINGS if config.get(name) is not None}
     rows |= {"backend": str(results.get("backend", ""))}
-    table = [[name.replace("_", " "), _escaped(value)] for name, value in rows.items() if value]
+    table = [[name.replace("_", " "), _escape(value)] for name, value in rows.items() if value]
     return f"## Training\n\n{markdown_table(['', ''], table)}"
 
 

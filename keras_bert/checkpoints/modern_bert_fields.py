@@ -24,7 +24,9 @@ _POOLINGS = {"cls": "first", "mean": "mean"}
 _EVERY = "global_attn_every_n_layers"
 
 
-def _read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]) -> dict[str, Any]:
+def _to_flat(
+    fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
+) -> dict[str, Any]:
     """Returns the fields of a file with one value for each field of `BertConfig`."""
     every = _global_every(fields, path)
     return {
@@ -111,14 +113,14 @@ def _rope_fields(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return {**bases, rotary_fields.SCALE: scales.pop()}
 
 
-def _written(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a file in both spellings, the inverse of `_read`."""
+def _from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields of a file in both spellings, the inverse of `_to_flat`."""
     every = fields[_EVERY] or 1
     local = fields.pop("attention_window")
     words = {ours: theirs for theirs, ours in _POOLINGS.items()}
     fields[_EVERY] = every if local else 1
     layers = range(fields["num_hidden_layers"])
-    kind_of_scale = rotary_fields.written_kind(fields.pop(rotary_fields.SCALE))
+    kind_of_scale = rotary_fields.scaling_parameters(fields.pop(rotary_fields.SCALE))
     bases = {name: fields[name] or fields[_BASES[_GLOBAL]] for name in _BASES.values()}
     return {
         **fields,
@@ -206,6 +208,6 @@ FIELDS = ConfigFields(
         "tokenizer": "byte_pair",
     },
     activation="hidden_activation",
-    to_flat=_read,
-    from_flat=_written,
+    to_flat=_to_flat,
+    from_flat=_from_flat,
 )

@@ -46,7 +46,9 @@ NEEDED: dict[str, tuple[Any, ...]] = {
 """Options of the released code that NomicBERT does not use."""
 
 
-def read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]) -> dict[str, Any]:
+def to_flat(
+    fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
+) -> dict[str, Any]:
     """Returns the fields of a file by BERT's names; see `ConfigFields.to_flat`.
 
     Raises:
@@ -62,4 +64,4 @@ def read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]) 
         if fields.get("rotary_scaling_factor") is not None:
             # Positions are scaled in texts that are longer than in training.
             flat["max_position_embeddings"] = fields.get("max_trained_positions", 2048)
-    return rotary_fields.read(flat, path, activations, default=1000.0)
+    return rotary_fields.to_flat(flat, path, activations, default=1000.0)

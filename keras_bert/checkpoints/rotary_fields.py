@@ -82,7 +82,7 @@ def rope_base_and_scale(
     return base, 1.0
 
 
-def read(
+def to_flat(
     fields: Mapping[str, Any], path: Path, activations: Mapping[str, str], *, default: float
 ) -> dict[str, Any]:
     """Returns the fields of a file with `BASE` and `SCALE` beside the others.
@@ -108,11 +108,11 @@ def read(
 _POOLINGS = {"bos": "first", "mean": "mean", "late": "late"}
 
 
-def read_eurobert(
+def eurobert_to_flat(
     fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
 ) -> dict[str, Any]:
     """Returns the fields of a file of EuroBERT, with `pooling` by the names of `BertConfig`."""
-    flat = read(fields, path, activations, default=10_000.0)
+    flat = to_flat(fields, path, activations, default=10_000.0)
     pooling = meaning(fields, "classifier_pooling", _POOLINGS, path, "late")
     # As many as there are heads is no sharing.
     if flat.get("num_key_value_heads") == flat.get("num_attention_heads"):
@@ -120,20 +120,20 @@ def read_eurobert(
     return {**flat, "classifier_pooling": pooling}
 
 
-def written_eurobert(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a file of EuroBERT, the inverse of `read_eurobert`."""
+def eurobert_from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields of a file of EuroBERT, the inverse of `eurobert_to_flat`."""
     words = {ours: theirs for theirs, ours in _POOLINGS.items()}
     return {
-        **written(fields, activations),
+        **from_flat(fields, activations),
         "num_key_value_heads": fields["num_key_value_heads"] or fields["num_attention_heads"],
         "classifier_pooling": words[fields["classifier_pooling"] or "first"],
         "tie_word_embeddings": False,
     }
 
 
-def written(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a file, the inverse of `read`; see `ConfigFields.from_flat`."""
-    kind = written_kind(fields.pop(SCALE))
+def from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields of a file, the inverse of `to_flat`; see `ConfigFields.from_flat`."""
+    kind = scaling_parameters(fields.pop(SCALE))
     return {
         **fields,
         "head_dim": fields["hidden_size"] // fields["num_attention_heads"],
@@ -141,6 +141,6 @@ def written(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str,
     }
 
 
-def written_kind(scale: float) -> dict[str, Any]:
+def scaling_parameters(scale: float) -> dict[str, Any]:
     """Returns the parameters of rotary positions with a factor of the frequencies."""
     return {"rope_type": "default"} if scale == 1 else {"rope_type": "linear", "factor": 1 / scale}

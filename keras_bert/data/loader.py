@@ -382,7 +382,7 @@ class Loader(Batches):
             row = np.zeros(1, "int64")
             is_real = np.ones(1, "float32") if self.options.fills_last_batch else None
             return self._finish(
-                self._padded(sequences, row, sizes(sequences)[0], row, is_real, window)
+                self._pad(sequences, row, sizes(sequences)[0], row, is_real, window)
             )
         return None
 
@@ -430,10 +430,10 @@ class Loader(Batches):
                 is_real = is_real[rows_of_shard(shard, len(full_batch))].astype("float32")
             size = of_rows[rows].max(axis=0)
             yield self._finish(
-                self._padded(sequences, place[own_rows], size, own_rows, is_real, window)
+                self._pad(sequences, place[own_rows], size, own_rows, is_real, window)
             )
 
-    def _padded(
+    def _pad(
         self,
         sequences: Sequences,
         place: np.ndarray,

@@ -326,7 +326,7 @@ def question_rows(
     chunks, first = [], 0
     for batch in batched_by_characters(examples, _CHARACTERS, CHUNK):
         chunk = _chunk(batch, preprocessor, first)
-        chunks.append(chunk if negative_share == 1 else _sampled(chunk, negative_share))
+        chunks.append(chunk if negative_share == 1 else _sample(chunk, negative_share))
         first += len(batch)
     chunks = chunks or [_chunk((), preprocessor, 0)]
     columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
@@ -429,7 +429,7 @@ def _chunk(
     }
 
 
-def _sampled(chunk: dict[str, np.ndarray], negative_share: float) -> dict[str, np.ndarray]:
+def _sample(chunk: dict[str, np.ndarray], negative_share: float) -> dict[str, np.ndarray]:
     """Returns the columns of `_chunk` without most of the windows that lack the answer."""
     question = chunk["question_index"]
     # `[CLS]` has position 0.

@@ -114,19 +114,19 @@ def byte_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[bytes]:
     Raises:
         ImportError, ValueError: As `read_lines` does.
     """
-    file, start = _peeked(file)
+    file, start = _peek(file)
     if start == _ZSTANDARD:
-        file, start = _peeked(_from_zstandard(file, name))
+        file, start = _peek(_from_zstandard(file, name))
     for magic, decompressed in _COMPRESSED.items():
         if start.startswith(magic):
-            file, start = _peeked(cast(BinaryIO, decompressed(file)))
+            file, start = _peek(cast(BinaryIO, decompressed(file)))
             break
     for magic, kind in _NOT_TEXT.items():
         if start.startswith(magic):
             raise ValueError(f"{name}: expected text, but the file is {kind}")
     encoding = next((e for mark, e in _BYTE_ORDER_MARKS.items() if start.startswith(mark)), None)
     if encoding is not None:
-        file = _transcoded(file, encoding, name)
+        file = _transcode(file, encoding, name)
     elif len(start) == 4 and b"\0\0" in (start[::2], start[1::2]):
         order = "BE" if start[0] == 0 else "LE"
         raise ValueError(
@@ -147,13 +147,13 @@ def _from_zstandard(file: BinaryIO, name: str | os.PathLike[str]) -> BinaryIO:
     return cast(BinaryIO, pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd"))
 
 
-def _peeked(file: BinaryIO) -> tuple[BinaryIO, bytes]:
+def _peek(file: BinaryIO) -> tuple[BinaryIO, bytes]:
     """Returns a file, and its first four bytes, which remain to be read."""
     buffered = file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
     return buffered, buffered.peek(4)[:4]
 
 
-def _transcoded(file: BinaryIO, encoding: str, name: str | os.PathLike[str]) -> BinaryIO:
+def _transcode(file: BinaryIO, encoding: str, name: str | os.PathLike[str]) -> BinaryIO:
     content = file.read()
     try:
         return io.BytesIO(content.decode(encoding).encode())

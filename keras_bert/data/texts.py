@@ -203,19 +203,19 @@ class TokenizedTexts:
         """Returns the tokens of the texts at some indices."""
         missing = np.unique(index[self._starts[index] < 0])
         if len(missing) and self._used >= self._max_tokens:
-            return self._tokenized(index)
+            return self._tokenize(index)
         if len(missing):
             self._keep(missing)
         lengths = self._lengths[index].astype("int64")
         positions = NUMPY.ranges(self._starts[index], lengths)
         return Ragged(self._flat[positions].astype("int32"), lengths)
 
-    def _tokenized(self, index: np.ndarray) -> Ragged:
+    def _tokenize(self, index: np.ndarray) -> Ragged:
         rows = tokenized(self._tokenizer, [self._texts[row] for row in index])
         return cut_rows(NUMPY, rows, self._longest, self._tokenizer.truncation_side)
 
     def _keep(self, index: np.ndarray) -> None:
-        values, lengths = self._tokenized(index)
+        values, lengths = self._tokenize(index)
         end = self._used + len(values)
         if end > len(self._flat):
             # As many as all texts will have if they are like these: memory is taken up when it is

@@ -90,7 +90,7 @@ def _write_openvino(
 
     model = openvino.convert_model(function.get_concrete_function())
     if options.dtype == "int8":
-        model = _quantized(model, task, options.calibration)
+        model = _quantize(model, task, options.calibration)
     if options.text:
         from keras_bert.export.openvino_text import connect_text
 
@@ -99,7 +99,7 @@ def _write_openvino(
     openvino.save_model(model, path, compress_to_fp16=False)
 
 
-def _quantized(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) -> Any:
+def _quantize(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) -> Any:
     """Returns an `openvino.Model` with int8 matrix products in the encoder.
 
     The pooler and the head stay in float32: they take no time, and int8 costs regressions accuracy.

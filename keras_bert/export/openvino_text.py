@@ -86,7 +86,7 @@ def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
     for text, name in zip(texts, names, strict=True):
         text.output(0).set_names({name})
     find_ids = _STEPS[preprocessor.tokenizer.kind](preprocessor.tokenizer)
-    return _model(_packed(preprocessor, [find_ids(part) for part in _checked(texts)]), texts)
+    return _model(_pack(preprocessor, [find_ids(part) for part in _check(texts)]), texts)
 
 
 def answers_of_logits(logits: Any, class_names: Sequence[str] | None) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _labels(classes: Any, class_names: Sequence[str]) -> Any:
     number = ops.squeeze(ops.shape_of(classes, openvino.Type.i32))
     begins = ops.range(_integer(0), number, _integer(1), openvino.Type.i32)
     names = [name.encode("utf-8") for name in class_names]
-    begins, ends, symbols = _expanded([begins, ops.add(begins, _integer(1)), classes], names)
+    begins, ends, symbols = _expand([begins, ops.add(begins, _integer(1)), classes], names)
     return ops.string_tensor_pack(begins, ends, ops.convert(symbols, "u8")).output(0)
 
 
@@ -120,7 +120,7 @@ def _model(outputs: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
     return openvino.Model([ops.result(output) for output in outputs.values()], list(inputs), "text")
 
 
-def _checked(texts: Sequence[Any]) -> list[Strings]:
+def _check(texts: Sequence[Any]) -> list[Strings]:
     """The strings of inputs; a request is refused if it has none, or not as many of each input.
 
     Without, OpenVINO 2026.4 answers a request without strings as the request before, and
@@ -150,7 +150,7 @@ def _checked(texts: Sequence[Any]) -> list[Strings]:
 # === Rows ===
 
 
-def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
+def _pack(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
     """Features `(batch, length)` of the ids of one text or two, as the preprocessor packs them."""
     tokenizer = preprocessor.tokenizer
     max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
@@ -169,7 +169,7 @@ def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
     ragged = combine.get_ov_subgraph(
         [
             tensor
-            for text in _truncated(texts, max_tokens, tokenizer.truncation_side)
+            for text in _truncate(texts, max_tokens, tokenizer.truncation_side)
             for tensor in text
         ]
     )
@@ -180,7 +180,7 @@ def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
     return dict(zip(INPUT_NAMES, (token_ids, segments[0], mask), strict=True))
 
 
-def _truncated(texts: Sequence[Ids], max_tokens: int, side: str) -> list[Ids]:
+def _truncate(texts: Sequence[Ids], max_tokens: int, side: str) -> list[Ids]:
     """Ids without those that are too many; see `keras_bert.data.packing.truncate`."""
     lengths = [ops.subtract(ends, begins) for begins, ends, _ in texts]
     if len(texts) == 1:
@@ -216,13 +216,13 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
     sigma = _final_sigma(lambda texts: normalize(texts, rules)[0]) if rules.lowercase else None
 
     def find(strings: Strings) -> Ids:
-        strings = _replaced(_valid(strings), r"\x00", "")
+        strings = _replace(_valid(strings), r"\x00", "")
         for pattern, mark in marks.replacements if marks else ():
-            strings = _replaced(strings, pattern, mark)
-        strings = _replaced(strings, *sigma) if sigma else strings
-        strings = _mapped(strings, characters)
+            strings = _replace(strings, pattern, mark)
+        strings = _replace(strings, *sigma) if sigma else strings
+        strings = _map(strings, characters)
         # The unknown token is no word of a text: its brackets would be words of their own.
-        strings = _replaced(strings, f"[^ ]{{{tokenizer.max_word_length + 1},}}", unknown)
+        strings = _replace(strings, f"[^ ]{{{tokenizer.max_word_length + 1},}}", unknown)
         words = steps.RegexSplitStep(" +").get_ov_subgraph(_as_rows(strings))
         return list(
             steps.WordPieceTokenizationStep(
@@ -320,7 +320,7 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     def find(strings: Strings) -> Ids:
         strings = _valid(strings)
         if tokenizer.add_prefix_space:
-            strings = _replaced(strings, r"\A([^ ])", " $1", everywhere=False)
+            strings = _replace(strings, r"\A([^ ])", " $1", everywhere=False)
         rows = _as_rows(strings)
         if tokenizer.added_tokens:
             rows = _split_at_tokens(rows, tokenizer.added_tokens)
@@ -356,13 +356,13 @@ def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Id
     model = np.frombuffer(tokenizer.model, np.uint8)
 
     def find(strings: Strings) -> Ids:
-        strings = _replaced(_valid(strings), r"\x00", "\ue000")
+        strings = _replace(_valid(strings), r"\x00", "\ue000")
         for pattern, replacement in cleaner.replacements:
-            strings = _replaced(strings, pattern, replacement)
+            strings = _replace(strings, pattern, replacement)
         for index, characters in enumerate(character_maps):
             if sigma and index == len(character_maps) - 1:
-                strings = _replaced(strings, *sigma)
-            strings = _mapped(strings, characters)
+                strings = _replace(strings, *sigma)
+            strings = _map(strings, characters)
         options = {"add_bos": False, "add_eos": False, "reverse": False, "alpha": 1.0}
         positions, ids, shape = (
             openvino_tokenizers._get_factory()
@@ -381,12 +381,12 @@ def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Id
             for right in (False, True)
         )
         ragged_ids = [begins, ends, ids]
-        return _expanded(ragged_ids, tokenizer.ids_of_parts) if tokenizer.parts else ragged_ids
+        return _expand(ragged_ids, tokenizer.ids_of_parts) if tokenizer.parts else ragged_ids
 
     return find
 
 
-def _expanded(texts: Ids, parts: Sequence[Sequence[int]]) -> Ids:
+def _expand(texts: Ids, parts: Sequence[Sequence[int]]) -> Ids:
     """Ids with `parts[id]` in place of each id."""
     begins, ends, ids = texts
     widths = np.asarray([len(row) for row in parts], np.int32)
@@ -455,12 +455,12 @@ def _valid(strings: Strings) -> Strings:
     # OpenVINO's `UTF8Validate` lets surrogates and overlong forms through. A map of characters
     # makes U+FFFD of invalid bytes; one that is in the text is put aside meanwhile.
     aside = "\U0010fffe"
-    strings = _mapped(strings, _characters_map({"\ufffd": aside}))
-    strings = _replaced(strings, r"\x{fffd}", "")
-    return _replaced(strings, aside, "\ufffd")
+    strings = _map(strings, _characters_map({"\ufffd": aside}))
+    strings = _replace(strings, r"\x{fffd}", "")
+    return _replace(strings, aside, "\ufffd")
 
 
-def _replaced(
+def _replace(
     strings: Strings, pattern: str, replacement: str, *, everywhere: bool = True
 ) -> Strings:
     """Strings with a replacement of each match of a regular expression."""
@@ -468,7 +468,7 @@ def _replaced(
     return list(step.get_ov_subgraph(list(strings)))
 
 
-def _mapped(strings: Strings, characters: bytes) -> Strings:
+def _map(strings: Strings, characters: bytes) -> Strings:
     """Strings with other characters, by a map of `_characters_map`."""
     step = steps.CharsmapStep(characters, remove_extra_whitespaces=False)
     return list(step.get_ov_subgraph(list(strings)))

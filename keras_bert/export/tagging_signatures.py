@@ -120,9 +120,7 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
         (logits,) = outputs.of_rows(features).values()
         answers = {**_answers(logits, options.class_names), "logits": logits}
         missing = tf.shape(token_ids)[1] - tf.shape(logits)[1]
-        return with_errors(
-            {name: _padded(value, missing) for name, value in answers.items()}, error
-        )
+        return with_errors({name: _pad(value, missing) for name, value in answers.items()}, error)
 
     signatures = {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),
@@ -137,7 +135,7 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
     return signatures
 
 
-def _padded(values: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+def _pad(values: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
     """Appends columns of empty strings or zeros to values `(batch, length, …)`."""
     shape = tf.shape(values)
     padding = tf.concat([shape[:1], [columns], shape[2:]], axis=0)

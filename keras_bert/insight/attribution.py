@@ -265,7 +265,7 @@ def attributions(
     without = np.where(is_text, fallback, ids)
     baseline_output = np.nan
     if method == "occlusion":
-        output, scores = _occluded(task, row, ids, fallback)
+        output, scores = _occlude(task, row, ids, fallback)
     else:
         table = keras.ops.convert_to_numpy(task.backbone.token_embedding_table)
         vectors = table[ids].astype("float64")
@@ -387,7 +387,7 @@ def _tokens_of_words(
     ]
 
 
-def _occluded(task: Task, row: _Row, ids: np.ndarray, fallback: int) -> tuple[float, np.ndarray]:
+def _occlude(task: Task, row: _Row, ids: np.ndarray, fallback: int) -> tuple[float, np.ndarray]:
     """The row's number, and for each token by how much it falls without the token's word."""
     groups = [positions for _, positions in _tokens_of_words(row.texts, row.spans) if positions]
     # Tokens of white space, by where it is
@@ -414,7 +414,7 @@ def _classification(task: Task, x: Any, target: Any) -> _Row:
     texts = (x,) if isinstance(x, str) else tuple(x) if isinstance(x, (list, tuple)) else ()
     if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"x is {shortened(x)}; expected a text or a pair of texts.")
-    features, spans = _packed(task, texts)
+    features, spans = _pack(task, texts)
     num_outputs = task.output.shape[-1]
     if num_outputs == 1:
         if target is not None:
@@ -422,7 +422,7 @@ def _classification(task: Task, x: Any, target: Any) -> _Row:
         index, name = 0, "score"
     else:
         if target is None:
-            target = int(np.argmax(_predicted(task, features)[0]))
+            target = int(np.argmax(_predict(task, features)[0]))
         index, name = _target_class(target, num_outputs, getattr(task, "class_names", None))
     return _Row(features, texts, spans, {"": (index,)}, name)
 
@@ -448,7 +448,7 @@ def _tagging(task: TokenClassifier, x: Any, target: Any) -> _Row:
         spans[begin:end] = [(0, start, start + len(words[index]))] * (end - begin)
     position = first[number]
     if tag is None:
-        tag = int(np.argmax(_predicted(task, features)[0, position]))
+        tag = int(np.argmax(_predict(task, features)[0, position]))
     index, name = _target_class(tag, task.num_classes, task.class_names)
     return _Row(
         features,
@@ -513,7 +513,7 @@ def _choosing(task: MultipleChoice, x: Any, target: Any) -> _Row:
     rows = task.preprocessor([text], [[choices[target]]])
     features = {name: np.asarray(value) for name, value in rows.items()}
     features = of_few_lengths(features, task.preprocessor)
-    _, spans = _packed(task, (text, choices[target]))
+    _, spans = _pack(task, (text, choices[target]))
     return _Row(
         features,
         (text, choices[target]),
@@ -586,7 +586,7 @@ def _input_reader(task: Any) -> Callable[[Any, Any, Any], _Row]:
     )
 
 
-def _packed(task: Task, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray], tuple[Span, ...]]:
+def _pack(task: Task, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray], tuple[Span, ...]]:
     """The features of a text or a pair, and their tokens' spans."""
     from keras_bert.data.texts import TextClassifierPreprocessor
 
@@ -616,7 +616,7 @@ def _one_row(task: Task, features: dict[str, Any]) -> dict[str, np.ndarray]:
     return of_few_lengths(arrays, task.preprocessor)
 
 
-def _predicted(task: Task, features: dict[str, np.ndarray]) -> np.ndarray:
+def _predict(task: Task, features: dict[str, np.ndarray]) -> np.ndarray:
     return np.asarray(keras.ops.convert_to_numpy(_outputs(task, features)))
 
 

@@ -406,7 +406,7 @@ def counterfactuals(
         for number, text in enumerate(originals):
             replacements_by_text: dict[Text, tuple[Replacement, ...]] = {}
             for step in range(1, swapper.most + 1):
-                other = _swapped(swapper, text, step)
+                other = _swap(swapper, text, step)
                 if other != text and other not in replacements_by_text:
                     parts = [text] if isinstance(text, str) else text
                     replacements_by_text[other] = tuple(
@@ -438,7 +438,7 @@ def counterfactuals(
     )
 
 
-def _swapped(swapper: _Swapper, text: Text, step: int) -> Text:
+def _swap(swapper: _Swapper, text: Text, step: int) -> Text:
     if isinstance(text, str):
         return swapper.swapped(text, step)
     first, second = text

@@ -82,7 +82,7 @@ def pseudo_log_likelihood(
     Reference:
         [Masked language model scoring](https://arxiv.org/abs/1910.14659), equation 1.
     """
-    ids, starts, ends = _tokenized(masked_lm, texts)
+    ids, starts, ends = _tokenize(masked_lm, texts)
     tokenizer = masked_lm.preprocessor.tokenizer
     rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
     positions = [range(1, len(row) - 1) for row in rows]
@@ -360,7 +360,7 @@ def compare_pairs(
     """
     names = names or [f"pair {number}" for number in range(len(pairs))]
     sentences = [sentence for pair in pairs for sentence in pair]
-    ids, _, _ = _tokenized(masked_lm, sentences, [name for name in names for _ in range(2)])
+    ids, _, _ = _tokenize(masked_lm, sentences, [name for name in names for _ in range(2)])
     tokenizer = masked_lm.preprocessor.tokenizer
     rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
     positions: list[list[int]] = []
@@ -399,7 +399,7 @@ def tokens_of_spans(
     Raises:
         ValueError: If a text is empty or longer than the longest row.
     """
-    ids, starts, ends = _tokenized(masked_lm, texts, names)
+    ids, starts, ends = _tokenize(masked_lm, texts, names)
     tokenizer = masked_lm.preprocessor.tokenizer
     rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
     positions = [
@@ -416,7 +416,7 @@ def tokens_of_spans(
     return rows, positions
 
 
-def _tokenized(
+def _tokenize(
     masked_lm: MaskedLM | Pretrainer, texts: Sequence[str], names: Sequence[str] | None = None
 ) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
     """Ids, starts and ends of the texts' tokens."""

@@ -224,7 +224,7 @@ class Attention(keras.layers.Layer):
         training: bool = False,
     ) -> Tensor:
         layout = layout or BatchLayout()
-        query_key_value = self._projected(inputs, layout, training)
+        query_key_value = self._project(inputs, layout, training)
         bias, scores = self._bias(layout, training), None
         if self.return_scores:
             context, scores = attention_with_scores(
@@ -246,7 +246,7 @@ class Attention(keras.layers.Layer):
                 training=training,
                 max_length=self.max_length,
             )
-        context = self._weighed(context, layout)
+        context = self._weigh(context, layout)
         length = length_of(inputs)
         if layout.output_positions is not None:
             context = ops.reshape(context, (-1, length, self.query_width))
@@ -272,10 +272,10 @@ class Attention(keras.layers.Layer):
         layout = layout or BatchLayout()
         inputs = ops.cast(inputs, self.compute_dtype)
         mask = self._mask_of_pairs(inputs, layout)
-        query_key_value = self._projected(inputs, layout)
+        query_key_value = self._project(inputs, layout)
         return attention_with_scores(query_key_value, mask, bias=self._bias(layout))[1]
 
-    def _projected(
+    def _project(
         self, inputs: Tensor, layout: BatchLayout, training: bool = False
     ) -> QueryKeyValue:
         """Returns queries, keys and values, as `keras_bert.ops.attention` takes them."""
@@ -327,7 +327,7 @@ class Attention(keras.layers.Layer):
         (mask,) = layout.mask(inputs, self.causal, self.window, in_blocks=False)
         return mask
 
-    def _weighed(self, context: Tensor, layout: BatchLayout) -> Tensor:
+    def _weigh(self, context: Tensor, layout: BatchLayout) -> Tensor:
         """Multiplies heads `(batch, length, heads, head_dim)` by weights, if there are any."""
         if self._head_weights is None:
             return context

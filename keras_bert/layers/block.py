@@ -180,7 +180,7 @@ class TransformerBlock(keras.layers.Layer):
         parts = {name: getattr(self, name) for name in _PARTS}
         return {
             **super().get_config(),
-            **{name: _serialized(part) for name, part in parts.items()},
+            **{name: _serialize(part) for name, part in parts.items()},
             "norm_placement": self.norm_placement,
             "dropout": self.dropout,
             "rematerialize": self.rematerialize,
@@ -192,7 +192,7 @@ class TransformerBlock(keras.layers.Layer):
         return cls(**{**config, **parts})
 
 
-def _serialized(part: keras.layers.Layer | None) -> Any:
+def _serialize(part: keras.layers.Layer | None) -> Any:
     """Serializes a part as if it were not built: the block builds it, under its own name."""
     serialized = keras.saving.serialize_keras_object(part)
     if part is not None:

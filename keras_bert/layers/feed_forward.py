@@ -100,13 +100,13 @@ class FeedForward(keras.layers.Layer):
         return self.add_weight(name=name, shape=(dim,), initializer="zeros", autocast=False)
 
     def call(self, inputs: Tensor, add_bias: bool = True, training: bool = False) -> Tensor:
-        inner = self._activated(self.intermediate(inputs), training)
+        inner = self._activate(self.intermediate(inputs), training)
         outer = self.output_projection(inner)
         if add_bias and self.use_bias:
             outer = bias_add(outer, self.output_bias, training=training)
         return outer
 
-    def _activated(self, x: Tensor, training: bool) -> Tensor:
+    def _activate(self, x: Tensor, training: bool) -> Tensor:
         if self.use_intermediate_bias:
             return bias_activation(x, self.intermediate_bias, self.activation, training=training)
         return activation_function(self.activation)(x)
@@ -143,7 +143,7 @@ class GatedFeedForward(FeedForward):
     def intermediate_width(self) -> int:
         return 2 * self.intermediate_dim
 
-    def _activated(self, x: Tensor, training: bool) -> Tensor:
+    def _activate(self, x: Tensor, training: bool) -> Tensor:
         if self.use_intermediate_bias:
             x = bias_add(x, self.intermediate_bias, training=training)
         return gated_activation(x, self.activation, training=training)

@@ -122,14 +122,14 @@ class Pooler(keras.layers.Layer):
         training: bool = False,
     ) -> Tensor:
         is_real = sequence_ids if padding_mask is None else padding_mask
-        pooled = self._pooled(inputs, is_real, training)
+        pooled = self._pool(inputs, is_real, training)
         pooled = dropout(pooled, self.dropout, seed=self.seed_generator, training=training)
         outputs = self.dense(pooled)
         if self.output_norm is not None:
             outputs = self.output_norm(outputs)
         return mean_of_tokens(outputs, is_real) if self.pooling == "late" else outputs
 
-    def _pooled(self, inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
+    def _pool(self, inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
         if self.pooling in ("late", "none"):
             return inputs
         if self.pooling == "first":

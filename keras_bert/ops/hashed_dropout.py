@@ -52,19 +52,19 @@ def _hashed_positions(positions: Tensor, key: Tensor) -> Tensor:
     (https://github.com/skeeto/hash-prospector). One half of the key is added before it and the
     other half in the middle, so that different keys do not produce shifted copies of one sequence.
     """
-    first, second = _mixed(key[0] + key[1] * _uint32(0x9E3779B9)), _mixed(key[0] ^ ~key[1])
-    return _mixed(ops.cast(positions, "uint32") ^ first, second)
+    first, second = _mix(key[0] + key[1] * _uint32(0x9E3779B9)), _mix(key[0] ^ ~key[1])
+    return _mix(ops.cast(positions, "uint32") ^ first, second)
 
 
-def _mixed(bits: Tensor, offset: Tensor | None = None) -> Tensor:
-    bits = (bits ^ _shifted(bits, 16)) * _uint32(0x7FEB352D)
+def _mix(bits: Tensor, offset: Tensor | None = None) -> Tensor:
+    bits = (bits ^ _shift(bits, 16)) * _uint32(0x7FEB352D)
     if offset is not None:
         bits = bits + offset
-    bits = (bits ^ _shifted(bits, 15)) * _uint32(0x846CA68B)
-    return bits ^ _shifted(bits, 16)
+    bits = (bits ^ _shift(bits, 15)) * _uint32(0x846CA68B)
+    return bits ^ _shift(bits, 16)
 
 
-def _shifted(bits: Tensor, distance: int) -> Tensor:
+def _shift(bits: Tensor, distance: int) -> Tensor:
     return ops.right_shift(bits, _uint32(distance))
 
 

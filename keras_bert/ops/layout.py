@@ -317,7 +317,7 @@ def index_of_tokens(positions: Tensor, varlen: Varlen) -> Tensor:
 
 def grouped(x: Tensor, varlen: Varlen, training: bool = False) -> list[Tensor]:
     """Gathers tokens `(1, tokens, ...)` to a tensor `(rows, length, ...)` for each group."""
-    flat = _gathered(x, varlen.group_gather, varlen.group_scatter, training)
+    flat = _gather(x, varlen.group_gather, varlen.group_scatter, training)
     shapes = [tuple(ops.shape(mask)) for mask in varlen.key_masks if mask.shape[0] != 0]
     return _in_groups(flat, shapes, x.shape[2:])
 
@@ -326,7 +326,7 @@ def ungrouped(groups: list[Tensor], varlen: Varlen, training: bool = False) -> T
     """Gathers the results of groups, `(rows, length, ...)` each, to `(1, tokens, ...)`."""
     dims = groups[0].shape[2:]
     flat = ops.concatenate([ops.reshape(group, (-1, *dims)) for group in groups])
-    tokens = _gathered(flat[None], varlen.group_scatter, None, training)
+    tokens = _gather(flat[None], varlen.group_scatter, None, training)
     return ops.reshape(tokens, (1, -1, *dims))
 
 
@@ -378,7 +378,7 @@ def unpadded_form() -> contextlib.AbstractContextManager[None]:
     return assigned(_form, _form.get() or "unpadded")
 
 
-def _gathered(x: Tensor, indices: Tensor, inverse: Tensor | None, training: bool) -> Tensor:
+def _gather(x: Tensor, indices: Tensor, inverse: Tensor | None, training: bool) -> Tensor:
     """Gathers rows of the second axis of `(1, number, ...)`, flattened to `(indices, width)`."""
     width = 1
     for dim in x.shape[2:]:

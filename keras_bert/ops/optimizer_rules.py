@@ -169,10 +169,10 @@ def stable_rate(gradient: Tensor, velocity: Tensor, coefficients: Coefficients) 
     Returns:
         A scalar tensor of the dtype of `velocity`.
     """
-    gradient = _scaled(gradient, velocity.dtype, coefficients)
-    velocity = _moved(velocity, ops.square(gradient), coefficients.beta_2)
+    gradient = _scale(gradient, velocity.dtype, coefficients)
+    velocity = _moving_average(velocity, ops.square(gradient), coefficients.beta_2)
     # The root comes first: the square of a small ε would be 0 in float32.
-    root = ops.sqrt(_unbiased(velocity, coefficients.beta_2, coefficients.step))
+    root = ops.sqrt(_correct_bias(velocity, coefficients.beta_2, coefficients.step))
     ratio = gradient / ops.maximum(root, coefficients.epsilon)
     rms = ops.sqrt(ops.mean(ops.square(ratio)))
     return ops.cast(coefficients.rate, velocity.dtype) / ops.maximum(rms, 1)
@@ -182,29 +182,30 @@ def _direction(
     weight: Tensor, gradient: Tensor, momentum: Tensor, velocity: Tensor, coefficients: Coefficients
 ) -> tuple[Any, Any, Any, Any]:
     weight = upcast(weight)
-    gradient = _scaled(gradient, weight.dtype, coefficients)
-    momentum = _moved(momentum, gradient, coefficients.beta_1)
-    velocity = _moved(velocity, ops.square(gradient), coefficients.beta_2)
-    direction = _unbiased(momentum, coefficients.beta_1, coefficients.step) / (
-        ops.sqrt(_unbiased(velocity, coefficients.beta_2, coefficients.step)) + coefficients.epsilon
+    gradient = _scale(gradient, weight.dtype, coefficients)
+    momentum = _moving_average(momentum, gradient, coefficients.beta_1)
+    velocity = _moving_average(velocity, ops.square(gradient), coefficients.beta_2)
+    direction = _correct_bias(momentum, coefficients.beta_1, coefficients.step) / (
+        ops.sqrt(_correct_bias(velocity, coefficients.beta_2, coefficients.step))
+        + coefficients.epsilon
     )
     direction = direction + ops.cast(coefficients.decay, weight.dtype) * weight
     return weight, direction, momentum, velocity
 
 
-def _scaled(gradient: Tensor, dtype: Any, coefficients: Coefficients) -> Any:
+def _scale(gradient: Tensor, dtype: Any, coefficients: Coefficients) -> Any:
     gradient = ops.cast(gradient, dtype)
     if coefficients.gradient_scale is None:
         return gradient
     return gradient * ops.cast(coefficients.gradient_scale, dtype)
 
 
-def _moved(moment: Tensor, value: Tensor, beta: float) -> Any:
+def _moving_average(moment: Tensor, value: Tensor, beta: float) -> Any:
     """Returns the moving average after a further value."""
     return moment + (value - moment) * (1 - beta)
 
 
-def _unbiased(moment: Tensor, beta: float, step: Tensor) -> Tensor:
+def _correct_bias(moment: Tensor, beta: float, step: Tensor) -> Tensor:
     if step is None or not beta:
         return moment
     # 1 - beta^step by expm1: in float32, 1 - 0.999 has a relative error of 1.3e-5.

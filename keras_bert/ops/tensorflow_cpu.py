@@ -98,7 +98,7 @@ def _gated_activation(activation: str) -> Callable[..., Any]:
     @inlined
     @tf.custom_gradient
     def compute(x: Tensor) -> tuple[Any, Callable[[Any], Any]]:
-        return _gated(activation)(x), lambda upstream: _gated_gradient(activation)(x, upstream)
+        return _gate(activation)(x), lambda upstream: _gated_gradient(activation)(x, upstream)
 
     return compute
 
@@ -114,9 +114,9 @@ def _rotate() -> Callable[..., Any]:
     @tf.custom_gradient
     def compute(x: Tensor, cos_sin: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Any, None]:
-            return _rotated(-1.0)(upstream, cos_sin), None
+            return _rotate_halves(-1.0)(upstream, cos_sin), None
 
-        return _rotated(1.0)(x, cos_sin), gradient
+        return _rotate_halves(1.0)(x, cos_sin), gradient
 
     return compute
 
@@ -124,7 +124,7 @@ def _rotate() -> Callable[..., Any]:
 def norm(x: Tensor, gamma: Tensor, beta: Tensor | None, *, kind: str, epsilon: float) -> Tensor:
     """`keras_bert.ops.norm` in training."""
     tensors = {"x": x, "gamma": gamma, "beta": beta}
-    return _normalized(tensors, _Normalization(kind, epsilon))
+    return _normalize(tensors, _Normalization(kind, epsilon))
 
 
 def bias_dropout_residual_norm(
@@ -142,7 +142,7 @@ def bias_dropout_residual_norm(
     """`keras_bert.ops.bias_dropout_residual_norm` in training."""
     key = make_key(dropout, seed) if dropout else None
     tensors = {"x": x, "residual": residual, "bias": bias, "gamma": gamma, "beta": beta, "key": key}
-    return _normalized(tensors, _Normalization(kind, epsilon, dropout))
+    return _normalize(tensors, _Normalization(kind, epsilon, dropout))
 
 
 class _Normalization(NamedTuple):
@@ -159,7 +159,7 @@ class _Normalization(NamedTuple):
     dropout: float = 0.0
 
 
-def _normalized(tensors: dict[str, Tensor | None], options: _Normalization) -> Tensor:
+def _normalize(tensors: dict[str, Tensor | None], options: _Normalization) -> Tensor:
     """Computes the norm of the tensors that there are, the key last, after the others."""
     shape = tf.shape(tensors["x"])
     present = {
@@ -348,7 +348,7 @@ def _sum_rows(x: Tensor) -> Tensor:
 
 
 @functools.cache
-def _gated(activation: str) -> Callable[..., Any]:
+def _gate(activation: str) -> Callable[..., Any]:
     function, _ = _ACTIVATIONS[activation]
 
     @compiled
@@ -374,7 +374,7 @@ def _gated_gradient(activation: str) -> Callable[..., Any]:
 
 
 @functools.cache
-def _rotated(direction: float) -> Callable[..., Any]:
+def _rotate_halves(direction: float) -> Callable[..., Any]:
     @compiled
     def rotated(x: Tensor, cos_sin: Tensor) -> Tensor:
         first, second = tf.split(wide(x), 2, axis=-1)

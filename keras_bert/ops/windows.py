@@ -89,7 +89,7 @@ class Blocks:
 
     def cut(self, x: Tensor) -> Tensor:
         """Cuts `(batch, length, ...)` into `(batch * number, size, ...)`, with zeros at the end."""
-        return ops.reshape(self._padded(x), (-1, self.size, *x.shape[2:]))
+        return ops.reshape(self._pad(x), (-1, self.size, *x.shape[2:]))
 
     def cut_with_neighbors(self, x: Tensor) -> Tensor:
         """Cuts `(batch, length, ...)` into `(batch * number, before + size + after, ...)`.
@@ -98,7 +98,7 @@ class Blocks:
         """
         if self.is_one:
             return x
-        blocks = ops.reshape(self._padded(x), (-1, self.number, self.size, *x.shape[2:]))
+        blocks = ops.reshape(self._pad(x), (-1, self.number, self.size, *x.shape[2:]))
         neighbors = [blocks]
         if not _is_zero(self.before):
             ends = blocks[:, :-1, self.size - self.before :]
@@ -129,7 +129,7 @@ class Blocks:
         distances = ops.arange(self.size, dtype="int32")[:, None] - keys
         return in_sliding_window(distances, self.window, self.causal)
 
-    def _padded(self, x: Tensor) -> Tensor:
+    def _pad(self, x: Tensor) -> Tensor:
         """Extends `(batch, length, ...)` with zeros to all blocks."""
         missing = self.number * self.size - self.length
         if _is_zero(missing):

@@ -65,7 +65,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         # Keras accepts NaN for its own
         checks.FINITE.check(**{name: x for name, x in kwargs.items() if isinstance(x, float)})
         super().__init__(
-            self._scheduled(learning_rate, num_train_steps, num_warmup_steps),
+            self._schedule(learning_rate, num_train_steps, num_warmup_steps),
             weight_decay=weight_decay,
             global_clipnorm=global_clipnorm,
             **kwargs,
@@ -80,7 +80,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         self.shard_state = shard_state
 
     @classmethod
-    def _scheduled(
+    def _schedule(
         cls, learning_rate: LearningRate, num_train_steps: int | None, warmup: int
     ) -> LearningRate:
         if num_train_steps is None:

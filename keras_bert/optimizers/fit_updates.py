@@ -96,7 +96,7 @@ class FitUpdates(keras.callbacks.Callback):
         num_made = self._count_before // in_update
         advice = (
             f"The optimizer has made {num_made} updates, and the learning rate of its schedule, "
-            f"{_described(schedule)}, falls to 0. Compile the task with an optimizer whose "
+            f"{_describe(schedule)}, falls to 0. Compile the task with an optimizer whose "
             "schedule has as many steps as the training has updates; `num_steps` of the task "
             "counts them."
         )
@@ -171,7 +171,7 @@ def _count(optimizer: Any) -> int:
     return int(ops.convert_to_numpy(optimizer._iterations))
 
 
-def _described(schedule: Any) -> str:
+def _describe(schedule: Any) -> str:
     steps = getattr(schedule, "num_train_steps", None)
     of_steps = "" if steps is None else f" of {steps} steps"
     return f"a {type(schedule).__name__}{of_steps}"

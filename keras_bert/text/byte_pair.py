@@ -303,7 +303,7 @@ class BytePairTokenizer(Tokenizer):
                 if token_id is not None:
                     words.append(_FOUND + self.vocabulary[token_id])
                 else:
-                    words += self._split_at_spaces(self._prefixed(text[start:end]))
+                    words += self._split_at_spaces(self._add_prefix(text[start:end]))
             words.append(END)
         return self._known_ids.ids(words)
 
@@ -322,7 +322,7 @@ class BytePairTokenizer(Tokenizer):
                     words.append(_FOUND + self.vocabulary[token_id])
                     begins.append(start)
                     continue
-                prefixed = self._prefixed(text[start:end])
+                prefixed = self._add_prefix(text[start:end])
                 segment_words = self._split_at_spaces(prefixed)
                 begin = end - len(prefixed)
                 begins += itertools.accumulate(map(len, segment_words[:-1]), initial=begin)
@@ -333,7 +333,7 @@ class BytePairTokenizer(Tokenizer):
             begins.append(0)
         return self._known_tokens.tokens(words, np.array(begins, np.int64))
 
-    def _prefixed(self, text: str) -> str:
+    def _add_prefix(self, text: str) -> str:
         return _after_space(text) if self.add_prefix_space else text
 
     def _as_word(self, word: str, is_first: bool) -> str:

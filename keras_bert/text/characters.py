@@ -149,14 +149,14 @@ def character_class(category: str) -> str:
     Args:
         category: A general category, such as `"Cf"`, or the first letter of several.
     """
-    return _spelled(
+    return _spell(
         (row.first, row.last) for row in _table().ranges if row.category.startswith(category)
     )
 
 
 def character_class_of(points: Iterable[int]) -> str:
     """Returns characters, given by their code points, for character classes likewise."""
-    return _spelled((point, point) for point in sorted(points))
+    return _spell((point, point) for point in sorted(points))
 
 
 def combining_marks() -> str:
@@ -175,7 +175,7 @@ def combining_classes() -> Sequence[CharacterRange]:
     return [row for row in _table().ranges if row.combining_class]
 
 
-def _spelled(ranges: Iterable[tuple[int, int]]) -> str:
+def _spell(ranges: Iterable[tuple[int, int]]) -> str:
     merged_ranges: list[tuple[int, int]] = []
     for first, last in ranges:
         if merged_ranges and merged_ranges[-1][1] == first - 1:

@@ -126,7 +126,7 @@ def drops_characters(raw: str, rules: Normalization) -> bool:
 
 def _split_in_context(raw: str, rules: Normalization) -> Iterator[Word]:
     """Splits a word with characters that normalization changes by the characters around them."""
-    word = _normalized(raw, rules)
+    word = _normalize(raw, rules)
     begin = 0
     for index, letter in enumerate(word.letters):
         if is_punctuation(letter) or is_ideograph(letter):
@@ -249,7 +249,7 @@ def _is_space() -> np.ndarray:
     return np.array([chr(point).isspace() for point in range(0x3002)])
 
 
-def _normalized(raw: str, rules: Normalization) -> Word:
+def _normalize(raw: str, rules: Normalization) -> Word:
     """Drops control characters, and normalizes the others by the rules."""
     sources = [index for index, character in enumerate(raw) if not _is_dropped(character)]
     letters = "".join([raw[index] for index in sources])

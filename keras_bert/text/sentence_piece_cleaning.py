@@ -58,7 +58,7 @@ class TextCleaner:
             text = _QUOTES.sub('"', " ".join(text.split()))
         if self.join_spaces:
             text = _JOINED.sub(" ", text[: _end(text)])
-        return _folded(text, self.lowercase, self.keep_accents)
+        return _fold(text, self.lowercase, self.keep_accents)
 
     def traces(self, text: str) -> Traces:
         """Finds the characters of a text in the normalized text."""
@@ -92,7 +92,7 @@ def _end(text: str) -> int:
     return end
 
 
-def _folded(text: str, lowercase: bool, keep_accents: bool) -> str:
+def _fold(text: str, lowercase: bool, keep_accents: bool) -> str:
     if not keep_accents and not text.isascii():
         text = "".join(map(_base, text))
     return lowered(text) if lowercase else text
@@ -101,7 +101,7 @@ def _folded(text: str, lowercase: bool, keep_accents: bool) -> str:
 @functools.cache
 def _width(character: str, lowercase: bool, keep_accents: bool) -> int:
     """Returns the number of bytes of a character after normalization."""
-    return len(_folded(character, lowercase, keep_accents).encode("utf-8"))
+    return len(_fold(character, lowercase, keep_accents).encode("utf-8"))
 
 
 @functools.cache

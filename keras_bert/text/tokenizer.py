@@ -344,7 +344,7 @@ class Tokenizer(abc.ABC):
             TypeError: If a text is neither a string nor `bytes`.
             ValueError: If UTF-8 cannot represent a text.
         """
-        ids, lengths = _joined(map(self._texts_to_ids, _chunks(texts)), np.int32, np.int64)
+        ids, lengths = _concatenate(map(self._texts_to_ids, _chunks(texts)), np.int32, np.int64)
         return ids, lengths
 
     def flat_words(
@@ -365,7 +365,7 @@ class Tokenizer(abc.ABC):
         chunks = (
             [self._as_word(word, bool(next(flags))) for word in chunk] for chunk in _chunks(words)
         )
-        ids, lengths = _joined(map(self._texts_to_ids, chunks), np.int32, np.int64)
+        ids, lengths = _concatenate(map(self._texts_to_ids, chunks), np.int32, np.int64)
         return ids, lengths
 
     def flat_tokens(self, texts: Sequence[str | bytes]) -> FlatTokens:
@@ -379,7 +379,7 @@ class Tokenizer(abc.ABC):
             `tokenize_with_offsets`, and the number of tokens of each text.
         """
         chunks = map(self._texts_to_tokens, _chunks(texts))
-        return FlatTokens(*_joined(chunks, np.int32, np.int32, np.int32, np.int64))
+        return FlatTokens(*_concatenate(chunks, np.int32, np.int32, np.int32, np.int64))
 
     def encode(
         self,
@@ -431,11 +431,11 @@ class Tokenizer(abc.ABC):
         limit = None if sequence_length is None else sequence_length - num_special_tokens
         tokens = [_rows(*self.flat_ids(texts)) for texts, _ in columns]
         rows = [
-            _row(row_format, self._truncated(parts, limit)) for parts in zip(*tokens, strict=True)
+            _row(row_format, self._truncate(parts, limit)) for parts in zip(*tokens, strict=True)
         ]
         return rows[0] if columns[0][1] else rows
 
-    def _truncated(self, texts: tuple[list[int], ...], limit: int | None) -> Iterator[list[int]]:
+    def _truncate(self, texts: tuple[list[int], ...], limit: int | None) -> Iterator[list[int]]:
         """Yields the ids of a text or of both texts of a pair, at most `limit` together."""
         if limit is None:
             return iter(texts)
@@ -786,13 +786,13 @@ def _chunks(texts: Sequence[str | bytes]) -> Iterator[list[str]]:
         chunk.append(text)
         size += len(text)
         if size >= _CHUNK:
-            yield _checked(chunk, first)
+            yield _check(chunk, first)
             first += len(chunk)
             chunk, size = [], 0
-    yield _checked(chunk, first)
+    yield _check(chunk, first)
 
 
-def _checked(texts: list[str], first: int) -> list[str]:
+def _check(texts: list[str], first: int) -> list[str]:
     """Checks the characters of consecutive texts, numbered from `first` on."""
     try:
         "".join(texts).encode()
@@ -802,7 +802,7 @@ def _checked(texts: list[str], first: int) -> list[str]:
     return texts
 
 
-def _joined(chunks: Iterable[Sequence[np.ndarray]], *dtypes: Any) -> list[np.ndarray]:
+def _concatenate(chunks: Iterable[Sequence[np.ndarray]], *dtypes: Any) -> list[np.ndarray]:
     """Concatenates each of several arrays, without a second copy of all of them in memory."""
     buffers = [bytearray() for _ in dtypes]
     for chunk in chunks:

@@ -80,7 +80,7 @@ def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[st
             the lengths of their sequences, or a feature has one value per sequence instead of one
             per token.
     """
-    ragged = _ragged(features)
+    ragged = _to_ragged(features)
     lengths = ragged["token_ids"].lengths
     for name, feature in ragged.items():
         if feature.lengths.tolist() != lengths.tolist():
@@ -186,7 +186,7 @@ def _in_order_of_arrival(rows: Integers) -> Integers:
     return rows
 
 
-def _ragged(features: Mapping[str, Any]) -> dict[str, Ragged]:
+def _to_ragged(features: Mapping[str, Any]) -> dict[str, Ragged]:
     """Converts features to rows of different lengths."""
     if "token_ids" not in features:
         raise ValueError(f"`token_ids` is missing; received the features {sorted(features)}.")

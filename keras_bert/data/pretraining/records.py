@@ -109,13 +109,13 @@ class InstanceEncoder:
     def _features(
         self, instances: Sequence[Instance], rng: np.random.Generator
     ) -> dict[str, Ragged]:
-        token_ids = _ragged([instance.token_ids for instance in instances])
-        segment_ids = _ragged([instance.segment_ids for instance in instances])
+        token_ids = _to_ragged([instance.token_ids for instance in instances])
+        segment_ids = _to_ragged([instance.segment_ids for instance in instances])
         word_starts = token_ids._replace(values=self._word_starts(token_ids))
         labels = np.array([[instance.label or 0] for instance in instances])
         if self.masker is not None:
-            features = self._masked(token_ids, word_starts.values, self.masker, rng)
-            features["segment_ids"] = _padded(segment_ids, self.sequence_length)
+            features = self._mask(token_ids, word_starts.values, self.masker, rng)
+            features["segment_ids"] = _pad(segment_ids, self.sequence_length)
             features["next_sentence_labels"] = _rows(labels)
             return features
         features = {"input_ids": token_ids, "segment_ids": segment_ids, "word_starts": word_starts}
@@ -123,22 +123,22 @@ class InstanceEncoder:
             features["next_sentence_labels"] = _rows(labels)
         return features
 
-    def _masked(
+    def _mask(
         self, token_ids: Ragged, word_starts: Flags, masker: StaticMasker, rng: np.random.Generator
     ) -> dict[str, Ragged]:
         ids, lengths = token_ids
         columns = (ids, word_starts, ~self._is_special[ids])
         rows = zip(*(Ragged(column, lengths).to_arrays() for column in columns), strict=True)
         masked_rows = [masker(row, starts, candidates, rng) for row, starts, candidates in rows]
-        positions = _ragged([row.positions for row in masked_rows])
+        positions = _to_ragged([row.positions for row in masked_rows])
         weights = positions._replace(values=np.ones(len(positions.values), np.float32))
         length, slots = self.sequence_length, masker.max_predictions
         return {
-            "input_ids": _padded(_ragged([row.token_ids for row in masked_rows]), length),
-            "input_mask": _padded(Ragged(np.ones_like(ids), lengths), length),
-            "masked_lm_positions": _padded(positions, slots),
-            "masked_lm_ids": _padded(_ragged([row.ids for row in masked_rows]), slots),
-            "masked_lm_weights": _padded(weights, slots),
+            "input_ids": _pad(_to_ragged([row.token_ids for row in masked_rows]), length),
+            "input_mask": _pad(Ragged(np.ones_like(ids), lengths), length),
+            "masked_lm_positions": _pad(positions, slots),
+            "masked_lm_ids": _pad(_to_ragged([row.ids for row in masked_rows]), slots),
+            "masked_lm_weights": _pad(weights, slots),
         }
 
     def _word_starts(self, rows: Ragged) -> Flags:
@@ -169,7 +169,7 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
         return tfrecords.write_records(file, records)
 
 
-def _ragged(rows: Sequence[Ids]) -> Ragged:
+def _to_ragged(rows: Sequence[Ids]) -> Ragged:
     return Ragged(np.concatenate(rows), np.array([len(row) for row in rows], "int64"))
 
 
@@ -178,7 +178,7 @@ def _rows(values: np.ndarray) -> Ragged:
     return Ragged(values.reshape(-1), np.full(len(values), values.shape[1], "int64"))
 
 
-def _padded(rows: Ragged, length: int) -> Ragged:
+def _pad(rows: Ragged, length: int) -> Ragged:
     return _rows(NUMPY.to_dense(rows, length, 0))
 
 

@@ -233,19 +233,19 @@ class PretrainingStream:
 
     def example(self) -> Features:
         """Returns a batch of a single row."""
-        batch = self._unmasked(list(self._as_rows([self._parser.first])))
+        batch = self._unmask(list(self._as_rows([self._parser.first])))
         features: Features = batch if self._masker is None else self._masker(batch, 0)
         return features
 
     def _from_batch(self, first: int, shard: tuple[int, int], as_shards: bool) -> Iterator[Any]:
         start = self._position(first)
         while True:
-            rows = functools.partial(self._shuffled, start.epoch)
+            rows = functools.partial(self._shuffle, start.epoch)
             yield from self._batches(rows, start, shard, as_shards)
             count = (self.num_rows - start.row) // self.batch_size
             start = StreamPosition(start.epoch + 1, 0, start.batch + count)
 
-    def _shuffled(self, epoch: int, group: int) -> Iterator[Any]:
+    def _shuffle(self, epoch: int, group: int) -> Iterator[Any]:
         """Yields the rows of a group of files in the order of an epoch."""
         num_groups = len(self._groups)
         seed = (self.seed, epoch) if num_groups == 1 else (self.seed, epoch, group)
@@ -306,7 +306,7 @@ class PretrainingStream:
                         "they were counted; expected files that do not change."
                     )
                 rows += chunk
-            batch = self._unmasked(rows if is_whole else rows[own])
+            batch = self._unmask(rows if is_whole else rows[own])
             if draws_shard:
                 yield self._masker.shard(batch, step, own_rows.start)
                 continue
@@ -316,7 +316,7 @@ class PretrainingStream:
                 batch = {name: values[own_rows] for name, values in batch.items()}
             yield batch
 
-    def _unmasked(self, rows: list[Any]) -> Features:
+    def _unmask(self, rows: list[Any]) -> Features:
         """Returns a batch of rows as they are recorded."""
         if self.packed:
             features, _ = self._parser(list(itertools.chain.from_iterable(rows)))

@@ -274,7 +274,7 @@ def serialize(features: Mapping[str, Ragged]) -> list[bytes]:
         ends = np.cumsum(sizes)
         bounds = zip((ends - sizes).tolist(), ends.tolist(), sizes.tolist(), strict=True)
         columns.append([_start(name, kind, size) + content[a:b] for a, b, size in bounds])
-    return [_FIRST + _sized(b"".join(row)) for row in zip(*columns, strict=True)]
+    return [_FIRST + _with_size(b"".join(row)) for row in zip(*columns, strict=True)]
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -282,8 +282,8 @@ def _start(name: str, kind: str, size: int) -> bytes:
     """Returns the bytes before the values of a feature: its name, kind and sizes."""
     values = bytes(size)
     # Protocol Buffers leave out an empty list.
-    feature = _TAGS[kind] + _sized(_FIRST + _sized(values) if size else b"")
-    entry = _FIRST + _sized(_FIRST + _sized(name.encode()) + _SECOND + _sized(feature))
+    feature = _TAGS[kind] + _with_size(_FIRST + _with_size(values) if size else b"")
+    entry = _FIRST + _with_size(_FIRST + _with_size(name.encode()) + _SECOND + _with_size(feature))
     return entry[: len(entry) - size]
 
 
@@ -427,7 +427,7 @@ def _varints(values: np.ndarray, lengths: np.ndarray) -> tuple[bytes, np.ndarray
     return coded.tobytes(), np.diff(row_ends, prepend=0)
 
 
-def _sized(content: bytes) -> bytes:
+def _with_size(content: bytes) -> bytes:
     """Returns a content after its length."""
     length, size = len(content), bytearray()
     while length >= 128:

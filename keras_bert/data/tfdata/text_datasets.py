@@ -147,10 +147,10 @@ class DatasetRows:
         chunks: Iterator[_Columns] = map(_columns, elements)
         if options.shuffle_seed is not None:
             capacity = SHUFFLE_BATCHES * batch_size if self.num_rows is None else self.num_rows
-            chunks = _shuffled(chunks, capacity, (options.shuffle_seed, epoch))
+            chunks = _shuffle(chunks, capacity, (options.shuffle_seed, epoch))
         structure = _structure(self._dataset.element_spec)
         sizes = (batch_size * batches for batches in _window_sizes(in_window))
-        for number, columns in enumerate(_regrouped(chunks, sizes)):
+        for number, columns in enumerate(_regroup(chunks, sizes)):
             count = len(columns[0])
             if number >= skipped:
                 texts, rest = structure(columns)
@@ -191,7 +191,7 @@ def _window_sizes(in_window: int | None) -> Iterator[int]:
         number += 1
 
 
-def _regrouped(chunks: Iterator[_Columns], sizes: Iterator[int]) -> Iterator[_Columns]:
+def _regroup(chunks: Iterator[_Columns], sizes: Iterator[int]) -> Iterator[_Columns]:
     """Groups rows anew, into chunks of the given sizes; the last one has the rest."""
     buffer: list[_Columns] = []
     size = next(sizes)
@@ -206,7 +206,7 @@ def _regrouped(chunks: Iterator[_Columns], sizes: Iterator[int]) -> Iterator[_Co
         yield _concatenate(buffer)
 
 
-def _shuffled(
+def _shuffle(
     chunks: Iterator[_Columns], capacity: int, seed: tuple[int, int]
 ) -> Iterator[_Columns]:
     """Shuffles rows, `capacity` of them in memory; each new one replaces a random one."""

@@ -121,14 +121,14 @@ class BytePairGraph(GraphTokenizer):
                 is_first = first_in_rows(words)
 
         def ids_of_words(texts: tf.Tensor) -> tuple[tf.RaggedTensor]:
-            prefixed = _prefixed(texts)
+            prefixed = _add_prefix(texts)
             return (self(prefixed if is_first is None else tf.where(is_first, texts, prefixed)),)
 
         (ids,) = on_any_shape(words, ids_of_words)
         return ids
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        texts = self._composed(drop_invalid(texts))
+        texts = self._composed_texts(drop_invalid(texts))
         if self._split:
             return self._split(texts, self._pieces).ids
         words = split_byte_words(self._as_merged(texts), self._word_starts).words
@@ -136,16 +136,16 @@ class BytePairGraph(GraphTokenizer):
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         texts = drop_invalid(texts)
-        after = self._composed(texts)
+        after = self._composed_texts(texts)
         pieces = self._split(after, self._pieces) if self._split else self._pieces(after)
         return to_characters_before_composition(texts, pieces) if self._compose else pieces
 
-    def _composed(self, texts: tf.Tensor) -> tf.Tensor:
+    def _composed_texts(self, texts: tf.Tensor) -> tf.Tensor:
         return compose(texts) if self._compose else texts
 
     def _as_merged(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns texts as they are split into words, with a space before them if it is added."""
-        texts = _prefixed(texts) if self._add_prefix_space else texts
+        texts = _add_prefix(texts) if self._add_prefix_space else texts
         return tf.strings.regex_replace(texts, " ", BLANK) if self._byte_fallback else texts
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
@@ -182,7 +182,7 @@ class BytePairGraph(GraphTokenizer):
         return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
 
-def _prefixed(texts: tf.Tensor) -> tf.Tensor:
+def _add_prefix(texts: tf.Tensor) -> tf.Tensor:
     """Adds a space before texts that do not begin with one and are not empty."""
     return tf.strings.regex_replace(texts, r"\A([^ ])", r" \1", replace_global=False)
 

@@ -137,7 +137,7 @@ class SentencePieceGraph(GraphTokenizer):
         """
 
         def shorten() -> tf.Tensor:
-            points, is_kept = self._kept(texts)
+            points, is_kept = self._mark_kept(texts)
             count = tf.concat([[0], tf.cumsum(tf.cast(is_kept, tf.int64))], axis=0)
             splits = tf.gather(count, points.row_splits)
             kept_points = select(points.flat_values, is_kept)
@@ -147,7 +147,7 @@ class SentencePieceGraph(GraphTokenizer):
 
         return tf.cond(_are_long(texts), shorten, lambda: texts)
 
-    def _kept(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    def _mark_kept(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """Returns the characters of texts, and which are not inside a run of unknown ones."""
         points = tf.strings.unicode_decode(texts, "UTF-8")
         flat, text = points.flat_values, row_ids(points)
@@ -166,7 +166,7 @@ class SentencePieceGraph(GraphTokenizer):
         self, texts: tf.Tensor, shortened: tf.Tensor, pieces: Pieces
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Converts offsets in bytes of shortened texts to offsets in the texts before."""
-        points, is_kept = self._kept(texts)
+        points, is_kept = self._mark_kept(texts)
         flat = points.flat_values
         widths = 1 + sum(tf.cast(flat >= first, tf.int32) for first in (0x80, 0x800, 0x10000))
         byte_positions = tf.where(repeat(is_kept, widths))[:, 0]
