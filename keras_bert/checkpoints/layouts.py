@@ -57,7 +57,7 @@ class Stored:
 
     @property
     def all_names(self) -> tuple[str, ...]:
-        """All names that the tensors have, those that are preferred first."""
+        """All names that the tensors have, in order of preference."""
         return (*([self.instead] if self.instead else []), *self.names, *self.copies)
 
 

@@ -55,7 +55,7 @@ def _window(fields: Mapping[str, Any], path: Path) -> int:
 
 
 def _global_every(fields: Mapping[str, Any], path: Path) -> Any:
-    """Returns every how many layers one is global, by whichever field a file has."""
+    """Returns the distance between global layers, by either field that a file may have."""
     types = fields.get("layer_types")
     if types is None:
         return fields.get(_EVERY, 3)
@@ -183,10 +183,10 @@ FIELDS = ConfigFields(
     },
     needed={
         "decoder_bias": (True,),
-        # Of released files: the positions are rotary whatever it is.
+        # Released files have one of these; the positions are rotary whatever it is.
         "position_embedding_type": ("absolute", "rope", "sans_pos"),
     },
-    # Of training, and of a cutoff of the initial weights
+    # Fields of training, and of a cutoff of the initial weights
     ignored=(
         *("deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index"),
         "initializer_cutoff_factor",

@@ -203,11 +203,10 @@ def head_weights(head: Head) -> dict[str, Any]:
 
     Args:
         head: A built `ClassificationHead` or `Pooler` (`kernel`, `bias`, and `gamma` and `beta` of
-            a norm), a
-            `ReplacedTokenHead` (`dense.kernel`, `dense.bias`, `kernel`, `bias`), a
-            `MaskedLMTransform` and its `VocabularyBias` (`dense.kernel`, `dense.bias`, `gamma`,
-            `beta`, `output_bias`), or a `Dense` instead of the former (`decoder.kernel`), or a
-            bidirectional LSTM (`forward.kernel`, …).
+            a norm), a `ReplacedTokenHead` (`dense.kernel`, `dense.bias`, `kernel`, `bias`), a
+            `MaskedLMTransform` or a `Dense` (`decoder.kernel`) and its `VocabularyBias`
+            (`dense.kernel`, `dense.bias`, `gamma`, `beta`, `output_bias`), or a bidirectional LSTM
+            (`forward.kernel`, …).
 
     Raises:
         TypeError: If a layer is none of these.

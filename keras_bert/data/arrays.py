@@ -33,7 +33,7 @@ class Ragged(NamedTuple):
         return [values[start:end] for start, end in self._bounds()]
 
     def to_arrays(self) -> list[Any]:
-        """Returns the values of each row as a part of a NumPy array, faster than `np.split`."""
+        """Returns the values of each row as a slice of a NumPy array, faster than `np.split`."""
         return [self.values[start:end] for start, end in self._bounds()]
 
     def _bounds(self) -> Iterator[tuple[int, int]]:
@@ -93,11 +93,11 @@ class Arrays:
         return self.arange(np.sum(lengths)) + np.repeat(offsets, lengths)
 
     def cumsum(self, x: Any, axis: int = 0) -> Any:
-        """Returns the sum of each number and those before it along an axis, in the same shape."""
+        """Returns the sum of each number and all before it along an axis, in the same shape."""
         return np.cumsum(x, axis)
 
     def sum(self, x: Any, axis: int | None = None) -> Any:
-        """Returns the sum of all numbers, a scalar, or of those along an axis."""
+        """Returns the sum of all numbers, a scalar, or the sums along an axis."""
         return np.sum(x, axis)
 
     def any(self, x: Any) -> Any:

@@ -103,7 +103,7 @@ def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | No
 
 
 def listed(names: Sequence[str]) -> str:
-    """Returns names for an error message, those after the first 20 as their number."""
+    """Returns names for an error message, at most 20 of them, and the number of the others."""
     rest = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(names[:_NAMES_SHOWN]) + rest
 

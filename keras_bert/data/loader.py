@@ -21,9 +21,10 @@ from keras_bert.data.packing import Sequences
 from keras_bert.text.tokenizer import Tokenizer
 
 DEFAULT_BATCH_SIZE = 32
-# The number of batches whose rows are sorted by length together: large enough that the rows of a
-# batch differ by a token or two, small enough that the order of an epoch stays random. Gradients
-# of batches of similar rows have a larger variance, so the window is smaller for small data sets.
+# The number of batches in a bucketing window, whose rows are sorted by length together: large
+# enough that the rows of a batch differ by a token or two, small enough that the order of an epoch
+# stays random. Gradients of batches of similar rows have a larger variance, so the window is
+# smaller for small data sets.
 WINDOW_BATCHES = 64
 # The smallest number of windows in an epoch of shuffled rows: with fewer, long and short rows would
 # never be in the same batch; with one, batches would hold the same rows in every epoch.
@@ -54,16 +55,16 @@ class BatchOptions:
         compiles: Whether each new batch shape is compiled, which takes seconds: there are few
             different lengths then, and the last batch of training data is completed with padding
             rows.
-        batches_for_more_lengths: The number of batches in an epoch from which on there are as many
-            lengths as if nothing was compiled, since fewer padded tokens then save more time than
-            it takes to compile for more lengths; `None` for never.
+        batches_for_more_lengths: The least number of batches in an epoch with as many lengths as if
+            nothing was compiled, since fewer padded tokens then save more time than it takes to
+            compile for more lengths; `None` for never.
         shuffle_seed: Seed for shuffling the rows and the batches, differently in each epoch; `None`
-            does not shuffle. Of rows of unknown number, a row is at most 1,024 batches earlier than
-            in the input.
+            does not shuffle. If the number of rows is unknown, a row is at most 1,024 batches
+            earlier than in the input.
         training: Whether the rows are training data.
-        bucketing_window: Number of batches for which rows are sorted by length together; 1 does not
+        bucketing_window: Number of batches with rows that are sorted by length together; 1 does not
             regroup rows. Defaults to 64, and if rows are shuffled, to at most a sixteenth of an
-            epoch; of rows of unknown number, of the rows before.
+            epoch, or of the rows before if their number is unknown.
         num_replicas: Number of devices of this process that share each batch. The last batch
             is then completed with padding rows too, so that each device has as many.
         shard: The index of this process and the number of processes that share each batch: each has

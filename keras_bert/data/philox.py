@@ -28,8 +28,7 @@ def random_bits(seed: tuple[Any, Any], size: int, first: int = 0) -> np.ndarray:
     Args:
         seed: Two integers.
         size: How many numbers to return.
-        first: The index of the first one in the stream of the seed. Those before it are not
-            computed.
+        first: The index of the first one in the stream of the seed. Earlier ones are not computed.
 
     Returns:
         int64 `(size,)`.

@@ -454,8 +454,8 @@ def _answer_tokens(
 ) -> np.ndarray:
     """Returns the token span of an answer to each question in its passage, int64 `(batch, 2)`.
 
-    The span is from the first to the last token that overlap the answer, the first of those that
-    have a token; -1 if there is none.
+    The span is from the first to the last token that overlap the answer: the first answer that has
+    a token; -1 if there is none.
     """
     starts, ends = tokens.char_starts.values, tokens.char_ends.values
     splits = np.concatenate([[0], np.cumsum(tokens.char_starts.lengths)])

@@ -335,7 +335,7 @@ def check_span(text: str, start: int, context: str, where: str) -> None:
         )
 
 
-# The types of JSON's values, by those that Python reads them as
+# Python's types of values -> the words for JSON's
 _KINDS = {
     list: "a list",
     str: "a string",

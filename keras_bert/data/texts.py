@@ -59,7 +59,7 @@ class CutRows:
         self.add(lengths[is_new], max_tokens)
 
     def message(self, rows_before: int = 0, cut_before: int = 0) -> str:
-        """Returns how many rows were cut, of those that were counted since then; empty if none."""
+        """Returns how many of the rows since then were cut, as a message; empty if none."""
         num_cut = self.num_cut - cut_before
         if not num_cut:
             return ""
@@ -170,7 +170,7 @@ class TextClassifierPreprocessor:
 class TokenizedTexts:
     """The tokens of texts in memory, which are computed when they are first asked for, and kept.
 
-    They are kept without those that no row has space for, and in two bytes each if the vocabulary
+    They are kept up to the number that a row has space for, and in two bytes each if the vocabulary
     allows it.
 
     Args:
@@ -192,7 +192,7 @@ class TokenizedTexts:
         fits = self._tokenizer.vocabulary_size <= 1 << 16
         self._flat = np.empty(0, "uint16" if fits else "int32")
         self._used = 0
-        # The index in the flat array of each text's first token; -1 for those that it lacks
+        # The index in the flat array of each text's first token; -1 for texts that it lacks
         self._starts = np.full(len(texts), -1, "int64")
         self._lengths = np.zeros(len(texts), "int32")
 

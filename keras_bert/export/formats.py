@@ -113,7 +113,7 @@ def _quantize(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) 
         number, row = numbered_row
         inputs = task.preprocessor(*([text] for text in row))
         if isinstance(inputs, QuestionWindows):
-            # Of the first passage its first window, of the second its second, and so on
+            # The first passage's first window, the second's second, and so on
             inputs = task.preprocessor.padded(inputs)
             window = number % len(inputs["token_ids"])
             real = inputs["padding_mask"][window]

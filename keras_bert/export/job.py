@@ -30,7 +30,7 @@ def write_job(task: Any, options: ExportOptions, folder: Path) -> None:
     """Writes the input of `run_job`: JSON, and the weights in their own precision."""
     config = serialize_keras_object(task)
     config.pop("compile_config", None)  # The export is not trained
-    # Of the task and its encoder, or of the tasks in an ensemble and theirs
+    # The task and its encoder, or the tasks in an ensemble and theirs
     models = [layer for layer in task._flatten_layers() if isinstance(layer, keras.Model)]
     modules = sorted({type(model).__module__ for model in models})
     job = {"modules": modules, "task": config, "options": dataclasses.asdict(options)}

@@ -181,7 +181,7 @@ def _pack(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
 
 
 def _truncate(texts: Sequence[Ids], max_tokens: int, side: str) -> list[Ids]:
-    """Ids without those that are too many; see `keras_bert.data.packing.truncate`."""
+    """Truncated ids; see `keras_bert.data.packing.truncate`."""
     lengths = [ops.subtract(ends, begins) for begins, ends, _ in texts]
     if len(texts) == 1:
         limits = [_integer(max_tokens)]
@@ -261,7 +261,7 @@ def _word_characters(rules: Normalization) -> dict[str, str]:
 
 @functools.cache
 def _letters() -> tuple[str, ...]:
-    """The characters of Unicode but those for private use and unassigned planes."""
+    """The characters of Unicode, without private use and unassigned planes."""
     points = (*range(1, 0xD800), *range(0xE000, 0x32400), *range(0xE0000, 0xE0200))
     return tuple(map(chr, points))
 

@@ -547,7 +547,7 @@ class ServedOutputs:
 
 
 def _with_segments(features: dict[str, Any]) -> dict[str, tf.Tensor]:
-    """Returns features without those that are `None`, the same ones in all signatures."""
+    """Returns the features that are not `None`, the same ones in all signatures."""
     present = {name: x for name, x in features.items() if x is not None}
     return {"segment_ids": tf.zeros_like(present["token_ids"]), **present}
 

@@ -158,7 +158,7 @@ class AttentionPatterns:
         return self.tokens[text]
 
     def _residual_attention(self, text: int) -> list[np.ndarray]:
-        """Of each layer the heads' mean with the residual connection, `(tokens, tokens)`."""
+        """The heads' mean with the residual connection, `(tokens, tokens)` for each layer."""
         mixed = []
         for layer in self.scores[text]:
             mean = layer.astype("float64").mean(axis=0)

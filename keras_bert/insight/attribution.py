@@ -35,12 +35,12 @@ METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
 BASELINES = ("pad", "mask")
 # Rows that are computed at a time
 _BATCH_SIZE = 32
-# The share of the difference from the baseline from which on an error is pointed out, and the
-# least one, which is above rounding
+# The least error to report: as a share of the difference from the baseline, and in numbers, above
+# rounding
 _LARGE_ERROR, _LEAST_ERROR = 0.1, 1e-3
 _COLORS = {True: "42, 125, 79", False: "209, 87, 12"}
 
-# Of a token: which text it is of, its first character and one past its last; None of a special one
+# A token's text, its first character there and one past its last; None for a special token
 Span = tuple[int, int, int] | None
 
 
@@ -83,7 +83,7 @@ class Attribution:
         """The scores of words, which white space divides: the sums of their tokens' scores.
 
         Returns:
-            Dicts of `word`, `text` (which of `texts`), `start`, `end` and `score`.
+            Dicts of `word`, `text` (its index in `texts`), `start`, `end` and `score`.
         """
         return [
             {
@@ -228,7 +228,7 @@ def attributions(
             input's; `gradient_x_input`, of the embeddings; or `occlusion`, by how much the number
             falls where the tokens of a word are replaced by the baseline's token (divided evenly
             among them).
-        target: What to explain.
+        target: The number to explain.
         baseline: The token that stands for none, `pad` or `mask`. Special tokens stay.
         steps: Points of the Gauss-Legendre quadrature of integrated gradients.
 
@@ -306,7 +306,7 @@ def _evaluate(task: Task, row: _Row, points: np.ndarray) -> tuple[np.ndarray, np
     # Batches of one size, the last one completed by its last point
     size = math.ceil(len(points) / math.ceil(len(points) / _BATCH_SIZE))
     if compiles_each_shape():
-        size = 1 << (size - 1).bit_length()  # Of few sizes, for it compiles for each
+        size = 1 << (size - 1).bit_length()  # Few sizes, since it compiles for each
     features = {name: np.repeat(value, size, axis=0) for name, value in row.features.items()}
     if points.ndim == 3:
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in features.items()}

@@ -275,7 +275,7 @@ def _mean_cosine(units: Sequence[np.ndarray]) -> np.ndarray:
     Returns:
         `(layers,)`.
     """
-    # The products of all pairs, less those within a text, are products of sums
+    # The products of all pairs, without the pairs within a text, are products of sums
     sums = np.stack([text.sum(axis=1) for text in units])
     counts = np.array([text.shape[1] for text in units])
     total = (sums.sum(axis=0) ** 2).sum(axis=-1) - (sums**2).sum(axis=(0, -1))

@@ -19,7 +19,7 @@ from keras_bert.tasks.text_classifier import TextClassifier
 
 # A text or a pair
 Text = str | tuple[str, str]
-# Of a kind of swap, the words that stand for one another, line by line
+# The words of a kind of swap that stand for one another, line by line
 Lines = Sequence[Sequence[str]]
 
 # Words of two lines, and the counterpart that each has before a noun, and the one elsewhere
@@ -151,7 +151,7 @@ class Counterfactuals(Result):
         after: The probabilities of the changed text.
         class_names: The names of the classes; empty for a regression.
         without: Kinds without a word in any text.
-        replaced: The words of each original that were replaced, and their replacements.
+        replacements: The words of each original that were replaced, and their replacements.
     """
 
     title = "Change of the predictions where words for people are swapped"
@@ -167,7 +167,7 @@ class Counterfactuals(Result):
     after: np.ndarray
     class_names: tuple[str, ...]
     without: tuple[str, ...]
-    replaced: tuple[tuple[Replacement, ...], ...]
+    replacements: tuple[tuple[Replacement, ...], ...]
 
     @property
     def units(self) -> tuple[Any, ...]:
@@ -185,8 +185,8 @@ class Counterfactuals(Result):
     def changes(self) -> np.ndarray:
         """Half the sum of the absolute changes of the probabilities, `(changes,)`.
 
-        With two classes this is by how much the probability of each changes. Of a regression, the
-        absolute change of the score.
+        With two classes this is by how much the probability of each changes. For a regression, it
+        is the absolute change of the score.
         """
         difference = np.abs(self.after - self.before).sum(axis=-1)
         return np.asarray(difference / 2 if self.class_names else difference)
@@ -216,7 +216,7 @@ class Counterfactuals(Result):
         """Which way predictions change, by the direction of the swap: `he` to `she`, or back.
 
         Args:
-            least: The number of texts from which on a pair of words has a row of its own.
+            least: The least number of texts for which a pair of words has a row of its own.
 
         Raises:
             ValueError: If no direction has enough texts.
@@ -224,8 +224,8 @@ class Counterfactuals(Result):
         firsts, seconds = (
             np.array(
                 [
-                    all(each.line_length == 2 and each.column == column for each in replaced)
-                    for replaced in self.replaced
+                    all(each.line_length == 2 and each.column == column for each in replacements)
+                    for replacements in self.replacements
                 ],
                 bool,
             )
@@ -233,8 +233,8 @@ class Counterfactuals(Result):
         )
         has_both = np.array(
             [
-                {each.column for each in replaced if each.line_length == 2} == {0, 1}
-                for replaced in self.replaced
+                {each.column for each in replacements if each.line_length == 2} == {0, 1}
+                for replacements in self.replacements
             ],
             bool,
         )
@@ -245,7 +245,7 @@ class Counterfactuals(Result):
             members[f"{kind}: second to first"] = of_kind & seconds
             of_pair: dict[str, np.ndarray] = {}
             for change in np.flatnonzero(of_kind & ~has_both):
-                for each in self.replaced[change]:
+                for each in self.replacements[change]:
                     group = f"{kind}: {each.word} to {each.other}"
                     of_pair.setdefault(group, np.zeros(len(kinds), bool))[change] = True
             members |= {
@@ -267,7 +267,7 @@ class Counterfactuals(Result):
         )
 
     def largest(self, count: int = 10) -> list[dict[str, Any]]:
-        """The changed texts whose predictions change most.
+        """The changed texts with the largest changes of predictions.
 
         Returns:
             Dicts of `kind`, `change`, `label` and `swapped_label` (of a regression `score` and

@@ -47,7 +47,7 @@ class HeadImportance:
         scores: Float64 `(layers, heads)`: the mean over rows of the absolute derivative of the
             row's loss with respect to a factor of the head's output, at 1. NaN where a layer has
             fewer heads than another.
-        attention_owners: For each layer the index of the layer whose attention weights it uses,
+        attention_owners: For each layer the index of the layer that owns its attention weights,
             its own unless layers share weights.
         rows: How many rows the scores are the mean of.
         normalized: Whether each layer's scores are divided by their norm.
@@ -156,7 +156,7 @@ def head_importance(
         task: A trained task with a preprocessor: a `TextClassifier`, `TokenClassifier`,
             `QuestionAnswerer`, `MultipleChoice` or `MaskedLM`.
         x: Text in any form that the task's `evaluate` takes.
-        y: Labels; `None` for those in a dataset, and for a masked LM.
+        y: Labels; `None` if a dataset has them, and for a masked LM.
         normalize: Whether to divide the scores of each layer by their Euclidean norm. Otherwise
             scores of different layers are hardly comparable.
         batch_size: Rows in a batch.

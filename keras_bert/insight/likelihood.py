@@ -258,7 +258,7 @@ class PairScores(Result):
         """The share of the pairs in which the stereotyping sentence scores higher.
 
         Args:
-            confidence: Of the interval.
+            confidence: The confidence level of the interval.
             samples: How many times the pairs are drawn with replacement for it.
             seed: Draws them.
 

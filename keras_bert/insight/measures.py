@@ -156,7 +156,7 @@ class Result(abc.ABC):
         """The measures of every group.
 
         Args:
-            confidence: Of the intervals.
+            confidence: The confidence level of the intervals.
             samples: How many times the units are drawn with replacement.
             seed: Draws them.
         """
@@ -299,8 +299,8 @@ class Comparison:
 
         Returns:
             For each metric and group a dict of `group`, `metric`, `count`, `measures` (dicts by
-            name) and `differences` (dicts of `value`, `low` and `high` by the other names). Of a
-            single unit, the bounds of a difference are `None`.
+            name) and `differences` (dicts of `value`, `low` and `high` by the other names). The
+            bounds of a difference are `None` for a single unit.
         """
         names = list(self.results)
         by_name = {name: self.results[name].unit_values() for name in names}

@@ -36,7 +36,7 @@ class _Probes(keras.layers.Layer):
         units: The outputs of each.
         use_bias: Whether they have a bias.
         mean_square: The mean square of the outputs at the beginning, for inputs of mean square 1.
-        seed: Of the initial weights.
+        seed: Seed of the initial weights.
 
     Input shape:
         `(..., layers, hidden)`.
@@ -104,9 +104,9 @@ def train_probes(
 
     Args:
         data: The task.
-        seed: Of the initial weights and the order of the data.
+        seed: Seed of the initial weights and the order of the data.
         epochs: How many times the probes see the training data.
-        learning_rate: Of Adam.
+        learning_rate: Adam's learning rate.
         rank: The dimension that structural probes project to.
 
     Returns:

@@ -252,7 +252,7 @@ def probe(
         seeds: How many times to train, with other initial weights, orders of the
             data and control tasks.
         epochs: How many times the probes see the training data.
-        learning_rate: Of Adam.
+        learning_rate: Adam's learning rate.
         rank: The dimension that structural probes project to.
         max_sentences: How many sentences to use for training, and for testing; `None` for all.
         verbose: 1 shows progress.

@@ -135,9 +135,9 @@ class PronounScores(Result):
     """WinoBias' pairs of sentences, and how likely a masked LM finds their pronouns.
 
     Attributes:
-        pro: Of each pair's pro-stereotyped sentence the log odds of its own pronoun over the other
-            gender's, float64 `(pairs,)`, in nats; of several pronouns, their sum.
-        anti: The same of the anti-stereotyped sentence.
+        pro: The log odds of each pair's pro-stereotyped sentence for its own pronoun over the other
+            gender's, float64 `(pairs,)`, in nats; for several pronouns, their sum.
+        anti: The same for the anti-stereotyped sentence.
         stereotypes: `male` or `female`: the gender of the pro-stereotyped pronoun of each pair.
         sentences: The pro-stereotyped sentences, without brackets.
         mismatched: A message about each pair of lines that is left out, since its sentences do not
@@ -369,9 +369,9 @@ class TemplateScores(Result):
         templates: The sentences, with `{target}` and `{attribute}`.
         attributes: The attributes, without articles.
         targets: The target words.
-        log_probabilities: Of each target where the attribute is given, float64
+        log_probabilities: For each target, with the attribute in the text, float64
             `(templates, attributes, targets)`, in nats.
-        priors: The same where the attribute is masked.
+        priors: The same with the attribute masked.
     """
 
     title = "Log probability of words for people with an attribute, less that with it masked"
@@ -601,8 +601,8 @@ def stereoset(
     """Scores the intrasentence examples of a file in StereoSet's format.
 
     A word of an example stands where the context has `BLANK`. Its score is the mean probability of
-    its tokens, as the released program has it: each is masked with the tokens before it in place
-    and those behind it left out. Where a context has `BLANK` twice, both are masked alike, and the
+    its tokens, as in the released program: each is masked, with the tokens before it in place and
+    the tokens after it left out. Where a context has `BLANK` twice, both are masked alike, and the
     first one is read. The language model score (LMS) is the share of comparisons in
     which a meaningful word scores above the unrelated one, the stereotype score (SS) the share of
     examples in which the stereotype does above the anti-stereotype; both are means over targets.

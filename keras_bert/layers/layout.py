@@ -34,7 +34,7 @@ class Layout(keras.layers.Layer):
     Args:
         config: The architecture.
         unpadded: Whether a batch with a `padding_mask` becomes a varlen one, with the tokens of all
-            rows end to end; `None` where this is faster, see
+            rows concatenated; `None` where this is faster, see
             `keras_bert.ops.layout.computes_unpadded`. JAX always has padded batches, since its
             shapes are static.
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the tokens of a batch lie, and who attends to whom: one value, made once for each batch.
 
-A batch is *padded*, *packed* (a row has several sequences), or *varlen*: the tokens of all rows end
-to end, as a single row without padding. Products, norms and everything else that is computed for
-each token by itself is then computed for no padding. Attention needs the rows: a kernel of the
-device reads where each begins (`cu_seqlens`), or queries, keys and values are gathered to a few
-groups of rows of similar lengths, each padded to its own longest row, and gathered back.
+A batch is *padded*, *packed* (a row has several sequences), or *varlen*: the tokens of all rows are
+concatenated to a single row without padding. Products, norms and all other computations of each
+token by itself then spend nothing on padding. Attention needs the rows: a kernel of the device
+reads where each begins (`cu_seqlens`), or queries, keys and values are gathered to a few groups of
+rows of similar lengths, each padded to its own longest row, and gathered back.
 
 The number of tokens is only known from the mask: varlen needs the dynamic shapes of TensorFlow or
 PyTorch.
@@ -40,10 +40,10 @@ _form = contextvars.ContextVar("_form", default="")
 
 
 class Varlen(NamedTuple):
-    """Where the tokens of the rows are, once they are end to end.
+    """Where the tokens of the rows are in a varlen batch.
 
-    These are all tokens up to the last one of each row that is not padding, and the first token of
-    a row that is all padding. So positions in a row do not change, and no row is empty.
+    It has all tokens up to the last one of each row that is not padding, and the first token of a
+    row that is all padding. So positions in a row do not change, and no row is empty.
 
     Attributes:
         token_indices: int32 `(tokens,)`, the index of each token in the flattened batch.
@@ -103,7 +103,7 @@ class BatchLayout(NamedTuple):
 
     @property
     def is_varlen(self) -> bool:
-        """Whether the tokens of all rows are end to end."""
+        """Whether the batch is varlen: the tokens of all rows are concatenated."""
         return self.varlen.token_indices is not None
 
     @property
@@ -114,7 +114,7 @@ class BatchLayout(NamedTuple):
         return "padded" if self.sequence_ids is None else "packed"
 
     def rope(self, x: Tensor, head_dim: int, base: float, scale: float = 1.0) -> Tensor:
-        """Returns the cosines and sines by which queries and keys are rotated, or makes them.
+        """Returns the cosines and sines of RoPE for queries and keys, or makes them.
 
         Args:
             x: A tensor `(batch, length, ...)` of this layout.
@@ -149,7 +149,7 @@ class BatchLayout(NamedTuple):
             x: A tensor `(batch, length, ...)` of this layout.
             causal: Whether tokens attend only to themselves and to the tokens before them.
             window: The largest distance of two tokens that attend to each other.
-            in_blocks: Whether a window is a mask of the blocks into which it cuts the rows, and not
+            in_blocks: Whether a window cuts the rows into blocks and gets a mask of these, and not
                 of all pairs of tokens.
             dtype: The dtype of the scores. Defaults to the dtype of `x`.
 
@@ -191,7 +191,7 @@ class BatchLayout(NamedTuple):
         return [new_mask(x, self.padding_mask, self.sequence_ids)]
 
     def _groups(self) -> list[int]:
-        """Returns the groups, without those that are known to have no rows."""
+        """Returns the groups, except for groups that are known to have no rows."""
         if not self.is_varlen:
             return [0]
         masks = enumerate(self.varlen.key_masks)
@@ -199,7 +199,7 @@ class BatchLayout(NamedTuple):
 
 
 def pattern_name(causal: bool, window: int | None, in_blocks: bool = True) -> str:
-    """Returns the name of who attends to whom, by which a layout has its masks."""
+    """Returns the name of an attention pattern, the key of its masks in a layout."""
     names = ["causal"] * causal
     if window is not None:
         names.append(f"{'window' if in_blocks else 'near'}_{window}")
@@ -207,7 +207,7 @@ def pattern_name(causal: bool, window: int | None, in_blocks: bool = True) -> st
 
 
 def rope_name(base: float, scale: float) -> str:
-    """Returns the name of frequencies of RoPE, by which a layout has their cosines and sines."""
+    """Returns the name of RoPE's frequencies, the key of their cos and sin in a layout."""
     return f"base_{float(base)!r}_scale_{float(scale)!r}"
 
 
@@ -243,7 +243,7 @@ def _varlen(padding_mask: Tensor) -> Varlen:
     starts = ends - lengths
     is_key = take(ops.reshape(mask, (-1,)), tokens)
 
-    # In ascending order of length, the rows of a group stand together, and its last is its longest.
+    # In ascending order of length, the rows of a group are consecutive, the longest last.
     order = ops.cast(ops.argsort(lengths), "int32")
     ascending = take(lengths, order)
     bounds = [batch * group // NUM_GROUPS for group in range(NUM_GROUPS + 1)]
@@ -302,7 +302,7 @@ def pad(x: Tensor, varlen: Varlen, shape: Tensor) -> Tensor:
 
 
 def index_of_tokens(positions: Tensor, varlen: Varlen) -> Tensor:
-    """Returns where the tokens at positions of the rows are, once they are end to end.
+    """Returns the indices in a varlen batch of the tokens at positions of the rows.
 
     Args:
         positions: int `(batch, slots)`. Behind the last token of a row, the last one is returned.
@@ -370,7 +370,7 @@ def padded_form() -> contextlib.AbstractContextManager[None]:
 def unpadded_form() -> contextlib.AbstractContextManager[None]:
     """Has encoders compute no padding in inference, where that is faster, if they may choose.
 
-    Not every graph does: those that are exported may be converted for runtimes that lack operations
+    Not every graph does: exported graphs may be converted for runtimes that lack operations
     of this form. In `padded_form()` it has no effect.
     """
     if not may_compute_unpadded(None):

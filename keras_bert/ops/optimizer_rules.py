@@ -158,7 +158,7 @@ def stable_rate(gradient: Tensor, velocity: Tensor, coefficients: Coefficients) 
         rate / max(1, RMS)    with    RMS = √ mean(g² / max(v̂, ε²))
 
     where `g` is the scaled gradient, and v̂ the second moment that the update computes from it. The
-    quotient is 1 if all gradients are as large as those before. At the first update it is 1 at
+    quotient is 1 if all gradients are as large as before. At the first update it is 1 at
     most, since v̂ is g².
 
     Args:

@@ -17,8 +17,8 @@ class SeedGenerator(keras.random.SeedGenerator):
     """A `keras.random.SeedGenerator` with another seed on each replica of `tf.distribute`.
 
     Keras' own has a copy of its state on every replica, so that all of them would drop the same
-    positions of their rows. The first replica has the seeds of Keras' generator, which are those
-    without a strategy too. (On JAX, a batch on several devices is one array with one mask.)
+    positions of their rows. The first replica has the seeds of Keras' generator, as without a
+    strategy. (On JAX, a batch on several devices is one array with one mask.)
     """
 
     _drawn: Tensor | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The updates of `fit`: those that Keras leaves out, and those that would change nothing."""
+"""The updates of `fit`: some that Keras leaves out, and warnings of updates that change nothing."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class BytePairTokenizer(Tokenizer):
         self._word_space, self._space = (BLANK, BLANK) if byte_fallback else (SPACE, " ")
         special = self.special_token_ids
         whole = {*special, *map(self.token_to_id, self.added_tokens)}
-        # The bytes of each token; None for those that merging never results in
+        # The bytes of each token; None for tokens that merging never results in
         bytes_of = _fallback_bytes if byte_fallback else token_bytes
         self._pieces = [
             None if index in whole else bytes_of(token)

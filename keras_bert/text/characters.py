@@ -3,7 +3,7 @@
 
 Categories and combining classes come from `characters.txt`. The case and the decomposition of a
 character never change once it is assigned, so Python's are used for characters that are assigned in
-the table. Newer ones have neither case nor decomposition, except for those in the table.
+the table. Newer ones have neither case nor decomposition, unless the table has them.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def composed(text: str) -> str:
 def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
     """Returns a normalization form of a text, in linear time, as `unicodedata.normalize` does not.
 
-    That moves each combining mark past those before it one by one, and holds the interpreter's lock
-    meanwhile, so the marks of long runs are sorted first.
+    `unicodedata` moves each combining mark past earlier ones one by one, and holds the
+    interpreter's lock meanwhile, so the marks of long runs are sorted first.
     """
     if not text.isascii():
         text = _long_runs().sub(lambda run: _in_canonical_order(run[0]), text)
@@ -96,7 +96,7 @@ def combining_characters() -> str:
 
 @functools.cache
 def joining_points() -> frozenset[int]:
-    """Returns the code points that composition may move or join to those before them.
+    """Returns the code points that composition may move or join to earlier ones.
 
     They are the combining marks and the second characters of compositions.
     """

@@ -29,7 +29,7 @@ def longest_runs(tokens: Sequence[str], merges: Mapping[tuple[int, int], int]) -
     """Returns the characters with long runs that merge to tokens of one length, and that length.
 
     A run may be split after each of these tokens without changing the others: all merges of the
-    character with itself come before those with others, and there is none of the longest token.
+    character with itself come before merges with others, and there is none of the longest token.
 
     Args:
         tokens: The tokens in the order of their ids.

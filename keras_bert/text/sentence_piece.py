@@ -54,9 +54,9 @@ class SentencePieceTokenizer(Tokenizer):
 
     Strings are tokenized by the `sentencepiece` library. Tensors of TensorFlow are tokenized with
     graph operations of TF Text, so in `tf.data.Dataset.map`, a `tf.function` and a SavedModel,
-    which then contains the model. Of segmentations with equal scores, such as `9` `99` and `99`
-    `9`, the two may choose different ones: TF Text has an older version of the library, which
-    prefers the other one. No special tokens are added around a text. Bytes that are not valid UTF-8
+    which then contains the model. They may differ where segmentations have equal scores, such as
+    `9` `99` and `99` `9`: TF Text has an older version of the library, which prefers the other
+    one. No special tokens are added around a text. Bytes that are not valid UTF-8
     are dropped.
 
     Args:

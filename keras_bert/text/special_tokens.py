@@ -32,7 +32,7 @@ class TokenMarks:
 
     Args:
         tokens: The tokens to recognize.
-        uncased: Those of them that are recognized in normalized text: in any case, and with any
+        uncased: The tokens that are recognized in normalized text: in any case, and with any
             accents.
         rules: How text is normalized.
 
@@ -117,7 +117,7 @@ class TokenSplitter:
 
     Args:
         ids: The id of each token.
-        taking_space: Those of the tokens that include the whitespace before them.
+        taking_space: The tokens that include the whitespace before them.
     """
 
     def __init__(self, ids: Mapping[str, int], taking_space: Collection[str] = ()) -> None:

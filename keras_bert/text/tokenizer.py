@@ -74,7 +74,7 @@ class KnownWords(dict[str, bytes]):
     """The tokens of words, computed when a word is first looked up.
 
     They are int32 numbers as bytes, which are joined faster than lists. The number of words that
-    are remembered is bounded: those that are not looked up among as many others are forgotten.
+    are cached is bounded: a word that is not looked up among as many others is forgotten.
     Several threads may look words up.
 
     Args:
@@ -318,8 +318,8 @@ class Tokenizer(abc.ABC):
         """Converts the words of a text, each a separate string, to ids.
 
         Args:
-            words: Strings of any shape; see the call arguments. Those of the last dimension are the
-                words of a text.
+            words: Strings of any shape; see the call arguments. The last dimension has the words of
+                a text.
 
         Returns:
             The ids of each word; see a call.
@@ -673,7 +673,7 @@ class Tokenizer(abc.ABC):
 def tokenizer_class(kind: str) -> type[Tokenizer]:
     """Returns the class of a kind of tokenizer.
 
-    Those of the package are known once `keras_bert.text` is imported.
+    The package's own classes are known once `keras_bert.text` is imported.
     """
     return _CLASSES[kind]
 

@@ -249,7 +249,7 @@ class WordPieceTokenizer(Tokenizer):
         return " ".join([self.vocabulary[index] for index in ids]).replace(f" {SUFFIX}", "")
 
     def _ids_to_readable_text(self, ids: Sequence[int]) -> str:
-        """Joins words with spaces, but those without a space before them to the one before."""
+        """Joins words with spaces, except for words that have no space before them."""
         tokens = [self.vocabulary[index] for index in ids]
         begin, *others = tokens or [""]
         pieces = (

@@ -293,7 +293,7 @@ def _task_weights(family: Family, backbone: Any, folder: Path) -> dict[str, Any]
 
 
 def _task_arguments(fields: Mapping[str, Any], path: Path) -> dict[str, int]:
-    """Returns those sizes of the head of a task that its file contains."""
+    """Returns the sizes of a task's head, as far as its file contains them."""
     sizes = {name: fields[name] for name in ("num_classes", "hidden_dim") if name in fields}
     for name, size in sizes.items():
         if not POSITIVE_INT.allows(size):

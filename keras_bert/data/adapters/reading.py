@@ -130,7 +130,7 @@ class Features:
         """Whether there are labels; on JAX, Keras would train without them all the same."""
         if is_dataset(self.x):
             return dataset_has_labels(self.x)
-        # Of other objects, such as generators, the labels are seen only when they are read
+        # Other objects, such as generators, show their labels only when they are read
         return self.y is not None or not self.are_arrays
 
     def with_checked_weights(self) -> Self:

@@ -252,8 +252,8 @@ class GivenBatches(Batches):
         first_row = 0
         batches = self._text.read(number, first, self._options.shuffle_seed)
         for batch in itertools.islice(batches, self._steps):
-            x, *rest = parts = _parts(batch)
-            x = without_labels(parts) if self._read_columns is None else x
+            x, *rest = columns = _parts(batch)
+            x = without_labels(columns) if self._read_columns is None else x
             texts = text_columns(x, first_row)
             num_rows = len(texts["text"])
             if self._read_columns is None:
@@ -361,7 +361,7 @@ class TextDatasetAdapter(InputAdapter):
             rows = rows.unbatch()
         # Keras warns at the end of predictions if it does not know their number.
         num_rows = text_datasets.num_elements(rows)
-        # (`map` would pass the parts of a tuple as arguments. A pair of texts that is an element by
+        # (`map` would pass the items of a tuple as arguments. A pair of texts that is an element by
         # itself would be read as a text with its label.)
         rows = rows.enumerate().map(lambda _, row: (without_labels(row),))
         source = text_datasets.DatasetRows(rows, preprocessor, _no_columns, num_rows)

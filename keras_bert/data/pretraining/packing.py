@@ -72,7 +72,7 @@ def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[st
     Returns:
         A dict of the features, `(rows, sequence_length)`, padded with 0, and of
         `position_ids`: int32, the position of each token in its sequence, from 0;
-        `sequence_ids`: int32, which of its row's sequences each token belongs to, from 1, and 0 at
+        `sequence_ids`: int32, the number of each token's sequence in its row, from 1, and 0 at
         padding.
 
     Raises:
@@ -100,7 +100,7 @@ def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[st
 
 
 def in_order_of_rows(row: Integers) -> Integers:
-    """Returns the indices of sequences by their rows, without those that have none.
+    """Returns the indices of the sequences that have a row, by their rows.
 
     Args:
         row: The index of each sequence's row, or -1, int64 `(sequences,)`.

@@ -162,7 +162,7 @@ class PretrainingStream:
     def continued(self, num_batches: int, batch_size: int) -> Self:
         """Returns the rest of this stream after some batches, in batches of another size.
 
-        Its rows are those that follow, so that a row is not repeated before the end of the epoch.
+        It has the rows that follow, so that a row is not repeated before the end of the epoch.
 
         Args:
             num_batches: Number of batches before the rest.

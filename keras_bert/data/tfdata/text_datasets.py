@@ -72,7 +72,7 @@ def mapped_by_group(
 
     @tf.autograph.experimental.do_not_convert
     def measured(*element: Any) -> Any:
-        # As Keras' trainer reads parts that are `None`
+        # As Keras' trainer reads items that are `None`
         element = tf.nest.map_structure(
             lambda value: None if isinstance(value, tf.experimental.Optional) else value, element
         )
@@ -230,7 +230,7 @@ def _shuffle(
 
 
 def _concatenate(chunks: list[_Columns]) -> _Columns:
-    return [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
+    return [np.concatenate(columns) for columns in zip(*chunks, strict=True)]
 
 
 # === Features ===

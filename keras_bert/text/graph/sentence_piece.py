@@ -24,7 +24,7 @@ _SPACE = "▁"
 # Number of bytes; runs in shorter texts take less time than to look for them.
 _LONG_TEXT = 10_000
 _MAX_POINT = 0x110000
-# The kinds of characters that no piece has: those that may be joined to others, and all others
+# The kinds of characters that no piece has: ones that may be joined to others, and all others
 _JOINING, _OTHER, _NUM_KINDS = 1, 2, 3
 # More than a character is composed of
 _KEPT = 8
@@ -115,7 +115,7 @@ class SentencePieceGraph(GraphTokenizer):
             pieces.ids, pieces.starts.with_flat_values(starts), pieces.ends.with_flat_values(ends)
         )
         text_starts = tf.cumsum(tf.cast(tf.strings.length(clean_texts), tf.int64), exclusive=True)
-        # From here on, offsets are those in the concatenation of all texts
+        # From here on, offsets count in the concatenation of all texts
         begin = tf.gather(text_starts, row_ids(pieces.ids))
         pieces = _with_offsets(pieces, lambda offsets: offsets + begin)
         pieces = (
