@@ -90,7 +90,7 @@ class Checkpoint:
     decoder_is_tied: bool = True
 
     def __post_init__(self) -> None:
-        self._used: set[str] = set()
+        self._used_names: set[str] = set()
 
     @functools.cached_property
     def _tensors(self) -> TensorSource:
@@ -271,7 +271,7 @@ class Checkpoint:
 
     def leave_head(self, name: str) -> None:
         """Marks a head as used that is intentionally not loaded, so that `unused` excludes it."""
-        self._used |= _names(self._resolve(self.head_layouts[name]))
+        self._used_names |= _names(self._resolve(self.head_layouts[name]))
 
     def head_arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
         """Returns the weights of a head as float32 arrays by name, with kernels `(input, output)`.
@@ -287,12 +287,12 @@ class Checkpoint:
         self._reject_unsupported(name)
         layout = self._resolve(self.head_layouts[name])
         self._reject_missing(layout, f"{name} head")
-        self._used |= _names(layout)
+        self._used_names |= _names(layout)
         return {ours: layouts.assemble(stored, self._tensors) for ours, stored in layout.items()}
 
     def unused(self) -> list[str]:
         """Returns the names (in the files) of tensors that have not been used so far."""
-        rest = set(self._tensors.names()) - self._used
+        rest = set(self._tensors.names()) - self._used_names
         return sorted(self._tensors.label(name) for name in rest)
 
     def warn_unused(self) -> None:
@@ -353,7 +353,7 @@ class Checkpoint:
             copies = (
                 name for name in stored.copies if are_equal(stored.names[0], name, self._tensors)
             )
-            self._used.update(stored.names, copies)
+            self._used_names.update(stored.names, copies)
 
     def _check(self, layout: Layout, shapes: Mapping[str, tuple[int, ...]], owner: str) -> None:
         """Checks that all weights are stored, with the right shapes."""

@@ -191,7 +191,7 @@ class TokenizedTexts:
         self._max_tokens = max_tokens
         fits = self._tokenizer.vocabulary_size <= 1 << 16
         self._flat = np.empty(0, "uint16" if fits else "int32")
-        self._used = 0
+        self._num_used = 0
         # The index in the flat array of each text's first token; -1 for texts that it lacks
         self._starts = np.full(len(texts), -1, "int64")
         self._lengths = np.zeros(len(texts), "int32")
@@ -202,7 +202,7 @@ class TokenizedTexts:
     def take(self, index: np.ndarray) -> Ragged:
         """Returns the tokens of the texts at some indices."""
         missing = np.unique(index[self._starts[index] < 0])
-        if len(missing) and self._used >= self._max_tokens:
+        if len(missing) and self._num_used >= self._max_tokens:
             return self._tokenize(index)
         if len(missing):
             self._keep(missing)
@@ -216,19 +216,19 @@ class TokenizedTexts:
 
     def _keep(self, index: np.ndarray) -> None:
         values, lengths = self._tokenize(index)
-        end = self._used + len(values)
+        end = self._num_used + len(values)
         if end > len(self._flat):
             # As many as all texts will have if they are like these: memory is taken up when it is
             # written to.
             is_missing = self._starts < 0
-            expected = self._used + int(1.1 * len(values) / len(index) * is_missing.sum())
+            expected = self._num_used + int(1.1 * len(values) / len(index) * is_missing.sum())
             grown = np.empty(max(end, expected), self._flat.dtype)
-            grown[: self._used] = self._flat[: self._used]
+            grown[: self._num_used] = self._flat[: self._num_used]
             self._flat = grown
-        self._flat[self._used : end] = values
-        self._starts[index] = self._used + np.cumsum(lengths) - lengths
+        self._flat[self._num_used : end] = values
+        self._starts[index] = self._num_used + np.cumsum(lengths) - lengths
         self._lengths[index] = lengths
-        self._used = end
+        self._num_used = end
 
 
 class TextExamples:

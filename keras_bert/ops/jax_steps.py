@@ -145,7 +145,7 @@ def step_without_donation(model: Any, step: Step) -> Step:
     return call
 
 
-def shared_among_devices(rows: Any) -> Any:
+def shard_over_devices(rows: Any) -> Any:
     """Shards rows over the devices of Keras' distribution.
 
     Args:
@@ -157,11 +157,11 @@ def shared_among_devices(rows: Any) -> Any:
     """
     distribution = keras.distribution.distribution()
 
-    def shared(array: Any) -> Any:
+    def shard(array: Any) -> Any:
         layout = distribution.get_data_layout(array.shape).backend_layout
         return jax.make_array_from_process_local_data(layout, array)
 
-    return keras.tree.map_structure(shared, rows)
+    return keras.tree.map_structure(shard, rows)
 
 
 def sharded_map(

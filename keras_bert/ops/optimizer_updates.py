@@ -42,9 +42,9 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
     Returns:
         A scalar tensor, float32 or wider.
     """
-    wide = [upcast(gradient) for gradient in gradients]
+    gradients = [upcast(gradient) for gradient in gradients]
     kernels = _backend_kernels()
-    return kernels.global_norm(wide) if kernels else portable_global_norm(wide)
+    return kernels.global_norm(gradients) if kernels else portable_global_norm(gradients)
 
 
 def sharded_layout(layout: Any, shape: Shape) -> Any:

@@ -33,10 +33,10 @@ def bucket_of_distances(distances: Array, num_buckets: int, max_distance: int) -
     sizes = np.abs(distances)
     # In float32, as the released code, since the borders of buckets depend on its rounding
     ratio = np.log(np.maximum(sizes, 1).astype("float32") / np.float32(exact))
-    wide = exact + (ratio / np.float32(math.log(max_distance / exact)) * (of_sign - exact)).astype(
-        "int32"
-    )
-    buckets = np.where(sizes < exact, sizes, np.minimum(wide, of_sign - 1))
+    logarithmic = exact + (
+        ratio / np.float32(math.log(max_distance / exact)) * (of_sign - exact)
+    ).astype("int32")
+    buckets = np.where(sizes < exact, sizes, np.minimum(logarithmic, of_sign - 1))
     return np.asarray(buckets + of_sign * (distances > 0), "int32")
 
 
@@ -59,8 +59,8 @@ def row_of_distances(distances: Array, num_buckets: int, max_distance: int) -> A
     sizes = np.maximum(np.abs(distances), exact).astype("float32")
     ratio = np.log(sizes / np.float32(exact))
     largest = np.log(np.float32((max_distance - 1) / exact))
-    wide = (np.ceil(ratio / largest * np.float32(exact - 1)) + exact) * np.sign(distances)
-    buckets = np.where(np.abs(distances) <= exact, distances, wide)
+    logarithmic = (np.ceil(ratio / largest * np.float32(exact - 1)) + exact) * np.sign(distances)
+    buckets = np.where(np.abs(distances) <= exact, distances, logarithmic)
     return np.asarray(np.clip(buckets + num_buckets, 0, 2 * num_buckets - 1), "int32")
 
 

@@ -242,15 +242,15 @@ def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
 
 def take(table: Tensor, indices: Tensor) -> Tensor:
     """`keras_bert.ops.take` in training, with a dense gradient, as optimizers want it."""
-    return _looked_up(table, indices, few_rows=False)
+    return _look_up(table, indices, few_rows=False)
 
 
 def take_of_few(table: Tensor, indices: Tensor) -> Tensor:
     """`keras_bert.ops.take_of_few` in training."""
-    return _looked_up(table, indices, few_rows=True)
+    return _look_up(table, indices, few_rows=True)
 
 
-def _looked_up(table: Tensor, indices: Tensor, few_rows: bool) -> Tensor:
+def _look_up(table: Tensor, indices: Tensor, few_rows: bool) -> Tensor:
     rows = _take(few_rows)(tf.convert_to_tensor(table), tf.reshape(indices, (-1,)))
     return tf.reshape(rows, tf.concat([tf.shape(indices), table.shape[-1:]], 0))
 

@@ -54,9 +54,11 @@ def token_logits(x: Tensor, table: Tensor) -> Tensor:
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor | None, epsilon: float) -> Tensor:
     """`keras_bert.ops.layer_norm`, in fewer passes over the data than Keras' operation."""
-    wide = tf.float64 if x.dtype == tf.float64 else tf.float32
-    centered = tf.cast(x, wide)
+    dtype = tf.float64 if x.dtype == tf.float64 else tf.float32
+    centered = tf.cast(x, dtype)
     centered -= tf.reduce_mean(centered, -1, keepdims=True)
     variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
-    normal = centered * tf.math.rsqrt(variance + tf.constant(epsilon, wide)) * tf.cast(gamma, wide)
-    return tf.cast(normal if beta is None else normal + tf.cast(beta, wide), x.dtype)
+    normal = (
+        centered * tf.math.rsqrt(variance + tf.constant(epsilon, dtype)) * tf.cast(gamma, dtype)
+    )
+    return tf.cast(normal if beta is None else normal + tf.cast(beta, dtype), x.dtype)

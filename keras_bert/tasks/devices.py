@@ -107,14 +107,14 @@ def num_devices() -> int:
     return 1 if distribution is None else int(distribution.num_model_replicas)
 
 
-def shared_among_devices(features: dict[str, np.ndarray]) -> dict[str, Any]:
+def shard_over_devices(features: dict[str, np.ndarray]) -> dict[str, Any]:
     """Shards rows that every process has in full over the devices of a `keras.distribution`."""
     if keras.distribution.distribution() is None:
         return features
     from keras_bert.ops import jax_steps
 
     rows = rows_of_process(features, process_shard())
-    shared: dict[str, Any] = jax_steps.shared_among_devices(rows)
+    shared: dict[str, Any] = jax_steps.shard_over_devices(rows)
     return shared
 
 

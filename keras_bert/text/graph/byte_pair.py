@@ -89,7 +89,7 @@ class BytePairGraph(GraphTokenizer):
         self._compose = compose
         self._space_before_first_word = space_before_first_word
         self._merge = PieceMerger(pieces, merges, byte_ids, ignore_merges, characters)
-        self._split = SplitTexts(splitter) if splitter else None
+        self._split_texts = SplitTexts(splitter) if splitter else None
         with tf.init_scope(), tf.device("CPU:0"):
             self._texts = tf.constant(list(texts))
             # An unknown token is a byte that is not in the vocabulary.
@@ -108,7 +108,7 @@ class BytePairGraph(GraphTokenizer):
         """The lookup tables that a SavedModel with this tokenizer must track."""
         return (
             *self._merge.resources,
-            *(self._split.resources if self._split else ()),
+            *(self._split_texts.resources if self._split_texts else ()),
             *(self._joints.resources if self._joints else ()),
         )
 
@@ -129,15 +129,17 @@ class BytePairGraph(GraphTokenizer):
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         texts = self._composed_texts(drop_invalid(texts))
-        if self._split:
-            return self._split(texts, self._pieces).ids
+        if self._split_texts:
+            return self._split_texts(texts, self._pieces).ids
         words = split_byte_words(self._as_merged(texts), self._word_starts).words
         return _concatenate(words, self._merge(words.flat_values))
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         texts = drop_invalid(texts)
         after = self._composed_texts(texts)
-        pieces = self._split(after, self._pieces) if self._split else self._pieces(after)
+        pieces = (
+            self._split_texts(after, self._pieces) if self._split_texts else self._pieces(after)
+        )
         return to_characters_before_composition(texts, pieces) if self._compose else pieces
 
     def _composed_texts(self, texts: tf.Tensor) -> tf.Tensor:

@@ -66,7 +66,7 @@ class SentencePieceGraph(GraphTokenizer):
         self._blank_characters = blank_characters
         is_split = any(len(row) > 1 for row in parts)
         self._commas = _NumberCommas(parts, widths) if is_split else None
-        self._split = SplitTexts(splitter) if splitter else None
+        self._split_texts = SplitTexts(splitter) if splitter else None
         with tf.init_scope(), tf.device("CPU:0"):
             self._tokens = tf.constant(list(vocabulary))
             kinds = {**dict.fromkeys(joining_points(), _JOINING), **dict.fromkeys(known_points, 0)}
@@ -85,20 +85,22 @@ class SentencePieceGraph(GraphTokenizer):
     @property
     def resources(self) -> tuple[Any, ...]:
         """The lookup tables that a SavedModel with this tokenizer must track."""
-        return self._split.resources if self._split else ()
+        return self._split_texts.resources if self._split_texts else ()
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         texts = _valid(texts)
         texts = compose(texts) if self._compose else texts
-        if self._split:
-            return self._split(texts, self._pieces).ids
+        if self._split_texts:
+            return self._split_texts(texts, self._pieces).ids
         ids, _, _ = self._search(self._without_long_runs(self._cleaner(texts)))
         return self._commas.split_ids(ids) if self._commas else ids
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         texts = _valid(texts)
         after = compose(texts) if self._compose else texts
-        pieces = self._split(after, self._pieces) if self._split else self._pieces(after)
+        pieces = (
+            self._split_texts(after, self._pieces) if self._split_texts else self._pieces(after)
+        )
         return to_characters_before_composition(texts, pieces) if self._compose else pieces
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
