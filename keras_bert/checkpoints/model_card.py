@@ -175,8 +175,8 @@ def _cost(cost: Mapping[str, Any]) -> str:
 def _limits(results: Mapping[str, Any]) -> str:
     lines = [
         "## Intended use and limits",
-        "The scores hold for text like that of the data above. On text of another source, time or "
-        "language they are lower, by an amount that only labeled examples of it can tell.",
+        "The scores hold for text like the data above. On text of another source, time or language "
+        "they are lower, by an amount that only labeled examples of it can tell.",
         "The encoder was pre-trained on text that contains stereotypes, and fine-tuning does not "
         "remove them. Before decisions about people depend on the model, measure its errors by "
         "group.",
@@ -188,7 +188,7 @@ def _limits(results: Mapping[str, Any]) -> str:
         best = max(row.get(metric, float("-inf")) for row in baselines.values())
         if value <= best:
             lines.append(
-                f"**Its {metric} is not above that of the best baseline ({best:.2f}):** there is "
-                "no reason to prefer it to that baseline."
+                f"**Its {metric} is not above the best baseline's ({best:.2f}):** there is no "
+                "reason to prefer it to that baseline."
             )
     return "\n\n".join(lines)

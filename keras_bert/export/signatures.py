@@ -447,7 +447,7 @@ class ServedOutputs:
                 return self._by_name(task(features, training=False))
 
         self._graph = traced_once(compute, inline=True)
-        self._graph_in_chunks = traced_once(self._computed_in_chunks, inline=True)
+        self._graph_in_chunks = traced_once(self._compute_in_chunks, inline=True)
 
     def of_rows(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Computes the outputs of rows by name, padding included."""
@@ -470,7 +470,7 @@ class ServedOutputs:
         """
         return dict(self._graph_in_chunks(_with_segments(features)))
 
-    def _computed_in_chunks(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def _compute_in_chunks(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         mask = features["padding_mask"]
         length = tf.shape(mask)[-1]
         # One past the last token, (rows, [choices,] length) -> (rows,)

@@ -37,7 +37,7 @@ _CAPACITY_BITS = 30
 
 @dataclasses.dataclass(frozen=True)
 class AttentionPatterns:
-    """The attention probabilities of texts, and what they have in common for each head.
+    """The attention probabilities of texts, and measures of each head over all of them.
 
     Attributes:
         texts: For each row its text, or both texts of a pair.

@@ -170,8 +170,8 @@ def candidate_log_probabilities(
     require_masked_lm(masked_lm)
     if masked_lm.config.causal:
         raise ValueError(
-            "A causal model predicts a token from those before it alone: masking one at a time "
-            "says nothing of those behind it."
+            "A causal model predicts a token from the tokens before it alone: masking one at a "
+            "time says nothing of the tokens behind it."
         )
     if not rows:
         return []

@@ -290,7 +290,7 @@ def probe(
     if common:
         warnings.warn(
             f"{', '.join(sorted(common))} is both for training and for testing: the scores are "
-            "those of memorized words.",
+            "for memorized words.",
             stacklevel=2,
         )
     backbone, preprocessor = encoder_and_preprocessor(model, preprocessor)

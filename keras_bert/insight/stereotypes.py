@@ -168,7 +168,7 @@ class PronounScores(Result):
     def notes(self) -> str:
         count = len(self.mismatched)
         left_out = (
-            f"Left out: {count} of {count + len(self.pro)} pairs of lines, whose sentences do not "
+            f"Left out: {count} of {count + len(self.pro)} pairs of lines that do not "
             f"belong together ({self.mismatched[0]}). "
             if count
             else ""

@@ -115,7 +115,7 @@ def apply_layers(
         elif has_tokens and not _computes_each_token_alone(layer):
             raise ValueError(
                 f"The outputs of {type(layer).__name__} {layer.name!r} in top_layers depend on how "
-                "far rows are padded. Expected layers whose `call` has an argument `mask`, layers "
+                "far rows are padded. Expected layers with an argument `mask` in `call`, layers "
                 "that compute each token by itself (in a class of your own, set supports_masking = "
                 "True in __init__), GlobalMaxPooling1D, or a convolution with strides=1 and "
                 "padding='same' or 'causal'."

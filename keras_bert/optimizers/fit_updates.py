@@ -96,9 +96,9 @@ class FitUpdates(keras.callbacks.Callback):
         num_made = self._count_before // in_update
         advice = (
             f"The optimizer has made {num_made} updates, and the learning rate of its schedule, "
-            f"{_describe(schedule)}, falls to 0. Compile the task with an optimizer whose "
-            "schedule has as many steps as the training has updates; `num_steps` of the task "
-            "counts them."
+            f"{_describe(schedule)}, falls to 0. Compile the task with a schedule "
+            "that has as many steps as the training has updates; `num_steps` of the task counts "
+            "them."
         )
         if is_over(0) and self._is_first_epoch:
             raise ValueError(f"This training would change no weight. {advice}")

@@ -86,7 +86,7 @@ class QuestionAdapter(InputAdapter):
         ]
         if lost:
             warnings.warn(
-                f"{len(lost)} of {len(self.examples)} questions, the first of which is "
+                f"{len(lost)} of {len(self.examples)} questions, starting with "
                 f"{lost[0]!r}, are trained on as if they had no answer: the tokenizer has no token "
                 "for their answers, or no window contains one of them as a whole.",
                 stacklevel=2,

@@ -161,7 +161,7 @@ class Features:
                 count = None
             if count is None:
                 raise ValueError(
-                    f"x is a {type(self.x).__name__}, whose batches cannot be counted; expected "
+                    f"The batches of x, a {type(self.x).__name__}, cannot be counted; expected "
                     "rows in memory, or a dataset."
                 )
             return int(count)

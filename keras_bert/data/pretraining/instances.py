@@ -385,7 +385,7 @@ def single_sentence_pairs(
     """Creates pairs of single sentences; with probability 0.5, the second one is random.
 
     A second sentence that is replaced by one of another document begins the next pair. The
-    arguments are the same as of `next_sentence_pairs`; `short_seq_probability` is ignored.
+    arguments are the same as for `next_sentence_pairs`; `short_seq_probability` is ignored.
 
     Yields:
         `SegmentPair`s; label 1 means that the second sentence is from another document.
