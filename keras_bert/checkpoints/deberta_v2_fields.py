@@ -43,7 +43,9 @@ def to_flat(
     actual = {name: fields.get(name) for name in expected}
     products = actual["pos_att_type"]
     words = products.lower().split("|") if isinstance(products, str) else products
-    if isinstance(words, list) and sorted(map(str.strip, filter(_is_word, words))) == _PRODUCTS:
+    if isinstance(words, list):
+        words = sorted(word.strip() for word in words if isinstance(word, str))
+    if words == _PRODUCTS:
         actual["pos_att_type"] = expected["pos_att_type"]
     hidden_dim = fields.get("hidden_size")
     for name in ("embedding_size", "pooler_hidden_size"):
@@ -66,7 +68,3 @@ def to_flat(
 def from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
     """Returns the fields to write; see `ConfigFields.from_flat`."""
     return {**fields, **_PRESENT, "pos_att_type": _PRODUCTS, "type_vocab_size": 0}
-
-
-def _is_word(value: Any) -> bool:
-    return isinstance(value, str)

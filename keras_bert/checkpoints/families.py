@@ -1019,8 +1019,7 @@ def fitting_families(config: BertConfig, masked_lm: bool = True) -> list[Family]
         if not family.config.misfits(config, masked_lm)
         and (not config.causal or family.can_be_causal)
     ]
-    return sorted(fitting, key=lambda family: not _has_tokenizer_of(family, config))
-
-
-def _has_tokenizer_of(family: Family, config: BertConfig) -> bool:
-    return bool(family.config.fixed.get("tokenizer", "wordpiece") == config.tokenizer)
+    return sorted(
+        fitting,
+        key=lambda family: family.config.fixed.get("tokenizer", "wordpiece") != config.tokenizer,
+    )
