@@ -56,9 +56,9 @@ def to_flat(
     """
     flat = dict(fields)
     if fields.get("hidden_size") is None:
-        for name, released in _RELEASED.items():
-            if fields.get(name) is None and fields.get(released) is not None:
-                flat[name] = fields[released]
+        for name, released_name in _RELEASED.items():
+            if fields.get(name) is None and fields.get(released_name) is not None:
+                flat[name] = fields[released_name]
         if fields.get("hidden_act") is None and fields.get("activation_function") is not None:
             flat["hidden_act"] = meaning(fields, "activation_function", _GATED, path)
         if fields.get("rotary_scaling_factor") is not None:

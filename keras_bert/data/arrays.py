@@ -126,9 +126,9 @@ class Arrays:
 
     def scatter(self, index: Any, values: Any, size: Any) -> Any:
         """Returns an array of `size` with values at different indices, and 0 elsewhere."""
-        scattered = np.zeros(size, values.dtype)
-        scattered[index] = values
-        return scattered
+        result = np.zeros(size, values.dtype)
+        result[index] = values
+        return result
 
     def count(self, x: Any, size: Any) -> Any:
         """Returns how often each of 0, 1, … and `size - 1` is in `x`, int32 `(size,)`."""

@@ -272,14 +272,14 @@ def _sentences(
 
 def _word_column(path: Path, sentences: list[list[_Row]], usual: _Row, labeled: bool) -> int:
     """Returns the first column, or the second if the first only counts the words of a sentence."""
-    numbered = [[row.columns[0] for row in rows] for rows in sentences if len(rows) > 1]
+    first_columns = [[row.columns[0] for row in rows] for rows in sentences if len(rows) > 1]
     num_counted = sum(
         all(map(_NUMBER.fullmatch, numbers))
         and [int(number) - int(numbers[0]) for number in numbers] == [*range(len(numbers))]
-        for numbers in numbered
+        for numbers in first_columns
     )
     has_others = len(usual.columns) > 1 + labeled
-    if not has_others or not numbered or num_counted < _COUNTED * len(numbered):
+    if not has_others or not first_columns or num_counted < _COUNTED * len(first_columns):
         return 0
     warnings.warn(
         f"{path}: the first column only counts the words of a sentence, and the words are read "

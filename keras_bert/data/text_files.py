@@ -117,9 +117,9 @@ def byte_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[bytes]:
     file, start = _peek(file)
     if start == _ZSTANDARD:
         file, start = _peek(_from_zstandard(file, name))
-    for magic, decompressed in _COMPRESSED.items():
+    for magic, decompress in _COMPRESSED.items():
         if start.startswith(magic):
-            file, start = _peek(cast(BinaryIO, decompressed(file)))
+            file, start = _peek(cast(BinaryIO, decompress(file)))
             break
     for magic, kind in _NOT_TEXT.items():
         if start.startswith(magic):
@@ -149,8 +149,8 @@ def _from_zstandard(file: BinaryIO, name: str | os.PathLike[str]) -> BinaryIO:
 
 def _peek(file: BinaryIO) -> tuple[BinaryIO, bytes]:
     """Returns a file, and its first four bytes, which remain to be read."""
-    buffered = file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
-    return buffered, buffered.peek(4)[:4]
+    reader = file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
+    return reader, reader.peek(4)[:4]
 
 
 def _transcode(file: BinaryIO, encoding: str, name: str | os.PathLike[str]) -> BinaryIO:

@@ -222,9 +222,9 @@ class TokenizedTexts:
             # written to.
             is_missing = self._starts < 0
             expected = self._num_used + int(1.1 * len(values) / len(index) * is_missing.sum())
-            grown = np.empty(max(end, expected), self._flat.dtype)
-            grown[: self._num_used] = self._flat[: self._num_used]
-            self._flat = grown
+            larger = np.empty(max(end, expected), self._flat.dtype)
+            larger[: self._num_used] = self._flat[: self._num_used]
+            self._flat = larger
         self._flat[self._num_used : end] = values
         self._starts[index] = self._num_used + np.cumsum(lengths) - lengths
         self._lengths[index] = lengths

@@ -79,7 +79,7 @@ def run_job_in_child_process(folder: Path) -> None:
     Raises:
         ExportError: If it fails, with the message of the child process.
     """
-    finished = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "keras_bert.export.job", str(folder)],
         env=_environment(),
         capture_output=True,
@@ -87,13 +87,13 @@ def run_job_in_child_process(folder: Path) -> None:
         errors="replace",
         check=False,
     )
-    if finished.returncode == 0:
+    if process.returncode == 0:
         return
     error_file = folder / ERROR_FILE
     if error_file.exists():
         reason = error_file.read_text(encoding="utf-8")
     else:
-        reason = f"exit status {finished.returncode}: {finished.stderr.strip()[-2000:]}"
+        reason = f"exit status {process.returncode}: {process.stderr.strip()[-2000:]}"
     raise ExportError(
         "A SavedModel is written by a child process with the TensorFlow backend, and that failed: "
         # The folder is a temporary one.

@@ -110,6 +110,6 @@ def _values(
         info = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
         probe.graph.output.append(info)
     session = onnxruntime.InferenceSession(probe.SerializeToString())
-    fed = {one.name: features[one.name] for one in session.get_inputs()}
-    values: list[np.ndarray[Any, Any]] = session.run(names, fed)
+    inputs = {one.name: features[one.name] for one in session.get_inputs()}
+    values: list[np.ndarray[Any, Any]] = session.run(names, inputs)
     return values

@@ -60,16 +60,16 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
         ExportError: If OpenVINO's steps cannot do the tokenizer's work.
     """
     packer = text_model(task.preprocessor, pair=options.pair)
-    connected = openvino_tokenizers.connect_models(
+    model = openvino_tokenizers.connect_models(
         packer, network, [(name, name) for name in INPUT_NAMES]
     )
-    (result,) = connected.outputs
+    (result,) = model.outputs
     output = result.get_node().input_value(0)
     if task.output_name == "embedding":
         answers = {"embedding": output}
     else:
         answers = answers_of_logits(output, options.class_names)
-    return _model(answers, [texts.get_node() for texts in connected.inputs])
+    return _model(answers, [texts.get_node() for texts in model.inputs])
 
 
 def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
@@ -137,14 +137,14 @@ def _check(texts: Sequence[Any]) -> list[Strings]:
     numbers_to_add = ops.range(_integer(0), size, _integer(1), openvino.Type.i32)
     zero = ops.reduce_sum(ops.add(numbers_to_add, _integers([0, -1])), _integer(0))
     rows = ops.add(ops.range(_integer(0), number, _integer(1), openvino.Type.i32), zero)
-    checked = []
+    checked_texts = []
     for text in texts:
         begins, ends, symbols = ops.string_tensor_unpack(text).outputs()
         begins, ends = (
             ops.gather(bounds, rows, _integer(0)).output(0) for bounds in (begins, ends)
         )
-        checked.append([begins, ends, symbols])
-    return checked
+        checked_texts.append([begins, ends, symbols])
+    return checked_texts
 
 
 # === Rows ===
@@ -245,16 +245,16 @@ def _word_characters(rules: Normalization) -> dict[str, str]:
     pieces = find(
         tf.constant([f"a{character}a" for character in characters]), tf.constant(False)
     ).ids
-    spelled = {}
+    spellings = {}
     for character, ids in zip(characters, pieces.to_list(), strict=True):
-        spelled[character] = {
+        spellings[character] = {
             (0,): character,
             (1, 1): " ",
             (1, 0, 1): f" {character} ",
             (1, 2): "",
         }.get(tuple(ids), character)
     return {
-        letter: "".join(spelled[character] for character in text)
+        letter: "".join(spellings[character] for character in text)
         for letter, text in zip(letters, replacements, strict=True)
     }
 
@@ -279,9 +279,12 @@ def _final_sigma(lower: Callable[[tf.Tensor], tf.Tensor]) -> tuple[str, str]:
 
     is_cased = is_final([f"{letter}Σ " for letter in letters])
     is_skipped = is_final([f"A{letter}Σ " for letter in letters]) & ~is_cased
-    cased = _character_class(np.asarray(letters)[is_cased])
-    skipped = _character_class(np.asarray(letters)[is_skipped])
-    return f"(?<=[{cased}][{skipped}]{{0,30}})Σ(?![{skipped}]*[{cased}])", "ς"
+    cased_class = _character_class(np.asarray(letters)[is_cased])
+    skipped_class = _character_class(np.asarray(letters)[is_skipped])
+    return (
+        f"(?<=[{cased_class}][{skipped_class}]{{0,30}})Σ(?![{skipped_class}]*[{cased_class}])",
+        "ς",
+    )
 
 
 # Letters without case, numbers, symbols, white space

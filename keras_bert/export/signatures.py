@@ -98,8 +98,8 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
         }
 
     def compute_logits(texts: Sequence[tf.Tensor]) -> tf.Tensor:
-        checked = checked_texts(texts, " and ".join(names), options)
-        return outputs.one_in_chunks(task.preprocessor(*checked))
+        valid_texts = checked_texts(texts, " and ".join(names), options)
+        return outputs.one_in_chunks(task.preprocessor(*valid_texts))
 
     def serve_text(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
         return answers(compute_logits(texts))

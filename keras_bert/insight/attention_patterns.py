@@ -77,11 +77,11 @@ class AttentionPatterns:
             [Quantifying attention flow in transformers](https://arxiv.org/abs/2005.00928),
             section 3, equation 1.
         """
-        mixed = np.eye(len(self._text_tokens(text)))
+        product = np.eye(len(self._text_tokens(text)))
         layers = []
         for layer in self._residual_attention(text):
-            mixed = layer @ mixed
-            layers.append(mixed)
+            product = layer @ product
+            layers.append(product)
         return np.stack(layers)
 
     def flow(
@@ -159,12 +159,12 @@ class AttentionPatterns:
 
     def _residual_attention(self, text: int) -> list[np.ndarray]:
         """The heads' mean with the residual connection, `(tokens, tokens)` for each layer."""
-        mixed = []
+        matrices = []
         for layer in self.scores[text]:
             mean = layer.astype("float64").mean(axis=0)
             mean += np.eye(len(mean))
-            mixed.append(mean / mean.sum(axis=-1, keepdims=True))
-        return mixed
+            matrices.append(mean / mean.sum(axis=-1, keepdims=True))
+        return matrices
 
     @property
     def rows(self) -> list[dict[str, Any]]:

@@ -141,17 +141,17 @@ class Attribution:
         largest = max((abs(word["score"]) for word in words), default=0.0) or 1.0
         paragraphs = []
         for number, text in enumerate(self.texts):
-            shaded, end = [], 0
+            fragments, end = [], 0
             for word in (word for word in words if word["text"] == number):
-                shaded.append(html.escape(text[end : word["start"]]))
+                fragments.append(html.escape(text[end : word["start"]]))
                 color = _COLORS[word["score"] >= 0]
-                shaded.append(
+                fragments.append(
                     f'<span title="{word["score"]:+.4f}" style="background: '
                     f'rgba({color}, {0.7 * abs(word["score"]) / largest:.3f})">'
                     f"{html.escape(word['word'])}</span>"
                 )
                 end = word["end"]
-            paragraphs.append(f"<p>{''.join(shaded)}{html.escape(text[end:])}</p>")
+            paragraphs.append(f"<p>{''.join(fragments)}{html.escape(text[end:])}</p>")
         return "".join(paragraphs)
 
     def _repr_html_(self) -> str:

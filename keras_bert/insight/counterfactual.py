@@ -328,7 +328,7 @@ class SwapDirections(Result):
 
     @property
     def notes(self) -> str:
-        mixed = (
+        note = (
             f" Texts that are left out, since their words go both ways: {self.num_mixed}."
             if self.num_mixed
             else ""
@@ -336,7 +336,7 @@ class SwapDirections(Result):
         return (
             "Positive: the changed text has the higher one. First and second are the words of a "
             "line of two; the default lists have those for men first. A text counts for each pair "
-            f"of words that is replaced in it.{mixed}"
+            f"of words that is replaced in it.{note}"
         )
 
     def neutral_value(self, metric: str) -> float | None:

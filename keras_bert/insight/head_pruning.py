@@ -278,7 +278,7 @@ def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
     smaller = config.replace(heads_by_layer=tuple(map(len, remaining_heads)))
     fields["backbone"]["config"]["config"] = smaller.to_dict()
     pruned: _TaskT = type(task).from_config(fields)
-    sliced = {}
+    slices = {}
     for layer in sorted(set(config.attention_owners)):
         block, dim = task.backbone.blocks[layer], config.head_dim
         inside = np.concatenate(
@@ -290,12 +290,12 @@ def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
         for variable in block.attention.query_key_value.variables:
             # Also the bias, and the second matrix of LoRA; not its first
             if variable.shape[-1] == 3 * width:
-                sliced[id(variable)] = (columns, -1)
-        sliced[id(block.attention.output_projection.kernel)] = (inside, 0)
+                slices[id(variable)] = (columns, -1)
+        slices[id(block.attention.output_projection.kernel)] = (inside, 0)
     for old, new in zip(task.variables, pruned.variables, strict=True):
         value = keras.ops.convert_to_numpy(old)
-        if id(old) in sliced:
-            value = np.take(value, *sliced[id(old)])
+        if id(old) in slices:
+            value = np.take(value, *slices[id(old)])
         new.assign(value)
     if task.compiled:
         pruned.compile_from_config(task.get_compile_config())
@@ -398,12 +398,12 @@ def compare_pruned(
         if not each.compiled:
             raise ValueError(f"A {type(each).__name__} is not compiled; call `compile` before.")
     all_batches = task.evaluation_batches(x, y, batch_size=batch_size)
-    timed = [features for features, *_ in itertools.islice(all_batches, batches)]
+    timed_batches = [features for features, *_ in itertools.islice(all_batches, batches)]
     seconds: tuple[list[float], list[float]] = ([], [])
     for number in range(_TIMED_PASSES + 1):
         for each, times in zip(tasks, seconds, strict=True):
             start = time.perf_counter()
-            for features in timed:
+            for features in timed_batches:
                 each.predict_on_batch(features)
             if number:  # The first pass compiles
                 times.append(time.perf_counter() - start)

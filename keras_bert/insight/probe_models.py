@@ -87,9 +87,9 @@ class _Probes(keras.layers.Layer):
         # (..., layers, hidden) -> (words, layers, hidden) -> (layers, words * hidden): few and
         # large matrix products
         x = ops.swapaxes(ops.reshape(inputs, (-1, layers, hidden)), 0, 1)
-        mixed = ops.matmul(self.scale * self.shares(), ops.reshape(x, (layers, -1)))
+        mixes = ops.matmul(self.scale * self.shares(), ops.reshape(x, (layers, -1)))
         # (probes, words, hidden) x (probes, hidden, units) -> (words, probes, units)
-        products = ops.matmul(ops.reshape(mixed, (probes, -1, hidden)), self.kernel)
+        products = ops.matmul(ops.reshape(mixes, (probes, -1, hidden)), self.kernel)
         outputs = ops.reshape(ops.swapaxes(products, 0, 1), (*outer, probes, self.units))
         return outputs + self.bias if self.use_bias else outputs
 

@@ -287,14 +287,14 @@ def winobias_pronouns(
     for number, pair in enumerate(pairs):
         for side, (name, text, spans) in enumerate(pair):
             _, other_text, other_spans = pair[1 - side]
-            aligned = len(spans) == len(other_spans)
+            is_aligned = len(spans) == len(other_spans)
             for index, (start, end) in enumerate(spans):
                 own = text[start:end]
                 counterparts = _COUNTERPARTS[own.lower()]
-                if aligned:
-                    there = other_text[slice(*other_spans[index])].lower()
-                    if own.lower() in _COUNTERPARTS[there]:
-                        counterparts = (there,)
+                if is_aligned:
+                    counterpart = other_text[slice(*other_spans[index])].lower()
+                    if own.lower() in _COUNTERPARTS[counterpart]:
+                        counterparts = (counterpart,)
                 if own[0].isupper():
                     counterparts = tuple(word.capitalize() for word in counterparts)
                 hidden = tuple(span for span in spans if span != (start, end))
@@ -332,12 +332,12 @@ def _mismatch(pro: _Sentence, anti: _Sentence) -> str:
 
 def _read_sentences(path: str | os.PathLike[str]) -> list[_Sentence]:
     sentences = []
-    for line, marked in enumerate(read_lines(path), start=1):
-        marked = re.sub(r"^\s*\d+\s+", "", marked).strip()
-        if not marked:
+    for line, bracketed_text in enumerate(read_lines(path), start=1):
+        bracketed_text = re.sub(r"^\s*\d+\s+", "", bracketed_text).strip()
+        if not bracketed_text:
             continue
         text, spans = "", []
-        pieces = re.split(r"([\[\]])", marked)
+        pieces = re.split(r"([\[\]])", bracketed_text)
         for before, piece, after in zip(["", *pieces], pieces, [*pieces[1:], ""], strict=False):
             if piece in "[]":
                 continue
@@ -349,7 +349,7 @@ def _read_sentences(path: str | os.PathLike[str]) -> list[_Sentence]:
         name = f"{os.fspath(path)}, line {line}"
         if not spans:
             raise ValueError(
-                f"{name}: {shortened(marked)} has no pronoun in brackets; expected one of "
+                f"{name}: {shortened(bracketed_text)} has no pronoun in brackets; expected one of "
                 f"{', '.join(_COUNTERPARTS)}."
             )
         sentences.append(_Sentence(name, text, spans))
@@ -498,9 +498,9 @@ def template_log_odds(
             slot = _Slot(text, span, words, (), f"Template {template!r} with {attribute!r}")
             slots += [slot, dataclasses.replace(slot, hidden=((first, first + len(noun)),))]
     log_probabilities = np.array(_log_probabilities(masked_lm, slots, batch_size, verbose))
-    shaped = log_probabilities.reshape(len(templates), len(attributes), 2, len(targets))
+    by_target = log_probabilities.reshape(len(templates), len(attributes), 2, len(targets))
     return TemplateScores(
-        tuple(templates), tuple(bare), tuple(targets), shaped[:, :, 0], shaped[:, :, 1]
+        tuple(templates), tuple(bare), tuple(targets), by_target[:, :, 0], by_target[:, :, 1]
     )
 
 

@@ -127,10 +127,10 @@ class TransformerBlock(keras.layers.Layer):
         return rematerialize(compute, (inputs, *relative), drawn_from)
 
     def _compute(self, inputs: Tensor, layout: BatchLayout, training: bool) -> Tensor:
-        attended = self.attention(
+        outputs = self.attention(
             self.attention_inputs(inputs), layout, add_bias=False, training=training
         )
-        context, scores = attended if self.attention.return_scores else (attended, None)
+        context, scores = outputs if self.attention.return_scores else (outputs, None)
         if layout.output_positions is not None:
             inputs = tokens_at(inputs, layout.output_positions, training)
 
@@ -194,10 +194,10 @@ class TransformerBlock(keras.layers.Layer):
 
 def _serialize(part: keras.layers.Layer | None) -> Any:
     """Serializes a part as if it were not built: the block builds it, under its own name."""
-    serialized = keras.saving.serialize_keras_object(part)
+    config = keras.saving.serialize_keras_object(part)
     if part is not None:
-        serialized.pop("build_config", None)
-    return serialized
+        config.pop("build_config", None)
+    return config
 
 
 def _build(shape: Shape, *parts: keras.layers.Layer | None) -> None:

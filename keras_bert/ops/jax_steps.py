@@ -206,11 +206,11 @@ def whole_in_each_process(outputs: Any) -> Any:
     distribution = keras.distribution.distribution()
     if distribution is None or distribution.num_processes == 1:
         return outputs
-    replicated = jax.sharding.NamedSharding(
+    sharding = jax.sharding.NamedSharding(
         distribution.device_mesh.backend_mesh, jax.sharding.PartitionSpec()
     )
     return keras.tree.map_structure(
-        lambda array: jax.lax.with_sharding_constraint(array, replicated), outputs
+        lambda array: jax.lax.with_sharding_constraint(array, sharding), outputs
     )
 
 

@@ -120,8 +120,8 @@ def lamb_update(
     )
     # (…, parts · width) -> (rows, parts, width)
     shape = weight.shape
-    apart = (-1, parts, math.prod(shape[-1:]) // parts)
-    weight, direction = ops.reshape(weight, apart), ops.reshape(direction, apart)
+    parts_shape = (-1, parts, math.prod(shape[-1:]) // parts)
+    weight, direction = ops.reshape(weight, parts_shape), ops.reshape(direction, parts_shape)
     weight_norm, norm = _norms(weight), _norms(direction)
     both = ops.logical_and(weight_norm > 0, norm > 0)
     ratio = ops.where(both, weight_norm / ops.where(both, norm, 1), 1)
@@ -129,9 +129,9 @@ def lamb_update(
     return ops.reshape(weight - rate * direction, shape), momentum, velocity
 
 
-def _norms(apart: Tensor) -> Tensor:
+def _norms(tensor: Tensor) -> Tensor:
     """Returns the norm of each part of `(rows, parts, width)`, as `(1, parts, 1)`."""
-    return ops.sqrt(ops.sum(ops.square(apart), axis=(0, 2), keepdims=True))
+    return ops.sqrt(ops.sum(ops.square(tensor), axis=(0, 2), keepdims=True))
 
 
 lamb_update_in_thirds: Rule = functools.partial(lamb_update, parts=3)

@@ -239,5 +239,5 @@ class StableAdamW(DecoupledDecayOptimizer):
             **kwargs,
         )
 
-    def rule_for(self, path: str, decayed: bool) -> optimizer_rules.Rule:
+    def rule_for(self, path: str, is_decayed: bool) -> optimizer_rules.Rule:
         return optimizer_rules.stable_adam_update

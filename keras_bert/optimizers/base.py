@@ -137,12 +137,12 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         name = variable.name
         return not any(name == word or name.endswith(f"_{word}") for word in self.not_decayed)
 
-    def rule_for(self, path: str, decayed: bool) -> Rule:
+    def rule_for(self, path: str, is_decayed: bool) -> Rule:
         """Returns the update rule of a variable.
 
         Args:
             path: The path of the variable.
-            decayed: Whether weight decay applies to it.
+            is_decayed: Whether weight decay applies to it.
         """
         return adam_update
 
@@ -254,13 +254,14 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         updates = []
         for gradient, variable in zip(gradients, trainable_variables, strict=True):
             index = self._get_variable_index(variable)
-            decayed = self._decayed[index]
+            is_decayed = self._decayed[index]
             own = coefficients._replace(
-                rate=rates[self._rate_factors[index]], decay=self.weight_decay if decayed else 0.0
+                rate=rates[self._rate_factors[index]],
+                decay=self.weight_decay if is_decayed else 0.0,
             )
             moments = self._momentums[index], self._velocities[index]
             updates.append(
-                Update(self.rule_for(variable.path, decayed), variable, gradient, *moments, own)
+                Update(self.rule_for(variable.path, is_decayed), variable, gradient, *moments, own)
             )
         optimizer_updates.update_variables(updates)
 

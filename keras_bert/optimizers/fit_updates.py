@@ -124,7 +124,7 @@ def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> No
     if not remaining:
         return
     # (Gradients of the scales of float8 are their new values.)
-    updated = [v for v in variables if not getattr(v, "overwrite_with_gradient", False)]
+    variables_to_update = [v for v in variables if not getattr(v, "overwrite_with_gradient", False)]
 
     def apply() -> None:
         # As if the missing micro-batches had gradients of 0. The sum is divided by `in_update`.
@@ -132,7 +132,9 @@ def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> No
             if accumulator is not None:
                 accumulator.assign(accumulator * (in_update / remaining))
         optimizer._iterations.assign_add(in_update - 1 - remaining)
-        optimizer.apply([ops.zeros(v.shape, v.dtype) for v in updated], updated)
+        optimizer.apply(
+            [ops.zeros(v.shape, v.dtype) for v in variables_to_update], variables_to_update
+        )
 
     optimizer_updates.outside_of_training_steps(optimizer, apply)
 

@@ -322,9 +322,9 @@ class BytePairTokenizer(Tokenizer):
                     words.append(_FOUND + self.vocabulary[token_id])
                     begins.append(start)
                     continue
-                prefixed = self._add_prefix(text[start:end])
-                segment_words = self._split_at_spaces(prefixed)
-                begin = end - len(prefixed)
+                prefixed_text = self._add_prefix(text[start:end])
+                segment_words = self._split_at_spaces(prefixed_text)
+                begin = end - len(prefixed_text)
                 begins += itertools.accumulate(map(len, segment_words[:-1]), initial=begin)
                 if begin < start:
                     segment_words[0] = segment_words[0].replace(self._space, _ADDED_SPACE, 1)

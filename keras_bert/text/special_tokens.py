@@ -84,9 +84,9 @@ class TokenMarks:
             text = pattern.sub(mark, text)
         return text
 
-    def offsets(self, marked: str) -> np.ndarray:
+    def offsets(self, marked_text: str) -> np.ndarray:
         """Returns the offsets in the text before `mark` of each character and of the end."""
-        points = np.frombuffer(marked.encode("utf-32-le", "surrogatepass"), np.uint32)
+        points = np.frombuffer(marked_text.encode("utf-32-le", "surrogatepass"), np.uint32)
         widths = np.ones(len(points) + 1, np.int64)
         for mark, width in zip(self.marks.values(), self.widths, strict=True):
             widths[1:][points == ord(mark)] = width

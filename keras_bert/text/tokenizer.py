@@ -270,7 +270,7 @@ class Tokenizer(abc.ABC):
         Raises:
             ValueError: If there is no such role.
         """
-        renamed = {}
+        new_names = {}
         for role, token in (names or {}).items():
             if role not in SPECIAL_ROLES:
                 raise ValueError(
@@ -278,8 +278,8 @@ class Tokenizer(abc.ABC):
                 )
             if token != getattr(type(self), f"{role}_token"):
                 setattr(self, f"{role}_token", token)
-                renamed[role] = token
-        return renamed
+                new_names[role] = token
+        return new_names
 
     def __call__(self, text: Any) -> Any:
         """Converts a text, or a batch of texts, to ids."""

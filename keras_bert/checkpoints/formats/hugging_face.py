@@ -139,10 +139,10 @@ def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> di
     ending = next((each for name in names for each in suffixes if name.endswith(each)), "")
     # The head of several classes is named "classifier".
     layouts = family.hugging_face.heads
-    alike = {name for name in layouts if layouts[name] == layouts["token_classifier"]}
-    alike |= set(CLASSIFIERS)
-    absent = alike - set(family.classes.get(ending, ()))
-    if absent == alike:
+    classifiers = {name for name in layouts if layouts[name] == layouts["token_classifier"]}
+    classifiers |= set(CLASSIFIERS)
+    absent = classifiers - set(family.classes.get(ending, ()))
+    if absent == classifiers:
         absent.remove("classifier")
     if causal:
         absent |= set(_ON_POOLED_OUTPUT)
@@ -204,10 +204,10 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
 def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
     """Locates the tensors, by their names without scope and with the current LayerNorm names."""
     locations: dict[str, Location] = {}
-    for path, promised in _weight_files(folder).items():
+    for path, expected_names in _weight_files(folder).items():
         with open_safetensors(path) as file:
             stored_names = list(file.keys())
-        absent = sorted(promised - set(stored_names))
+        absent = sorted(expected_names - set(stored_names))
         if absent:
             raise CheckpointError(
                 f"{folder / INDEX_FILE}: weight_map has the tensor {absent[0]!r} in {path.name}, "

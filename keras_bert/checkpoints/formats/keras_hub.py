@@ -365,10 +365,10 @@ def _wordpiece(arguments: Mapping[str, Any], path: Path, folder: Path) -> dict[s
                 f"{expected!r} or absent."
             )
     strips = bool(arguments.get("strip_accents")) and not lowercase
-    typed = bool(arguments.get("special_tokens_in_strings"))
+    in_text = bool(arguments.get("special_tokens_in_strings"))
     return {
         "vocabulary": read_vocabulary(folder / _WORDS),
         "lowercase": lowercase,
         **({"strip_accents": True} if strips else {}),
-        **({"special_tokens_in_text": True} if typed else {}),
+        **({"special_tokens_in_text": True} if in_text else {}),
     }

@@ -131,9 +131,9 @@ def in_order(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> np.ndarr
         return np.zeros((0, *shape[1:]), "float32")
     index, values = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
     # Padding rows repeat the index of a row.
-    restored = np.empty((index.max() + 1, *values.shape[1:]), values.dtype)
-    restored[index] = values
-    return restored
+    in_order_of_input = np.empty((index.max() + 1, *values.shape[1:]), values.dtype)
+    in_order_of_input[index] = values
+    return in_order_of_input
 
 
 def sliced(values: Any, rows: slice) -> Any:

@@ -79,16 +79,16 @@ class QuestionAdapter(InputAdapter):
 
     def _warn_of_lost_answers(self, rows: QuestionRows) -> None:
         with_answer = set(rows.question_index[rows.end_positions > 0].tolist())
-        lost = [
+        lost_ids = [
             example.id
             for index, example in enumerate(self.examples)
             if example.answers and index not in with_answer
         ]
-        if lost:
+        if lost_ids:
             warnings.warn(
-                f"{len(lost)} of {len(self.examples)} questions, starting with "
-                f"{lost[0]!r}, are trained on as if they had no answer: the tokenizer has no token "
-                "for their answers, or no window contains one of them as a whole.",
+                f"{len(lost_ids)} of {len(self.examples)} questions, starting with "
+                f"{lost_ids[0]!r}, are trained on as if they had no answer: the tokenizer has no "
+                "token for their answers, or no window contains one of them as a whole.",
                 stacklevel=2,
             )
 

@@ -346,10 +346,10 @@ class TextDatasetAdapter(InputAdapter):
         from keras_bert.data.tfdata import text_datasets
 
         if text_datasets.is_batched(self.dataset):
-            batched = _OfDataset(self.dataset)
+            text = _OfDataset(self.dataset)
             # Each is padded to its longest row on all backends.
             options = dataclasses.replace(options, compiles=False)
-            return GivenBatches(batched, preprocessor, options, self._read_columns)
+            return GivenBatches(text, preprocessor, options, self._read_columns)
         source = text_datasets.DatasetRows(self.dataset, preprocessor, self._read_columns)
         return Loader(source, preprocessor, options)
 

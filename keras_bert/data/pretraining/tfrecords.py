@@ -223,8 +223,8 @@ def _checksums(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.
     crc: np.ndarray = of_initial[first]
     if len(bytes_after):
         values = of_bytes.reshape(-1)[bytes_after * 256 + data[NUMPY.ranges(starts, first)]]
-        some = first > 0
-        crc[some] ^= np.bitwise_xor.reduceat(values, row_starts(NUMPY, first)[some])
+        has_rest = first > 0
+        crc[has_rest] ^= np.bitwise_xor.reduceat(values, row_starts(NUMPY, first)[has_rest])
     starts = starts + first
     for size, counts in ((small, lengths // small % (large // small)), (large, lengths // large)):
         # The entries of a byte that has 0, 1, … and `size - 1` bytes before it
@@ -413,18 +413,18 @@ def _varints(values: np.ndarray, lengths: np.ndarray) -> tuple[bytes, np.ndarray
     for bits in range(7, int(words.max()).bit_length(), 7):
         sizes += words >> np.uint64(bits) > 0
     ends = np.cumsum(sizes)
-    coded = np.empty(ends[-1], "u1")
+    encoding = np.empty(ends[-1], "u1")
     row_ends = np.concatenate([[0], ends])[np.cumsum(lengths)]
     positions, bytes_left = ends - sizes, sizes
     while len(words):
         more = bytes_left > 1
-        coded[positions] = words.astype("u1") & 0x7F | more.astype("u1") << 7
+        encoding[positions] = words.astype("u1") & 0x7F | more.astype("u1") << 7
         words, positions, bytes_left = (
             words[more] >> np.uint64(7),
             positions[more] + 1,
             bytes_left[more] - 1,
         )
-    return coded.tobytes(), np.diff(row_ends, prepend=0)
+    return encoding.tobytes(), np.diff(row_ends, prepend=0)
 
 
 def _with_size(content: bytes) -> bytes:

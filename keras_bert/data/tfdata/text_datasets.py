@@ -254,14 +254,14 @@ def with_checked_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
     @tf.autograph.experimental.do_not_convert
     def check(index: tf.Tensor, element: Any) -> Any:
-        checked = []
+        checked_weights = []
         for weights in tf.nest.flatten(element[2], expand_composites=True):
             numbers = tf.cast(weights, tf.float32)
             is_weight = tf.math.is_finite(numbers) & (numbers >= 0)
             message = ["The sample weights of element", index, "are", weights, expected]
             with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_weight), message)]):
-                checked.append(tf.identity(weights))
-        weights = tf.nest.pack_sequence_as(element[2], checked, expand_composites=True)
+                checked_weights.append(tf.identity(weights))
+        weights = tf.nest.pack_sequence_as(element[2], checked_weights, expand_composites=True)
         return (*element[:2], weights)
 
     return dataset.enumerate().map(check)

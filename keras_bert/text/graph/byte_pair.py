@@ -121,8 +121,14 @@ class BytePairGraph(GraphTokenizer):
                 is_first = first_in_rows(words)
 
         def ids_of_words(texts: tf.Tensor) -> tuple[tf.RaggedTensor]:
-            prefixed = _add_prefix(texts)
-            return (self(prefixed if is_first is None else tf.where(is_first, texts, prefixed)),)
+            prefixed_texts = _add_prefix(texts)
+            return (
+                self(
+                    prefixed_texts
+                    if is_first is None
+                    else tf.where(is_first, texts, prefixed_texts)
+                ),
+            )
 
         (ids,) = on_any_shape(words, ids_of_words)
         return ids
@@ -152,11 +158,11 @@ class BytePairGraph(GraphTokenizer):
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """Splits texts `(texts,)`, valid UTF-8, into tokens with offsets in characters."""
-        prefixed = self._as_merged(texts)
-        byte_words = split_byte_words(prefixed, self._word_starts)
+        prefixed_texts = self._as_merged(texts)
+        byte_words = split_byte_words(prefixed_texts, self._word_starts)
         ids = _concatenate(byte_words.words, self._merge(byte_words.words.flat_values))
         starts, ends = self._offsets(ids, byte_words)
-        num_added = tf.strings.length(prefixed, unit="UTF8_CHAR")
+        num_added = tf.strings.length(prefixed_texts, unit="UTF8_CHAR")
         num_added -= tf.strings.length(texts, unit="UTF8_CHAR")
         begin = tf.cast(byte_words.character_splits[:-1], tf.int32) + num_added
         begin = tf.gather(begin, row_ids(ids))

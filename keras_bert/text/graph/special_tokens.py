@@ -29,18 +29,18 @@ def mark_tokens(text: tf.Tensor, marks: TokenMarks) -> tf.Tensor:
     return text
 
 
-def to_unmarked_characters(marked: tf.Tensor, pieces: Pieces, marks: TokenMarks) -> Pieces:
+def to_unmarked_characters(marked_text: tf.Tensor, pieces: Pieces, marks: TokenMarks) -> Pieces:
     """Converts offsets in a marked text to offsets in the original text.
 
     Args:
-        marked: String tensor `(texts,)` that `mark_tokens` returned, valid UTF-8.
-        pieces: `Pieces` with offsets in characters of `marked`.
+        marked_text: String tensor `(texts,)` that `mark_tokens` returned, valid UTF-8.
+        pieces: `Pieces` with offsets in characters of `marked_text`.
         marks: The tokens.
 
     Returns:
         `Pieces` with offsets in characters of the text before `mark_tokens`.
     """
-    points = tf.strings.unicode_decode(marked, "UTF-8")
+    points = tf.strings.unicode_decode(marked_text, "UTF-8")
     lengths = tf.constant(marks.widths)
     index = points.flat_values - FIRST_MARK
     is_mark = (index >= 0) & (index < len(marks.widths))
@@ -49,8 +49,8 @@ def to_unmarked_characters(marked: tf.Tensor, pieces: Pieces, marks: TokenMarks)
     text = tf.cast(tf.gather(points.row_starts(), row_ids(pieces.ids)), tf.int32)
 
     def moved(offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-        unmarked = tf.gather(before, text + offsets.flat_values) - tf.gather(before, text)
-        return offsets.with_flat_values(unmarked)
+        text_offsets = tf.gather(before, text + offsets.flat_values) - tf.gather(before, text)
+        return offsets.with_flat_values(text_offsets)
 
     return Pieces(pieces.ids, moved(pieces.starts), moved(pieces.ends))
 
@@ -140,5 +140,5 @@ def _split_around(text: tf.Tensor, pattern: str, where: tf.Tensor | bool = True)
     """Splits some texts before and after each match of a pattern."""
     # A byte that valid UTF-8 does not contain. (TF Text's `regex_split` stops at a NUL.)
     border = b"\xff"
-    bordered = tf.strings.regex_replace(text, f"({pattern})", border + rb"\1" + border)
-    return tf.strings.split(tf.where(where, bordered, text), border)
+    with_borders = tf.strings.regex_replace(text, f"({pattern})", border + rb"\1" + border)
+    return tf.strings.split(tf.where(where, with_borders, text), border)

@@ -53,17 +53,17 @@ class WordPieceGraph(GraphTokenizer):
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         marks = self._token_marks
-        marked = mark_tokens(texts, marks) if marks else texts
-        finder_inputs = normalize(marked, self._rules, self._max_word_length)
+        marked_texts = mark_tokens(texts, marks) if marks else texts
+        finder_inputs = normalize(marked_texts, self._rules, self._max_word_length)
         return self._find_pieces(*finder_inputs).ids
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         marks = self._token_marks
-        marked = drop_invalid(mark_tokens(texts, marks) if marks else texts)
-        finder_inputs = normalize(marked, self._rules, self._max_word_length)
+        marked_texts = drop_invalid(mark_tokens(texts, marks) if marks else texts)
+        finder_inputs = normalize(marked_texts, self._rules, self._max_word_length)
         pieces = self._find_pieces(*finder_inputs)
-        pieces = to_source_characters(marked, self._rules, pieces)
-        return to_unmarked_characters(marked, pieces, marks) if marks else pieces
+        pieces = to_source_characters(marked_texts, self._rules, pieces)
+        return to_unmarked_characters(marked_texts, pieces, marks) if marks else pieces
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Joins words and punctuation with spaces, and subwords without."""
