@@ -60,16 +60,16 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
         ExportError: If OpenVINO's steps cannot do the tokenizer's work.
     """
     packer = text_model(task.preprocessor, pair=options.pair)
-    model = openvino_tokenizers.connect_models(
+    connected = openvino_tokenizers.connect_models(
         packer, network, [(name, name) for name in INPUT_NAMES]
     )
-    (result,) = model.outputs
+    (result,) = connected.outputs
     output = result.get_node().input_value(0)
     if task.output_name == "embedding":
         answers = {"embedding": output}
     else:
         answers = answers_of_logits(output, options.class_names)
-    return _model(answers, [texts.get_node() for texts in model.inputs])
+    return _model(answers, [texts.get_node() for texts in connected.inputs])
 
 
 def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:

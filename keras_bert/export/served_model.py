@@ -139,7 +139,7 @@ class ServedModel:
             list_name = name.removeprefix("num_")
             column = [row[request.inputs.get(list_name, list_name)] for row in rows]
             values[name] = column if list_name == name else list(map(len, column))
-        rectangular = {name: _pad(column) for name, column in values.items()}
+        rectangular = {name: _padded(column) for name, column in values.items()}
         outputs = self.predict(rectangular, request.signature)
         if not request.items:
             return [
@@ -181,7 +181,7 @@ def _of_earlier_release(signatures: Mapping[str, Any]) -> ExportDescription:
     return ExportDescription(task, verb, fields, list_fields, requests)
 
 
-def _pad(values: list[Any]) -> list[Any]:
+def _padded(values: list[Any]) -> list[Any]:
     """Pads lists of strings with empty strings; returns anything else unchanged."""
     if not any(isinstance(value, list) for value in values):
         return values

@@ -85,6 +85,6 @@ def mean_of_probabilities(logits: Sequence[Any]) -> Any:
     Returns:
         Finite logarithms, also where all probabilities underflow: `(..., classes)`.
     """
-    logarithms = ops.stack([ops.log_softmax(x, axis=-1) for x in logits])
+    logarithms = ops.stack([ops.log_softmax(part, axis=-1) for part in logits])
     largest = ops.amax(logarithms, axis=0)
     return largest + ops.log(ops.mean(ops.exp(logarithms - largest), axis=0))
