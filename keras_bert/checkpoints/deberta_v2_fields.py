@@ -2,7 +2,7 @@
 """The fields of DeBERTa's config.json, versions 2 and 3: relative positions as they were trained.
 
 The code of the release can leave out each kind of position, and the defaults of `transformers`
-leave out all of them. The released models have them, and others are refused by the field's name.
+leave out all of them. The released models have them, and others are an error that names the field.
 """
 
 from __future__ import annotations

@@ -479,7 +479,7 @@ def sizes(sequences: Sequences) -> np.ndarray:
 
 
 def _check_sizes(received: np.ndarray, expected: np.ndarray, rows: np.ndarray) -> None:
-    """Checks that another process, which told the sizes of rows, has the same rows."""
+    """Checks that another process, which sent the sizes of rows, has the same rows."""
     (differs,) = np.nonzero((received != expected).any(axis=1))
     if len(differs):
         at = differs[0]

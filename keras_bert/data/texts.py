@@ -23,7 +23,7 @@ from keras_bert.data.packing import (
 from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
-# Ids of up to so many tokens are kept in memory, some 500 MB.
+# The largest number of token ids in memory, some 500 MB
 MAX_TOKENS_IN_MEMORY = 1 << 28
 
 

@@ -39,7 +39,7 @@ class Measure:
         metric: The metric's name; one that ends in `%` is a percentage.
         count: The number of units.
         value: The number.
-        low, high: The bounds of its interval; `None` for a single unit, which tells nothing of
+        low, high: The bounds of its interval; `None` for a single unit, which says nothing of
             others.
     """
 

@@ -125,7 +125,7 @@ def apply_layers(
 
 
 def _computes_each_token_alone(layer: keras.layers.Layer) -> bool:
-    # Keras' layers tell; this one does not.
+    # Keras' layers set supports_masking; this one does not.
     return bool(layer.supports_masking) or isinstance(layer, keras.layers.RMSNormalization)
 
 

@@ -31,7 +31,7 @@ from keras_bert.ops.rotary import cos_sin_of
 from keras_bert.ops.shapes import length_of
 from keras_bert.ops.tokens import take
 
-# Rows of a batch are divided by length into so many groups, and attention is computed in each.
+# Rows of a batch are divided by length into this many groups, and attention is computed in each.
 # Measured on CPUs: more groups save less than the additional calls cost.
 NUM_GROUPS = 4
 

@@ -49,7 +49,7 @@ WORD_PATTERNS = ("gpt2", "llama3")
 """The ways to split text into words."""
 
 _BLANK_WORDS = re.compile(f"{BLANK}*[^{BLANK}]+|{BLANK}+")
-# Words of at most so many symbols are merged by comparing all pairs before each merge, which is
+# Up to this many symbols, a word is merged by comparing all pairs before each merge, which is
 # faster for few
 _FEW_SYMBOLS = 32
 
