@@ -22,7 +22,7 @@ OLDEST_SERVING = "TensorFlow Serving 2.12 (with TensorFlow Text 2.12.1, as up to
 
 # Operations of TensorFlow 2.12.0 and TensorFlow Text 2.12.1 that a text model may contain:
 # arithmetic, reductions and products; arrays, ragged and sparse tensors; strings; control flow,
-# variables and tables; saving and restoring; those of TensorFlow Text
+# variables and tables; saving and restoring; TensorFlow Text
 _SERVING_OPS = """
     Abs AccumulateNV2 Acos Acosh Add AddN AddV2 Asin Asinh Atan Atan2 Atanh BitwiseAnd BitwiseOr
     BitwiseXor Ceil ClipByValue Cos Cosh Cumprod Cumsum CumulativeLogsumexp Digamma Div DivNoNan

@@ -108,10 +108,10 @@ class ServedModel:
         remaining = list(range(len(rows)))
         for request in self.description.requests:
             inputs = dict(self._signatures[request.signature].structured_input_signature[1])
-            chosen = [index for index in remaining if _fits(request, inputs, rows[index])]
-            remaining = sorted(set(remaining).difference(chosen))
-            found = self._answers(request, inputs, [rows[index] for index in chosen])
-            for index, answer in zip(chosen, found, strict=True):
+            indices = [index for index in remaining if _fits(request, inputs, rows[index])]
+            remaining = sorted(set(remaining).difference(indices))
+            request_answers = self._answers(request, inputs, [rows[index] for index in indices])
+            for index, answer in zip(indices, request_answers, strict=True):
                 answers[index] = answer
         if remaining:
             row = rows[remaining[0]]
@@ -139,10 +139,10 @@ class ServedModel:
 
         function = self._signatures[signature]
         specs = function.structured_input_signature[1]
-        found = function(
+        outputs = function(
             **{name: tf.constant(inputs[name], spec.dtype) for name, spec in specs.items()}
         )
-        return {name: _plain(found[name].numpy()) for name in sorted(found)}
+        return {name: _plain(outputs[name].numpy()) for name in sorted(outputs)}
 
     def _answers(
         self, request: RowRequest, inputs: Mapping[str, Any], rows: Sequence[Row]
@@ -151,11 +151,11 @@ class ServedModel:
             return []
         values: dict[str, list[Any]] = {}
         for name in inputs:
-            counted = name.removeprefix("num_")
-            column = [row[request.inputs.get(counted, counted)] for row in rows]
-            values[name] = column if counted == name else list(map(len, column))
-        padded = {name: _padded(column) for name, column in values.items()}
-        outputs = self.predict(padded, request.signature)
+            list_name = name.removeprefix("num_")
+            column = [row[request.inputs.get(list_name, list_name)] for row in rows]
+            values[name] = column if list_name == name else list(map(len, column))
+        rectangular = {name: _padded(column) for name, column in values.items()}
+        outputs = self.predict(rectangular, request.signature)
         if not request.items:
             return [
                 {name: column[row] for name, column in outputs.items()} for row in range(len(rows))
@@ -190,6 +190,6 @@ def _padded(values: list[Any]) -> list[Any]:
 def _plain(value: np.ndarray[Any, Any]) -> Any:
     """Converts an array to numbers, strings and lists."""
     if value.dtype.kind in "SO":
-        decoded = [str(item, "utf-8", "replace") for item in value.reshape(-1).tolist()]
-        value = np.array(decoded, dtype=object).reshape(value.shape)
+        strings = [str(item, "utf-8", "replace") for item in value.reshape(-1).tolist()]
+        value = np.array(strings, dtype=object).reshape(value.shape)
     return value.tolist()

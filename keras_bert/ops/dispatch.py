@@ -90,7 +90,7 @@ def cuda_capability() -> tuple[int, ...] | None:
 
 
 def on_cpu() -> contextlib.AbstractContextManager[object]:
-    """Computes on this process's CPU, such as what is read before the device has finished."""
+    """Computes on this process's CPU, such as values to read before the device has finished."""
     scope: contextlib.AbstractContextManager[object]
     if keras.backend.backend() == "jax":
         import jax
@@ -130,8 +130,8 @@ def _torch_cuda_capability() -> tuple[int, ...] | None:
         of_gpu: tuple[int, int] = torch.cuda.get_device_capability()
         return of_gpu
 
-    known: tuple[int, ...] | None = capability()
-    return known
+    result: tuple[int, ...] | None = capability()
+    return result
 
 
 @functools.cache
