@@ -63,7 +63,7 @@ def label_column(x: Any, class_names: Sequence[str] | None = None) -> list[Any] 
     features = getattr(x, "features", None)
     feature = features["label"] if isinstance(features, Mapping) else None
     # Of a list of classes, those of its items
-    names = getattr(getattr(feature, "feature", feature), "names", None)
+    names: Any = getattr(getattr(feature, "feature", feature), "names", None)
 
     def named(label: Any) -> Any:
         if isinstance(label, list):

@@ -59,7 +59,7 @@ def is_torch_graph() -> bool:
 
 def compiles_each_shape() -> bool:
     """Returns whether each new shape of a batch is compiled, which takes seconds, as by JAX."""
-    return keras.backend.backend() == "jax"
+    return bool(keras.backend.backend() == "jax")
 
 
 def backend_steps() -> ModuleType:
@@ -116,7 +116,7 @@ def has_accelerator() -> bool:
     if keras.backend.backend() == "torch":
         import torch
 
-        return torch.cuda.is_available()
+        return bool(torch.cuda.is_available())
     return any(not device.lower().startswith("cpu") for device in keras.distribution.list_devices())
 
 
