@@ -112,7 +112,7 @@ def columns_of_rows(
     Args:
         rows: The rows, each a dict of its fields. Other entries are ignored.
         fields: The names of the fields that all rows have.
-        optional_fields: The names of those that all rows have or none.
+        optional_fields: The names of the fields that either all rows have or none.
 
     Returns:
         A dict of the list of values of each field.

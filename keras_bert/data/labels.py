@@ -145,7 +145,7 @@ def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | No
 
 
 def listed(names: Sequence[str]) -> str:
-    """Returns names for an error message, those after the first 20 as their number."""
+    """Returns names for an error message, at most 20 of them, and the number of the others."""
     rest = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(names[:_NAMES_SHOWN]) + rest
 
@@ -276,11 +276,11 @@ def _ids_of_names(
     labels: np.ndarray[Any, Any], class_names: Sequence[str] | None, first_row: int
 ) -> np.ndarray[Any, Any]:
     if class_names is None:
-        found = sorted(set(map(str, labels.flat)))
+        label_names = sorted(set(map(str, labels.flat)))
         raise ValueError(
             f"The labels are names, such as {str(labels.flat[0])!r}, but this task has no "
             "class_names. Create it with them, by `from_preset` or by its class: "
-            f"class_names={found if len(found) < 6 else [*found[:5], '…']}."
+            f"class_names={label_names if len(label_names) < 6 else [*label_names[:5], '…']}."
         )
     ids = {name: index for index, name in enumerate(class_names)}
     for row, label in enumerate(labels, first_row):

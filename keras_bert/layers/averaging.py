@@ -19,7 +19,7 @@ class AveragedModels(keras.layers.Layer):
     Args:
         models: Functional models with the same inputs and outputs.
         average: From a list of the outputs of all models to the outputs of this layer, of the same
-            shapes and dtypes as those of each model.
+            shapes and dtypes as each model's.
         columns: For each model, the last axis of its outputs in the order of the first model's;
             `None` for models that have this order.
 
@@ -48,7 +48,7 @@ class AveragedModels(keras.layers.Layer):
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        """None: those of the models belong to their own training."""
+        """None: the models' metrics belong to their own training."""
         return []
 
     def call(self, inputs: Tensor) -> Tensor:

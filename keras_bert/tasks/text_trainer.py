@@ -41,7 +41,7 @@ from keras_bert.tasks.devices import (
     filled_up,
     num_devices,
     process_shard,
-    shared_among_devices,
+    shard_over_devices,
     shared_predictions,
     sharing,
 )
@@ -894,7 +894,7 @@ class TextTrainer(TokenModel):
             num_rows = len(features["token_ids"])
             # On TensorFlow, `predict_on_batch` runs on one device.
             filled = filled_up(features, num_devices()) if compiles else features
-            outputs = predict(shared_among_devices(filled))
+            outputs = predict(shard_over_devices(filled))
             yield (
                 features,
                 rest,

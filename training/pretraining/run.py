@@ -17,7 +17,7 @@ from absl import logging
 
 from keras_bert import atomic
 from keras_bert.data import PretrainingStream, pretraining_examples
-from keras_bert.data.pretraining.stream import groups_of_share
+from keras_bert.data.pretraining.stream import groups_of_shard
 from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.text.tokenizer import Tokenizer
 
@@ -121,7 +121,7 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
                 held_out = None
                 if dev is not None:
                     held_out = dev.first_batches(
-                        text.dev_batches, hosts.shard(), as_shares=hosts.count() > 1
+                        text.dev_batches, hosts.shard(), as_shards=hosts.count() > 1
                     )
                 state = run.train(phase, train, held_out, state, baselines[length])
     if state.seconds > seconds_before:
@@ -171,7 +171,7 @@ def restore(
 
 def _content(flag: str, groups: list[list[Path]]) -> str:
     """Returns a hash of files in groups, of which each process reads those that it trains on."""
-    own = groups_of_share(hosts.shard(), len(groups))
+    own = groups_of_shard(hosts.shard(), len(groups))
     contents = {str(group): output_folder.content_of_files(groups[group]).hex() for group in own}
     contents = hosts.merged(f"the content of --{flag}", contents)
     return contents["0"] if len(groups) == 1 else output_folder.fingerprint(contents)
@@ -273,7 +273,7 @@ class Run:
             count, steps = (left // interval, interval) if rest == interval else (1, rest)
             intervals = IntervalReport(self, state, steps, phase.end, workload, dev)
             batches = train.from_batch(
-                done * self.optimization.accumulation, hosts.shard(), as_shares=hosts.count() > 1
+                done * self.optimization.accumulation, hosts.shard(), as_shards=hosts.count() > 1
             )
             state = self._fit(batches, intervals, count)
         return state
