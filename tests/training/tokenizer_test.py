@@ -7,8 +7,8 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 transformers = pytest.importorskip("transformers")
 
-from keras_bert.checkpoints.tokenizer_files import read_tokenizer  # noqa: E402
 from keras_bert.text import tokenizer_from_config  # noqa: E402
+from keras_bert.vocabularies.tokenizer_reader import read_tokenizer  # noqa: E402
 from tests.text import families, small_tokenizers  # noqa: E402
 from training.tokenizer import TokenizerConfig, train_tokenizer  # noqa: E402
 

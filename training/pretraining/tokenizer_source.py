@@ -15,10 +15,9 @@ from keras_bert import text
 from keras_bert.atomic import atomic_path, make_folder
 from keras_bert.config import BertConfig
 from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
+from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 from keras_bert.vocabularies.vocab_txt import looks_uncased
-
-# Checkpoints are imported where a folder is read or written: they import Keras, which takes as long
-# as a worker needs for its first million tokens.
 
 # The maximum length written with a tokenizer that does not belong to an encoder yet
 NO_LIMIT = 1_000_000
@@ -60,8 +59,6 @@ def tokenizer_content(path: str | os.PathLike[str]) -> bytes:
 
 def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
     """Writes a folder with a tokenizer's files, atomically."""
-    from keras_bert.checkpoints.tokenizer_files import write_tokenizer
-
     make_folder(folder.parent)
     with atomic_path(folder) as temporary:
         temporary.mkdir()
@@ -69,8 +66,6 @@ def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
-    from keras_bert.checkpoints.tokenizer_files import read_tokenizer
-
     config = read_tokenizer(folder)
     if config is None:
         raise ValueError(
@@ -140,6 +135,7 @@ def make_tokenizer(
 
 def family_options(config: BertConfig) -> Mapping[str, Any]:
     """Returns the arguments of a tokenizer's class that the family of an architecture has."""
+    # Checkpoints import Keras, which takes as long as a worker needs for its first million tokens.
     from keras_bert.checkpoints.families import fitting_families
 
     families = fitting_families(config)
