@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,26 +34,17 @@ def open_tokenizer(path: str | os.PathLike[str], lowercase: bool | None = None) 
         FileNotFoundError: If the file does not exist.
         ValueError: If a file is malformed, or the folder has no tokenizer's files.
     """
-    if os.path.isdir(path):
-        return text.tokenizer_from_config(_read_config(Path(path)))
-    return text.WordPieceTokenizer(path, lowercase=is_lowercased(path, lowercase))
-
-
-def is_lowercased(path: str | os.PathLike[str], lowercase: bool | None) -> bool:
-    """Returns whether text is lower-cased for a vocab.txt: as given, or inferred from its tokens.
-
-    For a folder, whose files specify it, the result has no effect; `None` returns True.
-    """
-    if lowercase is not None:
-        return lowercase
-    return os.path.isdir(path) or looks_uncased(text.load_vocabulary(path))
-
-
-def tokenizer_content(path: str | os.PathLike[str]) -> bytes:
-    """Returns everything that a tokenizer's ids depend on, to be hashed."""
-    if os.path.isdir(path):
-        return json.dumps(_read_config(Path(path)), sort_keys=True).encode()
-    return Path(path).read_bytes()
+    if not os.path.isdir(path):
+        if lowercase is None:
+            lowercase = looks_uncased(text.load_vocabulary(path))
+        return text.WordPieceTokenizer(path, lowercase=lowercase)
+    config = read_tokenizer(Path(path))
+    if config is None:
+        raise ValueError(
+            f"{path} has no tokenizer, expected vocab.txt, vocab.json and merges.txt, "
+            "spiece.model or tokenizer.json, as the program tokenizer writes them"
+        )
+    return text.tokenizer_from_config(config)
 
 
 def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
@@ -63,16 +53,6 @@ def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
     with atomic_path(folder) as temporary:
         temporary.mkdir()
         write_tokenizer(temporary, tokenizer, NO_LIMIT)
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    config = read_tokenizer(folder)
-    if config is None:
-        raise ValueError(
-            f"{folder} has no tokenizer, expected vocab.txt, vocab.json and merges.txt, "
-            "spiece.model or tokenizer.json, as the program tokenizer writes them"
-        )
-    return config
 
 
 def make_tokenizer(
