@@ -60,7 +60,7 @@ rows = [
 )
 
 def finetuned(num_devices):
-    made = FinetuneConfig(
+    made = FinetuneConfig.from_flags(
         preset=str(folder / "preset"), train_file=str(folder / "train.tsv"), dropout=0.0,
         encoder_dropout=0.0, epochs=2, batch_size=8, accumulation=2,
         learning_rate=1e-2, sequence_length=16,
@@ -96,7 +96,7 @@ def resumed():
     return logs
 
 def ranked(num_devices):
-    made = RerankConfig(
+    made = RerankConfig.from_flags(
         preset=str(folder / "preset"), loss="pointwise", candidates=4, negatives=1,
         epochs=3, batch_size=4, learning_rate=1e-2, sequence_length=16, precision="float32",
         checkpoint_seconds=0.0, measure_energy=False, devices=num_devices,
@@ -177,9 +177,9 @@ def test_devices_that_are_not_there_are_refused():
 @pytest.mark.backend_independent
 def test_each_device_has_as_many_rows():
     with pytest.raises(ValueError, match="--devices is 4, expected a divisor of the 2 rows"):
-        FineTuningConfig(batch_size=8, accumulation=4, devices=4)
+        FineTuningConfig.from_flags(batch_size=8, accumulation=4, devices=4)
     with pytest.raises(ValueError, match=r"--devices is 3, .* and of 64, the rows of a batch that"):
-        FineTuningConfig(batch_size=12, devices=3)
+        FineTuningConfig.from_flags(batch_size=12, devices=3)
     with pytest.raises(
         ValueError, match=r"4 rows after 0 updates .*, expected a multiple of --dev"
     ):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The feature-based program at miniature size, and its cache of features."""
 
-import dataclasses
 import json
 
 import keras
@@ -114,8 +113,7 @@ def test_batches_of_every_length_train_whichever_come_first():
 def test_a_recipe_runs_two_steps(preset, tmp_path):
     path = tmp_path / "train.conll"
     path.write_text("-DOCSTART- O\n\nAnne I-PER\nsings O\n\nin O\nRome I-LOC\n\n" * 4)
-    config = dataclasses.replace(
-        recipes.load("conll_features", FeatureTaggingConfig),
+    config = recipes.load("conll_features", FeatureTaggingConfig).replace(
         data_dir=str(tmp_path),
         train_file=path.name,
         dev_file=path.name,

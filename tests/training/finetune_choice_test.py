@@ -2,7 +2,6 @@
 """The multiple choice program, from files to predictions, at miniature size."""
 
 import csv
-import dataclasses
 import json
 
 import keras
@@ -67,8 +66,7 @@ def test_a_recipe_runs_two_steps(recipe, preset, tmp_path):
         for name in (config.train_file, config.dev_file, config.test_file):
             text = "".join(row.format(index % 4) for index in range(8))
             (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
-    config = dataclasses.replace(
-        config,
+    config = config.replace(
         data_dir=str(tmp_path),
         test_file="test.csv" if recipe == "swag" else "test.tsv",
         preset=preset,

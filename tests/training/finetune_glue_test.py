@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """GLUE over a grid, at miniature size, with a network of random weights."""
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -90,7 +89,7 @@ def test_a_grid_a_table_and_a_submission(tmp_path, preset, caplog):
     assert saved["rte"]["seeds"] == {"dev": {"accuracy": [50.0]}}
     first = tmp_path / "runs" / "rte_1e-3_32" / "seed_1" / "run.json"
     done = first.stat().st_mtime_ns
-    config = dataclasses.replace(config, learning_rates=("1e-3",), num_seeds=2)
+    config = config.replace(learning_rates=("1e-3",), num_seeds=2)
     more = finetune_glue(config)
     assert first.stat().st_mtime_ns == done
     assert first.with_name("model.keras").exists()
@@ -98,7 +97,7 @@ def test_a_grid_a_table_and_a_submission(tmp_path, preset, caplog):
     with pytest.raises(
         ValueError, match=r"1e-3_32 contains a run of other settings \(--epochs=1\)"
     ):
-        finetune_glue(dataclasses.replace(config, epochs=2))
+        finetune_glue(config.replace(epochs=2))
     (Path(preset) / "vocab.txt").write_text("other\n")
     with pytest.raises(ValueError, match=r"rte_1e-3_32 .* \(other files in .*preset\)"):
         finetune_glue(config)

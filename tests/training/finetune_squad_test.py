@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The question-answering program, from files to an exported model, at miniature size."""
 
-import dataclasses
 import json
 
 import keras
@@ -74,8 +73,7 @@ MINIATURE = {
 
 
 def run(recipe, folder, preset, **changes):
-    config = dataclasses.replace(
-        recipes.load(recipe, SquadConfig),
+    config = recipes.load(recipe, SquadConfig).replace(
         **MINIATURE,
         data_dir=str(folder),
         preset=str(preset),
@@ -163,8 +161,8 @@ def test_version_2_on_articles_of_one_file(preset, tmp_path):
 @pytest.mark.backend_independent
 def test_articles_are_parted_by_their_titles(tmp_path):
     write_squad(tmp_path, "dev-v2.0-rebuilt.json", "b", "c", "a", is_version_2=True)
-    config = dataclasses.replace(
-        recipes.load("minilm_squad_v2", SquadConfig), data_dir=str(tmp_path), train_articles=2
+    config = recipes.load("minilm_squad_v2", SquadConfig).replace(
+        data_dir=str(tmp_path), train_articles=2
     )
     data = read_data(config)
     assert {example.title for example in data.train} == {"a", "b"}
@@ -173,9 +171,9 @@ def test_articles_are_parted_by_their_titles(tmp_path):
         "train": {"questions": 8, "passages": 4, "answerable": 6, "unanswerable": 2},
         "dev": {"questions": 4, "passages": 4, "answerable": 3, "unanswerable": 1},
     }
-    assert len(read_data(dataclasses.replace(config, max_questions=3)).train) == 3
+    assert len(read_data(config.replace(max_questions=3)).train) == 3
     with pytest.raises(ValueError, match="less than the 3 articles"):
-        read_data(dataclasses.replace(config, train_articles=3))
+        read_data(config.replace(train_articles=3))
 
 
 @pytest.mark.backend_independent
@@ -185,7 +183,7 @@ def test_what_is_bad_in_a_file_is_refused_or_counted(tmp_path):
     config = SquadConfig(data_dir=str(tmp_path), train_file="train.json", dev_file="dev.json")
     with pytest.raises(ValueError, match=r"article 1 \('t'\), paragraph 1, .*'t0'.*'Bob' is not"):
         read_data(config)
-    data = read_data(dataclasses.replace(config, skip_bad=True))
+    data = read_data(config.replace(skip_bad=True))
     assert (len(data.train), len(data.skipped)) == (3, 1)
 
 

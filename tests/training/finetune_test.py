@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fine-tuning program, from files to an exported model, at miniature size."""
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -137,7 +136,7 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path, monkeypatch
     assert files[0].stat().st_mtime_ns > written[0]
     written = [path.stat().st_mtime_ns for path in files]
     with pytest.raises(ValueError, match="finished run of other settings"):
-        finetuning.run(ClassificationJob, dataclasses.replace(config, epochs=3), config_data)
+        finetuning.run(ClassificationJob, config.replace(epochs=3), config_data)
     # The same path may hold another checkpoint by now.
     classifier = TextClassifier.from_preset(preset, num_classes=2)
     classifier.trainable_weights[0].assign(1 + np.array(classifier.trainable_weights[0]))
@@ -185,9 +184,7 @@ def test_a_seed_that_diverges_is_told_and_leaves_the_others_as_they_are(preset, 
     assert "Best model: seed 2, epoch 1 of 1" in report
     assert f"Not in these scores:\n{first}\n{third}" in report
     # Seed 1 alone, in batches: the second one's loss is that of the first one's update.
-    alone = dataclasses.replace(
-        config, num_seeds=1, batch_size=8, output_dir=str(tmp_path / "alone")
-    )
+    alone = config.replace(num_seeds=1, batch_size=8, output_dir=str(tmp_path / "alone"))
     with pytest.raises(NotFiniteError, match="the loss is nan in epoch 1, batch 2; no"):
         finetuning.run(Diverging, alone, data)
     assert not list(tmp_path.glob("alone/**/model.keras"))
@@ -332,10 +329,10 @@ def test_what_is_held_out_or_sampled_has_each_classs_share(tmp_path):
     assert sorted(data.train.texts + data.dev["dev"].texts) == sorted(
         f"text {i}" for i in range(800)
     )
-    again = read_data(dataclasses.replace(config, seed=7, train_rows=90))
+    again = read_data(config.replace(seed=7, train_rows=90))
     assert again.dev["dev"].texts == data.dev["dev"].texts
     assert count_rows(again.parts()["train"]) == {"rows": 90, "neg": 45, "pos": 45}
-    scored = read_data(dataclasses.replace(config, dev_rows=20))
+    scored = read_data(config.replace(dev_rows=20))
     assert count_rows(scored.parts()["dev"]) == {"rows": 20, "neg": 10, "pos": 10}
     assert scored.train.texts == data.train.texts
 
@@ -359,7 +356,7 @@ def test_flags_say_what_the_name_of_a_file_does_not(tmp_path):
     for name, message in {"format": "or --format: tsv", "allow_empty": "--allow_empty"}.items():
         default = getattr(FinetuneConfig(), name)
         with pytest.raises(ValueError, match=message):
-            read_data(dataclasses.replace(config, **{name: default}))
+            read_data(config.replace(**{name: default}))
 
 
 @pytest.mark.backend_independent
@@ -402,5 +399,5 @@ def test_flags_change_only_what_they_name():
     changes = config_flags.given_flags(FinetuneConfig, values)
     assert changes == {"epochs": 7, "export": False}
     recipe = recipes.load("minilm_sst2", FinetuneConfig)
-    changed = dataclasses.replace(recipe, **changes)
+    changed = recipe.replace(**changes)
     assert changed.learning_rate == recipe.learning_rate

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rankings: metrics, files, and the program that re-ranks, at miniature size."""
 
-import dataclasses
 import json
 import re
 
@@ -297,8 +296,7 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path, capsys):
     )
     preprocessor = MultipleChoicePreprocessor(of_tokens(*TOKENS), 16)
     MultipleChoice(Backbone(config), preprocessor).save_to_preset(tmp_path / "preset")
-    config = dataclasses.replace(
-        recipes.load("minilm_cranfield", RerankConfig),
+    config = recipes.load("minilm_cranfield", RerankConfig).replace(
         loss=loss,
         candidates=3,
         negatives=1,
@@ -311,7 +309,7 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path, capsys):
         precision="float32",
         output_dir=str(tmp_path / "run"),
     )
-    run_program(dataclasses.replace(config, data_dir=str(cranfield)))
+    run_program(config.replace(data_dir=str(cranfield)))
     folder = tmp_path / "run"
     results = json.loads((folder / "scores.json").read_text())
     printed = capsys.readouterr().out
