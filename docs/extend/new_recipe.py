@@ -24,7 +24,7 @@ Hardware: two CPU cores; TensorFlow, mixed_bfloat16.
 
 from ..jobs.classification import FinetuneConfig
 
-CONFIG = FinetuneConfig(
+CONFIG = FinetuneConfig.from_flags(
     train_file="colors.csv",
     learning_rate=2e-4,
     epochs=3,

@@ -69,7 +69,7 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path, monkeypatch
         return predict(self, x, *arguments, **options)
 
     monkeypatch.setattr(TextClassifier, "predict", counted_predict)
-    config = FinetuneConfig(
+    config = FinetuneConfig.from_flags(
         train_file=str(reviews),
         test_file=str(reviews),
         text="review",
@@ -158,7 +158,7 @@ class Diverging(ClassificationJob):
 
 
 def test_a_seed_that_diverges_is_told_and_leaves_the_others_as_they_are(preset, reviews, tmp_path):
-    config = FinetuneConfig(
+    config = FinetuneConfig.from_flags(
         train_file=str(reviews),
         text="review",
         label="stars",
@@ -242,7 +242,7 @@ def test_a_run_without_a_terminal_is_quiet_plain_and_tells_what_is_wanted(
 
 @pytest.mark.backend_independent
 def test_a_preset_that_is_not_there_is_told_in_a_line(reviews, tmp_path):
-    config = FinetuneConfig(
+    config = FinetuneConfig.from_flags(
         train_file=str(reviews),
         text="review",
         label="stars",
@@ -255,7 +255,7 @@ def test_a_preset_that_is_not_there_is_told_in_a_line(reviews, tmp_path):
 
 
 def test_patience_stops_a_run_that_does_not_improve(preset, reviews, tmp_path):
-    config = FinetuneConfig(
+    config = FinetuneConfig.from_flags(
         train_file=str(reviews),
         text="review",
         label="stars",
@@ -370,7 +370,7 @@ def test_too_few_rows_to_hold_out(reviews):
 def test_an_unlabeled_test_file_is_read_with_a_warning(reviews, tmp_path, caplog):
     path = tmp_path / "new.tsv"
     path.write_text("review\tStars\ngood film\t1\n")
-    config = FinetuneConfig(
+    config = FinetuneConfig.from_flags(
         train_file=str(reviews), test_file=str(path), text="review", label="stars"
     )
     with caplog.at_level("WARNING", logger="absl"):
@@ -380,7 +380,7 @@ def test_an_unlabeled_test_file_is_read_with_a_warning(reviews, tmp_path, caplog
 
 
 def test_rematerialize_is_of_the_encoder(preset, reviews):
-    config = FinetuneConfig(
+    config = FinetuneConfig.from_flags(
         train_file=str(reviews),
         text="review",
         label="stars",
