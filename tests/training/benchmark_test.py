@@ -180,7 +180,7 @@ def test_requests_are_joined_as_an_export_s_file_says(tmp_path, splits, sizes):
         ({"subjects": ("serve+sorted:tensorflow",)}, "expected options of serve: none"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(fields, message):
+def test_workloads_that_cannot_be_measured_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         benchmark.run(dataclasses.replace(TINY, **fields))
 

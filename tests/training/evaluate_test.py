@@ -348,7 +348,7 @@ def test_choices(tmp_path):
             evaluate(config)
 
 
-def test_what_is_asked_for(reviews, tmp_path):
+def test_a_model_or_predictions_and_a_known_kind_are_needed(reviews, tmp_path):
     with pytest.raises(ValueError, match="either --model or --answers"):
         evaluate(EvaluateConfig(data_file=reviews))
     with pytest.raises(FileNotFoundError, match="none does not exist"):

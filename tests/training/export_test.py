@@ -74,7 +74,7 @@ def test_a_folder_for_the_hub_has_a_card(config, tmp_path):
         export(dataclasses.replace(asked, results="none.json", overwrite=True))
 
 
-def test_what_is_asked_for(config, tmp_path):
+def test_wrong_options_are_refused(config, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"--model=none\.keras does not exist"):
         export(ExportConfig(model="none.keras", output="x"))
     with pytest.raises(ValueError, match="expected --output, --deploy_to or --push_to"):

@@ -180,7 +180,7 @@ def test_a_wrong_value_is_named(changes, message):
 
 
 @pytest.mark.backend_independent
-def test_what_is_missing_is_named(tmp_path):
+def test_missing_files_and_fields_are_named(tmp_path):
     with pytest.raises(ValueError, match="--train_file is empty"):
         read_data(ChoiceConfig())
     with pytest.raises(FileNotFoundError, match=r"train\.csv does not exist"):

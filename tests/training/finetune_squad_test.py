@@ -177,7 +177,7 @@ def test_articles_are_parted_by_their_titles(tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_what_is_bad_in_a_file_is_refused_or_counted(tmp_path):
+def test_malformed_questions_are_refused_or_counted(tmp_path):
     write_squad(tmp_path, "train.json", "t", bad=True)
     write_squad(tmp_path, "dev.json", "d")
     config = SquadConfig(data_dir=str(tmp_path), train_file="train.json", dev_file="dev.json")

@@ -214,7 +214,7 @@ def test_a_model_that_cannot_be_written_leaves_the_older_one(preset, tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_a_run_without_a_terminal_is_quiet_plain_and_tells_what_is_wanted(
+def test_a_run_without_a_terminal_prints_plain_lines_and_the_next_command(
     preset, reviews, tmp_path
 ):
     folder = tmp_path / "run"
@@ -316,7 +316,7 @@ def test_bad_values_are_refused(changes, message):
 
 
 @pytest.mark.backend_independent
-def test_what_is_held_out_or_sampled_has_each_classs_share(tmp_path):
+def test_held_out_and_sampled_rows_are_stratified(tmp_path):
     path = tmp_path / "reviews.tsv"
     rows = [f"text {i}\t{('neg', 'pos')[i % 2]}\n" for i in range(800)]
     path.write_text("text\tlabel\n" + "".join(rows))

@@ -99,7 +99,7 @@ def test_qrels_of_smart_have_the_document_second(grade, tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_what_is_relevant_by_one_id_is_no_negative_by_another():
+def test_a_copy_of_a_relevant_document_is_no_negative():
     words = [f"text {number}" for number in range(6)]
     documents = {f"d{number}": words[number % 6] for number in range(12)}
     queries = {"q1": "a query", "q2": "a query", "q3": "another"}
@@ -260,7 +260,7 @@ def test_records_of_smart_are_read(tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_what_is_wrong_with_a_collection_is_told(tmp_path, caplog):
+def test_malformed_collections_are_refused(tmp_path, caplog):
     with pytest.raises(FileNotFoundError, match=r"has no documents, .*; use --documents"):
         read_collection(tmp_path)
     write_ms_marco(tmp_path)

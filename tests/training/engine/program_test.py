@@ -74,7 +74,7 @@ def test_an_argument_that_is_no_flag_is_refused_by_name(monkeypatch):
 @pytest.mark.parametrize(
     "error", [FileNotFoundError("no dev.tsv"), ValueError("no dev.tsv"), ImportError("no dev.tsv")]
 )
-def test_what_a_user_can_mend_ends_in_a_line(error):
+def test_errors_of_files_and_options_end_in_a_line(error):
     with pytest.raises(SystemExit, match=r"^error: no dev\.tsv$"), program.plain_errors():
         raise error
 
