@@ -91,14 +91,6 @@ def test_rankings_come_back_from_files(tmp_path):
 
 
 @pytest.mark.backend_independent
-@pytest.mark.parametrize("grade", ["0.000000", "1"])
-def test_qrels_of_smart_have_the_document_second(grade, tmp_path):
-    path = tmp_path / "qrels.text"
-    path.write_text(f"01 1410  0 {grade}\n01 007 0 {grade}\n2 d 0 {grade}\n")
-    assert read_qrels(path) == {"1": {"1410": 1, "7": 1}, "2": {"d": 1}}
-
-
-@pytest.mark.backend_independent
 def test_a_copy_of_a_relevant_document_is_no_negative():
     words = [f"text {number}" for number in range(6)]
     documents = {f"d{number}": words[number % 6] for number in range(12)}
@@ -247,16 +239,6 @@ def test_splits_are_taken_as_they_are_named(names, parts, tmp_path, caplog):
         found = read_collection(tmp_path).parts(test_every=1)
     assert {name: "".join(queries) for name, queries in found.items()} == parts
     assert ("is the only file of qrels" in caplog.text) == (len(names) == 1)
-
-
-@pytest.mark.backend_independent
-def test_records_of_smart_are_read(tmp_path):
-    (tmp_path / "cacm.all").write_text(".I 1\n.T\na wing\n.W\na flow\n.X\n1 5 1\n")
-    (tmp_path / "query.text").write_text(".I 1\n.W\nheat\n.N\nx\n")
-    (tmp_path / "qrels.text").write_text("01 0001  0 0\n01 0001  0 0\n")
-    collection = read_collection(tmp_path, "cacm.all", "query.text", "qrels.text")
-    assert (collection.documents, collection.queries) == ({"1": "a wing a flow"}, {"1": "heat"})
-    assert collection.qrels == {"1": {"1": 1}}
 
 
 @pytest.mark.backend_independent
