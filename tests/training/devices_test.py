@@ -63,7 +63,7 @@ def finetuned(num_devices):
     made = FinetuneConfig.from_flags(
         preset=str(folder / "preset"), train_file=str(folder / "train.tsv"), dropout=0.0,
         encoder_dropout=0.0, epochs=2, batch_size=8, accumulation=2,
-        learning_rate=1e-2, sequence_length=16,
+        learning_rate=1e-2, sequence_length=16, checkpoint_seconds=0.0,
         precision="float32", export=False, measure_energy=False, devices=num_devices,
         output_dir=str(folder / f"finetune_{num_devices}"),
     )
@@ -111,10 +111,12 @@ def ranked(num_devices):
     return {f"{query} {document}": float(score) for query, _, document, _, score, _ in ranking}
 
 with contextlib.redirect_stdout(sys.stderr):
-    answer = {f.__name__: [f(1), f(2)] for f in (finetuned, pretrained)}
-    if keras.backend.backend() == "jax":
+    # Of TensorFlow, one run shows the strategy: its scope, its variables in checkpoints.
+    is_jax = keras.backend.backend() == "jax"
+    functions = (finetuned, pretrained, ranked) if is_jax else (finetuned,)
+    answer = {f.__name__: [f(1), f(2)] for f in functions}
+    if is_jax:
         answer["resumed"] = resumed()
-        answer["ranked"] = [ranked(1), ranked(2)]
     answer["of_process"] = keras.distribution.distribution() is None
 print(json.dumps(answer))
 """
@@ -143,6 +145,7 @@ def test_fine_tuning_on_text(runs):
     assert runs["of_process"]  # the distribution ends with the run
 
 
+@pytest.mark.skipif(BACKEND != "jax", reason="fine-tuning shows TensorFlow's strategy")
 def test_pretraining(runs):
     one, two = runs["pretrained"]
     assert one["loss"][-1] < one["loss"][0]

@@ -355,7 +355,7 @@ def test_rows_that_are_cut_are_counted_once(models, tmp_path, caplog):
         "in.txt: 2 of 4 rows are cut: they have more tokens than sequence_length=32" in caplog.text
     )
     task = load_predictor(models["saved"]).model
-    task.compile("sgd")
+    task.compile("sgd", run_eagerly=True)  # tracing takes the time
     rows = ["a " * 31, "b"], [0, 1]  # of which those to validate on are counted too
     with pytest.warns(UserWarning, match=r"2 of 4 rows are cut: .*--sequence_length"):
         task.fit(*rows, validation_data=rows, epochs=2, batch_size=1, verbose=0)

@@ -93,7 +93,7 @@ def test_auto_finds_no_cluster_where_there_is_none(tmp_path):
 
 
 @ON_JAX
-def test_the_variables_of_slurm_tell_the_processes(tmp_path):
+def test_slurm_tells_the_processes_and_an_error_ends_the_others_with_its_reason(tmp_path):
     port = str(free_port())
 
     def variables(number):
@@ -107,20 +107,13 @@ def test_the_variables_of_slurm_tell_the_processes(tmp_path):
             "SLURM_LOCALID": str(number),
         }
 
-    processes = run(tmp_path, "end", variables, flags=("--coordinator=auto",))
-    assert processes.wait() == [0, 0], processes.printed()
-    for text in processes.printed():
-        assert "gathered [0, 1]" in text
-        assert "drawn the same" in text
-        assert "the end" in text
-    assert ["only one prints" in text for text in processes.printed()] == [True, False]
-
-
-@ON_JAX
-def test_an_error_ends_the_others_with_its_reason(tmp_path):
-    processes = run(tmp_path, "raise")
+    processes = run(tmp_path, "raise", variables, flags=("--coordinator=auto",))
     assert processes.wait() == [1, 1]
     first, second = processes.printed()
+    for text in (first, second):
+        assert "gathered [0, 1]" in text
+        assert "drawn the same" in text
+    assert ["only one prints" in text for text in (first, second)] == [True, False]
     assert "error: the disk of this host is full" in second
     assert "error: process 1 on " in first
     assert "the disk of this host is full" in first
@@ -129,7 +122,7 @@ def test_an_error_ends_the_others_with_its_reason(tmp_path):
 
 @ON_JAX
 def test_a_process_that_does_not_answer_ends_the_others(tmp_path):
-    """As does one that is killed: tests/training/kill_hosts_test.py."""
+    """As does one that is killed: `kill_hosts_test`, before a release."""
     processes = run(tmp_path, "SIGSTOP")
     end = time.monotonic() + SECONDS
     first = processes.processes[0]
