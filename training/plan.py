@@ -449,13 +449,13 @@ def _measured(config: PlanConfig) -> Rate:
 
 def _peak_bytes() -> int | None:
     """Returns the most memory that this process had; `None` on Windows, or with an accelerator."""
-    from .costs import model_flops
+    from keras_bert.ops.dispatch import has_accelerator
 
     try:
         import resource
     except ImportError:
         return None
-    if model_flops.has_accelerator():
+    if has_accelerator():
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak if sys.platform == "darwin" else 1024 * peak)

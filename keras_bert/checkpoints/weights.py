@@ -99,9 +99,9 @@ def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     for index in range(config.num_layers):
         parts: dict[str, tuple[int, ...]] = {}
         if config.attention_owners[index] == index:
-            parts |= _attention_shapes(config, index)
+            parts |= attention_weight_shapes(config, index)
         if config.feed_forward_owners[index] == index:
-            parts |= _feed_forward_shapes(config)
+            parts |= feed_forward_weight_shapes(config)
         shapes |= {f"blocks.{index}.{name}": shape for name, shape in parts.items()}
     if config.norm_placement == "pre":
         shapes |= _norm_shapes(config, "final_norm", hidden)
@@ -115,7 +115,8 @@ def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _attention_shapes(config: BertConfig, index: int) -> dict[str, tuple[int, ...]]:
+def attention_weight_shapes(config: BertConfig, index: int) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the weights of a block's attention and its norm by name."""
     hidden, heads = config.hidden_dim, config.effective_heads_by_layer[index]
     key_value_heads = config.num_key_value_heads or heads
     projected = (heads + 2 * key_value_heads) * config.head_dim
@@ -131,7 +132,8 @@ def _attention_shapes(config: BertConfig, index: int) -> dict[str, tuple[int, ..
     return shapes
 
 
-def _feed_forward_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
+def feed_forward_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the weights of a feed-forward network and its norm by name."""
     hidden, inner = config.hidden_dim, config.intermediate_dim
     width = 2 * inner if config.feed_forward == "gated" else inner
     shapes: dict[str, tuple[int, ...]] = {

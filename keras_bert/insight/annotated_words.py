@@ -15,6 +15,7 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.data.loader import BatchOptions
 from keras_bert.models.backbone import Backbone
+from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.tasks.masked_lm import token_batches
 
 POOLINGS = ("mean", "first")
@@ -97,7 +98,7 @@ def annotated_words(
         raise ValueError(
             f"All {len(sentences)} sentences are longer than {preprocessor.sequence_length} tokens."
         )
-    compiles = keras.backend.backend() == "jax"
+    compiles = compiles_each_shape()
     options = BatchOptions(_BATCH_SIZE, compiles=compiles, training=compiles)
     batches = token_batches(rows, preprocessor, options)
     splits = np.cumsum([0, *(len(words) for words, *_ in kept)])

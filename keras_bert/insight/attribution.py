@@ -18,6 +18,7 @@ from keras_bert import checks
 from keras_bert.insight.drawing import axes_or_new
 from keras_bert.insight.states import of_few_lengths, require_fit, shortened
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.ops.gradients import gradient_function
 from keras_bert.tasks import (
     MaskedLM,
@@ -304,7 +305,7 @@ def _evaluate(task: Task, row: _Row, points: np.ndarray) -> tuple[np.ndarray, np
     """
     # Batches of one size, the last one completed by its last point
     size = math.ceil(len(points) / math.ceil(len(points) / _BATCH_SIZE))
-    if keras.backend.backend() == "jax":
+    if compiles_each_shape():
         size = 1 << (size - 1).bit_length()  # Of few sizes, for it compiles for each
     features = {name: np.repeat(value, size, axis=0) for name, value in row.features.items()}
     if points.ndim == 3:
@@ -326,7 +327,7 @@ def _evaluate(task: Task, row: _Row, points: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _outputs(task: Task, features: dict[str, np.ndarray]) -> Any:
-    if keras.backend.backend() == "jax":
+    if compiles_each_shape():
         # Compiled as one, for each operation by itself takes longer
         return task.predict_on_batch(features)
     tensors = {name: keras.ops.convert_to_tensor(value) for name, value in features.items()}

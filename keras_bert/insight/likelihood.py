@@ -23,6 +23,7 @@ from keras_bert.insight.measures import (
 )
 from keras_bert.insight.states import require_masked_lm, shortened
 from keras_bert.intervals import CONFIDENCE, SAMPLES
+from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.tasks.masked_lm import MaskedLM, token_batches
 from keras_bert.tasks.pretrainer import Pretrainer
 
@@ -178,7 +179,7 @@ def candidate_log_probabilities(
     batches = token_batches(
         [row for row, _ in askers],
         masked_lm.preprocessor,
-        BatchOptions(batch_size, compiles=keras.backend.backend() == "jax"),
+        BatchOptions(batch_size, compiles=compiles_each_shape()),
         [[position] for _, position in askers],
     )
     numbers = list(askers.values())

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from keras_bert.models.backbone import Backbone, attention_probabilities
+from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.tasks.task import Task
 
 _BATCH_SIZE = 16
@@ -108,7 +109,7 @@ def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[s
             arrays.
         preprocessor: Has the tokenizer and the longest row.
     """
-    if keras.backend.backend() != "jax":
+    if not compiles_each_shape():
         return features
     from keras_bert.data.loader import bucket_lengths
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -59,6 +59,30 @@ class TokenEmbedding(keras.layers.Layer):
         self.hidden_dim = hidden_dim
         self.initializer_range = initializer_range
         self._given_vectors: Tensor | None = None
+        # A function, since Keras would take a layer here for a part of this one.
+        self._base_table: Callable[[], Any] | None = None
+
+    @property
+    def embeddings(self) -> Any:
+        """The table, `(vocabulary, hidden)`: a variable; a tensor if it is based on another one."""
+        if self._base_table is None:
+            return self._table
+        return ops.stop_gradient(ops.convert_to_tensor(self._base_table())) + self._table
+
+    def base_on(self, base: TokenEmbedding | None) -> None:
+        """Makes the table the sum of another layer's table and a variable, with the same values.
+
+        The other table gets no gradient from this layer (gradient-disentangled embedding sharing).
+
+        Args:
+            base: The other layer, of the same shape; `None` makes the table one variable again.
+
+        Reference:
+            [DeBERTaV3](https://arxiv.org/abs/2111.09543), section 3.3, equation 7.
+        """
+        table = ops.convert_to_tensor(self.embeddings)
+        self._base_table = None if base is None else lambda: base.embeddings
+        self._table.assign(table if base is None else table - base.embeddings)
 
     @contextlib.contextmanager
     def returning(self, vectors: Tensor) -> Iterator[None]:
@@ -75,7 +99,7 @@ class TokenEmbedding(keras.layers.Layer):
 
     def build(self, input_shape: Shape | None = None) -> None:
         # Without autocast: casting 30,000 rows to look up 1,000 costs more than the lookup.
-        self.embeddings = self.add_weight(
+        self._table = self.add_weight(
             name="embeddings",
             shape=(self.vocabulary_size, self.hidden_dim),
             initializer=TruncatedNormal(stddev=self.initializer_range),
@@ -88,7 +112,19 @@ class TokenEmbedding(keras.layers.Layer):
             return token_logits(ops.cast(inputs, self.compute_dtype), table)
         if self._given_vectors is not None:
             return self._given_vectors
-        return take(self.embeddings, inputs, training)
+        vectors = take(self._table, inputs, training)
+        if self._base_table is not None:
+            vectors += ops.stop_gradient(take(self._base_table(), inputs, training))
+        return vectors
+
+    def save_own_variables(self, store: Any) -> None:
+        # Without its base, a copy of this layer has the sum.
+        store["0"] = self.embeddings
+        if self._base_table is not None:
+            store["difference"] = self._table
+
+    def load_own_variables(self, store: Any) -> None:
+        self._table.assign(store["0" if self._base_table is None else "difference"])
 
     def compute_output_spec(
         self, inputs: Tensor, reverse: bool = False, training: bool = False

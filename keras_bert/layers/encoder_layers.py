@@ -61,13 +61,7 @@ def new_encoder_layers(
         ValueError: If the embeddings of the other encoder have a different shape.
     """
     if embeddings_of is not None:
-        for name in _EMBEDDING_FIELDS:
-            own, other = getattr(config, name), getattr(embeddings_of.config, name)
-            if own != other:
-                raise ValueError(
-                    f"Encoders that share embeddings must have the same {name}; received {own} "
-                    f"and {other}."
-                )
+        check_same_embeddings(config, embeddings_of.config)
         token_embedding, embeddings = embeddings_of.token_embedding, embeddings_of.embeddings
     else:
         token_embedding, embeddings = new_embeddings(config, policy)
@@ -94,6 +88,20 @@ def new_encoder_layers(
         pooler,
         _new_relative_embeddings(config, policy),
     )
+
+
+def check_same_embeddings(config: BertConfig, other: BertConfig) -> None:
+    """Checks that two encoders can share embeddings.
+
+    Raises:
+        ValueError: If their embeddings have different shapes.
+    """
+    for name in _EMBEDDING_FIELDS:
+        if getattr(config, name) != getattr(other, name):
+            raise ValueError(
+                f"Encoders that share embeddings must have the same {name}; received "
+                f"{getattr(config, name)} and {getattr(other, name)}."
+            )
 
 
 def new_blocks(config: BertConfig, policy: keras.DTypePolicy) -> list[TransformerBlock]:

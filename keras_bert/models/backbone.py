@@ -154,7 +154,7 @@ class Backbone(TokenModel):
 
     @property
     def token_embedding_table(self) -> Any:
-        """The token embeddings, a variable of shape `(vocabulary_size, embedding_width)`."""
+        """The token embeddings, `(vocabulary_size, embedding_width)`: a variable in most models."""
         return self.token_embedding.embeddings
 
     @property

@@ -23,6 +23,7 @@ from typing import Any
 import keras
 
 from keras_bert.layers.embeddings import TokenEmbedding
+from keras_bert.ops.dispatch import backend_steps
 
 _LOCKS: weakref.WeakKeyDictionary[keras.layers.Layer, tuple[int, Any]] = weakref.WeakKeyDictionary()
 _LOCKS_ARE_CREATED = threading.Lock()
@@ -74,17 +75,20 @@ def turn(model: keras.Model) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for lock in _table_locks(model):
             stack.enter_context(lock)
-        if keras.backend.backend() == "jax":
-            from keras_bert.ops.jax_steps import variables_put_back
-
-            stack.enter_context(variables_put_back(model))
+        if _calls_move_variables():
+            stack.enter_context(backend_steps().variables_put_back(model))
         yield
 
 
-def turn_on_jax(model: keras.Model) -> contextlib.AbstractContextManager[None]:
+def turn_if_stateful(model: keras.Model) -> contextlib.AbstractContextManager[None]:
     """Returns `turn` on JAX; the other backends predict and save in several threads at once."""
     check_process()
-    return turn(model) if keras.backend.backend() == "jax" else contextlib.nullcontext()
+    return turn(model) if _calls_move_variables() else contextlib.nullcontext()
+
+
+def _calls_move_variables() -> bool:
+    """Returns whether a call takes the variables out of the model and puts them back, as on JAX."""
+    return hasattr(backend_steps(), "variables_put_back")
 
 
 def in_turn(name: str, turns: Callable[[Any], Any] = turn) -> Any:
@@ -99,7 +103,7 @@ def in_turn(name: str, turns: Callable[[Any], Any] = turn) -> Any:
     return wrapped
 
 
-in_turn_on_jax = functools.partial(in_turn, turns=turn_on_jax)
+in_turn_if_stateful = functools.partial(in_turn, turns=turn_if_stateful)
 
 
 def _table_locks(model: keras.Model) -> list[Any]:

@@ -8,7 +8,6 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Self
 
 import keras
@@ -21,11 +20,12 @@ from keras_bert.models.inputs import check_ids, fill_inputs
 from keras_bert.models.threads import (
     check_process,
     in_turn,
-    in_turn_on_jax,
+    in_turn_if_stateful,
     note_model,
-    turn_on_jax,
+    turn_if_stateful,
 )
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.dispatch import backend_steps
 from keras_bert.ops.layout import unpadded_form
 from keras_bert.ops.lazy_tensorflow import without_tensorflow_import
 
@@ -91,8 +91,8 @@ class TokenModel(keras.Model):
     evaluate = in_turn("evaluate")
     train_on_batch = in_turn("train_on_batch")
     test_on_batch = in_turn("test_on_batch")
-    predict = in_turn_on_jax("predict")
-    predict_on_batch = in_turn_on_jax("predict_on_batch")
+    predict = in_turn_if_stateful("predict")
+    predict_on_batch = in_turn_if_stateful("predict_on_batch")
 
     def make_train_function(self, force: bool = False) -> Any:
         # On TensorFlow, Keras leaves it to the first step, which is then traced a second time:
@@ -111,14 +111,14 @@ class TokenModel(keras.Model):
     def _made(self, name: str, make: Callable[[bool], Any], force: bool) -> Any:
         """Makes a function of batches as this backend needs it, or else as Keras does."""
         if getattr(self, name) is None or force:
-            own = getattr(_backend_steps(), name, None)
+            own = getattr(backend_steps(), name, None)
             setattr(self, name, None if own is None else own(self))
         return getattr(self, name) or make(force)
 
     def _purge_model_variables(self, optimizer_variables: bool = False, **kinds: bool) -> None:
         """Takes the arrays out of variables on JAX, for training alone, which donates them."""
         if optimizer_variables:
-            self._jax_state = _backend_steps().training_state(self)
+            self._jax_state = backend_steps().training_state(self)
             self._jax_state_synced = False
             super()._purge_model_variables(optimizer_variables=True, **kinds)
 
@@ -166,7 +166,7 @@ class TokenModel(keras.Model):
         """
         # A model that is not zipped is a folder.
         with (
-            turn_on_jax(self),
+            turn_if_stateful(self),
             without_tensorflow_import(),
             _without_distribution(),
             _replaced(filepath, overwrite, zipped is not False) as path,
@@ -184,7 +184,7 @@ class TokenModel(keras.Model):
             FileNotFoundError: If the folder of a file does not exist.
         """
         with (
-            turn_on_jax(self),
+            turn_if_stateful(self),
             _without_distribution(),
             _replaced(filepath, overwrite, max_shard_size is None) as path,
         ):
@@ -202,21 +202,6 @@ class TokenModel(keras.Model):
             for name, reference in self.input.items()
         }
         return super().compute_output_spec(shaped, training=training, mask=mask)
-
-
-def _backend_steps() -> ModuleType:
-    """Returns the module of the steps that Keras' training loop has on this backend."""
-    if keras.backend.backend() == "jax":
-        from keras_bert.ops import jax_steps
-
-        return jax_steps
-    if keras.backend.backend() == "torch":
-        from keras_bert.ops import torch_steps
-
-        return torch_steps
-    from keras_bert.ops import tensorflow_steps
-
-    return tensorflow_steps
 
 
 @contextlib.contextmanager

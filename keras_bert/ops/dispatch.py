@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 from types import ModuleType
+from typing import Any
 
 import keras
+import numpy as np
 
 from keras_bert.ops.annotations import Tensor
 
@@ -54,6 +57,25 @@ def is_torch_graph() -> bool:
     return is_compiling
 
 
+def compiles_each_shape() -> bool:
+    """Returns whether each new shape of a batch is compiled, which takes seconds, as by JAX."""
+    return keras.backend.backend() == "jax"
+
+
+def backend_steps() -> ModuleType:
+    """Returns the module of the steps of Keras' training loop on this backend."""
+    return importlib.import_module(f"keras_bert.ops.{keras.backend.backend()}_steps")
+
+
+def local_shards(variable: keras.Variable) -> list[np.ndarray[Any, Any]]:
+    """Returns the shards of a variable that the devices of this process have."""
+    if keras.backend.backend() == "jax":
+        from keras_bert.ops import jax_steps
+
+        return jax_steps.local_shards(variable.value)
+    return [keras.ops.convert_to_numpy(variable.value)]
+
+
 def is_jax_on_cpu() -> bool:
     """Returns whether the backend is JAX on a CPU."""
     return keras.backend.backend() == "jax" and _default_jax_backend() == "cpu"
@@ -87,6 +109,15 @@ def device_of(x: Tensor) -> str:
     # With a GPU, PyTorch may compute on a CPU too.
     is_on_cpu = not x.is_cuda if backend == "torch" else _tensorflow_without_accelerator()
     return "cpu" if is_on_cpu else "gpu"
+
+
+def has_accelerator() -> bool:
+    """Returns whether the backend has a GPU or a TPU."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.cuda.is_available()
+    return any(not device.lower().startswith("cpu") for device in keras.distribution.list_devices())
 
 
 def _torch_cuda_capability() -> tuple[int, ...] | None:

@@ -225,8 +225,8 @@ def _is_compiled(model: Any) -> bool:
     return bool(model.jit_compile and not model.run_eagerly)
 
 
-def local_parts(array: jax.Array) -> list[np.ndarray[Any, Any]]:
-    """Returns the parts of an array that the devices of this process have: one if it has all."""
+def local_shards(array: jax.Array) -> list[np.ndarray[Any, Any]]:
+    """Returns the shards of an array that the devices of this process have: one if it has all."""
     if array.is_fully_addressable or array.is_fully_replicated:
         return [np.asarray(array)]
     return [np.asarray(shard.data) for shard in array.addressable_shards]

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from keras_bert.data.loader import Batches, MappedBatches, rows_of_share
+from keras_bert.ops.dispatch import has_accelerator
 
 # The number of batches in an epoch from which on, on a CPU, more lengths are compiled for
 _BATCHES_ON_CPU = 512
@@ -97,10 +98,7 @@ def batches_for_more_lengths() -> int | None:
     many lengths, which leave out a fifth of the tokens or more. An accelerator executes hundreds of
     steps meanwhile.
     """
-    if keras.backend.backend() == "torch":  # It has no such list, and compiles for any length.
-        return None
-    devices = keras.distribution.list_devices()
-    return _BATCHES_ON_CPU if all(device.startswith("cpu") for device in devices) else None
+    return None if has_accelerator() else _BATCHES_ON_CPU
 
 
 def num_devices() -> int:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_bert.checkpoints.layouts import check_finite
-from keras_bert.checkpoints.weights import check_file_size, to_numpy
+from keras_bert.checkpoints.weights import check_file_size
 from keras_bert.config import BertConfig, ConfigError
 from keras_bert.layers.initial_weights import loading
+from keras_bert.ops.dispatch import local_shards
 from keras_bert.tasks.task import Task
 from keras_bert.vocabularies.files import parse_json, read_bytes, read_small
 
@@ -66,18 +66,9 @@ def load_model(filepath: str | os.PathLike[str], *, compile: bool = True) -> Any
     optimizer = getattr(model, "optimizer", None)
     for variable in (*model.weights, *(optimizer.variables if optimizer else ())):
         if keras.backend.is_float_dtype(variable.dtype):
-            for part in _local_parts(variable):
-                check_finite(part, f"{path}: weight {variable.path!r}")
+            for shard in local_shards(variable):
+                check_finite(shard, f"{path}: weight {variable.path!r}")
     return model
-
-
-def _local_parts(variable: Any) -> list[np.ndarray[Any, Any]]:
-    """Returns this process's shards of a variable."""
-    if keras.backend.backend() == "jax":
-        from keras_bert.ops.jax_steps import local_parts
-
-        return local_parts(variable.value)
-    return [to_numpy(variable)]
 
 
 def _read_config(path: Path) -> tuple[dict[str, Any], int]:

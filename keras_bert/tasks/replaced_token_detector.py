@@ -16,6 +16,7 @@ from keras_bert.config import BertConfig, ConfigError
 from keras_bert.data.adapters.texts import single_texts
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers import ReplacedTokenHead, SampledTokens, ScatteredTokens, spread_slots
+from keras_bert.layers.encoder_layers import check_same_embeddings
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.pretraining import encode_masked, masked_lm_logits, pretraining_inputs
 from keras_bert.ops.annotations import Tensor
@@ -27,6 +28,7 @@ from keras_bert.tasks.presets import task_of_preset, with_encoder_dropout
 GENERATOR_FOLDER = "generator"
 # The options of the masker, unless others are passed
 _MASKING = {"mask_token_rate": 0.85, "random_token_rate": 0.0}
+_SHARING = ("all", "disentangled")
 _METRICS = (
     "masked_lm_loss",
     "generator_accuracy",
@@ -43,9 +45,10 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
 
     The generator, a second and smaller encoder, is trained at the same time to predict masked
     tokens. Samples of its predictions replace the masked tokens in the input of the discriminator.
-    Both encoders share the token, segment and position embeddings and their LayerNorm. The
-    gradients of the discriminator's loss do not flow through the samples to the generator. A sample
-    that is equal to the original token counts as not replaced.
+    Both encoders share the token, segment and position embeddings and their LayerNorm, or the token
+    embeddings alone (see `embedding_sharing`). The gradients of the discriminator's loss do not
+    flow through the samples to the generator. A sample that is equal to the original token counts
+    as not replaced.
 
     `fit` and `evaluate` take the same data as in `MaskedLM`: text without labels, or ids with
     `mask_positions`, the original ids as `y`, and their sample weights. For text, 85% of the
@@ -65,6 +68,9 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             the generator, as a fraction of the discriminator's; the number of layers is the
             same. Defaults to 0.25.
         discriminator_weight: Loss weight of the discriminator. Defaults to 50.
+        embedding_sharing: `"all"`, as in ELECTRA; or `"disentangled"`, as in DeBERTaV3: the token
+            embeddings of the discriminator are the sum of the generator's, which its loss does not
+            change, and of a table that begins with zeros. Defaults to `"all"`.
         masking: A dict of options of `keras_bert.data.MaskedLMMasker.from_tokenizer` for masking
             text, such as `{"mask_selection_rate": 0.25}`.
         seed: Integer seed of sampling in training; `None` for a random seed.
@@ -81,7 +87,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
 
     Raises:
         ConfigError: If the dimensions of the generator are not valid.
-        ValueError: If the encoder is causal, or the generator cannot share its embeddings.
+        ValueError: If the encoder is causal, the generator cannot share its embeddings, or
+            `embedding_sharing` is unknown.
 
     Example:
 
@@ -95,10 +102,11 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
     (4, 8)
 
     Reference:
-        [ELECTRA](https://arxiv.org/abs/2003.10555), sections 2 and 3.1, and the released code.
+        [ELECTRA](https://arxiv.org/abs/2003.10555), sections 2 and 3.1, and the released code;
+        [DeBERTaV3](https://arxiv.org/abs/2111.09543), section 3.3.
     """
 
-    preset_options = ("discriminator_weight",)
+    preset_options = ("discriminator_weight", "embedding_sharing")
     head_name = "replaced_token"
     verb = "detect"
 
@@ -110,12 +118,18 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         generator: BertConfig | dict[str, Any] | None = None,
         generator_size: float = 0.25,
         discriminator_weight: float = 50.0,
+        embedding_sharing: str = "all",
         masking: dict[str, Any] | None = None,
         seed: int | None = None,
         name: str = "replaced_token_detector",
         **kwargs: Any,
     ) -> None:
         checks.NON_NEGATIVE.check(discriminator_weight=discriminator_weight)
+        if embedding_sharing not in _SHARING:
+            raise ValueError(
+                f"embedding_sharing must be one of {', '.join(_SHARING)}; received "
+                f"{embedding_sharing!r}."
+            )
         config = backbone.config
         if config.causal:
             raise ValueError(
@@ -126,6 +140,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             generator = generator_config(config, generator_size)
         elif isinstance(generator, dict):
             generator = BertConfig.from_dict(generator)
+        check_same_embeddings(generator, config)
 
         # === Layers ===
         generator_encoder = Backbone(
@@ -133,10 +148,13 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
             packed=backbone.packed,
             rematerialize=backbone.rematerialize,
             unpadded=backbone.unpadded,
-            embeddings_of=backbone,
+            embeddings_of=backbone if embedding_sharing == "all" else None,
             dtype=backbone.dtype_policy,
             name="generator",
         )
+        if embedding_sharing == "disentangled":
+            generator_encoder.token_embedding_table.assign(backbone.token_embedding_table)
+            backbone.token_embedding.base_on(generator_encoder.token_embedding)
         head = ReplacedTokenHead(
             config.activation,
             initializer_range=config.initializer_range,
@@ -170,6 +188,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         self.generator_size = generator_size
         self.head = head
         self.discriminator_weight = discriminator_weight
+        self.embedding_sharing = embedding_sharing
         self.masking = {**_MASKING, **(masking or {})}
         self.seed = seed
         self._report(_METRICS)
@@ -205,8 +224,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         Args:
             preset: The checkpoint of the discriminator; see `Task.from_preset`. A preset that was
                 saved by a detector contains the generator too.
-            generator_preset: The checkpoint of the generator. The embeddings of the discriminator
-                replace its own.
+            generator_preset: The checkpoint of the generator. The embeddings that are shared are
+                those of the discriminator.
             load_weights: Whether to load the weights; otherwise they are initialized randomly.
             **options: See `Task.from_preset`.
 
@@ -233,17 +252,25 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         task, load = task_of_preset(cls, checkpoint, load_weights=load_weights, **options)
         if not load_weights:
             return task
+        table, is_shared = task.backbone.token_embedding, task.embedding_sharing == "all"
+        if not is_shared:
+            table.base_on(None)
         if second is None:
             checkpoints.errors.warn(
                 f"{preset} has no generator; it is initialized randomly, except its embeddings.",
             )
         else:
-            # Before the discriminator, whose embeddings then replace those of the generator
+            # Before the discriminator, whose embeddings then replace those that are shared
             second.load_into(task.generator, pooler_is_used=False)
             for name, head in task.generator_heads.items():
                 second.load_head(name, head)
             second.warn_unused()
         load()
+        if not is_shared:
+            if second is None:
+                task.generator.token_embedding_table.assign(table.embeddings)
+                task.generator.embeddings.set_weights(task.backbone.embeddings.get_weights())
+            table.base_on(task.generator.token_embedding)
         return task
 
     def save_to_preset(self, preset_dir: str | os.PathLike[str]) -> None:

@@ -32,6 +32,7 @@ from keras_bert.models.backbone import Backbone
 from keras_bert.models.threads import check_process, turn
 from keras_bert.models.token_model import TokenModel
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.optimizers import AdamW
 from keras_bert.optimizers.fit_updates import steps_in_update, with_fit_updates
 from keras_bert.tasks.devices import (
@@ -835,10 +836,10 @@ class TextTrainer(TokenModel):
             rows = dataclasses.replace(rows, steps=kwargs.get("steps"))
         elif kwargs.get("steps") is not None or (kwargs and not rows.outputs_are_joined):
             raise ValueError(f"With text, `predict` does not take {', '.join(kwargs)}.")
-        # On TensorFlow, each replica has a share of the batches of `predict`, but all of those of
-        # `predict_on_batch`. On JAX, batches are shared below.
-        on_jax = keras.backend.backend() == "jax"
-        options = self._options(batch_size, is_shared=rows.outputs_are_joined and not on_jax)
+        # The replicas of a strategy share the batches of `predict`, but each has all of those of
+        # `predict_on_batch`. Those of a `keras.distribution` share batches below.
+        is_shared = rows.outputs_are_joined and self._strategy is not None
+        options = self._options(batch_size, is_shared=is_shared)
         batches, restore = rows.prediction_batches(self.preprocessor, options)
         if not rows.outputs_are_joined:
             return restore(self._outputs_of_batches(batches, verbose), self.output_shape)
@@ -988,13 +989,18 @@ class TextTrainer(TokenModel):
         They come from the model's `tf.distribute.Strategy` on TensorFlow, and from the current
         `keras.distribution` on JAX.
         """
-        if keras.backend.backend() == "tensorflow":
-            return int(self.distribute_strategy.num_replicas_in_sync)
+        if self._strategy is not None:
+            return int(self._strategy.num_replicas_in_sync)
         return num_devices() // process_shard()[1]
+
+    @property
+    def _strategy(self) -> Any:
+        """The `tf.distribute.Strategy` of the model, which only models on TensorFlow have."""
+        return getattr(self, "distribute_strategy", None)
 
     def _compiles_each_shape(self) -> bool:
         """Returns whether each new batch shape is compiled, which takes seconds."""
-        return keras.backend.backend() == "jax" or bool(self.jit_compile)
+        return compiles_each_shape() or bool(self.jit_compile)
 
     # === Labels and features ===
 

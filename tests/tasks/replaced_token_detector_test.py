@@ -5,11 +5,14 @@ import keras
 import numpy as np
 import pytest
 
+import keras_bert
 from keras_bert import Backbone, BertConfig, ConfigError
+from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers import SampledTokens, ScatteredTokens
-from keras_bert.tasks import ReplacedTokenDetector
+from keras_bert.tasks import MaskedLM, ReplacedTokenDetector
 from keras_bert.tasks.replaced_token_detector import generator_config
 from tests.models.small_backbone import WITHOUT_DROPOUT, features, random_weights, to_numpy
+from tests.text.small_tokenizers import of_tokens
 
 CONFIG = WITHOUT_DROPOUT.replace(pooler=False)
 POSITIONS = np.array([[2, 4, 6], [1, 3, 0], [1, 0, 0], [1, 3, 0]], "int32")
@@ -182,6 +185,53 @@ def test_the_embeddings_are_one():
     assert model.count_params() == sum(variable.numpy().size for variable in model.weights)
 
 
+def test_disentangled_embeddings_add_what_the_discriminator_learns(tmp_path):
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokens += [f"word{number}" for number in range(CONFIG.vocabulary_size - len(tokens))]
+    text = TextClassifierPreprocessor(of_tokens(*tokens), sequence_length=12)
+    model = detector(embedding_sharing="disentangled", preprocessor=text)
+    own, base = model.discriminator.token_embedding, model.generator.token_embedding
+    difference = own.trainable_variables[0]
+    assert abs(difference.numpy()).max() > 0  # of random weights
+    start, start_of_base = to_numpy(own.embeddings), to_numpy(base.embeddings)
+    alone = detector(embedding_sharing="disentangled", discriminator_weight=0.0)
+    for task in (model, alone):
+        task.compile(keras.optimizers.SGD(0.1))
+        task.fit(inputs(), IDS, sample_weight=WEIGHTS, batch_size=4, verbose=0)
+    # DeBERTaV3, section 3.3: the loss of the discriminator does not reach the generator's table,
+    np.testing.assert_allclose(
+        to_numpy(base.embeddings), to_numpy(alone.generator.token_embedding_table), atol=1e-7
+    )
+    # which moves both tables; and what the discriminator learns is in its own one.
+    moved = to_numpy(base.embeddings) - start_of_base
+    assert abs(moved).max() > 1e-5
+    np.testing.assert_allclose(
+        to_numpy(alone.backbone.token_embedding_table), start + moved, atol=1e-6
+    )
+    assert abs(to_numpy(own.embeddings) - start - moved).max() > 1e-5
+
+    # A checkpoint and a file have the sum, and the detector of either goes on as this one.
+    expected = outputs_of(model, inputs())
+    model.save_to_preset(tmp_path / "preset")
+    model.save(tmp_path / "model.keras")
+    for loaded in (
+        ReplacedTokenDetector.from_preset(tmp_path / "preset"),
+        keras_bert.load_model(tmp_path / "model.keras"),
+    ):
+        np.testing.assert_allclose(
+            to_numpy(loaded.backbone.token_embedding.trainable_variables[0]),
+            difference.numpy(),
+            atol=1e-6,
+        )
+        for name, output in outputs_of(loaded, inputs()).items():
+            np.testing.assert_allclose(output, expected[name], atol=1e-5)
+    alone = MaskedLM(model.discriminator)
+    alone.save(tmp_path / "alone.keras")
+    for task in (alone, keras_bert.load_model(tmp_path / "alone.keras")):
+        table = task.backbone.token_embedding_table
+        np.testing.assert_allclose(to_numpy(table), to_numpy(own.embeddings), atol=1e-7)
+
+
 @pytest.mark.parametrize(
     ("name", "size", "generator"),
     [
@@ -205,7 +255,7 @@ def test_mixed_precision():
     assert (model.discriminator.blocks[1].get_weights()[0] != start).any()
 
 
-def test_what_is_refused():
+def test_generators_that_cannot_be_trained_are_refused():
     with pytest.raises(ValueError, match="causal=False"):
         ReplacedTokenDetector(Backbone(CONFIG.replace(causal=True)))
     with pytest.raises(ValueError, match=r"generator_size is 1\.5"):
@@ -214,6 +264,8 @@ def test_what_is_refused():
         detector(CONFIG.replace(num_heads=8), generator_size=0.2)
     with pytest.raises(ValueError, match="same vocabulary_size"):
         detector(generator=CONFIG.replace(vocabulary_size=51, embedding_dim=16))
+    with pytest.raises(ValueError, match="embedding_sharing must be one of all, disentangled"):
+        detector(embedding_sharing="none")
     with pytest.raises(ValueError, match="loss cannot be passed"):
         detector().compile(loss="mse")
     with pytest.raises(ValueError, match="for text, use `detect`"):

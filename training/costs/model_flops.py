@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert.checkpoints.weights import (
+    attention_weight_shapes,
+    feed_forward_weight_shapes,
+)
 from keras_bert.config import BertConfig
+from keras_bert.ops.dispatch import has_accelerator
 
 # The backward pass has two products for each one of the forward pass: three in total.
 _TRAINING_FACTOR = 3
@@ -73,17 +79,16 @@ def training_flops(
             attention, except in a causal encoder.
     """
     hidden = config.hidden_dim
-    # The products of the feed-forward network: a gate has a third one.
-    inside = (3 if config.feed_forward == "gated" else 2) * config.intermediate_dim
-    # The dimension of all heads of each layer, which is the hidden size unless heads were pruned
-    attended = [heads * config.head_dim for heads in config.effective_heads_by_layer]
     of_layers = 0
-    for width, window in zip(attended, config.attention_windows, strict=True):
-        keys = width
-        if config.num_key_value_heads is not None:
-            keys = config.num_key_value_heads * config.head_dim
+    for index, window in enumerate(config.attention_windows):
+        shapes = attention_weight_shapes(config, index) | feed_forward_weight_shapes(config)
+        of_kernels = {
+            name: 2 * math.prod(shape) for name, shape in shapes.items() if name.endswith("kernel")
+        }
+        # The dimension of all heads, which is the hidden size unless heads were pruned
+        width = config.effective_heads_by_layer[index] * config.head_dim
         length = sequence_length if window is None else min(sequence_length, 2 * window + 1)
-        of_layers += 2 * hidden * (2 * width + 2 * keys + inside) + 4 * length * width
+        of_layers += sum(of_kernels.values()) + 4 * length * width
         if config.relative_positions == "disentangled":
             # Queries and keys with each distance; its projections are computed once for all rows.
             num_distances = 2 * sequence_length - 1
@@ -98,7 +103,8 @@ def training_flops(
     of_tokens = sequence_length * (of_layers + of_projection)
     if not (reads_all or config.causal):
         num_unread = sequence_length - slots - int(next_sentence)
-        of_tokens -= num_unread * 2 * hidden * (attended[-1] + inside)
+        after_attention = sum(of_kernels.values()) - of_kernels["attention.query_key_value.kernel"]
+        of_tokens -= num_unread * after_attention
     of_row = of_tokens + slots * of_slot + of_pair
     return _TRAINING_FACTOR * rows * of_row
 
@@ -162,15 +168,6 @@ def bfloat16_speedup() -> float:
             _multiply(factor)
             found.append(time.perf_counter() - start)
     return min(seconds["float32"]) / min(seconds["bfloat16"])
-
-
-def has_accelerator() -> bool:
-    """Returns whether the backend has a GPU or a TPU."""
-    if keras.backend.backend() == "torch":
-        import torch
-
-        return torch.cuda.is_available()
-    return any(not device.lower().startswith("cpu") for device in keras.distribution.list_devices())
 
 
 def _multiply(factor: object) -> None:

@@ -12,6 +12,7 @@ import keras
 from absl import logging
 
 from keras_bert import atomic
+from keras_bert.ops.dispatch import has_accelerator
 
 from ..costs import model_flops
 
@@ -60,7 +61,7 @@ def _kept(path: Path) -> str:
 
 @functools.cache
 def _fastest() -> str:
-    if model_flops.has_accelerator():
+    if has_accelerator():
         return "mixed_bfloat16"
     # Measured: on a CPU, JAX computes models in bfloat16 more slowly, even if products are fast.
     if keras.backend.backend() == "jax":

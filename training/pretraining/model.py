@@ -17,6 +17,7 @@ from keras_bert import (
     ReplacedTokenDetector,
     checkpoints,
 )
+from keras_bert.ops.dispatch import has_accelerator
 from keras_bert.tasks.student_initialization import copy_layers, spread_layers
 from keras_bert.text.tokenizer import Tokenizer
 
@@ -153,4 +154,4 @@ def _jit(choice: str) -> bool | str:
     if choice != "auto":
         return choice == "on"
     backend = keras.backend.backend()
-    return backend == "jax" or (backend == "tensorflow" and model_flops.has_accelerator())
+    return backend == "jax" or (backend == "tensorflow" and has_accelerator())

@@ -18,7 +18,7 @@ from training.engine import precision
 )
 def test_auto_is_the_faster_one(monkeypatch, accelerator, speedup, expected):
     precision._fastest.cache_clear()
-    monkeypatch.setattr(model_flops, "has_accelerator", lambda: accelerator)
+    monkeypatch.setattr(precision, "has_accelerator", lambda: accelerator)
     monkeypatch.setattr(model_flops, "bfloat16_speedup", lambda: speedup)
     if keras.backend.backend() == "jax" and not accelerator:
         expected = "float32"
