@@ -165,18 +165,9 @@ def test_an_error_names_file_line_and_field(name, text, message, tmp_path):
 
 
 @pytest.mark.backend_independent
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"format": "csv"}, "format is 'csv', expected one of auto, swag"),
-        ({"epochs": 0}, "epochs is 0"),
-        ({"accumulation": 3}, "accumulation is 3"),
-        ({"warmup": 1.0}, "warmup is 1.0"),
-    ],
-)
-def test_a_wrong_value_is_named(changes, message):
-    with pytest.raises(ValueError, match=message):
-        ChoiceConfig(**changes)
+def test_a_wrong_format_is_named():
+    with pytest.raises(ValueError, match="format is 'csv', expected one of auto, swag"):
+        ChoiceConfig(format="csv")
 
 
 @pytest.mark.backend_independent
