@@ -9,17 +9,11 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from training.export import ExportConfig, calibration_texts, export  # noqa: E402
 from training.predict import load_predictor  # noqa: E402
 
-SMALL = keras_bert.BertConfig(
-    vocabulary_size=8,
-    num_layers=1,
-    num_heads=2,
-    hidden_dim=8,
-    intermediate_dim=16,
-    max_sequence_length=16,
-)
+SMALL = small_config(vocabulary_size=8, num_layers=1, max_sequence_length=16)
 
 
 @pytest.fixture(scope="module")

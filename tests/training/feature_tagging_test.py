@@ -11,9 +11,10 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 pytest.importorskip("tensorflow")
 
-from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
+from keras_bert import Backbone, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
 from keras_bert.tasks.feeding import Feed  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
@@ -33,15 +34,8 @@ WORDS = [["Ann", "sings", "in", "Rome"], ["Anne"], ["."] * 9]
 @pytest.fixture(scope="module")
 def preset(tmp_path_factory):
     folder = tmp_path_factory.mktemp("preset")
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=4,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=16,
-        initializer_range=0.3,
-    )
+    sizes = {"vocabulary_size": len(TOKENS), "num_layers": 4, "max_sequence_length": 16}
+    config = small_config(**sizes, initializer_range=0.3)
     preprocessor = TokenClassifierPreprocessor(of_tokens(*TOKENS), 8)
     TokenClassifier(Backbone(config), 2, preprocessor).save_to_preset(folder)
     return str(folder)

@@ -12,8 +12,9 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 pytest.importorskip("tensorflow")
 
-from keras_bert import Backbone, BertConfig, MultipleChoice  # noqa: E402
+from keras_bert import Backbone, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
@@ -29,14 +30,7 @@ ENDINGS = [f"ending{index}" for index in range(4)]
 @pytest.fixture(scope="module")
 def preset(tmp_path_factory):
     folder = tmp_path_factory.mktemp("preset")
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=32,
-    )
+    config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=32)
     preprocessor = MultipleChoicePreprocessor(of_tokens(*TOKENS), 16)
     MultipleChoice(Backbone(config), preprocessor).save_to_preset(folder)
     return str(folder)

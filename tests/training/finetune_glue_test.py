@@ -10,8 +10,9 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent, pyt
 
 pytest.importorskip("tensorflow")
 
-from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
+from keras_bert import Backbone, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from tests.training.engine.finished_cells import finish  # noqa: E402
 from training.jobs.glue_grid import (  # noqa: E402
@@ -29,14 +30,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *(f"##{letter}" for lett
 
 @pytest.fixture
 def preset(tmp_path):
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=32,
-    )
+    config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=32)
     preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=32)
     TextClassifier(Backbone(config), 2, preprocessor).save_to_preset(tmp_path / "preset")
     return str(tmp_path / "preset")

@@ -10,9 +10,10 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 pytest.importorskip("tensorflow")
 
-from keras_bert import Backbone, BertConfig, QuestionAnswerer  # noqa: E402
+from keras_bert import Backbone, QuestionAnswerer  # noqa: E402
 from keras_bert.data import QuestionAnswererPreprocessor, read_squad  # noqa: E402
 from keras_bert.data.questions import question_rows  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
@@ -25,14 +26,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "?", "ann", "bob", "ran", "
 
 @pytest.fixture
 def preset(tmp_path):
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=16,
-    )
+    config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
     preprocessor = QuestionAnswererPreprocessor(of_tokens(*TOKENS), 16, 4, 4)
     QuestionAnswerer(Backbone(config), preprocessor).save_to_preset(tmp_path / "preset")
     return tmp_path / "preset"

@@ -11,8 +11,9 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 pytest.importorskip("tensorflow")
 
-from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
+from keras_bert import Backbone, TokenClassifier  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor, read_conll  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
@@ -28,14 +29,7 @@ SENTENCES = "Ann NNP I-PER\r\nLee NNP I-PER\r\nsings VBZ O\r\n\r\nin IN O\r\nRom
 @pytest.fixture(scope="module")
 def preset(tmp_path_factory):
     folder = tmp_path_factory.mktemp("preset")
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=16,
-    )
+    config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
     preprocessor = TokenClassifierPreprocessor(of_tokens(*TOKENS), 16)
     names = ["O", "B-LOC", "B-PER", "I-PER"]
     TokenClassifier(

@@ -18,8 +18,9 @@ pytest.importorskip("tensorflow")
 
 from absl import flags  # noqa: E402
 
-from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
+from keras_bert import Backbone, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
@@ -39,14 +40,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
 @pytest.fixture
 def preset(tmp_path):
     tokenizer = of_tokens(*TOKENS)
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=16,
-    )
+    config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
     preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=16)
     TextClassifier(Backbone(config), 2, preprocessor).save_to_preset(tmp_path / "preset")
     return tmp_path / "preset"

@@ -17,6 +17,7 @@ pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens  # noqa: E402
 from training.predict import (  # noqa: E402
     PredictConfig,
@@ -27,14 +28,7 @@ from training.predict import (  # noqa: E402
     read_rows,
 )
 
-CONFIG = keras_bert.BertConfig(
-    vocabulary_size=len(LETTER_TOKENS),
-    num_layers=1,
-    num_heads=2,
-    hidden_dim=8,
-    intermediate_dim=16,
-    max_sequence_length=32,
-)
+CONFIG = small_config(vocabulary_size=len(LETTER_TOKENS), num_layers=1, max_sequence_length=32)
 CLASSIFIER = Predictor(("text",), list)
 
 

@@ -13,8 +13,9 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 pytest.importorskip("tensorflow")
 pytest.importorskip("bm25s")
 
-from keras_bert import Backbone, BertConfig, MultipleChoice  # noqa: E402
+from keras_bert import Backbone, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.jobs.reranking import (  # noqa: E402
@@ -268,14 +269,7 @@ def test_malformed_collections_are_refused(tmp_path, caplog):
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
 @pytest.mark.parametrize("loss", ["pairwise", "pointwise"])
 def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path, capsys):
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=16,
-    )
+    config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
     preprocessor = MultipleChoicePreprocessor(of_tokens(*TOKENS), 16)
     MultipleChoice(Backbone(config), preprocessor).save_to_preset(tmp_path / "preset")
     config = recipes.load("minilm_cranfield", RerankConfig).replace(
