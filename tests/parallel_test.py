@@ -241,6 +241,9 @@ BACKEND = keras.backend.backend()
 pytestmark = [
     pytest.mark.skipif(BACKEND not in DEVICES, reason="Keras distributes on JAX and TensorFlow"),
     pytest.mark.slow,
+    # Elsewhere, tests/optimizers/distribution_test.py and tests/training/devices_test.py compare
+    # two devices with one.
+    *([pytest.mark.release] if BACKEND == "tensorflow" else []),
 ]
 
 

@@ -99,6 +99,7 @@ def test_openvino_takes_pairs_of_texts(classifier, tmp_path):
     np.testing.assert_allclose(answers["probabilities"], expected, atol=0.1)
 
 
+@pytest.mark.release
 def test_openvino_takes_the_windows_of_passages(tmp_path):
     openvino = pytest.importorskip("openvino")
     pytest.importorskip("nncf")

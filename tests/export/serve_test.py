@@ -12,6 +12,7 @@ tf = pytest.importorskip("tensorflow")
 tf_text = pytest.importorskip("tensorflow_text")
 
 pytestmark = [
+    pytest.mark.release,
     pytest.mark.needs_tensorflow,
     pytest.mark.backend_independent,
     pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),

@@ -13,6 +13,7 @@ from tests.text.reference_byte_pair import differences, reference  # noqa: E402
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 
+@pytest.mark.release
 @real_text.needed
 def test_real_text():
     corpus = sorted((real_text.folder() / "pretraining").glob("wikitext-2.*.tokens"))

@@ -14,6 +14,7 @@ from tests.text.reference_sentence_piece import ReferenceTokenizer  # noqa: E402
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 
+@pytest.mark.release
 @real_text.needed
 def test_real_text():
     path = real_text.folder() / "pretraining" / "wikitext-2.valid.tokens"

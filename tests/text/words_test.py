@@ -71,6 +71,7 @@ def test_random_mixtures_in_python_and_in_the_graph():
     assert differences(texts) == []
 
 
+@pytest.mark.release
 @real_text.needed
 def test_real_text_in_python_and_in_the_graph():
     wrong, count = [], 0

@@ -67,14 +67,7 @@ def test_keras_hub_trains():
 
 @pytest.mark.backend_independent
 @pytest.mark.needs_tensorflow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "keras_bert_work",
-        "serve_work",
-        pytest.param("keras_hub_work", marks=pytest.mark.release),
-    ],
-)
+@pytest.mark.parametrize("name", ["keras_bert_work", "serve_work"])
 def test_requests_of_text_are_answered_by_libraries_and_the_server_s_batches(tmp_path, name):
     from keras_bert.export.server_files import write_batching_parameters
     from training.benchmarks import keras_subjects
