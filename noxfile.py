@@ -95,11 +95,13 @@ INSTALLED = {
     """,
     "serve": """
         python tiny.py
-        keras-bert serve --model=export/1 --port=8765 &
+        pip install openai==3.57.0 langchain-openai==1.7.4
+        keras-bert serve --model=sst2=export/1,minilm=embedder.keras --port=8765 &
         for n in $(seq 120); do
             curl --silent --fail localhost:8765/v2/health/ready && break || sleep 1
         done
-        curl localhost:8765/v1/models/model:predict -d '{"instances": ["good"]}' | grep positive
+        curl localhost:8765/v1/models/sst2:predict -d '{"instances": ["good"]}' | grep positive
+        python clients.py http://localhost:8765
         kill -TERM %1 && wait %1
     """,
     # Nothing listens there, which locust reports.

@@ -90,6 +90,80 @@ class ClassAccuracy(ElementMean):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
+class MultiLabelF1(keras.metrics.Metric):
+    """The F1 of several labels for a row, over all rows: that of scikit-learn.
+
+    Args:
+        num_classes: Number of labels.
+        average: `"micro"`, from the counts over all labels; or `"macro"`, the mean of the F1 of
+            each label, which is 0 for a label that neither a row nor a prediction has.
+        threshold: The probability from which a label is predicted.
+        name: The name of the metric. Defaults to `micro_f1` or `macro_f1`.
+        dtype: The dtype of the result. Defaults to Keras' float dtype.
+
+    Call arguments:
+        y_true: 0 or 1, `(batch, num_classes)`.
+        y_pred: Logits `(batch, num_classes)`.
+        sample_weight: Weights `(batch,)`.
+
+    Raises:
+        ValueError: If `average` is neither of them.
+
+    Example:
+
+    >>> metric = keras_bert.metrics.MultiLabelF1(num_classes=2)
+    >>> metric.update_state(np.array([[1, 0], [1, 1]]), np.array([[2.0, -1.0], [-3.0, 1.0]]))
+    >>> round(float(metric.result()), 4)  # two of three found, and none wrong
+    0.8
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        average: str = "micro",
+        threshold: float = 0.5,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        if average not in ("micro", "macro"):
+            raise ValueError(f"average is {average!r}; it must be 'micro' or 'macro'.")
+        super().__init__(name=name or f"{average}_f1", dtype=dtype)
+        self.num_classes = num_classes
+        self.average = average
+        self.threshold = threshold
+        # Labels that are true and predicted, and twice that with those that are only one of both
+        self.both, self.all = (
+            self.add_weight(shape=(num_classes,), initializer="zeros", name=name)
+            for name in ("both", "all")
+        )
+
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
+        is_true = ops.cast(y_true, self.dtype)
+        is_predicted = ops.cast(ops.sigmoid(y_pred) >= self.threshold, self.dtype)
+        weights = ops.ones((1, 1), self.dtype)
+        if sample_weight is not None:
+            weights = ops.reshape(ops.cast(sample_weight, self.dtype), (-1, 1))
+        self.both.assign_add(ops.sum(weights * is_true * is_predicted, axis=0))
+        self.all.assign_add(ops.sum(weights * (is_true + is_predicted), axis=0))
+
+    def result(self) -> Any:
+        both, total = self.both.value, self.all.value
+        if self.average == "micro":
+            both, total = ops.sum(both), ops.sum(total)
+        return ops.mean(ops.divide_no_nan(2 * both, total))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_classes": self.num_classes,
+            "average": self.average,
+            "threshold": self.threshold,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
 class Perplexity(ElementMean):
     """Perplexity: `exp` of the mean cross-entropy.
 

@@ -3,8 +3,9 @@
 
 import keras
 import numpy as np
+import pytest
 
-from keras_bert.metrics import Perplexity
+from keras_bert.metrics import MultiLabelF1, Perplexity
 
 
 def test_perplexity_weighs_tokens_and_not_batches_or_their_lengths():
@@ -28,3 +29,24 @@ def test_config_round_trip():
     metric = Perplexity(name="ppl")
     saved = keras.saving.serialize_keras_object(metric)
     assert keras.saving.deserialize_keras_object(saved).name == "ppl"
+
+
+@pytest.mark.on_each_backend
+@pytest.mark.parametrize("average", ["micro", "macro"])
+def test_f1_of_several_labels_is_that_of_scikit_learn(average):
+    """In two batches; the last label occurs nowhere."""
+    sklearn = pytest.importorskip("sklearn.metrics")
+    generator = np.random.default_rng(0)
+    truth, logits = generator.random((9, 4)) < 0.4, generator.normal(0, 2, (9, 4))
+    truth[:, 3], logits[:, 3] = 0, -9
+    weights = generator.random(9)
+    metric = MultiLabelF1(4, average, threshold=0.4)
+    for rows in (slice(5), slice(5, None)):
+        metric.update_state(truth[rows], logits[rows].astype("float32"), weights[rows])
+    predicted = logits >= np.log(0.4 / 0.6)
+    expected = sklearn.f1_score(
+        truth, predicted, average=average, sample_weight=weights, zero_division=0
+    )
+    assert float(metric.result()) == pytest.approx(expected, rel=1e-6)
+    assert metric.name == f"{average}_f1"
+    assert MultiLabelF1.from_config(metric.get_config()).threshold == 0.4

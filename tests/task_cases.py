@@ -187,6 +187,27 @@ def regression(_family: str) -> TaskCase:
     )
 
 
+def labels(_family: str) -> TaskCase:
+    """None to two labels for a text: its verdict, unless it is skipped, and whether it is new."""
+    texts, ids = verdicts()
+    are_new = picked([False, True], 2)
+    texts = [text + " in message" * is_new for text, is_new in zip(texts, are_new, strict=True)]
+    of_verdicts = [["bad"], ["good"], []]
+    y = [of_verdicts[i] + ["new"] * is_new for i, is_new in zip(ids, are_new, strict=True)]
+    names = ["bad", "good", "new"]
+    return TaskCase(
+        make=functools.partial(keras_bert.TextClassifier, class_names=names, multi_label=True),
+        x=texts,
+        y=y,
+        rows=[{"text": text} for text in texts],
+        ask=lambda task: task.classify(texts),
+        accuracy=accuracy(y, lambda answer: sorted(label["label"] for label in answer)),
+        export={},
+        dataset=(texts, [[int(name in row) for name in names] for row in y]),
+        rounds=MANY_ROUNDS,
+    )
+
+
 # === Words, questions, choices, vectors ===
 
 
@@ -408,6 +429,7 @@ CASES: dict[str, Callable[[str], TaskCase]] = {
     "classes": classes,
     "pairs": pairs,
     "regression": regression,
+    "labels": labels,
     "tagging": tagging,
     "questions": questions,
     "choices": choices,

@@ -12,6 +12,8 @@ The file tells the task, or else --task names it:
     classification  texts and labels in TSV, CSV, JSON Lines, a JSON array, Parquet or .xlsx
     pairs           the same with two texts, in --text and --text_pair
     regression      the same, of a text or two, with labels that are numbers
+    labels          texts with any number of labels for each: a list, or columns of 0 and 1, such as
+                    --label=toxic,insult
     tagging         words and labels in columns, as in CoNLL's shared tasks, or in lists, in JSON
     questions       SQuAD's JSON, version 1.1 or 2.0; rows with question, context and answers, as
                     Hugging Face's squad has them; TriviaQA's JSON with its documents

@@ -95,7 +95,7 @@ def write_report(config: InsightConfig) -> Path:
     _describe(report, config, models)
     order = _in_order(rows, config)
     bias = None
-    if model.verb == "classify":
+    if model.verb == "classify" and not model.multi_label:
         count = config.rows or len(rows.inputs)
         bias = insight_bias.measure_classifiers(
             models, rows.texts[:count], rows.labels[:count], config.batch_size
@@ -119,8 +119,8 @@ def write_report(config: InsightConfig) -> Path:
         bias.add_to(report)
     else:
         report.leave_out(
-            "Bias: it is measured of masked LMs and of classifiers, not of a "
-            f"{type(model).__name__}."
+            "Bias: it is measured of masked LMs and of classifiers with one label for each text, "
+            f"not of this {type(model).__name__}."
         )
     _cost(report, config.model)
     return report.write()

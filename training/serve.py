@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves any trained model over HTTP, with TensorFlow Serving's REST API.
+"""Serves trained models over HTTP, to clients of several protocols.
 
     python -m training.serve --model=runs/finetune/export/1
     python -m training.serve --model=runs/finetune/seed_1/model.keras --port=0
+    python -m training.serve --model=sst2=runs/sst2/export/1,minilm=export/minilm/1
     curl http://127.0.0.1:8501/v1/models/model:predict -d '{"instances": ["a gripping film"]}'
 
-The model is a folder written by `export`, or the `.keras` file of a task, which needs no
-TensorFlow on the JAX and PyTorch backends. A SavedModel answers to all its signatures, a task to
+A model is a folder written by `export`, or the `.keras` file of a task, which needs no TensorFlow
+on the JAX and PyTorch backends. A SavedModel answers to all its signatures, a task to
 `serving_default`. Requests that arrive together are computed together, each text with others of
 about its length. Ctrl-C or SIGTERM ends the server after it has answered the requests that it has.
 
-    GET  /v1/models/NAME[/versions/N]               whether the model is available
-    GET  /v1/models/NAME[/versions/N]/metadata      its signatures
-    POST /v1/models/NAME[/versions/N]:predict       {"instances": [...]} or {"inputs": ...}
+    POST /v1/embeddings, GET /v1/models             OpenAI's API
+    POST /embed, /similarity, /predict, /rerank     Text Embeddings Inference's API; also behind
+    POST /tokenize, /decode; GET /info, /health     /models/NAME
+    POST /v1/models/NAME[/versions/N]:predict       TensorFlow Serving's REST API
+    GET  /v1/models/NAME[/versions/N][/metadata]    a model, its state and its signatures
     GET  /v2/health/ready, /v2/health/live          health
     GET  /metrics                                   metrics for Prometheus
 """
@@ -22,7 +25,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
+import functools
 import os
+import re
 import signal
 import socket
 from pathlib import Path
@@ -33,9 +38,13 @@ from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, num_core
 from .serving.signatures import DEFAULT_BATCH_SIZE, DEFAULT_SIGNATURE
 
 if TYPE_CHECKING:
-    from .serving.rest import ModelServer
+    from .serving.metrics import Metrics
+    from .serving.models import LoadedModel
+    from .serving.server import ModelServer
 
 _PORTS = 1 << 16
+# A name and the path of its model
+_NAMED = re.compile(r"([^/\\=]+)=(.*)", re.DOTALL)
 _LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 # The batches of a task on JAX, which is compiled for each number of rows before it is ready
 _JAX_BATCH_SIZE = 8
@@ -49,11 +58,11 @@ class ServeConfig(ProgramConfig):
 
     Args:
         model: A folder written by export, or a .keras file; several files, separated by commas or
-            by wildcards as in seed_*/model.keras, are an ensemble.
+            by wildcards as in seed_*/model.keras, are an ensemble. NAME=PATH gives the model a name
+            in requests, and NAME=PATH,NAME=PATH serves several.
         host: The address to listen at; 0.0.0.0 is all of this machine, and there is neither
             encryption nor authentication.
         port: The port; 0 takes a free one.
-        name: The name of the model in addresses.
         threads: Threads that compute a batch each, with a core each; by default as many as there
             are cores for an export, and one for a .keras file.
         batch_size: Rows in a batch at most.
@@ -65,10 +74,9 @@ class ServeConfig(ProgramConfig):
     model: str = ""
     host: str = example_request.DEFAULT_HOST
     port: NonNegativeInt = example_request.DEFAULT_PORT
-    name: str = example_request.DEFAULT_NAME
     threads: PositiveInt | None = None
     batch_size: PositiveInt = DEFAULT_BATCH_SIZE
-    max_rows: PositiveInt = 1024
+    max_rows: PositiveInt = 2048
     max_bytes: PositiveInt = 4_000_000
     max_waiting_rows: PositiveInt = 4096
 
@@ -76,8 +84,7 @@ class ServeConfig(ProgramConfig):
         super().__post_init__()
         if self.port >= _PORTS:
             raise ValueError(f"--port is {self.port}, expected a number below {_PORTS}")
-        if not self.name or not set("/:?#%").isdisjoint(self.name) or not self.name.isprintable():
-            raise ValueError(f"--name is {self.name!r}, expected a name without / : ? # %")
+        named_models(self.model)
         if self.max_waiting_rows < self.max_rows:
             raise ValueError(
                 f"--max_waiting_rows={self.max_waiting_rows} is below "
@@ -92,7 +99,7 @@ def main(config: ServeConfig) -> None:
         try:
             serve(config, server, listener)
         finally:
-            server.batcher.close()
+            server.close()
     print("ended", flush=True)
 
 
@@ -118,8 +125,9 @@ def listening(host: str, port: int) -> socket.socket:
 def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> None:
     """Serves a model until the process is told to end, and then answers what it has received."""
     from .serving import connections
+    from .serving.application import application
 
-    http = connections.server(server.application(), _SECONDS_TO_END)
+    http = connections.server(application(server), _SECONDS_TO_END)
     # From now on Ctrl-C and SIGTERM end the server in order, and its process with status 0.
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -130,67 +138,104 @@ def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> 
     asyncio.run(http.serve(sockets=[listener]))
 
 
-def load(config: ServeConfig) -> ModelServer:
-    """Loads a model, and has it answer requests of all sizes, the first of which are slow."""
-    from . import predict
-    from .serving import signatures as served
-    from .serving.batching import Batcher
-    from .serving.metrics import Metrics
-    from .serving.rest import ModelServer
+def named_models(model: str) -> dict[str, str]:
+    """Returns the paths that `--model` names, by the names of the models.
 
-    if Path(config.model).is_dir():
+    Raises:
+        ValueError: If a name is not one, or two models have it.
+
+    Example:
+
+    >>> named_models("sst2=runs/sst2/export/1,squad=a.keras,b.keras")
+    {'sst2': 'runs/sst2/export/1', 'squad': 'a.keras,b.keras'}
+    """
+    found: dict[str, str] = {}
+    name = example_request.DEFAULT_NAME
+    for part in [model] if Path(model).exists() else model.split(","):
+        named = _NAMED.fullmatch(part)
+        if named is None or Path(part).exists():  # another member of an ensemble
+            found[name] = f"{found[name]},{part}" if name in found else part
+            continue
+        name, path = named.groups()
+        if name in found or not set(":?#%").isdisjoint(name) or not name.isprintable():
+            raise ValueError(f"--model has the name {name!r}, expected one without : ? # %, once")
+        found[name] = path
+    return found
+
+
+def load(config: ServeConfig) -> ModelServer:
+    """Loads the models, and has them answer requests of all sizes, the first of which are slow."""
+    from .serving.metrics import Metrics
+    from .serving.server import ModelServer
+
+    paths = named_models(config.model)
+    if any(Path(path).is_dir() for path in paths.values()):
         # A product on one core, and several products at a time, answer most requests a second.
         os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
     program.import_quietly()
-    predictor = predict.load_predictor(config.model)
-    is_task = not hasattr(predictor.model, "signatures")
+    metrics = Metrics()
+    models = {name: _load_model(config, name, path, metrics) for name, path in paths.items()}
+    return ModelServer(models, metrics, config.max_rows, config.max_bytes)
+
+
+def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> LoadedModel:
+    from . import predict
+    from .serving.batching import Batcher
+    from .serving.models import LoadedModel, answers_of_saved_model, answers_of_task
+    from .serving.signatures import warm_up
+
+    predictor = predict.load_predictor(path)
+    model, cut_rows = predictor.model, predictor.cut_rows
     batch_size, threads, longest, compiles = config.batch_size, config.threads, 500, False
-    if is_task:
+    if hasattr(model, "signatures"):
+        answers = answers_of_saved_model(model)
+        threads = threads or num_cores()
+    else:
         import keras
 
-        by_name = served.of_task(predictor.model, predictor.fields)
+        answers = answers_of_task(model, predictor.fields)
         threads = threads or 1
-        longest = predictor.model.preprocessor.sequence_length
+        longest = model.preprocessor.sequence_length
         compiles = keras.backend.backend() == "jax"
         if compiles:
             batch_size = min(batch_size, _JAX_BATCH_SIZE)
-    else:
-        by_name = served.of_saved_model(predictor.model)
-        threads = threads or num_cores()
     sizes = [1 << power for power in range(batch_size.bit_length())]
-    if predictor.cut_rows is not None:
-        predictor.cut_rows.is_told = True
-    served.warm_up(by_name[DEFAULT_SIGNATURE], sizes, longest, compiles=compiles)
-    if predictor.cut_rows is not None:
-        predictor.cut_rows.reset()  # From now on, it warns of the first row that is cut.
-    cut_rows = predictor.cut_rows
-    metrics = Metrics(
-        lambda: batcher.waiting, None if cut_rows is None else lambda: int(cut_rows.num_cut)
-    )
+    if cut_rows is not None:
+        cut_rows.is_told = True
+    warm_up(answers.signatures[DEFAULT_SIGNATURE], sizes, longest, compiles=compiles)
+    if cut_rows is not None:
+        cut_rows.reset()  # From now on, it warns of the first row that is cut.
     batcher = Batcher(
-        lambda name, rows: by_name[name].answer(rows),
+        answers.compute,
         threads=threads,
         batch_size=batch_size,
         max_waiting=config.max_waiting_rows,
-        report=metrics.add_batch,
+        report=functools.partial(metrics.add_batch, name),
     )
-    folder = Path(config.model).absolute().name
+    metrics.add_model(
+        name,
+        lambda: batcher.waiting,
+        None if cut_rows is None else lambda: int(cut_rows.num_cut),
+    )
+    folder = Path(path).absolute().name
     version = folder if folder.isdecimal() else "1"
-    return ModelServer(
-        config.name, version, by_name, batcher, metrics, config.max_rows, config.max_bytes
-    )
+    return LoadedModel(**vars(answers), name=name, version=version, batcher=batcher)
 
 
 def ready_text(config: ServeConfig, server: ModelServer, address: str) -> str:
-    """Returns what to print when the server is ready: where it is, and a request."""
-    model = f"{address}/v1/models/{config.name}"
-    fields = tuple(server.signatures[DEFAULT_SIGNATURE].inputs)
+    """Returns what to print when the server is ready: where models are, and a request."""
+    paths = named_models(config.model)
+    lines = [f"serving {path} at {address}/v1/models/{name}" for name, path in paths.items()]
+    name, path = next(iter(paths.items()))
     return "\n".join(
         [
-            f"serving {config.model} at {model}; Ctrl-C ends it",
+            *lines[:-1],
+            f"{lines[-1]}; Ctrl-C ends it",
             f"metrics {address}/metrics",
             example_request.curl_command(
-                fields, model, **output_folder.results_of(config.model).get("example", {})
+                tuple(server.models[name].signatures[DEFAULT_SIGNATURE].inputs),
+                f"{address}/v1/models/{name}",
+                **output_folder.results_of(path).get("example", {}),
             ),
         ]
     )

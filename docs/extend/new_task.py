@@ -5,7 +5,7 @@
 #
 # A task is an encoder, a head and a preprocessor. `Task` has everything that tasks share: `fit`, `evaluate` and `predict` on text, `from_preset` and
 # `save_to_preset`, saving and `export`. A subclass defines the differences. The example is a multi-label classifier: each of several labels applies
-# to a text or not, independently of the others.
+# to a text or not, independently of the others. (The library has that as `TextClassifier(multi_label=True)`.)
 #
 # | a subclass defines | for | here |
 # |---|---|---|

@@ -25,7 +25,7 @@ EncoderT = TypeVar("EncoderT", bound=Encoder)
 
 
 def registered_backbone(config: BertConfig, **arguments: Any) -> Any:
-    """Creates a `keras_bert.Backbone`, the class of which is found in Keras' registry.
+    """Creates a `keras_bert.Backbone`, by its class in Keras' registry.
 
     Raises:
         TypeError: If `keras_bert.models` is not imported, so that it is not registered.
@@ -91,7 +91,7 @@ class Checkpoint:
     decoder_is_tied: bool = True
 
     def __post_init__(self) -> None:
-        self._used: set[str] = set()
+        self._used_names: set[str] = set()
 
     @functools.cached_property
     def _tensors(self) -> TensorSource:
@@ -157,7 +157,7 @@ class Checkpoint:
         """Returns the number of outputs of a head; `None` if the checkpoint does not have it."""
         if head not in self.heads:
             return None
-        stored = self._found(self.head_layouts[head])["kernel"]
+        stored = self._resolve(self.head_layouts[head])["kernel"]
         self._reject_missing({"kernel": stored}, f"{head} head")
         shape = self._tensors.shape(stored.names[0])
         return stored.second_of_two + (shape[0] if stored.transposed else shape[-1])
@@ -210,7 +210,7 @@ class Checkpoint:
         Raises:
             CheckpointError: If tensors are missing or have the wrong shapes.
         """
-        layout = self._found(self.backbone_layout)
+        layout = self._resolve(self.backbone_layout)
         shapes = weights.backbone_weight_shapes(self.config)
         if self._lacks_pooler(layout):
             shapes = {ours: shapes[ours] for ours in shapes if ours not in POOLER_WEIGHTS}
@@ -223,8 +223,8 @@ class Checkpoint:
     def load_into(self, backbone: Encoder, *, pooler_is_used: bool = True) -> None:
         """Loads the weights of an encoder.
 
-        If the checkpoint has no pooler, as models that were trained on tokens only, that of the
-        encoder is not changed, with a warning.
+        If the checkpoint has no pooler, as models that were trained on tokens only, the encoder's
+        pooler is not changed, with a warning.
 
         Args:
             backbone: The encoder.
@@ -235,7 +235,7 @@ class Checkpoint:
                 weight is changed, or if a tensor cannot be read.
         """
         targets = weights.backbone_weights(backbone)
-        layout = self._found(self.backbone_layout)
+        layout = self._resolve(self.backbone_layout)
         if backbone.pooler is not None and self._lacks_pooler(layout):
             for name in POOLER_WEIGHTS:
                 del targets[name]
@@ -251,8 +251,8 @@ class Checkpoint:
             name: The name of the head: `"classifier"`, `"masked_lm"`, `"next_sentence"`, … (see
                 `heads`).
             head: The layer or the layers of the head, built; see `head_weights`.
-            outputs: For each output of a classifier, the index of the stored output whose weights
-                are loaded; `None` keeps the stored order.
+            outputs: For each output of a classifier, the index of the stored output to load it
+                from; `None` keeps the stored order.
 
         Returns:
             Whether the checkpoint has the head.
@@ -268,12 +268,12 @@ class Checkpoint:
             )
             return False
         self._reject_unsupported(name)
-        self._load(targets, self._found(self.head_layouts[name]), f"{name} head", outputs)
+        self._load(targets, self._resolve(self.head_layouts[name]), f"{name} head", outputs)
         return True
 
     def leave_head(self, name: str) -> None:
         """Marks a head as used that is intentionally not loaded, so that `unused` excludes it."""
-        self._used |= _names(self._found(self.head_layouts[name]))
+        self._used_names |= _names(self._resolve(self.head_layouts[name]))
 
     def head_arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
         """Returns the weights of a head as float32 arrays by name, with kernels `(input, output)`.
@@ -287,14 +287,14 @@ class Checkpoint:
                 f"{self.folder} has no {name!r} head; it has {', '.join(self.heads) or 'none'}."
             )
         self._reject_unsupported(name)
-        layout = self._found(self.head_layouts[name])
+        layout = self._resolve(self.head_layouts[name])
         self._reject_missing(layout, f"{name} head")
-        self._used |= _names(layout)
+        self._used_names |= _names(layout)
         return {ours: layouts.assemble(stored, self._tensors) for ours, stored in layout.items()}
 
     def unused(self) -> list[str]:
         """Returns the names (in the files) of tensors that have not been used so far."""
-        rest = set(self._tensors.names()) - self._used
+        rest = set(self._tensors.names()) - self._used_names
         return sorted(self._tensors.label(name) for name in rest)
 
     def warn_unused(self) -> None:
@@ -309,7 +309,7 @@ class Checkpoint:
         if head != "masked_lm" or self.config.masked_lm_head != "tied":
             return
         # The decoder of a masked LM of this package is the table of the token embeddings.
-        table = self._found(self.backbone_layout)["token_embedding.embeddings"]
+        table = self._resolve(self.backbone_layout)["token_embedding.embeddings"]
         differing = [
             self._tensors.label(name)
             for name in table.copies
@@ -317,18 +317,18 @@ class Checkpoint:
         ]
         if not differing and (self.decoder_is_tied or table.copies):
             return
-        what = (
+        difference = (
             f"{differing[0]} differs from {self._tensors.label(table.names[0])}"
             if differing
             else "tie_word_embeddings is false"
         )
         raise CheckpointError(
-            f"{self.folder}: {what}, so that the decoder of the masked LM has weights of its own, "
-            "which is not supported; expected the token embeddings. "
-            "`MaskedLM(Backbone.from_preset(folder))` has a new head, whose decoder they are."
+            f"{self.folder}: {difference}, so that the decoder of the masked LM has weights of its "
+            "own, which is not supported; expected the token embeddings. "
+            "`MaskedLM(Backbone.from_preset(folder))` has a new head, with them as its decoder."
         )
 
-    def _found(self, layout: Layout) -> Layout:
+    def _resolve(self, layout: Layout) -> Layout:
         names = self._tensors.names()
         return {ours: stored.found_in(names) for ours, stored in layout.items()}
 
@@ -345,9 +345,9 @@ class Checkpoint:
                 f"{self.folder}: the {owner} does not have {', '.join(unknown)}; "
                 f"its weights are {', '.join(layout)}."
             )
-        wanted = {ours: layout[ours] for ours in targets}
-        self._check(wanted, {ours: tuple(targets[ours].shape) for ours in targets}, owner)
-        for ours, stored in wanted.items():
+        target_layout = {ours: layout[ours] for ours in targets}
+        self._check(target_layout, {ours: tuple(targets[ours].shape) for ours in targets}, owner)
+        for ours, stored in target_layout.items():
             value = layouts.assemble(stored, self._tensors)
             if outputs is not None:
                 value = value[..., list(outputs)]
@@ -355,28 +355,28 @@ class Checkpoint:
             copies = (
                 name for name in stored.copies if are_equal(stored.names[0], name, self._tensors)
             )
-            self._used.update(stored.names, copies)
+            self._used_names.update(stored.names, copies)
 
-    def _check(self, wanted: Layout, shapes: Mapping[str, tuple[int, ...]], owner: str) -> None:
+    def _check(self, layout: Layout, shapes: Mapping[str, tuple[int, ...]], owner: str) -> None:
         """Checks that all weights are stored, with the right shapes."""
-        self._reject_missing(wanted, owner)
-        for ours, stored in wanted.items():
+        self._reject_missing(layout, owner)
+        for ours, stored in layout.items():
             layouts.check_shape(stored, shapes[ours], self._tensors)
 
     def _reject_missing(self, layout: Layout, owner: str) -> None:
-        found = self._tensors.names()
-        wanted = [name for stored in layout.values() for name in stored.names]
-        missing = [name for name in wanted if name not in found]
+        names = self._tensors.names()
+        required = [name for stored in layout.values() for name in stored.names]
+        missing = [name for name in required if name not in names]
         if missing:
             rest = len(missing) - _NAMES_SHOWN
             raise CheckpointError(
-                f"{self.folder} lacks {len(missing)} of the {len(wanted)} tensors of the "
+                f"{self.folder} lacks {len(missing)} of the {len(required)} tensors of the "
                 f"{owner}: {', '.join(missing[:_NAMES_SHOWN])}"
                 + (f" and {rest} more." if rest > 0 else ".")
             )
 
-    def _warn(self, what: str) -> None:
-        warn(f"{self.folder} {what}")
+    def _warn(self, message: str) -> None:
+        warn(f"{self.folder} {message}")
 
 
 def _names(layout: Layout) -> set[str]:

@@ -40,8 +40,8 @@ NEEDED: dict[str, tuple[Any, ...]] = {
     "quantization_config": (),
     "transformers_weights": (),
 }
-"""Fields of the files of all families that change what is computed, or which file is read, and the
-values that are allowed; an absent field, or null, always is."""
+"""Fields of the files of all families that change the computation, or the file that is read, and
+their allowed values; an absent field, or null, is always allowed."""
 IGNORED = (
     # Which outputs are returned, and how they are computed
     *("output_hidden_states", "output_attentions", "return_dict", "use_cache", "dtype"),
@@ -51,7 +51,7 @@ IGNORED = (
     # Redundant
     *("label2id", "transformers_version"),
 )
-"""Fields of the files of all families that have no effect on what is read."""
+"""Fields of the files of all families that reading ignores."""
 
 
 def check_needed(
@@ -67,10 +67,10 @@ def check_needed(
     Raises:
         CheckpointError: If a field has another value.
     """
-    for name, allowed in needed.items():
+    for name, allowed_values in needed.items():
         # Some files have null for an absent value.
-        if fields.get(name) not in (None, *allowed):
-            expected = " or ".join([*map(repr, allowed), "absent"])
+        if fields.get(name) not in (None, *allowed_values):
+            expected = " or ".join([*map(repr, allowed_values), "absent"])
             raise CheckpointError(f"{path}: {name} is {fields[name]!r}; it must be {expected}.")
 
 
@@ -102,16 +102,16 @@ class ConfigFields:
     Args:
         required: The name in the file of each field of `BertConfig` that must be present.
         optional: The name in the file of each field that may be absent.
-        defaults: Defaults of optional fields that differ from those of `BertConfig`.
-        needed: The values that are allowed in other fields of the file that change what is
-            computed; an absent field, or null, always is. Such fields of all families are added.
+        defaults: Defaults of optional fields that differ from `BertConfig`'s.
+        needed: The allowed values of other fields of the file that change the computation; an
+            absent field, or null, is always allowed. Such fields of all families are added.
         ignored: Further fields of the family's class in `transformers` that have no effect.
-        token_ids: The role of each special token whose id is written, since the class has that of
-            the released vocabulary as the default. When read, the tokenizer's files have them.
+        token_ids: The role of each special token to write the id of, since the class defaults to
+            the released vocabulary. When read, the tokenizer's files have them.
         fixed: Values of fields that are constant in the code of the family.
         activation: The name in the file of the activation.
-        always_projects: Whether the embeddings are projected even if their dimension is that of the
-            hidden states.
+        always_projects: Whether the embeddings are projected even if their dimension equals
+            `hidden_dim`.
         positions_follow_padding: Whether positions begin with `pad_token_id + 1`, and the number of
             positions in the file includes the rows before.
     """
@@ -152,9 +152,9 @@ class ConfigFields:
             raise CheckpointError(f"{path}: the fields {', '.join(missing)} are missing.")
         activation = meaning(fields, self.activation, activations, path)
         values = {ours: fields[theirs] for ours, theirs in self.required.items()}
-        given = {ours: fields.get(theirs) for ours, theirs in self.optional.items()}
+        optional_values = {ours: fields.get(theirs) for ours, theirs in self.optional.items()}
         values |= self.defaults
-        values |= {ours: value for ours, value in given.items() if value is not None}
+        values |= {ours: value for ours, value in optional_values.items() if value is not None}
         try:
             config = BertConfig(**values, **self.fixed, activation=activation)
             # Redundant values are `None`, so that equal architectures have equal configs.
@@ -217,8 +217,10 @@ class ConfigFields:
             A list of strings `field=value`, with the value that the field would need to have; empty
             if the file can represent the architecture.
         """
-        wanted: dict[str, Any] = {"masked_lm_activation": config.activation, **self.fixed}
-        wanted["position_offset"] = config.pad_token_id + 1 if self.positions_follow_padding else 0
+        required: dict[str, Any] = {"masked_lm_activation": config.activation, **self.fixed}
+        required["position_offset"] = (
+            config.pad_token_id + 1 if self.positions_follow_padding else 0
+        )
         ignored = {*self.required, *self.optional, *_WITHOUT_EFFECT, "activation", "causal"}
         if not masked_lm:
             ignored |= {"masked_lm_head", "masked_lm_bias", "masked_lm_activation"}
@@ -229,9 +231,9 @@ class ConfigFields:
             value = getattr(config, field.name)
             if field.name == "masked_lm_activation":
                 value = config.effective_masked_lm_activation
-            needed = wanted.get(field.name, field.default)
-            if value != needed:
-                needs.append(f"{field.name}={needed!r}")
+            required_value = required.get(field.name, field.default)
+            if value != required_value:
+                needs.append(f"{field.name}={required_value!r}")
         if self.always_projects and config.embedding_dim is None:
             needs.append("embedding_dim")
         return needs

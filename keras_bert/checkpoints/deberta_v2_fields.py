@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fields of DeBERTa's config.json, versions 2 and 3: relative positions as they were trained.
 
-The code of the release can leave out each part of the positions, and the defaults of `transformers`
-leave out all of them. The released models have them, and others are refused by the field's name.
+The code of the release can leave out each kind of position, and the defaults of `transformers`
+leave out all of them. The released models have them, and others are an error that names the field.
 """
 
 from __future__ import annotations
@@ -28,30 +28,34 @@ NEEDED: dict[str, tuple[Any, ...]] = {
     "conv_kernel_size": (0,),
     "pooler_hidden_act": ("gelu",),
 }
-"""Fields of which an absent one has the value that is needed."""
+"""Fields that have the needed value when they are absent."""
 
 
-def read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]) -> dict[str, Any]:
+def to_flat(
+    fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
+) -> dict[str, Any]:
     """Returns the fields of a file, with all that it leaves out; see `ConfigFields.to_flat`.
 
     Raises:
         CheckpointError: If the file has another architecture; the message names the field.
     """
     expected: dict[str, Any] = {**_PRESENT, "pos_att_type": "|".join(_PRODUCTS)}
-    given = {name: fields.get(name) for name in expected}
-    products = given["pos_att_type"]
+    actual = {name: fields.get(name) for name in expected}
+    products = actual["pos_att_type"]
     words = products.lower().split("|") if isinstance(products, str) else products
-    if isinstance(words, list) and sorted(map(str.strip, filter(_is_word, words))) == _PRODUCTS:
-        given["pos_att_type"] = expected["pos_att_type"]
+    if isinstance(words, list):
+        words = sorted(word.strip() for word in words if isinstance(word, str))
+    if words == _PRODUCTS:
+        actual["pos_att_type"] = expected["pos_att_type"]
     hidden_dim = fields.get("hidden_size")
     for name in ("embedding_size", "pooler_hidden_size"):
-        expected[name], given[name] = hidden_dim, fields.get(name, hidden_dim)
+        expected[name], actual[name] = hidden_dim, fields.get(name, hidden_dim)
     if isinstance(hidden_dim, int) and isinstance(fields.get("num_attention_heads"), int):
         width = hidden_dim // max(1, fields["num_attention_heads"])
         expected["attention_head_size"] = width
-        given["attention_head_size"] = fields.get("attention_head_size", width)
+        actual["attention_head_size"] = fields.get("attention_head_size", width)
     for name, value in expected.items():
-        if given[name] != value or isinstance(given[name], bool) != isinstance(value, bool):
+        if actual[name] != value or isinstance(actual[name], bool) != isinstance(value, bool):
             raise CheckpointError(f"{path}: {name} is {fields.get(name)!r}; it must be {value!r}.")
     buckets, distance = fields.get(_BUCKETS), fields.get(_DISTANCE, -1)
     if not isinstance(buckets, int) or buckets < 1:
@@ -61,10 +65,6 @@ def read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]) 
     return {**fields, _BUCKETS: buckets, _DISTANCE: distance}
 
 
-def written(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
+def from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
     """Returns the fields to write; see `ConfigFields.from_flat`."""
     return {**fields, **_PRESENT, "pos_att_type": _PRODUCTS, "type_vocab_size": 0}
-
-
-def _is_word(value: Any) -> bool:
-    return isinstance(value, str)

@@ -88,11 +88,11 @@ class Family:
         name: Its `model_type` in `transformers`.
         class_prefix: The prefix of the names of its classes in `transformers` and in KerasHub.
         config: The fields of its configuration files of Hugging Face and of the TF1 release.
-        hugging_face: The names of its tensors in Hugging Face's format, those of the encoder
-            without their scope.
+        hugging_face: The names of its tensors in Hugging Face's format, for the encoder without
+            their scope.
         classes: The heads of each class of `transformers`, by the suffix of the name of the class.
         poolers: The dense layer of the pooler, by the suffix of the name of the class, in classes
-            whose pooler is part of the head.
+            with the pooler in the head.
         can_be_causal: Whether `transformers` supports causal attention for its classes.
         encoder_scope: The scope of the encoder's tensors in classes with a head; by default `name`.
         released_name: Another `model_type`, which released files have.
@@ -166,7 +166,7 @@ _HUB_SEGMENT_FIELDS = {**_HUB_FIELDS, "num_segments": "num_segments"}
 _HUB_TANH_GELU = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12}
 
 _ENDS = {"bos_token_id": "cls", "eos_token_id": "sep"}
-# The families whose classes can attend to the tokens before a token only
+# Families with classes that can attend to the tokens before a token only
 _CAN_BE_CAUSAL: dict[str, tuple[Any, ...]] = {"is_decoder": (False, True)}
 _BERT_CONFIG = ConfigFields(_REQUIRED, _OPTIONAL, needed=_CAN_BE_CAUSAL)
 BERT = Family(
@@ -239,7 +239,7 @@ ROBERTA = Family(
         {
             **hf_embeddings("lm_head.decoder"),
             # The first layer of the classification head is a pooler. Some files of classifiers also
-            # have that of the encoder, which the classifiers ignore.
+            # have the encoder's, which the classifiers ignore.
             **scoped("pooler.dense", hf_dense("pooler.dense", instead="classifier.dense")),
         },
         HF_BLOCK,
@@ -620,8 +620,8 @@ NOMIC_BERT = Family(
             "feed_forward_bias": False,
             "pooler": False,
         },
-        to_flat=nomic_bert_fields.read,
-        from_flat=rotary_fields.written,
+        to_flat=nomic_bert_fields.to_flat,
+        from_flat=rotary_fields.from_flat,
     ),
     hugging_face=WeightNames(
         {
@@ -671,7 +671,7 @@ _GTE_BLOCK = block_layout(
     feed_forward_norm="mlp_ln",
     transposed=True,
 )
-# Text is what it is, and pairs have no segments.
+# Text is not lowercased, and pairs have no segments.
 _XLM_ROBERTA_TOKENIZER = {
     "special_tokens": fairseq_ids.SPECIAL_TOKENS,
     "lowercase": False,
@@ -726,14 +726,14 @@ GTE = dataclasses.replace(
             "pooler": False,
             "tokenizer": "sentence_piece",
         },
-        to_flat=functools.partial(rotary_fields.read, default=160_000.0),
-        from_flat=rotary_fields.written,
+        to_flat=functools.partial(rotary_fields.to_flat, default=160_000.0),
+        from_flat=rotary_fields.from_flat,
     ),
     hugging_face=WeightNames(
         hf_embeddings("lm_head.decoder"),
         {
             **_GTE_BLOCK,
-            # The gate, and then what is activated
+            # The gate, and then the activated half
             "feed_forward.intermediate.kernel": dataclasses.replace(
                 _GTE_BLOCK["feed_forward.intermediate.kernel"], halves_swapped=True
             ),
@@ -790,8 +790,8 @@ EUROBERT = Family(
             "dropout": 0.0,
             "tokenizer": "byte_pair",
         },
-        to_flat=rotary_fields.read_eurobert,
-        from_flat=rotary_fields.written_eurobert,
+        to_flat=rotary_fields.eurobert_to_flat,
+        from_flat=rotary_fields.eurobert_from_flat,
     ),
     hugging_face=WeightNames(
         {
@@ -826,8 +826,8 @@ EUROBERT = Family(
     },
     encoder_scope="model",
     tokenizer={
-        # The released one pads with the token at the end of a text. A token of its own shows what
-        # padding is.
+        # The released one pads with the token at the end of a text. A token of its own tells
+        # padding apart.
         "special_tokens": {
             "pad": "<|pad|>",
             "unk": "<|end_of_text|>",
@@ -876,7 +876,7 @@ MPNET = dataclasses.replace(
     config=dataclasses.replace(
         ROBERTA.config,
         required={name: at for name, at in _REQUIRED.items() if name != "num_segments"},
-        # Whose code has 32 buckets, whatever the file says
+        # The code has 32 buckets, whatever the file says
         needed={"relative_attention_num_buckets": (32,)},
         fixed={
             "num_segments": 0,
@@ -930,8 +930,8 @@ DEBERTA_V2 = Family(
             "pooler_activation": "gelu_erf",
             "tokenizer": "sentence_piece",
         },
-        to_flat=deberta_v2_fields.read,
-        from_flat=deberta_v2_fields.written,
+        to_flat=deberta_v2_fields.to_flat,
+        from_flat=deberta_v2_fields.from_flat,
     ),
     hugging_face=WeightNames(
         {
@@ -946,7 +946,8 @@ DEBERTA_V2 = Family(
                 name: dataclasses.replace(
                     HF_BLOCK[name],
                     names=tuple(
-                        f"attention.self.{part}_proj.{kind}" for part in ("query", "key", "value")
+                        f"attention.self.{projection}_proj.{kind}"
+                        for projection in ("query", "key", "value")
                     ),
                 )
                 for name, kind in (
@@ -1006,7 +1007,7 @@ TF1_RELEASES = tuple(family.google_tf1 for family in FAMILIES.values() if family
 
 
 def fitting_families(config: BertConfig, masked_lm: bool = True) -> list[Family]:
-    """Returns the families that can represent an architecture, those with its tokenizer first.
+    """Returns the families that can represent an architecture, first the ones with its tokenizer.
 
     Args:
         config: The architecture.
@@ -1018,8 +1019,7 @@ def fitting_families(config: BertConfig, masked_lm: bool = True) -> list[Family]
         if not family.config.misfits(config, masked_lm)
         and (not config.causal or family.can_be_causal)
     ]
-    return sorted(fitting, key=lambda family: not _has_tokenizer_of(family, config))
-
-
-def _has_tokenizer_of(family: Family, config: BertConfig) -> bool:
-    return bool(family.config.fixed.get("tokenizer", "wordpiece") == config.tokenizer)
+    return sorted(
+        fitting,
+        key=lambda family: family.config.fixed.get("tokenizer", "wordpiece") != config.tokenizer,
+    )

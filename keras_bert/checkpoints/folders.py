@@ -39,14 +39,14 @@ def read_json(path: Path) -> dict[str, Any]:
 def replaced_files(
     folder: str | os.PathLike[str], owned: Collection[str] = (), last: str = "config.json"
 ) -> Iterator[Path]:
-    """Context manager that yields a temporary folder, whose files then replace those of `folder`.
+    """Context manager that yields a temporary folder; its files then replace the ones in `folder`.
 
     If the block raises an error, the files of `folder` are not changed, and it is not created.
 
     Args:
         folder: Path of the folder, which is created if it does not exist.
-        owned: The names of all files that may be written, relative to the folder. Those of them
-            that are not written, but left from an earlier time, are removed.
+        owned: The names of all files that may be written, relative to the folder. Files of these
+            names that are not written, but left from an earlier time, are removed.
         last: The file to move last. The format of a folder is detected by it, so that a new folder
             is not considered complete before its weights are there.
     """
@@ -64,11 +64,11 @@ def replaced_files(
         temporary.mkdir()
         yield temporary
         paths = (path for path in temporary.rglob("*") if path.is_file())
-        written = [path.relative_to(temporary).as_posix() for path in paths]
-        for name in sorted(written, key=lambda name: (name == last, name)):
+        names = [path.relative_to(temporary).as_posix() for path in paths]
+        for name in sorted(names, key=lambda name: (name == last, name)):
             (target / name).parent.mkdir(exist_ok=True)
             os.replace(temporary / name, target / name)
-        for name in set(owned) - set(written):
+        for name in set(owned) - set(names):
             (target / name).unlink(missing_ok=True)
             if "/" in name:
                 with contextlib.suppress(OSError):  # not empty, or missing

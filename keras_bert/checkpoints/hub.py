@@ -49,7 +49,7 @@ def download(uri: str, *, weights: bool = True) -> Path:
     # such model, or no access to it.
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        # Not `from error`: the traceback of what the client tried is hundreds of lines.
+        # Not `from error`: the client's traceback is hundreds of lines.
         raise CheckpointError(f"{uri} could not be downloaded: {reason}") from None
     return Path(folder)
 
@@ -59,7 +59,7 @@ def upload(
 ) -> str:
     """Uploads the files of a folder to a model on the Hub, which is created if it does not exist.
 
-    The account is that of `hf auth login`, or of the environment variable `HF_TOKEN`.
+    The account is the one of `hf auth login`, or of the environment variable `HF_TOKEN`.
 
     Args:
         folder: The folder.

@@ -57,7 +57,7 @@ class Stored:
 
     @property
     def all_names(self) -> tuple[str, ...]:
-        """All names that the tensors have, those that are preferred first."""
+        """All names that the tensors have, in order of preference."""
         return (*([self.instead] if self.instead else []), *self.names, *self.copies)
 
 
@@ -67,12 +67,12 @@ Layout = Mapping[str, Stored]
 
 def stored_shapes(stored: Stored, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Returns the shape that each tensor of a weight must have, by the shape of the weight."""
-    parts = len(stored.names)
-    if parts == 1:
+    count = len(stored.names)
+    if count == 1:
         widths: tuple[int, ...] = (shape[-1] - stored.second_of_two,)
     else:
-        widths = stored.widths or (shape[-1] // parts,) * parts
-    shapes = [(*shape[:-1], *widths[part : part + 1]) for part in range(parts)]
+        widths = stored.widths or (shape[-1] // count,) * count
+    shapes = [(*shape[:-1], *widths[index : index + 1]) for index in range(count)]
     return [each[::-1] for each in shapes] if stored.transposed else shapes
 
 
@@ -88,10 +88,10 @@ def check_shape(stored: Stored, shape: tuple[int, ...], source: TensorSource) ->
         CheckpointError: If they have not; the message names the file, the tensor, and both shapes.
     """
     for name, expected in zip(stored.names, stored_shapes(stored, shape), strict=True):
-        found = source.shape(name)
-        if found != expected:
+        actual = source.shape(name)
+        if actual != expected:
             raise CheckpointError(
-                f"{source.file(name)}: tensor {source.label(name)!r} has shape {found}; "
+                f"{source.file(name)}: tensor {source.label(name)!r} has shape {actual}; "
                 f"the model needs {expected}."
             )
 
@@ -110,12 +110,12 @@ def assemble(stored: Stored, source: TensorSource) -> np.ndarray[Any, Any]:
         CheckpointError: If a tensor cannot be read, or has integers (a quantized model), NaN or
             infinity.
     """
-    parts = [_read_float(name, source) for name in stored.names]
+    arrays = [_read_float(name, source) for name in stored.names]
     if stored.transposed:
-        parts = [part.T for part in parts]
+        arrays = [array.T for array in arrays]
     if stored.second_of_two:
-        parts = [np.zeros_like(parts[0]), *parts]
-    whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+        arrays = [np.zeros_like(arrays[0]), *arrays]
+    whole = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
     return _with_halves_swapped(whole) if stored.halves_swapped else whole
 
 
@@ -164,5 +164,5 @@ def disassemble(
     ends: Any = len(stored.names)
     if stored.widths is not None:
         ends = np.cumsum(stored.widths)[:-1]
-    for name, part in zip(stored.names, np.split(value, ends, -1), strict=True):
-        yield name, np.ascontiguousarray(part.T if stored.transposed else part)
+    for name, array in zip(stored.names, np.split(value, ends, -1), strict=True):
+        yield name, np.ascontiguousarray(array.T if stored.transposed else array)

@@ -123,12 +123,12 @@ def open_folder(folder: Path) -> Checkpoint:
     release = google_tf1.detect_release(folder)
     if release is not None:
         return google_tf1.open_folder(folder, release)
-    found = sorted(path.name for path in folder.iterdir())
+    names = sorted(path.name for path in folder.iterdir())
     raise CheckpointError(
         f"{folder} has no checkpoint: looked for {hugging_face.CONFIG_FILE} (of keras_bert, "
         "Hugging Face or KerasHub), and for bert_config.json, albert_config.json and *.index (of "
         "the TF1 releases); "
-        f"found {', '.join(found[:20]) or 'nothing'}."
+        f"found {', '.join(names[:20]) or 'nothing'}."
     )
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model cards: what a model is, how good it is, what it cost, and where its limits are.
+"""Model cards: the description of a model, its scores, its cost and its limits.
 
-Mitchell et al., 2019, https://arxiv.org/abs/1810.03993, name what belongs on a card.
+Mitchell et al., 2019, https://arxiv.org/abs/1810.03993, define the contents of a card.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def model_card(
 ) -> str:
     """Returns a model card in Markdown, with the metadata that the Hugging Face Hub reads.
 
-    What is not known is left out, and said to be unknown where a reader needs it.
+    Unknown values are left out, and said to be unknown where a reader needs them.
 
     Args:
         title: The heading.
@@ -55,7 +55,7 @@ def model_card(
         parameters: The number of parameters.
         class_names: The labels of a classifier or tagger.
         results: The content of `results.json`, or its path, which the fine-tuning programs write:
-            the settings, the scores beside those of baselines, and the cost. Only names of files
+            the settings, the scores beside the baselines', and the cost. Only names of files
             are taken from paths.
         license: The license of the weights, by its identifier on the Hub.
     """
@@ -79,9 +79,9 @@ def model_card(
     )
     blocks = [
         f"---\n{data.to_yaml()}\n---",
-        f"# {_escaped(title)}",
+        f"# {_escape(title)}",
         f"A {family} encoder with {parameters / 1e6:.1f} million parameters that {use}."
-        + (f" Its labels are {', '.join(map(_escaped, class_names))}." if class_names else ""),
+        + (f" Its labels are {', '.join(map(_escape, class_names))}." if class_names else ""),
         _scores(results),
         _training(config, results),
         _cost(results.get("cost", {})),
@@ -98,18 +98,18 @@ def _base_model(config: Mapping[str, Any]) -> str | None:
 def _eval_results(tag: str, results: Mapping[str, Any]) -> list[Any]:
     from huggingface_hub import EvalResult
 
-    kept = results.get("kept", {}).get("scores", {})
+    scores_of_splits = results.get("kept", {}).get("scores", {})
     dataset = _file_name(results.get("config", {}).get("train_file")) or "custom"
     return [
         EvalResult(
             task_type=tag,
             dataset_type=dataset,
             dataset_name=dataset,
-            dataset_split=part,
+            dataset_split=split,
             metric_type=metric,
             metric_value=round(float(value), 2),
         )
-        for part, scores in kept.items()
+        for split, scores in scores_of_splits.items()
         for metric, value in scores.items()
     ]
 
@@ -119,28 +119,28 @@ def _file_name(path: object) -> str:
 
 
 def _scores(results: Mapping[str, Any]) -> str:
-    kept = results.get("kept")
-    if not kept:
+    best = results.get("kept")
+    if not best:
         return "## Scores\n\nThis model has not been scored."
     lines = [
-        f"## Scores\n\nOf epoch {kept['epoch']} of {kept['epochs']}, which was selected by its "
-        f"scores on {kept['by']}; on {kept['by']} they are therefore slightly too high."
+        f"## Scores\n\nOf epoch {best['epoch']} of {best['epochs']}, which was selected by its "
+        f"scores on {best['by']}; on {best['by']} they are therefore slightly too high."
     ]
-    for part, scores in kept["scores"].items():
-        baselines = results.get("baselines", {}).get(part, {})
-        lines.append(_table(part, {"this model": scores, **with_spaces(baselines)}))
+    for split, scores in best["scores"].items():
+        baselines = results.get("baselines", {}).get(split, {})
+        lines.append(_table(split, {"this model": scores, **with_spaces(baselines)}))
     if results.get("by_class"):
-        lines.append(_table(f"{kept['by']}, by class", results["by_class"]))
+        lines.append(_table(f"{best['by']}, by class", results["by_class"]))
     return "\n\n".join(lines)
 
 
 def _table(title: str, records: Records) -> str:
-    named = {_escaped(name): values for name, values in records.items()}
-    return markdown_table(*of_records(_escaped(title), named))
+    rows = {_escape(name): values for name, values in records.items()}
+    return markdown_table(*of_records(_escape(title), rows))
 
 
-def _escaped(text: str) -> str:
-    """Escapes what Markdown would not show as it is; underscores inside a word are shown."""
+def _escape(text: str) -> str:
+    """Escapes the characters of Markdown's syntax; underscores inside a word are none."""
     text = re.sub(r"([\\`*\[\]<>|~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", text)
     return " ".join(text.split())
 
@@ -154,29 +154,29 @@ def _training(config: Mapping[str, Any], results: Mapping[str, Any]) -> str:
         rows["checkpoint"] = Path(rows["checkpoint"]).name
     rows |= {name: str(config[name]) for name in _SETTINGS if config.get(name) is not None}
     rows |= {"backend": str(results.get("backend", ""))}
-    table = [[name.replace("_", " "), _escaped(value)] for name, value in rows.items() if value]
+    table = [[name.replace("_", " "), _escape(value)] for name, value in rows.items() if value]
     return f"## Training\n\n{markdown_table(['', ''], table)}"
 
 
 def _cost(cost: Mapping[str, Any]) -> str:
     if not cost:
         return ""
-    parts = [f"{cost['hours']:.2f} hours"]
+    costs = [f"{cost['hours']:.2f} hours"]
     if "training_flops" in cost:
-        parts.append(f"{cost['training_flops']:.3g} floating-point operations")
+        costs.append(f"{cost['training_flops']:.3g} floating-point operations")
     if "energy_kwh" in cost:
-        parts.append(
+        costs.append(
             f"{cost['energy_kwh']:.3g} kWh ({cost['energy_is']}), {cost['co2_kg']:.3g} kg of CO2 "
             f"({cost['country']})"
         )
-    return f"## Cost of training\n\n{', '.join(parts)}."
+    return f"## Cost of training\n\n{', '.join(costs)}."
 
 
 def _limits(results: Mapping[str, Any]) -> str:
     lines = [
         "## Intended use and limits",
-        "The scores hold for text like that of the data above. On text of another source, time or "
-        "language they are lower, by an amount that only labeled examples of it can tell.",
+        "The scores hold for text like the data above. On text of another source, time or language "
+        "they are lower, by an amount that only labeled examples of it can tell.",
         "The encoder was pre-trained on text that contains stereotypes, and fine-tuning does not "
         "remove them. Before decisions about people depend on the model, measure its errors by "
         "group.",
@@ -188,7 +188,7 @@ def _limits(results: Mapping[str, Any]) -> str:
         best = max(row.get(metric, float("-inf")) for row in baselines.values())
         if value <= best:
             lines.append(
-                f"**Its {metric} is not above that of the best baseline ({best:.2f}):** there is "
-                "no reason to prefer it to that baseline."
+                f"**Its {metric} is not above the best baseline's ({best:.2f}):** there is no "
+                "reason to prefer it to that baseline."
             )
     return "\n\n".join(lines)

@@ -2,7 +2,7 @@
 """The fields of ModernBERT's config.json, in both spellings that are in use.
 
 Files of `transformers` 4 have a number of layers for the global ones, and a base of the rotary
-positions for each kind of layer; those of version 5 have the type of every layer, and parameters of
+positions for each kind of layer; files of version 5 have the type of every layer, and parameters of
 the rotary positions for each type. Both are read, and files that are written have both.
 """
 
@@ -24,14 +24,16 @@ _POOLINGS = {"cls": "first", "mean": "mean"}
 _EVERY = "global_attn_every_n_layers"
 
 
-def _read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]) -> dict[str, Any]:
+def _to_flat(
+    fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
+) -> dict[str, Any]:
     """Returns the fields of a file with one value for each field of `BertConfig`."""
     every = _global_every(fields, path)
     return {
         **fields,
         _EVERY: every,
         "attention_window": None if every == 1 else _window(fields, path),
-        **_rotations(fields, path),
+        **_rope_fields(fields, path),
         "classifier_activation": meaning(
             fields, "classifier_activation", activations, path, "gelu"
         ),
@@ -41,19 +43,19 @@ def _read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str])
 
 def _window(fields: Mapping[str, Any], path: Path) -> int:
     """Returns the largest distance of two tokens, which the reference calls `sliding_window`."""
-    name, parts = "sliding_window", 1
+    name, divisor = "sliding_window", 1
     if fields.get(name) is None:
-        name, parts = "local_attention", 2
+        name, divisor = "local_attention", 2
     window = fields.get(name, 128)
-    if not POSITIVE_INT.allows(window) or window < parts:
+    if not POSITIVE_INT.allows(window) or window < divisor:
         raise CheckpointError(
-            f"{path}: {name} is {window!r}; it must be an integer of at least {parts}."
+            f"{path}: {name} is {window!r}; it must be an integer of at least {divisor}."
         )
-    return int(window // parts)
+    return int(window // divisor)
 
 
 def _global_every(fields: Mapping[str, Any], path: Path) -> Any:
-    """Returns every how many layers one is global, by whichever field a file has."""
+    """Returns the distance between global layers, by either field that a file may have."""
     types = fields.get("layer_types")
     if types is None:
         return fields.get(_EVERY, 3)
@@ -64,53 +66,61 @@ def _global_every(fields: Mapping[str, Any], path: Path) -> Any:
             f"{path}: layer_types is {types!r}; it must be a list of {_GLOBAL} and {_LOCAL}, one "
             "for each of num_hidden_layers."
         )
-    places = [index for index, name in enumerate(types) if name == _GLOBAL]
+    global_layers = [index for index, name in enumerate(types) if name == _GLOBAL]
     # With a single global layer, any number of layers between two that there are not
-    every = places[1] if places[1:] else len(types)
-    if places != list(range(0, len(types), every)):
+    every = global_layers[1] if global_layers[1:] else len(types)
+    if global_layers != list(range(0, len(types), every)):
         raise CheckpointError(
-            f"{path}: layer_types has {_GLOBAL} at {places}; it must be the first layer, and every "
-            "n-th one after it."
+            f"{path}: layer_types has {_GLOBAL} at {global_layers}; it must be the first layer, "
+            "and every n-th one after it."
         )
     return every
 
 
-def _rotations(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _rope_fields(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Returns the base of the rotary positions of both kinds of layers, and their factor."""
-    given = fields.get("rope_parameters")
-    given = {kind: {"rope_type": "default"} for kind in _BASES} if given is None else given
+    rope_parameters = fields.get("rope_parameters")
+    rope_parameters = (
+        {kind: {"rope_type": "default"} for kind in _BASES}
+        if rope_parameters is None
+        else rope_parameters
+    )
     scaling = fields.get("rope_scaling") or {}
-    if not isinstance(given, dict) or given.keys() - _BASES or not isinstance(scaling, dict):
+    if (
+        not isinstance(rope_parameters, dict)
+        or rope_parameters.keys() - _BASES
+        or not isinstance(scaling, dict)
+    ):
         raise CheckpointError(
-            f"{path}: rope_parameters is {given!r} and rope_scaling {scaling!r}; they must be "
-            f"objects, the first one with {_GLOBAL} and {_LOCAL}."
+            f"{path}: rope_parameters is {rope_parameters!r} and rope_scaling {scaling!r}; they "
+            f"must be objects, the first one with {_GLOBAL} and {_LOCAL}."
         )
     bases: dict[str, Any] = {}
     scales = set()
     for kind, name in _BASES.items():
-        of_kind = given.get(kind) or {}
-        # The reference adds the object of the older name to that of each kind.
-        merged = {**of_kind, **scaling} if isinstance(of_kind, dict) else of_kind
+        of_kind = rope_parameters.get(kind) or {}
+        # The reference adds the object of the older name to each kind's object.
+        parameters = {**of_kind, **scaling} if isinstance(of_kind, dict) else of_kind
         default = _DEFAULT_BASES[kind] if fields.get(name) is None else fields[name]
-        base, scale = rotary_fields.rotation(merged, fields, path, default)
+        base, scale = rotary_fields.rope_base_and_scale(parameters, fields, path, default)
         bases[name] = float(base)
         scales.add(scale)
     if len(scales) > 1:
         raise CheckpointError(
-            f"{path}: rope_parameters is {given!r}; positions must be scaled alike for {_GLOBAL} "
-            f"and {_LOCAL}."
+            f"{path}: rope_parameters is {rope_parameters!r}; positions must be scaled alike for "
+            f"{_GLOBAL} and {_LOCAL}."
         )
     return {**bases, rotary_fields.SCALE: scales.pop()}
 
 
-def _written(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a file in both spellings, the inverse of `_read`."""
+def _from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields of a file in both spellings, the inverse of `_to_flat`."""
     every = fields[_EVERY] or 1
     local = fields.pop("attention_window")
     words = {ours: theirs for theirs, ours in _POOLINGS.items()}
     fields[_EVERY] = every if local else 1
     layers = range(fields["num_hidden_layers"])
-    kind_of_scale = rotary_fields.written_kind(fields.pop(rotary_fields.SCALE))
+    kind_of_scale = rotary_fields.scaling_parameters(fields.pop(rotary_fields.SCALE))
     bases = {name: fields[name] or fields[_BASES[_GLOBAL]] for name in _BASES.values()}
     return {
         **fields,
@@ -173,10 +183,10 @@ FIELDS = ConfigFields(
     },
     needed={
         "decoder_bias": (True,),
-        # Of released files: the positions are rotary whatever it is.
+        # Released files have one of these; the positions are rotary whatever it is.
         "position_embedding_type": ("absolute", "rope", "sans_pos"),
     },
-    # Of training, and of a cutoff of the initial weights
+    # Fields of training, and of a cutoff of the initial weights
     ignored=(
         *("deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index"),
         "initializer_cutoff_factor",
@@ -198,6 +208,6 @@ FIELDS = ConfigFields(
         "tokenizer": "byte_pair",
     },
     activation="hidden_activation",
-    to_flat=_read,
-    from_flat=_written,
+    to_flat=_to_flat,
+    from_flat=_from_flat,
 )

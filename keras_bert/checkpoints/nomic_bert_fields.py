@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fields of NomicBERT's config.json, in both spellings that are in use.
 
-The released files have those of GPT-2, and others for what the code of the release can do; the
-files of `transformers` 5 have those of BERT. Both are read, and the latter are written.
+The released files have GPT-2's fields, and others for further options of the released code; the
+files of `transformers` 5 have BERT's. Both are read, and the latter are written.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ NEEDED: dict[str, tuple[Any, ...]] = {
     "scale_attn_by_inverse_layer_idx": (False,),
     "num_experts": (0,),
 }
-"""What the code of the release can do and NomicBERT does not."""
+"""Options of the released code that NomicBERT does not use."""
 
 
-def read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]) -> dict[str, Any]:
+def to_flat(
+    fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
+) -> dict[str, Any]:
     """Returns the fields of a file by BERT's names; see `ConfigFields.to_flat`.
 
     Raises:
@@ -54,12 +56,12 @@ def read(fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]) 
     """
     flat = dict(fields)
     if fields.get("hidden_size") is None:
-        for name, released in _RELEASED.items():
-            if fields.get(name) is None and fields.get(released) is not None:
-                flat[name] = fields[released]
+        for name, released_name in _RELEASED.items():
+            if fields.get(name) is None and fields.get(released_name) is not None:
+                flat[name] = fields[released_name]
         if fields.get("hidden_act") is None and fields.get("activation_function") is not None:
             flat["hidden_act"] = meaning(fields, "activation_function", _GATED, path)
         if fields.get("rotary_scaling_factor") is not None:
-            # Positions are scaled in texts that are longer than those of the training.
+            # Positions are scaled in texts that are longer than in training.
             flat["max_position_embeddings"] = fields.get("max_trained_positions", 2048)
-    return rotary_fields.read(flat, path, activations, default=1000.0)
+    return rotary_fields.to_flat(flat, path, activations, default=1000.0)

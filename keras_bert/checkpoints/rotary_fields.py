@@ -21,33 +21,35 @@ _NTK_FACTOR = Numbers(at_least=1)
 _KINDS = ("default", "linear", "ntk", "dynamic")
 
 
-def rotation(given: Any, fields: Mapping[str, Any], path: Path, base: Any) -> tuple[float, float]:
+def rope_base_and_scale(
+    rope_parameters: Any, fields: Mapping[str, Any], path: Path, base: Any
+) -> tuple[float, float]:
     """Returns the base and the factor of the frequencies of an object of a file.
 
-    Of the ways to scale positions, those that are a base and a factor of the frequencies are read:
-    `linear`, and the fixed `ntk` of the files that Alibaba released. A `dynamic` one has no effect
-    up to the number of positions of the file.
+    Positions may be scaled by a base and a factor of the frequencies: `linear`, and the fixed `ntk`
+    of the files that Alibaba released. A `dynamic` scaling has no effect up to the number of
+    positions of the file.
 
     Args:
-        given: The parameters of the rotary positions, which should be a JSON object.
+        rope_parameters: The parameters of the rotary positions, which should be a JSON object.
         fields: The JSON object of the file.
         path: Path of the file, for error messages.
         base: The base if the parameters have none.
 
     Raises:
         CheckpointError: If positions are scaled in another way, or the dimension of heads is not
-            that of the hidden states divided by their number.
+            `hidden_dim` divided by their number.
 
     Reference:
         [Position interpolation](https://arxiv.org/abs/2306.15595), section 3, for `linear`;
         [mGTE](https://arxiv.org/abs/2407.19669), section 2.1, for `ntk`.
     """
-    parameters = given if isinstance(given, dict) else {}
+    parameters = rope_parameters if isinstance(rope_parameters, dict) else {}
     kind = parameters.get("rope_type", parameters.get("type", "default"))
-    if not isinstance(given, dict) or kind not in _KINDS:
+    if not isinstance(rope_parameters, dict) or kind not in _KINDS:
         raise CheckpointError(
             f"{path}: the parameters of the rotary positions (rope_parameters, rope_scaling) are "
-            f"{given!r}; they must have the rope_type {' or '.join(map(repr, _KINDS))}."
+            f"{rope_parameters!r}; they must have the rope_type {' or '.join(map(repr, _KINDS))}."
         )
     partial = parameters.get("partial_rotary_factor", fields.get("partial_rotary_factor"))
     factor: Any = 1.0 if kind == "default" else parameters.get("factor")
@@ -57,8 +59,8 @@ def rotation(given: Any, fields: Mapping[str, Any], path: Path, base: Any) -> tu
         or partial not in (None, 1)
     ):
         raise CheckpointError(
-            f"{path}: the parameters of the rotary positions are {given!r}; they must have a "
-            "factor above 0 (for 'ntk' of at least 1), no mixed_b, and 1 as "
+            f"{path}: the parameters of the rotary positions are {rope_parameters!r}; they must "
+            "have a factor above 0 (for 'ntk' of at least 1), no mixed_b, and 1 as "
             "partial_rotary_factor."
         )
     base = base if parameters.get(BASE) is None else parameters[BASE]
@@ -80,7 +82,7 @@ def rotation(given: Any, fields: Mapping[str, Any], path: Path, base: Any) -> tu
     return base, 1.0
 
 
-def read(
+def to_flat(
     fields: Mapping[str, Any], path: Path, activations: Mapping[str, str], *, default: float
 ) -> dict[str, Any]:
     """Returns the fields of a file with `BASE` and `SCALE` beside the others.
@@ -94,23 +96,23 @@ def read(
         default: The base if the file has none.
 
     Raises:
-        CheckpointError: See `rotation`.
+        CheckpointError: See `rope_base_and_scale`.
     """
-    # Of two objects the reference takes that of the older name.
-    given = fields.get("rope_scaling") or fields.get("rope_parameters") or {}
+    # Of two objects the reference takes the one of the older name.
+    rope_parameters = fields.get("rope_scaling") or fields.get("rope_parameters") or {}
     base = default if fields.get(BASE) is None else fields[BASE]
-    base, scale = rotation(given, fields, path, base)
+    base, scale = rope_base_and_scale(rope_parameters, fields, path, base)
     return {**fields, BASE: base, SCALE: scale}
 
 
 _POOLINGS = {"bos": "first", "mean": "mean", "late": "late"}
 
 
-def read_eurobert(
+def eurobert_to_flat(
     fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
 ) -> dict[str, Any]:
     """Returns the fields of a file of EuroBERT, with `pooling` by the names of `BertConfig`."""
-    flat = read(fields, path, activations, default=10_000.0)
+    flat = to_flat(fields, path, activations, default=10_000.0)
     pooling = meaning(fields, "classifier_pooling", _POOLINGS, path, "late")
     # As many as there are heads is no sharing.
     if flat.get("num_key_value_heads") == flat.get("num_attention_heads"):
@@ -118,20 +120,20 @@ def read_eurobert(
     return {**flat, "classifier_pooling": pooling}
 
 
-def written_eurobert(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a file of EuroBERT, the inverse of `read_eurobert`."""
+def eurobert_from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields of a file of EuroBERT, the inverse of `eurobert_to_flat`."""
     words = {ours: theirs for theirs, ours in _POOLINGS.items()}
     return {
-        **written(fields, activations),
+        **from_flat(fields, activations),
         "num_key_value_heads": fields["num_key_value_heads"] or fields["num_attention_heads"],
         "classifier_pooling": words[fields["classifier_pooling"] or "first"],
         "tie_word_embeddings": False,
     }
 
 
-def written(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a file, the inverse of `read`; see `ConfigFields.from_flat`."""
-    kind = written_kind(fields.pop(SCALE))
+def from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields of a file, the inverse of `to_flat`; see `ConfigFields.from_flat`."""
+    kind = scaling_parameters(fields.pop(SCALE))
     return {
         **fields,
         "head_dim": fields["hidden_size"] // fields["num_attention_heads"],
@@ -139,6 +141,6 @@ def written(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str,
     }
 
 
-def written_kind(scale: float) -> dict[str, Any]:
-    """Returns the parameters of rotary positions whose frequencies have a factor."""
+def scaling_parameters(scale: float) -> dict[str, Any]:
+    """Returns the parameters of rotary positions with a factor of the frequencies."""
     return {"rope_type": "default"} if scale == 1 else {"rope_type": "linear", "factor": 1 / scale}

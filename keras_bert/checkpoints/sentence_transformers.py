@@ -28,7 +28,7 @@ ALL_FILES = (
     f"{NORMALIZE_FOLDER}/config.json",
     PROMPTS_FILE,
 )
-"""The names of all files that sentence-transformers adds to those of a model."""
+"""The names of all files that sentence-transformers adds to a model's."""
 
 _TRANSFORMER, _POOLING, _NORMALIZE = "Transformer", "Pooling", "Normalize"
 # The names up to version 5, which version 6 reads too, and the names since then.
@@ -46,8 +46,8 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
         max_sequence_length: The number of positions of the encoder.
 
     Returns:
-        A dict of those of `pooling` (`"mean"` or `"cls"`), `normalize` and `sequence_length` that
-        the folder specifies; empty if it is not a sentence-transformers model.
+        A dict of `pooling` (`"mean"` or `"cls"`), `normalize` and `sequence_length`, as far as the
+        folder specifies them; empty if it is not a sentence-transformers model.
 
     Raises:
         CheckpointError: If the pooling or another module is not supported, embeddings are
@@ -82,7 +82,7 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
 
 
 def output_activation(folder: Path, fields: Mapping[str, Any]) -> str | None:
-    """Reads what sentence-transformers applies to the outputs of a cross-encoder.
+    """Reads the activation that sentence-transformers applies to a cross-encoder's outputs.
 
     Args:
         folder: The folder of a checkpoint of Hugging Face.
@@ -123,8 +123,8 @@ def _pooling(path: Path) -> str:
     # Without the tokens of a prompt, if there is one
     check_needed(fields, {"include_prompt": (True,)}, path)
     modes = [name for name, value in fields.items() if "_mode_" in name and value is True]
-    named = fields.get("pooling_mode", [_OLD_MODES.get(name, name) for name in modes])
-    modes = named if isinstance(named, list) else [named]
+    pooling_mode = fields.get("pooling_mode", [_OLD_MODES.get(name, name) for name in modes])
+    modes = pooling_mode if isinstance(pooling_mode, list) else [pooling_mode]
     if len(modes) != 1 or modes[0] not in _MODES:
         raise CheckpointError(
             f"{path}: the modes are {', '.join(map(str, modes)) or 'none'}; expected one of "

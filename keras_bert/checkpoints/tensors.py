@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 from keras_bert.checkpoints.errors import CheckpointError
 
 ALL_ROWS = slice(None)
-# The dtypes of safetensors that can be read; those of other widths are of quantized models.
+# The dtypes of safetensors that can be read; quantized models have others.
 _DTYPES = (
     "F64",
     "F32",
@@ -48,7 +48,7 @@ class TensorSource(Protocol):
         """Returns the shape of a tensor, without reading it."""
 
     def read(self, name: str, rows: slice = ALL_ROWS) -> np.ndarray[Any, Any]:
-        """Reads a tensor, or a part of its rows, in the dtype in which it is stored."""
+        """Reads a tensor, or some of its rows, in the dtype of the file."""
 
     def label(self, name: str) -> str:
         """Returns the name of a tensor in its file."""
@@ -94,15 +94,15 @@ class SafetensorsFiles:
         where = f"{location.path}: tensor {location.name!r}"
         with open_safetensors(location.path) as file:
             try:
-                stored = file.get_slice(location.name)
-                if stored.get_dtype() not in _DTYPES:
+                tensor_slice = file.get_slice(location.name)
+                if tensor_slice.get_dtype() not in _DTYPES:
                     raise CheckpointError(
-                        f"{where} has dtype {stored.get_dtype()}; expected one of "
+                        f"{where} has dtype {tensor_slice.get_dtype()}; expected one of "
                         f"{', '.join(_DTYPES)}. Quantized models are not supported."
                     )
                 whole = rows == ALL_ROWS  # a scalar cannot be sliced
                 tensor: np.ndarray[Any, Any] = (
-                    file.get_tensor(location.name) if whole else stored[rows]
+                    file.get_tensor(location.name) if whole else tensor_slice[rows]
                 )
             except SafetensorError as error:
                 raise CheckpointError(f"{where} cannot be read: {error}.") from error
@@ -128,16 +128,16 @@ def open_safetensors(path: Path) -> Any:
 
 
 def are_equal(first: str, second: str, source: TensorSource) -> bool:
-    """Returns whether two tensors have the same shape and values, which are read in parts."""
+    """Returns whether two tensors have the same shape and values, which are read in chunks."""
     shape = source.shape(first)
     if shape != source.shape(second):
         return False
     step = max(1, _VALUES_COMPARED // max(1, math.prod(shape[1:])))
-    parts = [ALL_ROWS]
+    chunks = [ALL_ROWS]
     if shape:
-        parts = [slice(i, min(i + step, shape[0])) for i in range(0, shape[0], step)]
+        chunks = [slice(i, min(i + step, shape[0])) for i in range(0, shape[0], step)]
     return all(
-        np.array_equal(source.read(first, part), source.read(second, part)) for part in parts
+        np.array_equal(source.read(first, chunk), source.read(second, chunk)) for chunk in chunks
     )
 
 
@@ -150,8 +150,8 @@ def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]]) -
     try:
         save_file(dict(tensors), path, metadata={"format": "pt"})
     except SafetensorError as error:
-        found = re.search(r"\(os error (\d+)\)", str(error))
-        if not found:
+        match = re.search(r"\(os error (\d+)\)", str(error))
+        if not match:
             raise
-        code = int(found[1])
+        code = int(match[1])
         raise OSError(code, os.strerror(code), str(path)) from error

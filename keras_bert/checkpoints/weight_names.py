@@ -66,7 +66,7 @@ def scoped(scope: str, layout: Layout) -> dict[str, Stored]:
 
 
 def hf_dense(name: str, *copies: str, instead: str | None = None) -> dict[str, Stored]:
-    """Returns the layout of a dense layer of Hugging Face, whose kernel is `(output, input)`."""
+    """Returns the layout of a dense layer of Hugging Face, with a kernel `(output, input)`."""
     return {
         ours: Stored(
             (f"{name}.{theirs}",),
@@ -85,7 +85,7 @@ def keras_dense(name: str, separator: str = ".") -> dict[str, Stored]:
 
 def block_layout(
     kinds: Mapping[str, str],
-    parts: tuple[str, ...],
+    projections: tuple[str, ...],
     output: str,
     norm: str,
     intermediate: str | tuple[str, ...],
@@ -97,10 +97,10 @@ def block_layout(
 
     Args:
         kinds: The suffix in the format of kernels, biases, gammas and betas.
-        parts: The projections to query, key and value, or the one to all of them.
+        projections: The projections to query, key and value, or the one to all of them.
         output: The output projection of the attention.
         norm: The LayerNorm after the attention.
-        intermediate: The first feed-forward layer, or the layers whose products are its result.
+        intermediate: The first feed-forward layer, or the layers that make it up by their products.
         feed_forward_output: The second feed-forward layer.
         feed_forward_norm: The LayerNorm after the feed-forward layers.
         transposed: Whether kernels are `(output, input)`.
@@ -118,8 +118,8 @@ def block_layout(
         "feed_forward_norm.beta": feed_forward_norm,
     }
     names = {
-        "attention.query_key_value.kernel": parts,
-        "attention.query_key_value.bias": parts,
+        "attention.query_key_value.kernel": projections,
+        "attention.query_key_value.bias": projections,
         **{ours: (at,) if isinstance(at, str) else at for ours, at in layers.items()},
     }
     layout = {}

@@ -97,12 +97,12 @@ def backbone_weight_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     if config.embedding_dim is not None:
         shapes |= zip(PROJECTION_WEIGHTS, [(width, hidden), (hidden,)], strict=True)
     for index in range(config.num_layers):
-        parts: dict[str, tuple[int, ...]] = {}
+        block_shapes: dict[str, tuple[int, ...]] = {}
         if config.attention_owners[index] == index:
-            parts |= attention_weight_shapes(config, index)
+            block_shapes |= attention_weight_shapes(config, index)
         if config.feed_forward_owners[index] == index:
-            parts |= feed_forward_weight_shapes(config)
-        shapes |= {f"blocks.{index}.{name}": shape for name, shape in parts.items()}
+            block_shapes |= feed_forward_weight_shapes(config)
+        shapes |= {f"blocks.{index}.{name}": shape for name, shape in block_shapes.items()}
     if config.norm_placement == "pre":
         shapes |= _norm_shapes(config, "final_norm", hidden)
     if config.pooler:
@@ -162,7 +162,7 @@ def check_file_size(config: BertConfig, num_bytes: int, file: object) -> None:
         file: Its path, for the error message.
 
     Raises:
-        CheckpointError: If it has less than half a byte for each parameter, as of int4.
+        CheckpointError: If it has less than half a byte for each parameter, the size of int4.
     """
     count = sum(map(math.prod, backbone_weight_shapes(config).values()))
     if count > 2 * num_bytes:
@@ -187,7 +187,7 @@ def backbone_weights(backbone: Encoder) -> dict[str, Any]:
 
 
 def backbone_weight(backbone: Encoder, name: str) -> Any:
-    """Returns a weight of an encoder by its name; that of a block may be shared with others.
+    """Returns a weight of an encoder by its name; blocks may share it.
 
     Raises:
         AttributeError: If the encoder does not have the weight.
@@ -202,12 +202,11 @@ def head_weights(head: Head) -> dict[str, Any]:
     """Returns the weights of a head by name.
 
     Args:
-        head: A built `ClassificationHead` or `Pooler` (whose weights are `kernel`, `bias`, and
-            `gamma` and `beta` of a norm), a
-            `ReplacedTokenHead` (`dense.kernel`, `dense.bias`, `kernel`, `bias`), a
-            `MaskedLMTransform` and its `VocabularyBias` (`dense.kernel`, `dense.bias`, `gamma`,
-            `beta`, `output_bias`), or a `Dense` instead of the former (`decoder.kernel`), or a
-            bidirectional LSTM (`forward.kernel`, …).
+        head: A built `ClassificationHead` or `Pooler` (`kernel`, `bias`, and `gamma` and `beta` of
+            a norm), a `ReplacedTokenHead` (`dense.kernel`, `dense.bias`, `kernel`, `bias`), a
+            `MaskedLMTransform` or a `Dense` (`decoder.kernel`) and its `VocabularyBias`
+            (`dense.kernel`, `dense.bias`, `gamma`, `beta`, `output_bias`), or a bidirectional LSTM
+            (`forward.kernel`, …).
 
     Raises:
         TypeError: If a layer is none of these.
@@ -221,8 +220,8 @@ def head_weights(head: Head) -> dict[str, Any]:
                 f"{', '.join(name.split('>')[-1] for name in _HEAD_WEIGHTS)}; "
                 f"received {type(layer).__name__}."
             )
-        found = {name: _attribute(layer, path) for name, path in names.items()}
-        weights |= {name: weight for name, weight in found.items() if weight is not None}
+        layer_weights = {name: _attribute(layer, path) for name, path in names.items()}
+        weights |= {name: weight for name, weight in layer_weights.items() if weight is not None}
     return weights
 
 
@@ -244,14 +243,14 @@ def split_model(
     tokenizer: Mapping[str, Any] | None,
     class_names: Sequence[str] | None = None,
 ) -> tuple[Encoder, Mapping[str, Head], Mapping[str, Any] | None, Sequence[str] | None]:
-    """Returns the parts of a model to save: its encoder, heads, tokenizer and class names.
+    """Returns the components of a model to save: its encoder, heads, tokenizer and class names.
 
     Args:
-        model: An encoder, or a task, which has the other parts; of a distiller, the student is
-            saved.
-        heads: The heads; `None` for those of the task.
-        tokenizer: The config of the tokenizer; `None` for that of the task.
-        class_names: The names of the classes; `None` for those of the task.
+        model: An encoder, or a task, which has the other components; of a distiller, the student
+            is saved.
+        heads: The heads; `None` for the task's.
+        tokenizer: The config of the tokenizer; `None` for the task's.
+        class_names: The names of the classes; `None` for the task's.
 
     Raises:
         TypeError: If the model is neither an encoder nor a task.
@@ -279,7 +278,7 @@ def to_numpy(weight: Any) -> np.ndarray[Any, Any]:
 def assign(name: str, weight: Any, value: np.ndarray[Any, Any]) -> None:
     """Assigns the value of a weight, cast to its dtype.
 
-    If the weight is divided between devices, each gets its part alone.
+    If the weight is sharded over devices, each gets its shard alone.
 
     Args:
         name: The name of the weight, for the error message.

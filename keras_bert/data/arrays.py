@@ -33,7 +33,7 @@ class Ragged(NamedTuple):
         return [values[start:end] for start, end in self._bounds()]
 
     def to_arrays(self) -> list[Any]:
-        """Returns the values of each row as a part of a NumPy array, faster than `np.split`."""
+        """Returns the values of each row as a slice of a NumPy array, faster than `np.split`."""
         return [self.values[start:end] for start, end in self._bounds()]
 
     def _bounds(self) -> Iterator[tuple[int, int]]:
@@ -66,9 +66,9 @@ class Arrays:
         """Returns a value `count` times."""
         return np.full(count, value, dtype)
 
-    def concat(self, parts: Sequence[Any], axis: int = 0) -> Any:
+    def concat(self, arrays: Sequence[Any], axis: int = 0) -> Any:
         """Joins arrays along an axis."""
-        return np.concatenate(parts, axis)
+        return np.concatenate(arrays, axis)
 
     def take(self, x: Any, index: Any) -> Any:
         """Returns the rows of `x` at some indices."""
@@ -93,11 +93,11 @@ class Arrays:
         return self.arange(np.sum(lengths)) + np.repeat(offsets, lengths)
 
     def cumsum(self, x: Any, axis: int = 0) -> Any:
-        """Returns the sum of each number and those before it along an axis, in the same shape."""
+        """Returns the sum of each number and all before it along an axis, in the same shape."""
         return np.cumsum(x, axis)
 
     def sum(self, x: Any, axis: int | None = None) -> Any:
-        """Returns the sum of all numbers, a scalar, or of those along an axis."""
+        """Returns the sum of all numbers, a scalar, or the sums along an axis."""
         return np.sum(x, axis)
 
     def any(self, x: Any) -> Any:
@@ -126,9 +126,9 @@ class Arrays:
 
     def scatter(self, index: Any, values: Any, size: Any) -> Any:
         """Returns an array of `size` with values at different indices, and 0 elsewhere."""
-        scattered = np.zeros(size, values.dtype)
-        scattered[index] = values
-        return scattered
+        result = np.zeros(size, values.dtype)
+        result[index] = values
+        return result
 
     def count(self, x: Any, size: Any) -> Any:
         """Returns how often each of 0, 1, … and `size - 1` is in `x`, int32 `(size,)`."""
@@ -163,9 +163,9 @@ class Arrays:
         """Returns the values of each row of `x` at the indices that `index` has for the row."""
         return np.take_along_axis(x, index, axis=1)
 
-    def to_dense(self, rows: Ragged, width: Any, filler: Any) -> Any:
+    def to_dense(self, rows: Ragged, width: Any, fill_value: Any) -> Any:
         """Pads rows to `(rows, width)`."""
-        dense = np.full((len(rows.lengths), width), filler, rows.values.dtype)
+        dense = np.full((len(rows.lengths), width), fill_value, rows.values.dtype)
         dense[self.mask(rows.lengths, width)] = rows.values
         return dense
 
@@ -237,15 +237,15 @@ def cut_rows(xp: Arrays, rows: Ragged, limits: Any, side: str = "right") -> Ragg
     return Ragged(xp.take(rows.values, index), lengths)
 
 
-def join_rows(xp: Arrays, parts: Sequence[Ragged]) -> Ragged:
+def join_rows(xp: Arrays, chunks: Sequence[Ragged]) -> Ragged:
     """Joins the rows of several chunks, the first with the first, the second with the second, …"""
-    lengths = sum(part.lengths for part in parts)
+    lengths = sum(chunk.lengths for chunk in chunks)
     starts = row_starts(xp, lengths)
     index = []
-    for part in parts:
-        index.append(xp.ranges(starts, part.lengths))
-        starts = starts + part.lengths
-    values = xp.concat([part.values for part in parts])
+    for chunk in chunks:
+        index.append(xp.ranges(starts, chunk.lengths))
+        starts = starts + chunk.lengths
+    values = xp.concat([chunk.values for chunk in chunks])
     return Ragged(xp.scatter(xp.concat(index), values, xp.size(values)), lengths)
 
 

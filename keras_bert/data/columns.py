@@ -61,10 +61,16 @@ def label_column(x: Any, class_names: Sequence[str] | None = None) -> list[Any] 
         return None
     labels = as_list(x["label"])
     features = getattr(x, "features", None)
-    names = getattr(features["label"], "names", None) if isinstance(features, Mapping) else None
-    if names and class_names is not None:
-        return [names[label] if label is not None and label >= 0 else label for label in labels]
-    return labels
+    feature = features["label"] if isinstance(features, Mapping) else None
+    # Of a list of classes, those of its items
+    names: Any = getattr(getattr(feature, "feature", feature), "names", None)
+
+    def named(label: Any) -> Any:
+        if isinstance(label, list):
+            return list(map(named, label))
+        return names[label] if label is not None and label >= 0 else label
+
+    return list(map(named, labels)) if names and class_names is not None else labels
 
 
 def as_list(values: Any) -> list[Any]:
@@ -106,7 +112,7 @@ def columns_of_rows(
     Args:
         rows: The rows, each a dict of its fields. Other entries are ignored.
         fields: The names of the fields that all rows have.
-        optional_fields: The names of those that all rows have or none.
+        optional_fields: The names of the fields that either all rows have or none.
 
     Returns:
         A dict of the list of values of each field.

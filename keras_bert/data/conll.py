@@ -29,7 +29,7 @@ _CONLL_U_COLUMNS = 10
 _FIRST_ID = re.compile(r"1(-\d+)?|0\.1")
 _FORM, _UPOS = 1, 3
 _NUMBER = re.compile(r"\d{1,9}")
-# The share of the sentences whose words a column must count to be taken for their numbers
+# A column holds the numbers of words if it counts the words in this share of the sentences
 _COUNTED = 0.9
 
 Separator = Literal["auto", "tab", "space"]
@@ -165,7 +165,7 @@ def read_conll(
         label_column = -1
     words: list[list[str]] = []
     labels: list[list[str]] = []
-    kept: list[int] = []
+    sentence_indices: list[int] = []
     errors: list[ValueError] = []
     for index, rows in enumerate(sentences):
         try:
@@ -173,7 +173,7 @@ def read_conll(
                 _check_widths(path, rows, usual)
             its_words = [_value(path, row, word_column, "word") for row in rows]
             if label_column is not None:
-                is_first = not (kept or errors)
+                is_first = not (sentence_indices or errors)
                 labels.append(_labels(path, rows, label_column, is_first))
         except ValueError as error:
             if not skip_bad:
@@ -181,13 +181,15 @@ def read_conll(
             errors.append(error)
         else:
             words.append(its_words)
-            kept.append(index)
+            sentence_indices.append(index)
     if not words:
         raise errors[0]
     return TaggedText(
         words=words,
         labels=None if label_column is None else labels,
-        document_starts=_whole([bisect.bisect_left(kept, start) for start in starts], len(words)),
+        document_starts=_whole(
+            [bisect.bisect_left(sentence_indices, start) for start in starts], len(words)
+        ),
         path=str(path),
         skipped=tuple(map(str, errors)),
     )
@@ -211,8 +213,8 @@ def write_conll(
             a tab or a line break.
     """
     path = Path(path)
-    given = [text.words, *([] if text.labels is None else [text.labels]), *columns]
-    for column in given:
+    all_columns = [text.words, *([] if text.labels is None else [text.labels]), *columns]
+    for column in all_columns:
         if len(column) != len(text):
             raise ValueError(f"There are {len(text)} sentences; a column has {len(column)}.")
     starts = set(text.document_starts or ())
@@ -220,9 +222,9 @@ def write_conll(
         atomic_path(path) as temporary,
         open(temporary, "w", encoding="utf-8", newline="") as file,
     ):
-        for index, sentence in enumerate(zip(*given, strict=True)):
+        for index, sentence in enumerate(zip(*all_columns, strict=True)):
             if index in starts:
-                outside = "\tO" * (len(given) - 1)
+                outside = "\tO" * (len(all_columns) - 1)
                 file.write(f"{DOCUMENT_START}{outside}\n\n")
             file.writelines(_line(row, index) for row in _rows(sentence, index))
             file.write("\n")
@@ -270,14 +272,14 @@ def _sentences(
 
 def _word_column(path: Path, sentences: list[list[_Row]], usual: _Row, labeled: bool) -> int:
     """Returns the first column, or the second if the first only counts the words of a sentence."""
-    numbered = [[row.columns[0] for row in rows] for rows in sentences if len(rows) > 1]
+    first_columns = [[row.columns[0] for row in rows] for rows in sentences if len(rows) > 1]
     num_counted = sum(
         all(map(_NUMBER.fullmatch, numbers))
         and [int(number) - int(numbers[0]) for number in numbers] == [*range(len(numbers))]
-        for numbers in numbered
+        for numbers in first_columns
     )
     has_others = len(usual.columns) > 1 + labeled
-    if not has_others or not numbered or num_counted < _COUNTED * len(numbered):
+    if not has_others or not first_columns or num_counted < _COUNTED * len(first_columns):
         return 0
     warnings.warn(
         f"{path}: the first column only counts the words of a sentence, and the words are read "
@@ -305,9 +307,9 @@ def _check_widths(path: Path, rows: list[_Row], usual: _Row) -> None:
     for line, columns in rows:
         if len(columns) != len(usual.columns):
             raise ValueError(
-                f"{path}, line {line}: received {_shown(columns)}; expected {len(usual.columns)}, "
-                f"as in line {usual.line} (is a label missing, or do lines with # need "
-                "comments=True, in programs --comments?)"
+                f"{path}, line {line}: received {_describe(columns)}; expected "
+                f"{len(usual.columns)}, as in line {usual.line} (is a label missing, or do lines "
+                "with # need comments=True, in programs --comments?)"
             )
 
 
@@ -333,7 +335,7 @@ def _missing(path: Path, row: _Row, column: int, role: str) -> str:
         hint = "; columns are separated by tabs or spaces, not by commas"
     return (
         f"{path}, line {row.line}: no {role}: expected it in column {column}, received "
-        f"{_shown(row.columns)}{hint}"
+        f"{_describe(row.columns)}{hint}"
     )
 
 
@@ -346,11 +348,11 @@ def _value(path: Path, row: _Row, column: int, role: str) -> str:
     return value
 
 
-def _shown(columns: list[str]) -> str:
-    shown = repr(columns)
+def _describe(columns: list[str]) -> str:
+    text = repr(columns)
     return (
         f"{len(columns)} column{'s' if len(columns) > 1 else ''}, "
-        f"{shown if len(shown) <= 200 else f'{shown[:199]}…'}"
+        f"{text if len(text) <= 200 else f'{text[:199]}…'}"
     )
 
 
@@ -364,10 +366,10 @@ def _columns(line: str, separator: Separator) -> list[str]:
 
 def _whole(starts: list[int], num_sentences: int) -> list[int] | None:
     """Completes the document starts: sentences before the first one are a document too."""
-    kept = [start for start in starts if start < num_sentences]
-    if not kept:
+    valid_starts = [start for start in starts if start < num_sentences]
+    if not valid_starts:
         return None
-    return kept if kept[0] == 0 else [0, *kept]
+    return valid_starts if valid_starts[0] == 0 else [0, *valid_starts]
 
 
 def _rows(sentence: Sequence[Sequence[str]], index: int) -> Iterator[tuple[str, ...]]:

@@ -50,15 +50,15 @@ def find_urls(pattern: str) -> list[InputFile]:
         ImportError, ValueError: As `open_file` does.
     """
     system, path = _file_system(pattern)
-    found = system.find(path) if system.isdir(path) else system.glob(path)
-    files = [path for path in found if not _is_hidden(path, pattern) and system.isfile(path)]
+    paths = system.find(path) if system.isdir(path) else system.glob(path)
+    files = [path for path in paths if not _is_hidden(path, pattern) and system.isfile(path)]
     return [InputFile(system.unstrip_protocol(path), system.size(path)) for path in sorted(files)]
 
 
 def _is_hidden(path: str, pattern: str) -> bool:
     """Returns whether a file is hidden and not asked for, as `_SUCCESS` of Spark is not text."""
-    name, asked = path.rpartition("/")[2], pattern.rpartition("/")[2]
-    return name.startswith((".", "_")) and not asked.startswith((".", "_"))
+    name, pattern_name = path.rpartition("/")[2], pattern.rpartition("/")[2]
+    return name.startswith((".", "_")) and not pattern_name.startswith((".", "_"))
 
 
 def _file_system(url: str) -> tuple[Any, str]:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.columns import as_array
+from keras_bert.data.columns import as_array, as_list, as_string
 
 _NAMES_SHOWN = 20
 
@@ -75,6 +75,48 @@ class LabelRules:
         return ids.astype("int32")
 
 
+@dataclasses.dataclass(frozen=True)
+class MultiLabelRules(LabelRules):
+    """Any number of labels for a row: a list of names, or a 0 or 1 for each class."""
+
+    def read(self, labels: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
+        """Checks labels, and converts them to float32 `(rows, classes)`.
+
+        Args:
+            labels: The labels of each row: a list of names, strings or UTF-8 bytes, which may be
+                empty; or rows of 0 and 1.
+            first_row: The index of the first of them, for error messages.
+
+        Raises:
+            ValueError: If a label is not accepted; the message names its row.
+        """
+        # A table of columns of 0 and 1 is an array; it has no list of rows.
+        is_table = len(getattr(labels, "shape", ())) == 2
+        rows = as_list(as_array(labels) if is_table else labels)
+        targets = np.zeros((len(rows), self.num_ids or 0), "float32")
+        names = self.class_names or ()
+        ids = {name: index for index, name in enumerate(names)}
+        for row, found in enumerate(rows):
+            is_list = isinstance(found, Iterable) and not isinstance(found, str | bytes)
+            items: list[Any] = as_list(found) if is_list else [None]
+            if all(isinstance(item, str | bytes) for item in items):
+                unknown = [name for name in map(as_string, items) if name not in ids]
+                if unknown:
+                    known = f"the classes are {listed(names)}" if names else "there are no names"
+                    raise ValueError(
+                        f"A label in row {first_row + row} is {unknown[0]!r}; {known}."
+                    )
+                targets[row, [ids[as_string(name)] for name in items]] = 1
+            elif len(items) == self.num_ids and all(item in (0, 1) for item in items):
+                targets[row] = items
+            else:
+                raise ValueError(
+                    f"The labels in row {first_row + row} are {found!r}; expected a list of names, "
+                    f"or {self.num_ids} values 0 or 1."
+                )
+        return targets
+
+
 def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
     """Returns the number of classes.
 
@@ -103,7 +145,7 @@ def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | No
 
 
 def listed(names: Sequence[str]) -> str:
-    """Returns names for an error message, those after the first 20 as their number."""
+    """Returns names for an error message, at most 20 of them, and the number of the others."""
     rest = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     return ", ".join(names[:_NAMES_SHOWN]) + rest
 
@@ -234,11 +276,11 @@ def _ids_of_names(
     labels: np.ndarray[Any, Any], class_names: Sequence[str] | None, first_row: int
 ) -> np.ndarray[Any, Any]:
     if class_names is None:
-        found = sorted(set(map(str, labels.flat)))
+        label_names = sorted(set(map(str, labels.flat)))
         raise ValueError(
             f"The labels are names, such as {str(labels.flat[0])!r}, but this task has no "
             "class_names. Create it with them, by `from_preset` or by its class: "
-            f"class_names={found if len(found) < 6 else [*found[:5], '…']}."
+            f"class_names={label_names if len(label_names) < 6 else [*label_names[:5], '…']}."
         )
     ids = {name: index for index, name in enumerate(class_names)}
     for row, label in enumerate(labels, first_row):
@@ -254,6 +296,66 @@ def _refuse_missing(labels: Any, first_row: int) -> None:
     for row, label in enumerate(np.asarray(labels, dtype=object), first_row):
         if label is None or (isinstance(label, float) and np.isnan(label)):
             raise ValueError(f"The label in row {row} is missing: {label}.")
+
+
+def f1_thresholds(
+    labels: np.ndarray[Any, Any], scores: np.ndarray[Any, Any], default: float = 0.5
+) -> tuple[float, ...]:
+    """Returns for each class the threshold of its scores with the highest F1.
+
+    It lies in the middle between two scores, so that rounding does not matter. Of several, it is
+    the highest.
+
+    Args:
+        labels: 0 or 1, `(rows, classes)`.
+        scores: Probabilities `(rows, classes)`.
+        default: The threshold of a class that no row has.
+
+    Example:
+
+    >>> f1_thresholds(np.array([[1], [1], [0], [0]]), np.array([[0.9], [0.5], [0.25], [0.0]]))
+    (0.375,)
+    """
+    thresholds = []
+    for truth, score in zip(labels.T, scores.T.astype("float64"), strict=True):
+        order = np.argsort(-score, kind="stable")
+        score, hits = score[order], np.cumsum(truth[order])
+        below = np.append(score[1:], 0.0)
+        f1 = 2 * hits / (np.arange(1, len(score) + 1) + truth.sum())
+        f1[score == below] = -1  # no threshold divides equal scores
+        best = int(np.argmax(f1))
+        middle = (score[best] + below[best]) / 2
+        thresholds.append(float(middle) if truth.any() else default)
+    return tuple(thresholds)
+
+
+def label_descriptions(labels: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+    """Returns the description of each label: of a label without one, its name.
+
+    Args:
+        labels: The names, or a dict of the description of each.
+
+    Raises:
+        ValueError: If there are none, or one is no string or occurs twice.
+    """
+    names = labels if isinstance(labels, Mapping) else dict.fromkeys(labels)
+    checks.check_names("labels", labels)
+    if not names or len(names) != len(labels):
+        raise ValueError(f"labels is {labels!r}; expected one or more different names.")
+    descriptions = dict(labels) if isinstance(labels, Mapping) else {name: name for name in names}
+    checks.check_names("labels", descriptions.values())
+    return descriptions
+
+
+def ranked(names: Sequence[Any], scores: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
+    """Returns a dict of `label` and `score` for each label, in descending order of the scores."""
+    order = np.argsort(-scores, kind="stable")
+    return [{"label": names[index], "score": float(scores[index])} for index in order]
+
+
+def sigmoid(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Computes the sigmoid of logits."""
+    return np.asarray(np.exp(-np.logaddexp(0, -logits)))
 
 
 def softmax(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

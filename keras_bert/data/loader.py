@@ -21,9 +21,10 @@ from keras_bert.data.packing import Sequences
 from keras_bert.text.tokenizer import Tokenizer
 
 DEFAULT_BATCH_SIZE = 32
-# The number of batches whose rows are sorted by length together: large enough that the rows of a
-# batch differ by a token or two, small enough that the order of an epoch stays random. Gradients
-# of batches of similar rows have a larger variance, so the window is smaller for small data sets.
+# The number of batches in a bucketing window, whose rows are sorted by length together: large
+# enough that the rows of a batch differ by a token or two, small enough that the order of an epoch
+# stays random. Gradients of batches of similar rows have a larger variance, so the window is
+# smaller for small data sets.
 WINDOW_BATCHES = 64
 # The smallest number of windows in an epoch of shuffled rows: with fewer, long and short rows would
 # never be in the same batch; with one, batches would hold the same rows in every epoch.
@@ -54,16 +55,16 @@ class BatchOptions:
         compiles: Whether each new batch shape is compiled, which takes seconds: there are few
             different lengths then, and the last batch of training data is completed with padding
             rows.
-        batches_for_more_lengths: The number of batches in an epoch from which on there are as many
-            lengths as if nothing was compiled, since fewer padded tokens then save more time than
-            it takes to compile for more lengths; `None` for never.
+        batches_for_more_lengths: The least number of batches in an epoch with as many lengths as if
+            nothing was compiled, since fewer padded tokens then save more time than it takes to
+            compile for more lengths; `None` for never.
         shuffle_seed: Seed for shuffling the rows and the batches, differently in each epoch; `None`
-            does not shuffle. Of rows of unknown number, a row is at most 1,024 batches earlier than
-            in the input.
+            does not shuffle. If the number of rows is unknown, a row is at most 1,024 batches
+            earlier than in the input.
         training: Whether the rows are training data.
-        bucketing_window: Number of batches for which rows are sorted by length together; 1 does not
+        bucketing_window: Number of batches with rows that are sorted by length together; 1 does not
             regroup rows. Defaults to 64, and if rows are shuffled, to at most a sixteenth of an
-            epoch; of rows of unknown number, of the rows before.
+            epoch, or of the rows before if their number is unknown.
         num_replicas: Number of devices of this process that share each batch. The last batch
             is then completed with padding rows too, so that each device has as many.
         shard: The index of this process and the number of processes that share each batch: each has
@@ -77,7 +78,7 @@ class BatchOptions:
 
     Raises:
         ValueError: If an option is out of range, or the replicas or processes cannot have equal
-            shares of a batch.
+            shards of a batch.
     """
 
     batch_size: int | None = None
@@ -145,11 +146,11 @@ def check_shard(shard: tuple[int, int], batch_size: int) -> None:
     if not 0 <= number < count or batch_size % count:
         raise ValueError(
             f"shard is {shard}, with a batch_size of {batch_size}; expected an index below the "
-            "number of processes, of which batch_size is a multiple."
+            "number of processes, and a batch_size that is a multiple of this number."
         )
 
 
-def rows_of_share(shard: tuple[int, int], batch_size: int) -> slice:
+def rows_of_shard(shard: tuple[int, int], batch_size: int) -> slice:
     """Returns the rows of a batch that a process has.
 
     Args:
@@ -219,7 +220,7 @@ class RowSource(Protocol):
     """The number of rows; `None` if it is unknown."""
 
     def sizes(self, options: BatchOptions) -> np.ndarray | None:
-        """Returns `sizes` of all rows, if processes share them out; otherwise `None`."""
+        """Returns `sizes` of all rows, if rows are sharded over processes; otherwise `None`."""
 
     def windows(self, epoch: int, options: BatchOptions, skipped: int) -> Iterator[Window]:
         """Yields the windows of an epoch, without the first `skipped` ones."""
@@ -239,13 +240,13 @@ class RowsInMemory:
         self.num_rows: int | None = len(examples)
 
     def sizes(self, options: BatchOptions) -> np.ndarray | None:
-        """Returns `sizes` of all rows, if processes share them out; otherwise `None`."""
+        """Returns `sizes` of all rows, if rows are sharded over processes; otherwise `None`."""
         if options.sharded_map is None:
             return None
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
-            parts = (rows[at : at + _ROWS_SIZED] for at in range(0, len(rows), _ROWS_SIZED))
-            return np.concatenate([sizes(self.examples.pack(part)) for part in parts])
+            chunks = (rows[at : at + _ROWS_SIZED] for at in range(0, len(rows), _ROWS_SIZED))
+            return np.concatenate([sizes(self.examples.pack(chunk)) for chunk in chunks])
 
         return options.sharded_map(
             of_rows,
@@ -309,9 +310,9 @@ class Batches(abc.ABC):
         prefetches = self.prefetches and not is_single
         with contextlib.closing(prefetch(batches) if prefetches else batches) as batches:
             while True:
-                asked = time.perf_counter()
+                start = time.perf_counter()
                 batch = next(batches, None)
-                self.seconds_waited += time.perf_counter() - asked
+                self.seconds_waited += time.perf_counter() - start
                 if batch is None:
                     return
                 yield batch
@@ -378,10 +379,12 @@ class Loader(Batches):
         )
         for window in self.source.windows(0, unshuffled, 0):
             window = window._replace(rows=window.rows[:1])
-            packed = window.examples.pack(window.rows)
+            sequences = window.examples.pack(window.rows)
             row = np.zeros(1, "int64")
             is_real = np.ones(1, "float32") if self.options.fills_last_batch else None
-            return self._finish(self._padded(packed, row, sizes(packed)[0], row, is_real, window))
+            return self._finish(
+                self._pad(sequences, row, sizes(sequences)[0], row, is_real, window)
+            )
         return None
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
@@ -389,47 +392,51 @@ class Loader(Batches):
         size, seed = options.rows_in_batch, options.shuffle_seed
         in_window = options.window(self.source.num_rows)
         skipped = 0 if in_window is None else first // in_window
-        done = skipped * (in_window or 0)
+        batches_before = skipped * (in_window or 0)
         for count, window in enumerate(self.source.windows(number, options, skipped), skipped):
-            packed = None
+            sequences = None
             if self._sizes is None:
-                packed = window.examples.pack(window.rows)
-                of_rows = sizes(packed)
+                sequences = window.examples.pack(window.rows)
+                of_rows = sizes(sequences)
             else:
                 of_rows = self._sizes[window.rows]
             order = None if seed is None else (seed, number, count)
             batches = list(rows_of_batches(of_rows[:, 0], size, order))
-            yield from self._of_window(window, packed, of_rows, batches[max(0, first - done) :])
-            done += len(batches)
+            yield from self._of_window(
+                window, sequences, of_rows, batches[max(0, first - batches_before) :]
+            )
+            batches_before += len(batches)
 
     def _of_window(
         self,
         window: Window,
-        packed: Sequences | None,
+        sequences: Sequences | None,
         of_rows: np.ndarray,
         batches: Sequence[np.ndarray],
     ) -> Iterator[Any]:
-        """Yields batches of a window; `packed` are all its rows, `None` packs the needed ones."""
+        """Yields batches of a window; `sequences` has all rows, `None` packs the needed ones."""
         fills, shard = self.options.fills_last_batch, self.options.shard
         whole = [np.resize(x, self.options.rows_in_batch) if fills else x for x in batches]
-        shares = [rows[rows_of_share(shard, len(rows))] for rows in whole]
+        shards = [rows[rows_of_shard(shard, len(rows))] for rows in whole]
         place = np.arange(len(window.rows))
-        if packed is None:
-            own = np.concatenate([np.zeros(0, "int64"), *shares])
+        if sequences is None:
+            own = np.concatenate([np.zeros(0, "int64"), *shards])
             place[own] = np.arange(len(own))
-            packed = window.examples.pack(window.rows[own])
-            _check_sizes(sizes(packed), of_rows[own], window.rows[own])
-        for rows, filled, share in zip(batches, whole, shares, strict=True):
+            sequences = window.examples.pack(window.rows[own])
+            _check_sizes(sizes(sequences), of_rows[own], window.rows[own])
+        for rows, full_batch, own_rows in zip(batches, whole, shards, strict=True):
             is_real = None
             if fills:
-                is_real = np.arange(len(filled)) < len(rows)
-                is_real = is_real[rows_of_share(shard, len(filled))].astype("float32")
+                is_real = np.arange(len(full_batch)) < len(rows)
+                is_real = is_real[rows_of_shard(shard, len(full_batch))].astype("float32")
             size = of_rows[rows].max(axis=0)
-            yield self._finish(self._padded(packed, place[share], size, share, is_real, window))
+            yield self._finish(
+                self._pad(sequences, place[own_rows], size, own_rows, is_real, window)
+            )
 
-    def _padded(
+    def _pad(
         self,
-        packed: Sequences,
+        sequences: Sequences,
         place: np.ndarray,
         size: np.ndarray,
         rows: np.ndarray,
@@ -439,17 +446,17 @@ class Loader(Batches):
         """Makes a batch of some rows of a window.
 
         Args:
-            packed: Packed rows, with these among them.
-            place: Where they are among them.
+            sequences: Packed rows, with these among them.
+            place: Their indices in `sequences`.
             size: The largest of `sizes` in the batches of all processes.
-            rows: Their places in the window.
+            rows: Their indices in the window.
             is_real: See `Batch`.
             window: The window.
         """
         length, most = bucket_for(max(1, size[0]), self._buckets), size[1]
         index = window.rows[rows]
         return Batch(
-            packed.take(NUMPY, place).padded(NUMPY, length, self._pad_token_id, most),
+            sequences.take(NUMPY, place).padded(NUMPY, length, self._pad_token_id, most),
             window.first + index,
             is_real,
             tuple(column[index] for column in window.columns),
@@ -471,14 +478,14 @@ def sizes(sequences: Sequences) -> np.ndarray:
     return np.stack([longest, counts], axis=1).astype("int32")
 
 
-def _check_sizes(found: np.ndarray, expected: np.ndarray, rows: np.ndarray) -> None:
-    """Checks that another process, which told the sizes of rows, has the same rows."""
-    (differs,) = np.nonzero((found != expected).any(axis=1))
+def _check_sizes(received: np.ndarray, expected: np.ndarray, rows: np.ndarray) -> None:
+    """Checks that another process, which sent the sizes of rows, has the same rows."""
+    (differs,) = np.nonzero((received != expected).any(axis=1))
     if len(differs):
         at = differs[0]
         raise ValueError(
-            f"Row {rows[at]} has {found[at][0]} tokens in this process, and {expected[at][0]} in "
-            "another; expected the same rows in each process."
+            f"Row {rows[at]} has {received[at][0]} tokens in this process, and {expected[at][0]} "
+            "in another; expected the same rows in each process."
         )
 
 

@@ -145,8 +145,8 @@ def truncate(
     if second is None:
         return [cut_rows(xp, first, max_tokens, side)]
     limits = pair_limits(first.lengths, second.lengths, max_tokens, xp.maximum)
-    parts = zip((first, second), limits, strict=True)
-    return [cut_rows(xp, part, limit, side) for part, limit in parts]
+    limited_rows = zip((first, second), limits, strict=True)
+    return [cut_rows(xp, rows, limit, side) for rows, limit in limited_rows]
 
 
 def pack_texts(

@@ -28,16 +28,15 @@ def random_bits(seed: tuple[Any, Any], size: int, first: int = 0) -> np.ndarray:
     Args:
         seed: Two integers.
         size: How many numbers to return.
-        first: The index of the first one in the stream of the seed. Those before it are not
-            computed.
+        first: The index of the first one in the stream of the seed. Earlier ones are not computed.
 
     Returns:
         int64 `(size,)`.
     """
     one, other = (int(word) % 2**64 for word in seed)
     words = (one & _WORD, one >> 32, other & _WORD, other >> 32)
-    scrambled = _blocks(np.array(words, np.uint64)[:, np.newaxis], _SEED_KEY)[:, 0].tolist()
-    key, high = (scrambled[0], scrambled[1]), scrambled[2:]
+    key_words = _blocks(np.array(words, np.uint64)[:, np.newaxis], _SEED_KEY)[:, 0].tolist()
+    key, high = (key_words[0], key_words[1]), key_words[2:]
     index = np.arange(first // 4, -(-(first + size) // 4), dtype=np.uint64)
     counter = np.zeros((4, len(index)), np.uint64)
     counter[0], counter[1] = index & np.uint64(_WORD), index >> np.uint64(32)

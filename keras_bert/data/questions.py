@@ -156,8 +156,8 @@ class QuestionAnswererPreprocessor:
         if not is_tensor(question):
             self.cut_rows.add(ids.lengths, self.max_query_length)
         if is_tensor(context):
-            parts = self.tokenizer.graph.tokenize_with_offsets(context)
-            passages = [Ragged(part.flat_values, part.row_lengths()) for part in parts]
+            tensors = self.tokenizer.graph.tokenize_with_offsets(context)
+            passages = [Ragged(tensor.flat_values, tensor.row_lengths()) for tensor in tensors]
         else:
             *columns, lengths = self.tokenizer.flat_tokens(context)
             passages = [Ragged(column, lengths) for column in columns]
@@ -324,10 +324,10 @@ def question_rows(
         `QuestionRows`, the windows in the order of the questions.
     """
     chunks, first = [], 0
-    for part in batched_by_characters(examples, _CHARACTERS, CHUNK):
-        chunk = _chunk(part, preprocessor, first)
-        chunks.append(chunk if negative_share == 1 else _sampled(chunk, negative_share))
-        first += len(part)
+    for batch in batched_by_characters(examples, _CHARACTERS, CHUNK):
+        chunk = _chunk(batch, preprocessor, first)
+        chunks.append(chunk if negative_share == 1 else _sample(chunk, negative_share))
+        first += len(batch)
     chunks = chunks or [_chunk((), preprocessor, 0)]
     columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     row_splits = np.concatenate([[0], np.cumsum(columns.pop("lengths"))]).astype("int64")
@@ -387,10 +387,10 @@ def likely_spans(
     """
     xp = functions_for(mask)
     (first, starts), (last, ends) = (
-        (tokens, xp.take_along(allowed & mask, tokens))
-        for tokens, allowed in (
-            (xp.top_k(xp.where(mask, values, -float("inf")), n_best), allowed)
-            for values, allowed in zip(logits, (may_start, may_end), strict=True)
+        (tokens, xp.take_along(may_be & mask, tokens))
+        for tokens, may_be in (
+            (xp.top_k(xp.where(mask, values, -float("inf")), n_best), may_be)
+            for values, may_be in zip(logits, (may_start, may_end), strict=True)
         )
     )
     # (windows, 1, best) - (windows, best, 1) -> (windows, best, best)
@@ -410,7 +410,7 @@ def _chunk(
     spans = _answer_tokens(examples, context_index, tokens)
     windows = preprocessor.windows(
         TokenizedQuestions(
-            tokens.question_ids, *(take_rows(NUMPY, part, context_index) for part in tokens[1:])
+            tokens.question_ids, *(take_rows(NUMPY, values, context_index) for values in tokens[1:])
         )
     )
     question_index = windows.question_index
@@ -429,13 +429,13 @@ def _chunk(
     }
 
 
-def _sampled(chunk: dict[str, np.ndarray], negative_share: float) -> dict[str, np.ndarray]:
+def _sample(chunk: dict[str, np.ndarray], negative_share: float) -> dict[str, np.ndarray]:
     """Returns the columns of `_chunk` without most of the windows that lack the answer."""
     question = chunk["question_index"]
     # `[CLS]` has position 0.
     is_positive = chunk["end_positions"] > 0
     first = int(question[0]) if question.size else 0
-    # The draw of a question's windows does not depend on those of others.
+    # The draw of a question's windows does not depend on other questions.
     draws = [
         np.random.default_rng((first + number,)).random(count)
         for number, count in enumerate(np.bincount(question - first))
@@ -454,8 +454,8 @@ def _answer_tokens(
 ) -> np.ndarray:
     """Returns the token span of an answer to each question in its passage, int64 `(batch, 2)`.
 
-    The span is from the first to the last token that overlap the answer, the first of those that
-    have a token; -1 if there is none.
+    The span is from the first to the last token that overlap the answer: the first answer that has
+    a token; -1 if there is none.
     """
     starts, ends = tokens.char_starts.values, tokens.char_ends.values
     splits = np.concatenate([[0], np.cumsum(tokens.char_starts.lengths)])

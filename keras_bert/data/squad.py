@@ -78,7 +78,7 @@ def read_squad(
         path: Path of the file, in UTF-8, or in UTF-16 with a byte order mark; gzip is decompressed.
         labeled: Whether every question must have answers, or be marked as unanswerable. Otherwise
             malformed answers count as unknown.
-        skip_bad: Whether to skip malformed parts, and list them in the result, instead of raising
+        skip_bad: Whether to skip malformed entries, and list them in the result, instead of raising
             an error. A question is skipped if none of its answers can be read.
 
     Returns:
@@ -167,7 +167,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Reader:
-    """Iterates over the questions of a file, and keeps the skipped parts and the ids seen."""
+    """Iterates over the questions of a file, and keeps the skipped entries and all ids."""
 
     def __init__(self, path: str, labeled: bool, skip_bad: bool) -> None:
         self.path = path
@@ -256,7 +256,7 @@ class _Reader:
             answers = []
         else:
             answers = _answer_objects(question, where)
-            # In rows, no answer is that of an unanswerable question.
+            # In rows, a question without answers is unanswerable.
             is_impossible |= is_row and not answers and "is_impossible" not in question
         if is_impossible and answers:
             raise SquadError(f"{where}: is_impossible is true, and there are answers")
@@ -265,24 +265,24 @@ class _Reader:
             return ()
         if not answers and self.labeled:
             raise SquadError(f"{where}: answers is empty, and is_impossible is not true")
-        found, errors = [], []
+        valid_answers, errors = [], []
         for index, answer in enumerate(answers, start=1):
             try:
-                found.append(_answer(answer, context, f"{where}, answer {index}"))
+                valid_answers.append(_answer(answer, context, f"{where}, answer {index}"))
             except SquadError as error:
                 errors.append(error)
-        if errors and not (found and self.skip_bad):
+        if errors and not (valid_answers and self.skip_bad):
             raise errors[0]
         self.skipped += map(str, errors)
-        return tuple(found) or None
+        return tuple(valid_answers) or None
 
     def _list(self, value: Any, name: str, where: str) -> list[Any]:
         try:
-            found: list[Any] = _field(value, name, list, where)
+            items: list[Any] = _field(value, name, list, where)
         except SquadError as error:
             self._skip(error)
             return []
-        return found
+        return items
 
     def _skip(self, error: SquadError) -> None:
         if not self.skip_bad:
@@ -327,15 +327,15 @@ def check_span(text: str, start: int, context: str, where: str) -> None:
     """
     if not text:
         raise SquadError(f"{where}: the text is empty")
-    found = context[start : start + len(text)] if start >= 0 else ""
-    if found != text:
+    passage_text = context[start : start + len(text)] if start >= 0 else ""
+    if passage_text != text:
         raise SquadError(
             f"{where}: {_short(text)} is not at answer_start {start}, where the context has "
-            f"{_short(found)}"
+            f"{_short(passage_text)}"
         )
 
 
-# The types of JSON's values, by those that Python reads them as
+# Python's types of values -> the words for JSON's
 _KINDS = {
     list: "a list",
     str: "a string",
@@ -352,11 +352,11 @@ def _field(value: Any, name: str, kind: type, where: str) -> Any:
         raise SquadError(f"{where} is {_short(value)}, expected an object")
     if name not in value:
         raise SquadError(f"{where}: the field {name!r} is missing")
-    found = value[name]
+    field = value[name]
     # In Python, bool is a subclass of int.
-    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-        raise SquadError(f"{where}: {name} is {_short(found)}, expected {_TYPE_NAMES[kind]}")
-    return found
+    if not isinstance(field, kind) or (kind is int and isinstance(field, bool)):
+        raise SquadError(f"{where}: {name} is {_short(field)}, expected {_TYPE_NAMES[kind]}")
+    return field
 
 
 def _text(value: Any, name: str, where: str) -> str:

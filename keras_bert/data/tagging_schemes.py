@@ -49,7 +49,7 @@ class _Label(NamedTuple):
 
 
 def are_span_labels(labels: Iterable[str]) -> bool:
-    """Returns whether labels encode spans (`B-PER`, `I-PER`, `O` …), unlike parts of speech."""
+    """Returns whether labels encode spans (`B-PER`, `I-PER`, `O` …), as parts of speech do not."""
     labels = set(labels)
     return labels != {OUTSIDE} and all(map(_SPAN_LABEL.fullmatch, labels))
 
@@ -162,20 +162,20 @@ def from_notation(labels: Sequence[str], notation: Notation) -> list[str]:
     if notation == "IO":
         inside = [label if label == OUTSIDE else f"I-{label}" for label in labels]
         return convert_labels(inside, "IOB2")
-    converted, open_type = [], ""
+    new_labels, open_type = [], ""
     for label in labels:
-        found = _BRACKETS.fullmatch(label)
-        if not label or found is None or (found["type"] and open_type):
+        match = _BRACKETS.fullmatch(label)
+        if not label or match is None or (match["type"] and open_type):
             raise ValueError(f"The label {label!r} has nested brackets or no span of one type.")
-        span_type = found["type"] or open_type
-        if found["end"] and not span_type:
+        span_type = match["type"] or open_type
+        if match["end"] and not span_type:
             raise ValueError(f"The label {label!r} ends a span that does not begin.")
-        letter = "B" if found["type"] else "I"
-        converted.append(f"{letter}-{span_type}" if span_type else OUTSIDE)
-        open_type = "" if found["end"] else span_type
+        letter = "B" if match["type"] else "I"
+        new_labels.append(f"{letter}-{span_type}" if span_type else OUTSIDE)
+        open_type = "" if match["end"] else span_type
     if open_type:
         raise ValueError(f"The span ({open_type}* does not end in its sentence.")
-    return converted
+    return new_labels
 
 
 def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity]:
@@ -201,20 +201,20 @@ def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity
     >>> entities(["B-PER", "I-PER", "O", "I-LOC"], strict="IOB2")
     [Entity(type='PER', start=0, end=2)]
     """
-    parsed = [_parse(label) for label in labels]
-    found = list(_readable(parsed))
+    parsed_labels = [_parse(label) for label in labels]
+    spans = list(_readable(parsed_labels))
     if strict is None:
-        return found
+        return spans
     if strict not in SCHEMES:
         raise ValueError(f"strict is {strict!r}; expected one of {', '.join(SCHEMES)}.")
-    for label, (letter, _) in zip(labels, parsed, strict=True):
+    for label, (letter, _) in zip(labels, parsed_labels, strict=True):
         if strict != "BIOES" and letter in "ES":
             raise ValueError(f"The label {label!r} is not in {strict}; expected B, I or O.")
     if strict == "IOB1":
-        return list(_strict_iob1(parsed, found))
+        return list(_strict_iob1(parsed_labels, spans))
     if strict == "IOB2":
-        return [entity for entity in found if parsed[entity.start].letter == "B"]
-    return [entity for entity in found if _is_whole(parsed[entity.start : entity.end])]
+        return [entity for entity in spans if parsed_labels[entity.start].letter == "B"]
+    return [entity for entity in spans if _is_whole(parsed_labels[entity.start : entity.end])]
 
 
 def convert_labels(labels: Sequence[str], scheme: Scheme) -> list[str]:
@@ -234,7 +234,7 @@ def convert_labels(labels: Sequence[str], scheme: Scheme) -> list[str]:
     >>> convert_labels(["I-PER", "I-PER", "O", "I-LOC"], "BIOES")
     ['B-PER', 'E-PER', 'O', 'S-LOC']
     """
-    converted = [OUTSIDE] * len(labels)
+    new_labels = [OUTSIDE] * len(labels)
     before = Entity("", 0, -1)
     for entity in entities(labels):
         inside = entity.end - entity.start
@@ -244,9 +244,9 @@ def convert_labels(labels: Sequence[str], scheme: Scheme) -> list[str]:
         else:
             letters = ("B" if scheme == "IOB2" or adjoins else "I") + "I" * (inside - 1)
         suffix = "" if entity.type == _NO_TYPE else f"-{entity.type}"
-        converted[entity.start : entity.end] = [letter + suffix for letter in letters]
+        new_labels[entity.start : entity.end] = [letter + suffix for letter in letters]
         before = entity
-    return converted
+    return new_labels
 
 
 def deviations(labels: Sequence[str], scheme: Scheme) -> list[int]:
@@ -293,10 +293,10 @@ def _is_whole(labels: Sequence[_Label]) -> bool:
     return letters == "S" or (len(letters) > 1 and letters[0] == "B" and letters[-1] == "E")
 
 
-def _strict_iob1(labels: Sequence[_Label], found: Iterable[Entity]) -> Iterator[Entity]:
+def _strict_iob1(labels: Sequence[_Label], spans: Iterable[Entity]) -> Iterator[Entity]:
     """Finds spans of IOB1, in which `B-` is valid only between two spans of the same type."""
     outside = _Label(OUTSIDE, "")
-    for entity in found:
+    for entity in spans:
         before = labels[entity.start - 1] if entity.start else outside
         after = labels[entity.end] if entity.end < len(labels) else outside
         start = entity.start

@@ -20,7 +20,7 @@ from keras_bert.data.file_systems import open_file
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 # Errors of compressed data
 UNREADABLE = (EOFError, OSError, lzma.LZMAError, zlib.error)
-# UTF-32 first: its little-endian byte order mark begins with that of UTF-16.
+# UTF-32 first: its little-endian byte order mark begins with UTF-16's.
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -114,19 +114,19 @@ def byte_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[bytes]:
     Raises:
         ImportError, ValueError: As `read_lines` does.
     """
-    file, start = _peeked(file)
+    file, start = _peek(file)
     if start == _ZSTANDARD:
-        file, start = _peeked(_from_zstandard(file, name))
-    for magic, decompressed in _COMPRESSED.items():
+        file, start = _peek(_from_zstandard(file, name))
+    for magic, decompress in _COMPRESSED.items():
         if start.startswith(magic):
-            file, start = _peeked(cast(BinaryIO, decompressed(file)))
+            file, start = _peek(cast(BinaryIO, decompress(file)))
             break
     for magic, kind in _NOT_TEXT.items():
         if start.startswith(magic):
             raise ValueError(f"{name}: expected text, but the file is {kind}")
     encoding = next((e for mark, e in _BYTE_ORDER_MARKS.items() if start.startswith(mark)), None)
     if encoding is not None:
-        file = _transcoded(file, encoding, name)
+        file = _transcode(file, encoding, name)
     elif len(start) == 4 and b"\0\0" in (start[::2], start[1::2]):
         order = "BE" if start[0] == 0 else "LE"
         raise ValueError(
@@ -147,19 +147,19 @@ def _from_zstandard(file: BinaryIO, name: str | os.PathLike[str]) -> BinaryIO:
     return cast(BinaryIO, pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd"))
 
 
-def _peeked(file: BinaryIO) -> tuple[BinaryIO, bytes]:
+def _peek(file: BinaryIO) -> tuple[BinaryIO, bytes]:
     """Returns a file, and its first four bytes, which remain to be read."""
-    buffered = file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
-    return buffered, buffered.peek(4)[:4]
+    reader = file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
+    return reader, reader.peek(4)[:4]
 
 
-def _transcoded(file: BinaryIO, encoding: str, name: str | os.PathLike[str]) -> BinaryIO:
+def _transcode(file: BinaryIO, encoding: str, name: str | os.PathLike[str]) -> BinaryIO:
     content = file.read()
     try:
         return io.BytesIO(content.decode(encoding).encode())
     except UnicodeDecodeError as error:
         number = content[: error.start].decode(encoding, "ignore").count("\n") + 1
         raise ValueError(
-            f"{name}, line {number}: the byte order mark is that of {encoding.upper()}, but byte "
+            f"{name}, line {number}: the byte order mark is {encoding.upper()}'s, but byte "
             f"{error.start} of the file is not: {error.reason}"
         ) from error

@@ -23,7 +23,7 @@ from keras_bert.data.packing import (
 from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
-# Ids of up to so many tokens are kept in memory, some 500 MB.
+# The largest number of token ids in memory, some 500 MB
 MAX_TOKENS_IN_MEMORY = 1 << 28
 
 
@@ -59,7 +59,7 @@ class CutRows:
         self.add(lengths[is_new], max_tokens)
 
     def message(self, rows_before: int = 0, cut_before: int = 0) -> str:
-        """Returns how many rows were cut, of those that were counted since then; empty if none."""
+        """Returns how many of the rows since then were cut, as a message; empty if none."""
         num_cut = self.num_cut - cut_before
         if not num_cut:
             return ""
@@ -170,7 +170,7 @@ class TextClassifierPreprocessor:
 class TokenizedTexts:
     """The tokens of texts in memory, which are computed when they are first asked for, and kept.
 
-    They are kept without those that no row has space for, and in two bytes each if the vocabulary
+    They are kept up to the number that a row has space for, and in two bytes each if the vocabulary
     allows it.
 
     Args:
@@ -191,8 +191,8 @@ class TokenizedTexts:
         self._max_tokens = max_tokens
         fits = self._tokenizer.vocabulary_size <= 1 << 16
         self._flat = np.empty(0, "uint16" if fits else "int32")
-        self._used = 0
-        # The index in the flat array of each text's first token; -1 for those that it lacks
+        self._num_used = 0
+        # The index in the flat array of each text's first token; -1 for texts that it lacks
         self._starts = np.full(len(texts), -1, "int64")
         self._lengths = np.zeros(len(texts), "int32")
 
@@ -202,33 +202,33 @@ class TokenizedTexts:
     def take(self, index: np.ndarray) -> Ragged:
         """Returns the tokens of the texts at some indices."""
         missing = np.unique(index[self._starts[index] < 0])
-        if len(missing) and self._used >= self._max_tokens:
-            return self._tokenized(index)
+        if len(missing) and self._num_used >= self._max_tokens:
+            return self._tokenize(index)
         if len(missing):
             self._keep(missing)
         lengths = self._lengths[index].astype("int64")
         positions = NUMPY.ranges(self._starts[index], lengths)
         return Ragged(self._flat[positions].astype("int32"), lengths)
 
-    def _tokenized(self, index: np.ndarray) -> Ragged:
+    def _tokenize(self, index: np.ndarray) -> Ragged:
         rows = tokenized(self._tokenizer, [self._texts[row] for row in index])
         return cut_rows(NUMPY, rows, self._longest, self._tokenizer.truncation_side)
 
     def _keep(self, index: np.ndarray) -> None:
-        values, lengths = self._tokenized(index)
-        end = self._used + len(values)
+        values, lengths = self._tokenize(index)
+        end = self._num_used + len(values)
         if end > len(self._flat):
             # As many as all texts will have if they are like these: memory is taken up when it is
             # written to.
             is_missing = self._starts < 0
-            expected = self._used + int(1.1 * len(values) / len(index) * is_missing.sum())
-            grown = np.empty(max(end, expected), self._flat.dtype)
-            grown[: self._used] = self._flat[: self._used]
-            self._flat = grown
-        self._flat[self._used : end] = values
-        self._starts[index] = self._used + np.cumsum(lengths) - lengths
+            expected = self._num_used + int(1.1 * len(values) / len(index) * is_missing.sum())
+            larger = np.empty(max(end, expected), self._flat.dtype)
+            larger[: self._num_used] = self._flat[: self._num_used]
+            self._flat = larger
+        self._flat[self._num_used : end] = values
+        self._starts[index] = self._num_used + np.cumsum(lengths) - lengths
         self._lengths[index] = lengths
-        self._used = end
+        self._num_used = end
 
 
 class TextExamples:
@@ -272,8 +272,8 @@ class TextPairExamples(TextExamples):
         lengths = np.stack([first.lengths, second.lengths], axis=1).reshape(-1)
         starts = np.cumsum(lengths) - lengths
         values = np.empty(lengths.sum(), "int32")
-        for part, rows in enumerate((first, second)):
-            values[NUMPY.ranges(starts[part::2], rows.lengths)] = rows.values
+        for side, rows in enumerate((first, second)):
+            values[NUMPY.ranges(starts[side::2], rows.lengths)] = rows.values
         features, _ = self._preprocessor.pack_tokens(Ragged(values, lengths))
         return Sequences(features, np.full(len(index), 2))
 

@@ -169,14 +169,14 @@ class TokenClassifierPreprocessor:
             borders = xp.take(first_token, _splits(xp, nested.in_documents))
             document = xp.take(row_numbers(xp, nested.in_documents), sentence)
             first, last = xp.take(borders, document), xp.take(borders, document + 1)
-            start, stop = _widened(xp, start, stop, first, last, max_tokens)
+            start, stop = _extend(xp, start, stop, first, last, max_tokens)
             start, stop = _between_words(xp, start, stop, splits)
         # === The window of each word ===
         of_sentence = row_numbers(xp, in_sentences)
         word_begin, word_end = splits[:-1], splits[1:]
         within = xp.take(begin, of_sentence)
         nearest = _nearest_window(xp, word_begin - within, word_end - within, max_tokens, step)
-        nearest = _clipped(xp, nearest, 0, xp.take(counts, of_sentence) - 1)
+        nearest = _clip(xp, nearest, 0, xp.take(counts, of_sentence) - 1)
         window = xp.take(row_starts(xp, counts), of_sentence) + nearest
         positions = xp.ranges(start, stop - start)
         inner = Ragged(xp.take(pieces.values, positions), stop - start)
@@ -272,7 +272,7 @@ def _splits(xp: Arrays, lengths: Any) -> Any:
     return xp.concat([xp.full(1, 0, "int64"), xp.cumsum(lengths)])
 
 
-def _clipped(xp: Arrays, x: Any, lowest: Any, highest: Any) -> Any:
+def _clip(xp: Arrays, x: Any, lowest: Any, highest: Any) -> Any:
     return xp.minimum(xp.maximum(x, lowest), highest)
 
 
@@ -283,7 +283,7 @@ def _between_words(xp: Arrays, start: Any, stop: Any, splits: Any) -> tuple[Any,
     return xp.take(splits, first), xp.take(splits, last)
 
 
-def _widened(
+def _extend(
     xp: Arrays, start: Any, stop: Any, begin: Any, end: Any, max_tokens: int
 ) -> tuple[Any, Any]:
     """Extends spans on both sides, in equal parts where possible, to the size of a window."""
@@ -299,4 +299,4 @@ def _nearest_window(xp: Arrays, begin: Any, end: Any, max_tokens: int, step: int
     no more than `max_tokens - step` subwords, so that at least one window contains the whole word.
     """
     central = (begin + end - max_tokens + step) // (2 * step)
-    return _clipped(xp, central, -((max_tokens - end) // step), begin // step)
+    return _clip(xp, central, -((max_tokens - end) // step), begin // step)

@@ -47,12 +47,12 @@ def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) ->
     make_folder(base)
     # On the same disk, so that it can be renamed
     with scratch_folder(base, "deploying") as scratch:
-        copied = scratch / "version"
-        shutil.copytree(source, copied)
+        copy = scratch / "version"
+        shutil.copytree(source, copy)
         while True:
             version = base / str(max(_versions(base), default=0) + 1)
             try:
-                os.rename(copied, version)
+                os.rename(copy, version)
             except OSError as error:  # another process has just created it
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                     raise

@@ -12,6 +12,8 @@ from keras_bert.export.options import ExportOptions, Servable
 
 # In the folder of a SavedModel, and in a LiteRT model
 DESCRIPTION_FILE, PACKED_FILE = "assets.extra/task.json", "task.json"
+# The config of its tokenizer, in the folder of a SavedModel
+TOKENIZER_FILE = "assets.extra/tokenizer.json"
 # The name in the metadata of ONNX and OpenVINO models
 METADATA_NAME = "keras_bert"
 
@@ -51,6 +53,11 @@ class ExportDescription:
         fields: The names of the fields of a row of text.
         list_fields: The fields that are, or may be, lists of strings.
         requests: How rows are sent to a SavedModel, in the order in which they are tried.
+        class_names: The labels in the order of their ids; empty without classes.
+        sequence_length: Maximum length of a row in tokens, including the special tokens, of a
+            SavedModel.
+        max_text_bytes: The number of bytes read of each text; `None` for no limit.
+        dtype: The precision of the encoder's weights and products.
     """
 
     task: str
@@ -58,6 +65,10 @@ class ExportDescription:
     fields: tuple[str, ...]
     list_fields: tuple[str, ...] = ()
     requests: tuple[RowRequest, ...] = (RowRequest(),)
+    class_names: tuple[str, ...] = ()
+    sequence_length: int | None = None
+    max_text_bytes: int | None = None
+    dtype: str = "float32"
 
     @classmethod
     def of_task(cls, task: Servable, options: ExportOptions) -> Self:
@@ -69,6 +80,10 @@ class ExportDescription:
             (*task.fields, *(task.optional_fields if options.pair else ())),
             task.list_fields,
             (task.serving_requests() if is_saved_model else ()),
+            options.class_names or (),
+            task.preprocessor.sequence_length if is_saved_model else None,
+            options.max_text_bytes,
+            options.dtype,
         )
 
     def to_json(self) -> str:
@@ -79,10 +94,6 @@ class ExportDescription:
     def from_json(cls, text: str) -> Self:
         """Creates a description from the value of `to_json`."""
         values: dict[str, Any] = json.loads(text)
-        return cls(
-            values["task"],
-            values["verb"],
-            tuple(values["fields"]),
-            tuple(values["list_fields"]),
-            tuple(RowRequest(**request) for request in values["requests"]),
-        )
+        requests = tuple(RowRequest(**request) for request in values.pop("requests"))
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return cls(**{**values, **lists}, requests=requests)

@@ -147,7 +147,7 @@ def export_task(
 
 def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | None:
     """Returns the labels of a task with classes, `None` for other tasks."""
-    if not task.supports_class_weight or not hasattr(task, "num_classes"):
+    if not hasattr(task, "num_classes") or getattr(task, "is_regression", False):
         if class_names is not None:
             raise ValueError(
                 f"class_names is {class_names!r}; this {type(task).__name__} has no classes."
@@ -182,22 +182,22 @@ def _check_exportable(task: Any, format: str, dtype: str, pair: bool, text: bool
     if text:
         _check_takes_text(task, format)
     needs = FORMATS[format]
-    needed = (
+    packages = (
         "tensorflow",
         *needs.packages,
         *((needs.text_packages or ()) if text else ()),
         *(needs.int8_packages if dtype == "int8" else ()),
     )
-    for package in needed:
+    for package in packages:
         if importlib.util.find_spec(package) is None:
             # (Its project publishes no wheels for Windows.)
             is_missing_there = package == "tensorflow_text" and sys.platform == "win32"
-            what = (
+            advice = (
                 "which Windows does not have: export on Linux, WSL or macOS"
                 if is_missing_there
                 else f"`pip install {package}`"
             )
-            raise ExportError(f"format={format!r} needs the package {package}: {what}.")
+            raise ExportError(f"format={format!r} needs the package {package}: {advice}.")
     if format == "litert" and len(task.input["token_ids"].shape) > 2:
         raise ValueError(
             "format is 'litert', which needs one shape for all inputs; multiple choice has "

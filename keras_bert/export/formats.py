@@ -43,7 +43,7 @@ def write_model(task: Servable, path: Path, options: ExportOptions) -> None:
             # Both refuse ids beyond the vocabulary, but count negative ones from its end.
             ids = features["token_ids"]
             features["token_ids"] = tf.where(ids < 0, tf.int32.max, ids)
-        with padded_form():  # The operations of the unpadded form are not those of all runtimes.
+        with padded_form():  # Not all runtimes have the operations of the unpadded form.
             outputs = task(features, training=False)
         return dict(outputs) if isinstance(outputs, dict) else {task.output_name: outputs}
 
@@ -68,7 +68,7 @@ def _write_onnx(
     import tf2onnx
 
     model, _ = tf2onnx.convert.from_function(function, input_signature=specs, opset=ONNX_OPSET)
-    # Outputs have the axes of the inputs, of which they lack some, and then fixed ones.
+    # Outputs have some of the inputs' axes, and then fixed ones.
     for tensor in (*model.graph.input, *model.graph.output):
         axes = tensor.type.tensor_type.shape.dim
         for axis, name in zip(axes, _AXES[len(specs[0].shape)], strict=False):
@@ -90,7 +90,7 @@ def _write_openvino(
 
     model = openvino.convert_model(function.get_concrete_function())
     if options.dtype == "int8":
-        model = _quantized(model, task, options.calibration)
+        model = _quantize(model, task, options.calibration)
     if options.text:
         from keras_bert.export.openvino_text import connect_text
 
@@ -99,7 +99,7 @@ def _write_openvino(
     openvino.save_model(model, path, compress_to_fp16=False)
 
 
-def _quantized(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) -> Any:
+def _quantize(model: Any, task: Servable, calibration: Sequence[Sequence[str]]) -> Any:
     """Returns an `openvino.Model` with int8 matrix products in the encoder.
 
     The pooler and the head stay in float32: they take no time, and int8 costs regressions accuracy.
@@ -111,23 +111,23 @@ def _quantized(model: Any, task: Servable, calibration: Sequence[Sequence[str]])
     def features(numbered_row: tuple[int, Sequence[str]]) -> dict[str, Any]:
         # Batches of one row have no padding, which would distort the calibration.
         number, row = numbered_row
-        packed = task.preprocessor(*([text] for text in row))
-        if isinstance(packed, QuestionWindows):
-            # Of the first passage its first window, of the second its second, and so on
-            packed = task.preprocessor.padded(packed)
-            window = number % len(packed["token_ids"])
-            real = packed["padding_mask"][window]
-            packed = {name: x[window][real][None] for name, x in packed.items()}
-        return {name: packed[name].astype("int32") for name in INPUT_NAMES}
+        inputs = task.preprocessor(*([text] for text in row))
+        if isinstance(inputs, QuestionWindows):
+            # The first passage's first window, the second's second, and so on
+            inputs = task.preprocessor.padded(inputs)
+            window = number % len(inputs["token_ids"])
+            real = inputs["padding_mask"][window]
+            inputs = {name: x[window][real][None] for name, x in inputs.items()}
+        return {name: inputs[name].astype("int32") for name in INPUT_NAMES}
 
     tasks = getattr(task, "members", (task,))
-    heads = {part.head.name for part in tasks if hasattr(part, "head")}
+    heads = {member.head.name for member in tasks if hasattr(member, "head")}
     return nncf.quantize(
         model,
         nncf.Dataset(list(enumerate(calibration)), features),
         model_type=nncf.ModelType.TRANSFORMER,
         subset_size=len(calibration),
-        # Layers are parts of names, such as .../pooler_1/dense_1/MatMul. Not all tasks have both.
+        # Names contain layers, such as .../pooler_1/dense_1/MatMul. Not all tasks have both.
         ignored_scope=nncf.IgnoredScope(
             patterns=[rf".*/{name}(_\d+)?/.*MatMul" for name in ("pooler", *heads)], validate=False
         ),

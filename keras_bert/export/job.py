@@ -30,26 +30,24 @@ def write_job(task: Any, options: ExportOptions, folder: Path) -> None:
     """Writes the input of `run_job`: JSON, and the weights in their own precision."""
     config = serialize_keras_object(task)
     config.pop("compile_config", None)  # The export is not trained
-    # Of the task and its encoder, or of the tasks in an ensemble and theirs
+    # The task and its encoder, or the tasks in an ensemble and theirs
     models = [layer for layer in task._flatten_layers() if isinstance(layer, keras.Model)]
     modules = sorted({type(model).__module__ for model in models})
-    stored = {"modules": modules, "task": config, "options": dataclasses.asdict(options)}
-    (folder / "job.json").write_text(json.dumps(stored))
+    job = {"modules": modules, "task": config, "options": dataclasses.asdict(options)}
+    (folder / "job.json").write_text(json.dumps(job))
     task.save_weights(folder / "task.weights.h5")
 
 
 def read_job(folder: Path) -> tuple[Any, ExportOptions]:
     """Returns the task of `write_job`, in the precision of the export, and the options."""
-    stored = json.loads((folder / "job.json").read_text())
-    names = stored["options"].pop("class_names")
-    options = ExportOptions(
-        class_names=None if names is None else tuple(names), **stored["options"]
-    )
-    for module in stored["modules"]:
+    job = json.loads((folder / "job.json").read_text())
+    names = job["options"].pop("class_names")
+    options = ExportOptions(class_names=None if names is None else tuple(names), **job["options"])
+    for module in job["modules"]:
         importlib.import_module(module)  # Registers the classes with Keras
-    config = stored["task"]
-    for part in config["config"].get("members", [config]):
-        part["config"]["backbone"]["config"]["dtype"] = (
+    config = job["task"]
+    for member in config["config"].get("members", [config]):
+        member["config"]["backbone"]["config"]["dtype"] = (
             # Quantized afterwards by the library of the format
             "float32" if options.dtype == "int8" else options.dtype
         )
@@ -81,7 +79,7 @@ def run_job_in_child_process(folder: Path) -> None:
     Raises:
         ExportError: If it fails, with the message of the child process.
     """
-    finished = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "keras_bert.export.job", str(folder)],
         env=_environment(),
         capture_output=True,
@@ -89,13 +87,13 @@ def run_job_in_child_process(folder: Path) -> None:
         errors="replace",
         check=False,
     )
-    if finished.returncode == 0:
+    if process.returncode == 0:
         return
     error_file = folder / ERROR_FILE
     if error_file.exists():
         reason = error_file.read_text(encoding="utf-8")
     else:
-        reason = f"exit status {finished.returncode}: {finished.stderr.strip()[-2000:]}"
+        reason = f"exit status {process.returncode}: {process.stderr.strip()[-2000:]}"
     raise ExportError(
         "A SavedModel is written by a child process with the TensorFlow backend, and that failed: "
         # The folder is a temporary one.

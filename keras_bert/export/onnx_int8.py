@@ -92,10 +92,12 @@ def scale_outlier_channels(model: Any, features: Mapping[str, np.ndarray[Any, An
         model.graph.initializer.append(numpy_helper.from_array(1 / scale, f"{name}/inverse_scale"))
     for node in products:
         factors = [node.input[0], f"{node.input[1]}/inverse_scale"]
-        scaled = f"{node.name}/scaled_input"
+        scaled_input = f"{node.name}/scaled_input"
         position = list(model.graph.node).index(node)
-        node.input[0] = scaled
-        model.graph.node.insert(position, onnx.helper.make_node("Mul", factors, [scaled], scaled))
+        node.input[0] = scaled_input
+        model.graph.node.insert(
+            position, onnx.helper.make_node("Mul", factors, [scaled_input], scaled_input)
+        )
 
 
 def _values(
@@ -108,6 +110,6 @@ def _values(
         info = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
         probe.graph.output.append(info)
     session = onnxruntime.InferenceSession(probe.SerializeToString())
-    fed = {one.name: features[one.name] for one in session.get_inputs()}
-    values: list[np.ndarray[Any, Any]] = session.run(names, fed)
+    inputs = {one.name: features[one.name] for one in session.get_inputs()}
+    values: list[np.ndarray[Any, Any]] = session.run(names, inputs)
     return values

@@ -47,8 +47,10 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
 
     Inputs `text`, string `(batch,)`, and with `pair` also `text_pair`. The outputs are as in
     the task's `serving_default`: `label`, string `(batch,)`, `score` and `probabilities` of a
-    classifier, `score` of a regression, `embedding` of an embedder. A request without texts, or
-    with a different number of second texts, is an error.
+    classifier, `score` of a regression, `embedding` of an embedder. A classifier with `multi_label`
+    has the outputs `probabilities` and `applies`, bool, `(batch, classes)`: whether each label
+    reaches its threshold. A request without texts, or with a different number of second texts, is
+    an error.
 
     Args:
         network: The `openvino.Model` of the task with the inputs `token_ids`, `segment_ids` and
@@ -68,7 +70,7 @@ def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
     if task.output_name == "embedding":
         answers = {"embedding": output}
     else:
-        answers = answers_of_logits(output, options.class_names)
+        answers = answers_of_logits(output, options.class_names, getattr(task, "thresholds", None))
     return _model(answers, [texts.get_node() for texts in connected.inputs])
 
 
@@ -86,13 +88,20 @@ def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
     for text, name in zip(texts, names, strict=True):
         text.output(0).set_names({name})
     find_ids = _STEPS[preprocessor.tokenizer.kind](preprocessor.tokenizer)
-    return _model(_packed(preprocessor, [find_ids(part) for part in _checked(texts)]), texts)
+    return _model(_pack(preprocessor, [find_ids(part) for part in _check(texts)]), texts)
 
 
-def answers_of_logits(logits: Any, class_names: Sequence[str] | None) -> dict[str, Any]:
+def answers_of_logits(
+    logits: Any, class_names: Sequence[str] | None, thresholds: Sequence[float] | None = None
+) -> dict[str, Any]:
     """The answers of a classifier, or of a regression without names, from logits `(batch, _)`."""
     if class_names is None:
         return {"score": ops.squeeze(logits, _integer(1)).output(0)}
+    if thresholds is not None:
+        probabilities = ops.sigmoid(logits)
+        lowest = ops.constant(np.array([thresholds], "float32"))
+        applies = ops.greater_equal(probabilities, lowest)
+        return {"probabilities": probabilities.output(0), "applies": applies.output(0)}
     probabilities = ops.softmax(logits, 1)
     best = ops.topk(probabilities, _integer(1), 1, "max", "none")
     row = ops.squeeze(best.output(1), _integer(1))
@@ -110,7 +119,7 @@ def _labels(classes: Any, class_names: Sequence[str]) -> Any:
     number = ops.squeeze(ops.shape_of(classes, openvino.Type.i32))
     begins = ops.range(_integer(0), number, _integer(1), openvino.Type.i32)
     names = [name.encode("utf-8") for name in class_names]
-    begins, ends, symbols = _expanded([begins, ops.add(begins, _integer(1)), classes], names)
+    begins, ends, symbols = _expand([begins, ops.add(begins, _integer(1)), classes], names)
     return ops.string_tensor_pack(begins, ends, ops.convert(symbols, "u8")).output(0)
 
 
@@ -120,7 +129,7 @@ def _model(outputs: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
     return openvino.Model([ops.result(output) for output in outputs.values()], list(inputs), "text")
 
 
-def _checked(texts: Sequence[Any]) -> list[Strings]:
+def _check(texts: Sequence[Any]) -> list[Strings]:
     """The strings of inputs; a request is refused if it has none, or not as many of each input.
 
     Without, OpenVINO 2026.4 answers a request without strings as the request before, and
@@ -137,18 +146,20 @@ def _checked(texts: Sequence[Any]) -> list[Strings]:
     numbers_to_add = ops.range(_integer(0), size, _integer(1), openvino.Type.i32)
     zero = ops.reduce_sum(ops.add(numbers_to_add, _integers([0, -1])), _integer(0))
     rows = ops.add(ops.range(_integer(0), number, _integer(1), openvino.Type.i32), zero)
-    checked = []
+    checked_texts = []
     for text in texts:
         begins, ends, symbols = ops.string_tensor_unpack(text).outputs()
-        begins, ends = (ops.gather(part, rows, _integer(0)).output(0) for part in (begins, ends))
-        checked.append([begins, ends, symbols])
-    return checked
+        begins, ends = (
+            ops.gather(bounds, rows, _integer(0)).output(0) for bounds in (begins, ends)
+        )
+        checked_texts.append([begins, ends, symbols])
+    return checked_texts
 
 
 # === Rows ===
 
 
-def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
+def _pack(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
     """Features `(batch, length)` of the ids of one text or two, as the preprocessor packs them."""
     tokenizer = preprocessor.tokenizer
     max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
@@ -165,7 +176,11 @@ def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
         inputs.append(steps.AddToken(_token_id=tokenizer.sep_token_id, token_type_id=second))
     combine = steps.CombineSegmentsStep(inputs)
     ragged = combine.get_ov_subgraph(
-        [part for text in _truncated(texts, max_tokens, tokenizer.truncation_side) for part in text]
+        [
+            tensor
+            for text in _truncate(texts, max_tokens, tokenizer.truncation_side)
+            for tensor in text
+        ]
     )
     padding = steps.PaddingStep(_token_id=tokenizer.pad_token_id)
     token_ids, _, mask = padding.get_ov_subgraph(ragged)
@@ -174,8 +189,8 @@ def _packed(preprocessor: Any, texts: Sequence[Ids]) -> dict[str, Any]:
     return dict(zip(INPUT_NAMES, (token_ids, segments[0], mask), strict=True))
 
 
-def _truncated(texts: Sequence[Ids], max_tokens: int, side: str) -> list[Ids]:
-    """Ids without those that are too many; see `keras_bert.data.packing.truncate`."""
+def _truncate(texts: Sequence[Ids], max_tokens: int, side: str) -> list[Ids]:
+    """Truncated ids; see `keras_bert.data.packing.truncate`."""
     lengths = [ops.subtract(ends, begins) for begins, ends, _ in texts]
     if len(texts) == 1:
         limits = [_integer(max_tokens)]
@@ -186,15 +201,15 @@ def _truncated(texts: Sequence[Ids], max_tokens: int, side: str) -> list[Ids]:
             ops.maximum(rest[1], _integer(max_tokens - half)),
             ops.maximum(rest[0], _integer(half)),
         ]
-    kept = [ops.minimum(*both) for both in zip(lengths, limits, strict=True)]
+    new_lengths = [ops.minimum(*both) for both in zip(lengths, limits, strict=True)]
     if side == "left":
         return [
             [ops.subtract(ends, length).output(0), ends, ids]
-            for (_, ends, ids), length in zip(texts, kept, strict=True)
+            for (_, ends, ids), length in zip(texts, new_lengths, strict=True)
         ]
     return [
         [begins, ops.add(begins, length).output(0), ids]
-        for (begins, _, ids), length in zip(texts, kept, strict=True)
+        for (begins, _, ids), length in zip(texts, new_lengths, strict=True)
     ]
 
 
@@ -210,13 +225,13 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
     sigma = _final_sigma(lambda texts: normalize(texts, rules)[0]) if rules.lowercase else None
 
     def find(strings: Strings) -> Ids:
-        strings = _replaced(_valid(strings), r"\x00", "")
+        strings = _replace(_valid(strings), r"\x00", "")
         for pattern, mark in marks.replacements if marks else ():
-            strings = _replaced(strings, pattern, mark)
-        strings = _replaced(strings, *sigma) if sigma else strings
-        strings = _mapped(strings, characters)
+            strings = _replace(strings, pattern, mark)
+        strings = _replace(strings, *sigma) if sigma else strings
+        strings = _map(strings, characters)
         # The unknown token is no word of a text: its brackets would be words of their own.
-        strings = _replaced(strings, f"[^ ]{{{tokenizer.max_word_length + 1},}}", unknown)
+        strings = _replace(strings, f"[^ ]{{{tokenizer.max_word_length + 1},}}", unknown)
         words = steps.RegexSplitStep(" +").get_ov_subgraph(_as_rows(strings))
         return list(
             steps.WordPieceTokenizationStep(
@@ -228,29 +243,34 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Callable[[Strings], Ids]:
 
 
 def _word_characters(rules: Normalization) -> dict[str, str]:
-    """What each character becomes, if it does not stay: words with spaces between them."""
+    """The replacement of each character that does not stay: words with spaces between them."""
     letters = _letters()
-    normalized = [
+    replacements = [
         text.decode("utf-8") for text in normalize(tf.constant(letters), rules)[0].numpy()
     ]
-    parts = sorted(set("".join(normalized)))
-    # "a", the character, "a": how many words that is says what the character is.
+    characters = sorted(set("".join(replacements)))
+    # "a", the character, "a": the number of words tells the kind of character.
     find = PieceFinder(["[UNK]", "a", "##a"], 0, max_word_length=200)
-    pieces = find(tf.constant([f"a{part}a" for part in parts]), tf.constant(False)).ids
-    spelled = {}
-    for part, ids in zip(parts, pieces.to_list(), strict=True):
-        spelled[part] = {(0,): part, (1, 1): " ", (1, 0, 1): f" {part} ", (1, 2): ""}.get(
-            tuple(ids), part
-        )
+    pieces = find(
+        tf.constant([f"a{character}a" for character in characters]), tf.constant(False)
+    ).ids
+    spellings = {}
+    for character, ids in zip(characters, pieces.to_list(), strict=True):
+        spellings[character] = {
+            (0,): character,
+            (1, 1): " ",
+            (1, 0, 1): f" {character} ",
+            (1, 2): "",
+        }.get(tuple(ids), character)
     return {
-        letter: "".join(spelled[part] for part in text)
-        for letter, text in zip(letters, normalized, strict=True)
+        letter: "".join(spellings[character] for character in text)
+        for letter, text in zip(letters, replacements, strict=True)
     }
 
 
 @functools.cache
 def _letters() -> tuple[str, ...]:
-    """The characters of Unicode but those for private use and unassigned planes."""
+    """The characters of Unicode, without private use and unassigned planes."""
     points = (*range(1, 0xD800), *range(0xE000, 0x32400), *range(0xE0000, 0xE0200))
     return tuple(map(chr, points))
 
@@ -263,14 +283,17 @@ def _final_sigma(lower: Callable[[tf.Tensor], tf.Tensor]) -> tuple[str, str]:
     letters = [letter for letter in _letters() if unicodedata.category(letter) not in _NO_CASE]
 
     def is_final(texts: list[str]) -> np.ndarray:
-        found = lower(tf.constant(texts)).numpy()
-        return np.asarray(["ς" in text.decode("utf-8").lstrip("ς") for text in found])
+        lowered = lower(tf.constant(texts)).numpy()
+        return np.asarray(["ς" in text.decode("utf-8").lstrip("ς") for text in lowered])
 
     is_cased = is_final([f"{letter}Σ " for letter in letters])
     is_skipped = is_final([f"A{letter}Σ " for letter in letters]) & ~is_cased
-    cased = _character_class(np.asarray(letters)[is_cased])
-    skipped = _character_class(np.asarray(letters)[is_skipped])
-    return f"(?<=[{cased}][{skipped}]{{0,30}})Σ(?![{skipped}]*[{cased}])", "ς"
+    cased_class = _character_class(np.asarray(letters)[is_cased])
+    skipped_class = _character_class(np.asarray(letters)[is_skipped])
+    return (
+        f"(?<=[{cased_class}][{skipped_class}]{{0,30}})Σ(?![{skipped_class}]*[{cased_class}])",
+        "ς",
+    )
 
 
 # Letters without case, numbers, symbols, white space
@@ -286,8 +309,10 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     if tokenizer.byte_fallback:
         raise _no_steps(tokenizer, "merges characters, across words (byte_fallback=True)")
     pattern = word_expression(tokenizer.word_pattern)
-    added = {tokenizer.token_to_id(token): token.encode() for token in tokenizer.added_tokens}
-    never = {*tokenizer.special_token_ids, *tokenizer.unmerged_token_ids, *added}
+    added_tokens = {
+        tokenizer.token_to_id(token): token.encode() for token in tokenizer.added_tokens
+    }
+    never = {*tokenizer.special_token_ids, *tokenizer.unmerged_token_ids, *added_tokens}
     if tokenizer.ignore_merges and tokenizer.unmerged_token_ids:
         # OpenVINO would find them inside words too.
         raise _no_steps(tokenizer, "has words that no merges lead to (ignore_merges=True)")
@@ -296,7 +321,7 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
         for index, token in enumerate(tokenizer.vocabulary)
     ]
     pieces = set(vocabulary)
-    for index, token in added.items():
+    for index, token in added_tokens.items():
         if token in pieces:
             raise _no_steps(tokenizer, f"has the added token {token.decode()!r} also as a word")
         # No merge leads to it, so that it is found before bytes are merged.
@@ -307,11 +332,11 @@ def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
     def find(strings: Strings) -> Ids:
         strings = _valid(strings)
         if tokenizer.add_prefix_space:
-            strings = _replaced(strings, r"\A([^ ])", " $1", everywhere=False)
-        parts = _as_rows(strings)
+            strings = _replace(strings, r"\A([^ ])", " $1", everywhere=False)
+        rows = _as_rows(strings)
         if tokenizer.added_tokens:
-            parts = _split_at_tokens(parts, tokenizer.added_tokens)
-        words = steps.RegexSplitStep(pattern, behaviour="isolate").get_ov_subgraph(parts)
+            rows = _split_at_tokens(rows, tokenizer.added_tokens)
+        words = steps.RegexSplitStep(pattern, behaviour="isolate").get_ov_subgraph(rows)
         merge = steps.BPETokenizationStep(vocabulary, merges)
         merge.set_pipeline(pipeline)
         return list(merge.get_ov_subgraph(words[:5]))
@@ -343,13 +368,13 @@ def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Id
     model = np.frombuffer(tokenizer.model, np.uint8)
 
     def find(strings: Strings) -> Ids:
-        strings = _replaced(_valid(strings), r"\x00", "\ue000")
+        strings = _replace(_valid(strings), r"\x00", "\ue000")
         for pattern, replacement in cleaner.replacements:
-            strings = _replaced(strings, pattern, replacement)
+            strings = _replace(strings, pattern, replacement)
         for index, characters in enumerate(character_maps):
             if sigma and index == len(character_maps) - 1:
-                strings = _replaced(strings, *sigma)
-            strings = _mapped(strings, characters)
+                strings = _replace(strings, *sigma)
+            strings = _map(strings, characters)
         options = {"add_bos": False, "add_eos": False, "reverse": False, "alpha": 1.0}
         positions, ids, shape = (
             openvino_tokenizers._get_factory()
@@ -367,13 +392,13 @@ def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Id
             ops.convert(ops.search_sorted(rows, numbers, right_mode=right), "i32").output(0)
             for right in (False, True)
         )
-        found = [begins, ends, ids]
-        return _expanded(found, tokenizer.ids_of_parts) if tokenizer.parts else found
+        ragged_ids = [begins, ends, ids]
+        return _expand(ragged_ids, tokenizer.ids_of_parts) if tokenizer.parts else ragged_ids
 
     return find
 
 
-def _expanded(texts: Ids, parts: Sequence[Sequence[int]]) -> Ids:
+def _expand(texts: Ids, parts: Sequence[Sequence[int]]) -> Ids:
     """Ids with `parts[id]` in place of each id."""
     begins, ends, ids = texts
     widths = np.asarray([len(row) for row in parts], np.int32)
@@ -381,17 +406,19 @@ def _expanded(texts: Ids, parts: Sequence[Sequence[int]]) -> Ids:
     for index, row in enumerate(parts):
         table[index, : len(row)] = list(row)
     flat = ops.reshape(ops.gather(ops.constant(table), ids, _integer(0)), _integers([-1]), False)
-    kept = ops.reshape(ops.non_zero(ops.greater_equal(flat, _integer(0))), _integers([-1]), False)
+    indices = ops.reshape(
+        ops.non_zero(ops.greater_equal(flat, _integer(0))), _integers([-1]), False
+    )
     before = ops.cum_sum(ops.gather(ops.constant(widths), ids, _integer(0)), _integer(0))
     before = ops.concat([_integers([0]), before], 0)
-    begins, ends = (ops.gather(before, part, _integer(0)).output(0) for part in (begins, ends))
-    return [begins, ends, ops.gather(flat, kept, _integer(0)).output(0)]
+    begins, ends = (ops.gather(before, bounds, _integer(0)).output(0) for bounds in (begins, ends))
+    return [begins, ends, ops.gather(flat, indices, _integer(0)).output(0)]
 
 
 def _changes(letters: Sequence[str], function: Callable[[tf.Tensor], tf.Tensor]) -> dict[str, str]:
     """The result of a function of strings for each character."""
-    changed = function(tf.constant(letters)).numpy()
-    return {letter: new.decode("utf-8") for letter, new in zip(letters, changed, strict=True)}
+    results = function(tf.constant(letters)).numpy()
+    return {letter: new.decode("utf-8") for letter, new in zip(letters, results, strict=True)}
 
 
 # === Parts ===
@@ -405,8 +432,8 @@ _STEPS: dict[str, Callable[[Any], Callable[[Strings], Ids]]] = {
 
 def _refuse_typed(tokenizer: Any) -> None:
     if tokenizer.special_tokens_in_text:
-        what = "finds special tokens in texts (special_tokens_in_text=True)"
-        raise _no_steps(tokenizer, what)
+        problem = "finds special tokens in texts (special_tokens_in_text=True)"
+        raise _no_steps(tokenizer, problem)
 
 
 def _refuse_composing(tokenizer: Any) -> None:
@@ -415,9 +442,9 @@ def _refuse_composing(tokenizer: Any) -> None:
         raise _no_steps(tokenizer, "composes characters (NFC)")
 
 
-def _no_steps(tokenizer: Any, what: str) -> ExportError:
+def _no_steps(tokenizer: Any, problem: str) -> ExportError:
     return ExportError(
-        f"The {type(tokenizer).__name__} {what}, which text=True cannot do for it. Export a "
+        f"The {type(tokenizer).__name__} {problem}, which text=True cannot do for it. Export a "
         "tf_saved_model, which takes text too."
     )
 
@@ -438,14 +465,14 @@ def _as_rows(strings: Strings) -> list[Any]:
 def _valid(strings: Strings) -> Strings:
     """Strings without bytes that are no UTF-8."""
     # OpenVINO's `UTF8Validate` lets surrogates and overlong forms through. A map of characters
-    # makes U+FFFD of what is invalid; one that is in the text is put aside meanwhile.
+    # makes U+FFFD of invalid bytes; one that is in the text is put aside meanwhile.
     aside = "\U0010fffe"
-    strings = _mapped(strings, _characters_map({"\ufffd": aside}))
-    strings = _replaced(strings, r"\x{fffd}", "")
-    return _replaced(strings, aside, "\ufffd")
+    strings = _map(strings, _characters_map({"\ufffd": aside}))
+    strings = _replace(strings, r"\x{fffd}", "")
+    return _replace(strings, aside, "\ufffd")
 
 
-def _replaced(
+def _replace(
     strings: Strings, pattern: str, replacement: str, *, everywhere: bool = True
 ) -> Strings:
     """Strings with a replacement of each match of a regular expression."""
@@ -453,7 +480,7 @@ def _replaced(
     return list(step.get_ov_subgraph(list(strings)))
 
 
-def _mapped(strings: Strings, characters: bytes) -> Strings:
+def _map(strings: Strings, characters: bytes) -> Strings:
     """Strings with other characters, by a map of `_characters_map`."""
     step = steps.CharsmapStep(characters, remove_extra_whitespaces=False)
     return list(step.get_ov_subgraph(list(strings)))
@@ -463,8 +490,8 @@ def _characters_map(characters: dict[str, str]) -> bytes:
     """A map from characters to strings, in the form of SentencePiece."""
     import sentencepiece
 
-    changed = [(old, new) for old, new in characters.items() if old != new]
-    normalizer = sentencepiece.SentencePieceNormalizer(norm_map=changed)
+    changes = [(old, new) for old, new in characters.items() if old != new]
+    normalizer = sentencepiece.SentencePieceNormalizer(norm_map=changes)
     return read_characters_map(normalizer.serialized_model_proto())
 
 

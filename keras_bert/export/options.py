@@ -19,8 +19,8 @@ class ExportFormat:
         suffixes: The suffixes of its files, first the given path's; `""` for a folder.
         dtypes: The precisions that it can be exported in.
         packages: The packages that it needs besides TensorFlow.
-        int8_packages: Those that int8 needs as well.
-        text_packages: Those that an export with text needs as well; `None` if it takes ids alone.
+        int8_packages: Further packages for int8.
+        text_packages: Further packages for an export with text; `None` if it takes ids alone.
         is_calibrated: Whether int8 takes calibration rows.
     """
 

@@ -25,7 +25,7 @@ from keras_bert.text.graph.normalization import drop_invalid
 
 # Number of candidate start and end tokens of each window, as in `QuestionAnswerer.answer`
 N_BEST = 20
-# The score of what cannot be an answer; finite, since segment maxima do not preserve infinity
+# The score of spans that cannot be answers; finite, since segment maxima do not preserve infinity
 NO_SPAN = -1e6
 
 
@@ -62,7 +62,7 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
         question, context = checked_texts((question, context), "question and context", options)
         windows = preprocessor(question, context)
         features = preprocessor.padded(windows)
-        logits = outputs.in_parts(features)
+        logits = outputs.in_chunks(features)
         start, end, score = best_spans(
             logits, features["padding_mask"], windows, tf.size(question), task
         )
@@ -71,10 +71,10 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
 
     def count_tokens(question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
         # Contexts are read in windows, up to `max_text_bytes`.
-        _, read = checked_texts((question, context), "question and context", options)
+        _, limited_context = checked_texts((question, context), "question and context", options)
         max_tokens = task.preprocessor.max_query_length
         counts = token_counts((question,), "question", max_tokens, task, options)
-        is_cut = tf.strings.length(context) > tf.strings.length(read)
+        is_cut = tf.strings.length(context) > tf.strings.length(limited_context)
         return {**counts, "truncated": counts["truncated"] | is_cut}
 
     def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -88,7 +88,7 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
                 tf.pad(tf.where(mask, value, NO_SPAN), missing, constant_values=NO_SPAN),
                 [None, length],
             )
-            for name, value in outputs.in_parts(features).items()
+            for name, value in outputs.in_chunks(features).items()
         }
         return with_errors(logits, error)
 

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.export.description import DESCRIPTION_FILE, ExportDescription
+from keras_bert.export.description import DESCRIPTION_FILE, TOKENIZER_FILE, ExportDescription
 from keras_bert.export.options import ExportError, ExportOptions, Servable
 from keras_bert.export.server_files import (
     have_fixed_widths,
@@ -21,7 +22,7 @@ OLDEST_SERVING = "TensorFlow Serving 2.12 (with TensorFlow Text 2.12.1, as up to
 
 # Operations of TensorFlow 2.12.0 and TensorFlow Text 2.12.1 that a text model may contain:
 # arithmetic, reductions and products; arrays, ragged and sparse tensors; strings; control flow,
-# variables and tables; saving and restoring; those of TensorFlow Text
+# variables and tables; saving and restoring; TensorFlow Text
 _SERVING_OPS = """
     Abs AccumulateNV2 Acos Acosh Add AddN AddV2 Asin Asinh Atan Atan2 Atanh BitwiseAnd BitwiseOr
     BitwiseXor Ceil ClipByValue Cos Cosh Cumprod Cumsum CumulativeLogsumexp Digamma Div DivNoNan
@@ -104,6 +105,8 @@ def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> N
     description = folder / DESCRIPTION_FILE
     description.parent.mkdir()
     description.write_text(ExportDescription.of_task(task, options).to_json(), encoding="utf-8")
+    tokenizer = json.dumps(task.preprocessor.tokenizer.get_config(), ensure_ascii=False)
+    (folder / TOKENIZER_FILE).write_text(tokenizer, encoding="utf-8")
     write_batching_parameters(
         folder,
         options.max_batch_size,

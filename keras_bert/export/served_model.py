@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from keras_bert.data.columns import columns_of_rows
-from keras_bert.export.description import DESCRIPTION_FILE, ExportDescription, RowRequest
+from keras_bert.export.description import (
+    DESCRIPTION_FILE,
+    TOKENIZER_FILE,
+    ExportDescription,
+    RowRequest,
+)
+from keras_bert.text.from_config import tokenizer_from_config
+from keras_bert.text.tokenizer import Tokenizer
 
 Row = Mapping[str, Any]
 
@@ -47,14 +56,14 @@ class ServedModel:
                 f"{os.fspath(filepath)} has the signatures {sorted(self._signatures)}; expected "
                 "serving_default, as in a folder that `export` wrote."
             )
-        path = Path(filepath, DESCRIPTION_FILE)
-        if path.is_file():
-            try:
-                self.description = ExportDescription.from_json(path.read_text(encoding="utf-8"))
-            except (KeyError, TypeError, ValueError) as error:
-                raise ValueError(f"{path} is malformed: {error!r}") from error
-        else:
-            self.description = _of_earlier_release(self._signatures)
+        self._folder = Path(filepath)
+        path = self._folder / DESCRIPTION_FILE
+        if not path.is_file():
+            raise ValueError(f"{path} is missing; expected it in a folder that `export` wrote.")
+        try:
+            self.description = ExportDescription.from_json(path.read_text(encoding="utf-8"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is malformed: {error!r}") from error
 
     @property
     def signatures(self) -> Mapping[str, Any]:
@@ -76,6 +85,12 @@ class ServedModel:
         """The fields that are, or may be, lists of strings."""
         return self.description.list_fields
 
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the model, in Python."""
+        config = (self._folder / TOKENIZER_FILE).read_text(encoding="utf-8")
+        return tokenizer_from_config(json.loads(config))
+
     def apply_verb(self, rows: Sequence[Row]) -> list[Any]:
         """Answers rows of the `fields`, as `apply_verb` of the task does.
 
@@ -93,10 +108,10 @@ class ServedModel:
         remaining = list(range(len(rows)))
         for request in self.description.requests:
             inputs = dict(self._signatures[request.signature].structured_input_signature[1])
-            chosen = [index for index in remaining if _fits(request, inputs, rows[index])]
-            remaining = sorted(set(remaining).difference(chosen))
-            found = self._answers(request, inputs, [rows[index] for index in chosen])
-            for index, answer in zip(chosen, found, strict=True):
+            indices = [index for index in remaining if _fits(request, inputs, rows[index])]
+            remaining = sorted(set(remaining).difference(indices))
+            request_answers = self._answers(request, inputs, [rows[index] for index in indices])
+            for index, answer in zip(indices, request_answers, strict=True):
                 answers[index] = answer
         if remaining:
             row = rows[remaining[0]]
@@ -124,10 +139,10 @@ class ServedModel:
 
         function = self._signatures[signature]
         specs = function.structured_input_signature[1]
-        found = function(
+        outputs = function(
             **{name: tf.constant(inputs[name], spec.dtype) for name, spec in specs.items()}
         )
-        return {name: _plain(found[name].numpy()) for name in sorted(found)}
+        return {name: _plain(outputs[name].numpy()) for name in sorted(outputs)}
 
     def _answers(
         self, request: RowRequest, inputs: Mapping[str, Any], rows: Sequence[Row]
@@ -136,11 +151,11 @@ class ServedModel:
             return []
         values: dict[str, list[Any]] = {}
         for name in inputs:
-            counted = name.removeprefix("num_")
-            column = [row[request.inputs.get(counted, counted)] for row in rows]
-            values[name] = column if counted == name else list(map(len, column))
-        padded = {name: _padded(column) for name, column in values.items()}
-        outputs = self.predict(padded, request.signature)
+            list_name = name.removeprefix("num_")
+            column = [row[request.inputs.get(list_name, list_name)] for row in rows]
+            values[name] = column if list_name == name else list(map(len, column))
+        rectangular = {name: _padded(column) for name, column in values.items()}
+        outputs = self.predict(rectangular, request.signature)
         if not request.items:
             return [
                 {name: column[row] for name, column in outputs.items()} for row in range(len(rows))
@@ -164,23 +179,6 @@ def _fits(request: RowRequest, inputs: Mapping[str, Any], row: Row) -> bool:
     )
 
 
-def _of_earlier_release(signatures: Mapping[str, Any]) -> ExportDescription:
-    """Returns the description of an export of a release that wrote none."""
-    from keras_bert.export.signatures import CHOICE_REQUESTS, COUNTED_CHOICES_SIGNATURE
-    from keras_bert.export.tagging_signatures import COUNTED_WORDS_SIGNATURE, TAGGING_REQUESTS
-
-    tagger = ("TokenClassifier", "tag", ("text",), TAGGING_REQUESTS)
-    chooser = ("MultipleChoice", "choose", ("choices",), CHOICE_REQUESTS)
-    kinds = {COUNTED_WORDS_SIGNATURE: tagger, COUNTED_CHOICES_SIGNATURE: chooser}
-    others: Any = ("", "", (), (RowRequest(),))
-    task, verb, list_fields, requests = next(
-        (kind for name, kind in kinds.items() if name in signatures), others
-    )
-    inputs = signatures["serving_default"].structured_input_signature[1]
-    fields = tuple(name for name in inputs if not name.startswith("num_"))
-    return ExportDescription(task, verb, fields, list_fields, requests)
-
-
 def _padded(values: list[Any]) -> list[Any]:
     """Pads lists of strings with empty strings; returns anything else unchanged."""
     if not any(isinstance(value, list) for value in values):
@@ -192,6 +190,6 @@ def _padded(values: list[Any]) -> list[Any]:
 def _plain(value: np.ndarray[Any, Any]) -> Any:
     """Converts an array to numbers, strings and lists."""
     if value.dtype.kind in "SO":
-        decoded = [str(item, "utf-8", "replace") for item in value.reshape(-1).tolist()]
-        value = np.array(decoded, dtype=object).reshape(value.shape)
+        strings = [str(item, "utf-8", "replace") for item in value.reshape(-1).tolist()]
+        value = np.array(strings, dtype=object).reshape(value.shape)
     return value.tolist()

@@ -62,7 +62,7 @@ def write_batching_parameters(
     """
     if splits:
         largest = max(LARGEST_REQUEST, max_batch_size)
-        # The server rejects allowed_batch_sizes whose last is not max_batch_size.
+        # The server requires max_batch_size as the last of allowed_batch_sizes.
         sizes = (
             f"max_batch_size {{ value: {largest} }}\n"
             f"max_execution_batch_size {{ value: {max_batch_size} }}\n"

@@ -40,6 +40,9 @@ ERROR = "error"
 # Stands for the numbers of a row with an error: finite, since JSON has no NaN
 NO_VALUE = -1e6
 
+# How the labels are read of which any number applies to a text
+LABELS_REQUESTS = (RowRequest(items={"label": "labels", "score": "scores"}, count="num_labels"),)
+
 # How texts with choices are sent to the signatures below
 CHOICE_REQUESTS = (
     RowRequest(
@@ -49,8 +52,8 @@ CHOICE_REQUESTS = (
     ),
 )
 
-# Number of parts of a batch that may be in memory at a time
-_PARALLEL_PARTS = 32
+# Number of chunks of a batch that may be in memory at a time
+_PARALLEL_CHUNKS = 32
 
 
 def signature(function: Any, **inputs: tuple[Any, int]) -> Any:
@@ -69,7 +72,10 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 
     - `serving_default`: `text`, and with `pair` also `text_pair`. Returns `label`, string
       `(batch,)`; `score`, the label's probability, float32 `(batch,)`; and `probabilities`, float32
-      `(batch, classes)`. A regression returns `score` only.
+      `(batch, classes)`. A regression returns `score` only. With `multi_label`, it returns
+      `labels`, string, those that reach their thresholds in descending order of probability;
+      `scores`, float32, their probabilities; both `(batch, classes)`, padded with empty strings and
+      0; `num_labels`, int32 `(batch,)`, their number; and `probabilities`.
     - `serve_ids`: `token_ids`, and with `pair` also `segment_ids`. Returns the same, `logits`, and
       `error`, string `(batch,)`.
     - `serve_examples`, for the server's `:classify` and `:regress`: `inputs`, string `(batch,)`,
@@ -85,11 +91,15 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
     outputs = ServedOutputs(task, options)
     names = ("text", "text_pair") if options.pair else ("text",)
     id_names = ("token_ids", "segment_ids") if options.pair else ("token_ids",)
+    thresholds = getattr(task, "thresholds", None)
+    probabilities_of = tf.nn.softmax if thresholds is None else tf.sigmoid
 
     def answers(logits: tf.Tensor) -> dict[str, tf.Tensor]:
         if options.class_names is None:
             return {"score": logits[:, 0]}
-        probabilities = tf.nn.softmax(logits)
+        probabilities = probabilities_of(logits)
+        if thresholds is not None:
+            return labels_that_apply(probabilities, options.class_names, thresholds)
         best = tf.argmax(probabilities, axis=-1)
         return {
             "label": tf.gather(tf.constant(options.class_names, tf.string), best),
@@ -98,8 +108,8 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
         }
 
     def compute_logits(texts: Sequence[tf.Tensor]) -> tf.Tensor:
-        checked = checked_texts(texts, " and ".join(names), options)
-        return outputs.one_in_parts(task.preprocessor(*checked))
+        valid_texts = checked_texts(texts, " and ".join(names), options)
+        return outputs.one_in_chunks(task.preprocessor(*valid_texts))
 
     def serve_text(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
         return answers(compute_logits(texts))
@@ -111,8 +121,8 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
     def serve_examples(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         inputs = tf.ensure_shape(inputs, [None])
         # Ragged, since an example without a text would otherwise be an error of the whole batch
-        parsed = tf.io.parse_example(inputs, dict.fromkeys(names, tf.io.RaggedFeature(tf.string)))
-        texts = [parsed[name] for name in names]
+        examples = tf.io.parse_example(inputs, dict.fromkeys(names, tf.io.RaggedFeature(tf.string)))
+        texts = [examples[name] for name in names]
         is_valid = tf.reduce_all([text.row_lengths() == 1 for text in texts], axis=0)
         logits = compute_logits([text.to_tensor("", shape=[None, 1])[:, 0] for text in texts])
         if options.class_names is None:
@@ -120,12 +130,12 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
         classes = tf.constant([options.class_names], tf.string)
         return {
             "classes": tf.tile(classes, [tf.size(inputs), 1]),
-            "scores": tf.where(is_valid[:, tf.newaxis], tf.nn.softmax(logits), NO_VALUE),
+            "scores": tf.where(is_valid[:, tf.newaxis], probabilities_of(logits), NO_VALUE),
         }
 
     def serve_ids(*ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids(dict(zip(id_names, ids, strict=True)), task, options)
-        logits = outputs.one_in_parts(features)
+        logits = outputs.one_in_chunks(features)
         return with_errors({**answers(logits), "logits": logits}, error)
 
     return {
@@ -133,6 +143,29 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
         IDS_SIGNATURE: signature(serve_ids, **dict.fromkeys(id_names, (tf.int32, 2))),
         EXAMPLES_SIGNATURE: signature(serve_examples, inputs=(tf.string, 1)),
         TOKENS_SIGNATURE: signature(count_tokens, **dict.fromkeys(names, (tf.string, 1))),
+    }
+
+
+def labels_that_apply(
+    probabilities: tf.Tensor, class_names: Sequence[str], thresholds: Sequence[float]
+) -> dict[str, tf.Tensor]:
+    """Returns the outputs of a classifier with `multi_label`; see `classifier_signatures`.
+
+    Args:
+        probabilities: Those of each label, `(batch, classes)`.
+        class_names: The labels.
+        thresholds: The lowest probability of each label that applies.
+    """
+    applies = probabilities >= tf.constant(thresholds, tf.float32)
+    kept = tf.where(applies, probabilities, -1.0)
+    order = tf.argsort(kept, direction="DESCENDING", stable=True)
+    num_labels = tf.reduce_sum(tf.cast(applies, tf.int32), axis=-1)
+    is_label = tf.sequence_mask(num_labels, len(class_names))
+    return {
+        "labels": tf.where(is_label, tf.gather(tf.constant(class_names, tf.string), order), ""),
+        "scores": tf.where(is_label, tf.gather(probabilities, order, batch_dims=1), 0.0),
+        "num_labels": num_labels,
+        "probabilities": probabilities,
     }
 
 
@@ -150,14 +183,14 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
 
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
         (text,) = checked_texts((text,), "text", options)
-        return {"embedding": outputs.one_in_parts(task.preprocessor(text))}
+        return {"embedding": outputs.one_in_chunks(task.preprocessor(text))}
 
     def count_tokens(text: tf.Tensor) -> dict[str, tf.Tensor]:
         return token_counts((text,), "text", task.preprocessor.max_tokens(1), task, options)
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids({"token_ids": token_ids}, task, options)
-        return with_errors({"embedding": outputs.one_in_parts(features)}, error)
+        return with_errors({"embedding": outputs.one_in_chunks(features)}, error)
 
     return {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),
@@ -207,7 +240,7 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
         is_choice = tf.sequence_mask(counts, tf.shape(choices)[1])
         features = task.preprocessor(limited(text, options), limited(choices, options))
         features["padding_mask"] &= is_choice[:, :, tf.newaxis]
-        answer = answers(outputs.one_in_parts(features))
+        answer = answers(outputs.one_in_chunks(features))
         texts = tf.gather(choices, answer["ranking"], batch_dims=1)
         return {**answer, "ranked_choices": texts}
 
@@ -238,8 +271,8 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
         is_choice = tf.sequence_mask(*num_choices or [counts_without_padding(choices)], shape[1])
         pairs = (tf.repeat(text, shape[1]), tf.reshape(choices, [-1]))
         max_tokens = task.preprocessor.pairs.max_tokens(2)
-        counted = token_counts(pairs, "text and choices", max_tokens, task, options)
-        rows = {name: tf.reshape(value, shape) for name, value in counted.items()}
+        counts = token_counts(pairs, "text and choices", max_tokens, task, options)
+        rows = {name: tf.reshape(value, shape) for name, value in counts.items()}
         return {name: tf.where(is_choice, row, tf.zeros_like(row)) for name, row in rows.items()}
 
     def serve_ids(token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -250,16 +283,16 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
         features["padding_mask"] &= is_choice
         has_choices = tf.reduce_any(is_choice, axis=[1, 2])
         no_choice = tf.where(has_choices, "", "token_ids: no choice of the row has tokens")
-        logits = outputs.one_in_parts(features)
+        logits = outputs.one_in_chunks(features)
         error = tf.where(error == "", no_choice, error)
         return with_errors({**answers(logits), "logits": logits}, error)
 
     texts = {"text": (tf.string, 1), "choices": (tf.string, 2)}
     number = {"num_choices": (tf.int32, 1)}
-    counted = signature(serve_counted, **texts, **number)
+    serve_counts = signature(serve_counted, **texts, **number)
     return {
-        TEXT_SIGNATURE: counted if options.padded_batches else signature(serve_text, **texts),
-        COUNTED_CHOICES_SIGNATURE: counted,
+        TEXT_SIGNATURE: serve_counts if options.padded_batches else signature(serve_text, **texts),
+        COUNTED_CHOICES_SIGNATURE: serve_counts,
         IDS_SIGNATURE: signature(serve_ids, token_ids=(tf.int32, 3), segment_ids=(tf.int32, 3)),
         TOKENS_SIGNATURE: signature(
             count_tokens, **texts, **(number if options.padded_batches else {})
@@ -272,9 +305,9 @@ def limited(text: tf.Tensor, options: ExportOptions) -> tf.Tensor:
     limit = options.max_text_bytes
     if limit is None:
         return text
-    cut = tf.strings.substr(text, 0, limit)
+    prefix = tf.strings.substr(text, 0, limit)
     # The rest of a character that was split is invalid UTF-8, and dropped.
-    whole = tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", errors="ignore")
+    whole = tf.strings.unicode_transcode(prefix, "UTF-8", "UTF-8", errors="ignore")
     return tf.where(tf.strings.length(text) > limit, whole, text)
 
 
@@ -302,7 +335,7 @@ def checked_texts(
 def token_counts(
     texts: Sequence[tf.Tensor], names: str, max_tokens: int, task: Servable, options: ExportOptions
 ) -> dict[str, tf.Tensor]:
-    """Counts the tokens of texts, and says which of them the model does not read whole.
+    """Counts the tokens of texts, and marks the texts that the model truncates.
 
     This is a signature of its own, so that answers have the outputs of the task alone.
 
@@ -314,13 +347,16 @@ def token_counts(
         options: The options of the export.
 
     Returns:
-        `num_tokens`, int32, those of all texts without special tokens, in the part of each that
-        `max_text_bytes` allows; `max_tokens`, int32; and `truncated`, bool: `(batch,)` each.
+        `num_tokens`, int32, of all texts without special tokens, up to `max_text_bytes` of each;
+        `max_tokens`, int32; and `truncated`, bool: `(batch,)` each.
     """
-    read = checked_texts(texts, names, options)
-    counts = [task.preprocessor.tokenizer.graph(text).row_lengths() for text in read]
+    limited_texts = checked_texts(texts, names, options)
+    counts = [task.preprocessor.tokenizer.graph(text).row_lengths() for text in limited_texts]
     num_tokens = tf.cast(tf.add_n(counts), tf.int32)
-    is_cut = [tf.strings.length(a) > tf.strings.length(b) for a, b in zip(texts, read, strict=True)]
+    is_cut = [
+        tf.strings.length(a) > tf.strings.length(b)
+        for a, b in zip(texts, limited_texts, strict=True)
+    ]
     return {
         "num_tokens": num_tokens,
         "max_tokens": tf.fill(tf.shape(num_tokens), max_tokens),
@@ -394,7 +430,7 @@ def not_empty(name: str, values: tf.Tensor) -> list[tf.Operation]:
     return [tf.debugging.assert_equal(has_elements, True, message)]
 
 
-def may_hold_filler(values: tf.Tensor) -> tf.Tensor:
+def may_have_padding(values: tf.Tensor) -> tf.Tensor:
     """Returns which rows a server may have padded, boolean `(batch,)`.
 
     A server pads the rows of a request with the first element of its first row. A row may be padded
@@ -440,17 +476,17 @@ class ServedOutputs:
         self._part_tokens = options.part_tokens
 
         def compute(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-            with padded_form():  # A part has next to no padding.
+            with padded_form():  # A chunk has next to no padding.
                 return self._by_name(task(features, training=False))
 
         self._graph = traced_once(compute, inline=True)
-        self._graph_in_parts = traced_once(self._computed_in_parts, inline=True)
+        self._graph_in_chunks = traced_once(self._compute_in_chunks, inline=True)
 
     def of_rows(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Computes the outputs of rows by name, padding included."""
         return dict(self._graph(_with_segments(features)))
 
-    def in_parts(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
+    def in_chunks(self, features: dict[str, Any]) -> dict[str, tf.Tensor]:
         """Computes the outputs in groups of rows of similar lengths.
 
         A CPU takes no less time for a token in a batch of thousands than in one of a few hundred.
@@ -465,9 +501,9 @@ class ServedOutputs:
         Returns:
             The outputs of the task by name, float32 `(rows, …)`.
         """
-        return dict(self._graph_in_parts(_with_segments(features)))
+        return dict(self._graph_in_chunks(_with_segments(features)))
 
-    def _computed_in_parts(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def _compute_in_chunks(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         mask = features["padding_mask"]
         length = tf.shape(mask)[-1]
         # One past the last token, (rows, [choices,] length) -> (rows,)
@@ -481,25 +517,25 @@ class ServedOutputs:
         sequences = tf.maximum(1, tf.reduce_prod(tf.shape(mask)[1:-1]))
 
         def bounds(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            """Returns the length of a part, and the first row after it."""
-            # Where there are no rows, the outputs get their shape from a part without rows.
+            """Returns the length of a chunk, and the first row after it."""
+            # Where there are no rows, the outputs get their shape from a chunk without rows.
             longest = tf.reduce_max(tf.concat([[1], ends[start : start + 1]], axis=0))
             return longest, start + tf.maximum(1, self._part_tokens // (longest * sequences))
 
         def has_rows(start: tf.Tensor, *_: Any) -> tf.Tensor:
             return start < tf.maximum(1, tf.size(ends))
 
-        _, num_parts = tf.while_loop(
+        _, num_chunks = tf.while_loop(
             has_rows, lambda start, index: (bounds(start)[1], index + 1), (0, 0)
         )
         outputs = self._by_name(self._task.output)
         names = sorted(outputs)
-        # Of one output for each token, as the second axis is not that of choices
+        # Whether an output has a value for each token: its second axis is not the choices
         of_tokens = {
             name: len(mask.shape) == 2 and outputs[name].shape[1] is None for name in names
         }
 
-        def part(start: tf.Tensor, index: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
+        def chunk(start: tf.Tensor, index: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
             longest, following = bounds(start)
             rows = {name: x[start:following, ..., :longest] for name, x in features.items()}
             values = dict(self._graph(rows))
@@ -510,33 +546,33 @@ class ServedOutputs:
                     values[name] = tf.pad(
                         value, [[0, 0], [0, missing], *[[0, 0]] * (len(value.shape) - 2)]
                     )
-            written = (
+            new_arrays = (
                 array.write(index, values[name]) for name, array in zip(names, arrays, strict=True)
             )
-            return (following, index + 1, *written)
+            return (following, index + 1, *new_arrays)
 
         arrays = [
             tf.TensorArray(
                 tf.float32,
-                num_parts,
+                num_chunks,
                 infer_shape=False,
                 element_shape=[None, *outputs[name].shape[1:]],
             )
             for name in names
         ]
         _, _, *arrays = tf.while_loop(
-            has_rows, part, (0, 0, *arrays), parallel_iterations=_PARALLEL_PARTS
+            has_rows, chunk, (0, 0, *arrays), parallel_iterations=_PARALLEL_CHUNKS
         )
-        # (parts, rows of a part, …) -> (rows, …)
+        # (chunks, rows of a chunk, …) -> (rows, …)
         position = tf.math.invert_permutation(order)
         return {
             name: tf.gather(array.concat(), position)
             for name, array in zip(names, arrays, strict=True)
         }
 
-    def one_in_parts(self, features: dict[str, Any]) -> tf.Tensor:
-        """Computes the only output of the task in parts; see `in_parts`."""
-        (output,) = self.in_parts(features).values()
+    def one_in_chunks(self, features: dict[str, Any]) -> tf.Tensor:
+        """Computes the only output of the task in chunks; see `in_chunks`."""
+        (output,) = self.in_chunks(features).values()
         return output
 
     def _by_name(self, outputs: Any) -> dict[str, Any]:
@@ -544,9 +580,9 @@ class ServedOutputs:
 
 
 def _with_segments(features: dict[str, Any]) -> dict[str, tf.Tensor]:
-    """Returns features without those that are `None`, the same ones in all signatures."""
-    given = {name: x for name, x in features.items() if x is not None}
-    return {"segment_ids": tf.zeros_like(given["token_ids"]), **given}
+    """Returns the features that are not `None`, the same ones in all signatures."""
+    present = {name: x for name, x in features.items() if x is not None}
+    return {"segment_ids": tf.zeros_like(present["token_ids"]), **present}
 
 
 def features_of_ids(
@@ -607,7 +643,7 @@ def features_of_ids(
         ends_in_token = tf.reduce_any(_flat_rows(~is_padding)[:, -1:], axis=1)
         checks.append(
             (
-                may_hold_filler(token_ids) & ends_in_token,
+                may_have_padding(token_ids) & ends_in_token,
                 "token_ids: the row ends in the id that it or a row before it begins with, as a "
                 "server pads shorter requests; rows must begin with the id of [CLS], "
                 f"{tokenizer.cls_token_id}",

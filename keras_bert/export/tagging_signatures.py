@@ -68,7 +68,7 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
         """Returns the label and the score of each word, ragged `(batch, None)`."""
         preprocessor = task.preprocessor
         windows = preprocessor.windows(words)
-        logits = outputs.one_in_parts(preprocessor.padded(windows))
+        logits = outputs.one_in_chunks(preprocessor.padded(windows))
         # (windows, length, classes) -> (words, classes)
         first_pieces = tf.stack([windows.word_window, windows.word_position], axis=1)
         answers = _answers(tf.gather_nd(logits, first_pieces), class_names)
@@ -81,18 +81,18 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
 
     def serve_text(text: tf.Tensor) -> dict[str, tf.Tensor]:
         words, starts, ends = split(text)
-        found = {"words": words, "starts": starts, "ends": ends, **tagged(words)}
+        answers = {"words": words, "starts": starts, "ends": ends, **tagged(words)}
         return {
-            **{name: values.to_tensor() for name, values in found.items()},
+            **{name: values.to_tensor() for name, values in answers.items()},
             "num_words": tf.cast(words.row_lengths(), tf.int32),
         }
 
     def serve_tags(text: tf.Tensor) -> dict[str, tf.Tensor]:
         words, starts, ends = split(text)
-        found = tagged(words, [json.dumps(name) for name in options.class_names or ()])
-        scores = tf.strings.as_string(found["scores"].flat_values, precision=6)
+        answers = tagged(words, [json.dumps(name) for name in options.class_names or ()])
+        scores = tf.strings.as_string(answers["scores"].flat_values, precision=6)
         start, end = (tf.strings.as_string(values.flat_values) for values in (starts, ends))
-        fields = ['{"label": ', found["labels"].flat_values, ', "score": ', scores]
+        fields = ['{"label": ', answers["labels"].flat_values, ', "score": ', scores]
         fields += [', "start": ', start, ', "end": ', end, "}"]
         tags = tf.strings.reduce_join(
             words.with_values(tf.strings.join(fields)), axis=1, separator=", "
@@ -116,11 +116,11 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
 
     def serve_ids(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features, error = features_of_ids({"token_ids": token_ids}, task, options)
-        # Not in parts, so that padding too has outputs
+        # Not in chunks, so that padding too has outputs
         (logits,) = outputs.of_rows(features).values()
-        found = {**_answers(logits, options.class_names), "logits": logits}
+        answers = {**_answers(logits, options.class_names), "logits": logits}
         missing = tf.shape(token_ids)[1] - tf.shape(logits)[1]
-        return with_errors({name: _padded(value, missing) for name, value in found.items()}, error)
+        return with_errors({name: _pad(value, missing) for name, value in answers.items()}, error)
 
     signatures = {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),
@@ -135,11 +135,11 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
     return signatures
 
 
-def _padded(values: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+def _pad(values: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
     """Appends columns of empty strings or zeros to values `(batch, length, …)`."""
     shape = tf.shape(values)
-    missing = tf.concat([shape[:1], [columns], shape[2:]], axis=0)
-    return tf.concat([values, tf.fill(missing, tf.zeros([], values.dtype))], axis=1)
+    padding = tf.concat([shape[:1], [columns], shape[2:]], axis=0)
+    return tf.concat([values, tf.fill(padding, tf.zeros([], values.dtype))], axis=1)
 
 
 def _answers(logits: tf.Tensor, class_names: Sequence[str] | None) -> dict[str, tf.Tensor]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model has learned and why it answers so."""
+"""Analyses of a model: its knowledge, and the reasons for its answers."""
 
 from keras_bert.insight.attention_patterns import MEASURES, AttentionPatterns, attention
 from keras_bert.insight.attribution import METHODS, Attribution, attributions

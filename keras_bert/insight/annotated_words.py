@@ -26,7 +26,7 @@ _BATCH_SIZE = 32
 
 @dataclasses.dataclass(frozen=True)
 class AnnotatedWords:
-    """The words of a treebank, sentence by sentence, and what a frozen encoder makes of them.
+    """The words of a treebank, sentence by sentence, with the states of a frozen encoder.
 
     Attributes:
         features: The hidden states of each word in every layer, the embeddings first, float32
@@ -71,7 +71,7 @@ def annotated_words(
         backbone: The encoder.
         preprocessor: Has its tokenizer and the longest row.
         files: A path or several.
-        pooling: What stands for a word of several tokens: their `mean`, or the `first` of them.
+        pooling: How to represent a word of several tokens: by their `mean`, or by the `first`.
         max_sentences: How many sentences to read, from the beginning; `None` for all.
         verbose: 1 shows a progress bar.
 
@@ -85,7 +85,7 @@ def annotated_words(
     sentences = _read(files)[:max_sentences]
     tokenizer = preprocessor.tokenizer
     pieces = tokenizer.tokenize_words([words for words, *_ in sentences])
-    rows, starts, kept = [], [], []
+    rows, starts, short_sentences = [], [], []
     for sentence, ids in zip(sentences, pieces, strict=True):
         # A word without tokens, such as a control character, is [UNK]
         of_words = [of_word or [tokenizer.unk_token_id] for of_word in ids]
@@ -93,15 +93,15 @@ def annotated_words(
         if len(row) <= preprocessor.sequence_length:
             rows.append(row)
             starts.append(1 + np.cumsum([0, *map(len, of_words)]))
-            kept.append(sentence)
-    if not kept:
+            short_sentences.append(sentence)
+    if not short_sentences:
         raise ValueError(
             f"All {len(sentences)} sentences are longer than {preprocessor.sequence_length} tokens."
         )
     compiles = compiles_each_shape()
     options = BatchOptions(_BATCH_SIZE, compiles=compiles, training=compiles)
     batches = token_batches(rows, preprocessor, options)
-    splits = np.cumsum([0, *(len(words) for words, *_ in kept)])
+    splits = np.cumsum([0, *(len(words) for words, *_ in short_sentences)])
     encoder = backbone.with_hidden_states()
     config = backbone.config
     features = np.empty((int(splits[-1]), config.num_layers + 1, config.hidden_dim), "float32")
@@ -127,11 +127,11 @@ def annotated_words(
     return AnnotatedWords(
         features=features,
         splits=splits,
-        words=tuple(word for words, *_ in kept for word in words),
-        upos=tuple(label for _, upos, _, _ in kept for label in upos),
-        relations=tuple(label for _, _, relations, _ in kept for label in relations),
-        heads=np.array([head for *_, heads in kept for head in heads]),
-        num_skipped=len(sentences) - len(kept),
+        words=tuple(word for words, *_ in short_sentences for word in words),
+        upos=tuple(label for _, upos, _, _ in short_sentences for label in upos),
+        relations=tuple(label for _, _, relations, _ in short_sentences for label in relations),
+        heads=np.array([head for *_, heads in short_sentences for head in heads]),
+        num_skipped=len(sentences) - len(short_sentences),
     )
 
 
@@ -182,7 +182,7 @@ def depths(heads: Sequence[int] | np.ndarray) -> np.ndarray:
     Raises:
         ValueError: If the heads are no tree.
     """
-    found = []
+    edge_counts = []
     for word in range(len(heads)):
         depth = 0
         while heads[word] != -1:
@@ -190,10 +190,10 @@ def depths(heads: Sequence[int] | np.ndarray) -> np.ndarray:
             depth += 1
             if not 0 <= word < len(heads) or depth > len(heads):
                 raise ValueError(f"the heads {[head + 1 for head in heads]} are no tree")
-        found.append(depth)
-    if found.count(0) != 1:
-        raise ValueError(f"expected one root, found {found.count(0)}")
-    return np.array(found)
+        edge_counts.append(depth)
+    if edge_counts.count(0) != 1:
+        raise ValueError(f"expected one root, found {edge_counts.count(0)}")
+    return np.array(edge_counts)
 
 
 def distances(heads: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -205,11 +205,13 @@ def distances(heads: Sequence[int] | np.ndarray) -> np.ndarray:
     Returns:
         int64 `(words, words)`.
     """
-    found = np.zeros((len(heads), len(heads)), "int64")
-    seen: list[int] = []
+    matrix = np.zeros((len(heads), len(heads)), "int64")
+    previous_words: list[int] = []
     # From the root downwards, so that a word's head is there before it
     for word in np.argsort(depths(heads), kind="stable").tolist():
-        if seen:
-            found[word, seen] = found[seen, word] = found[heads[word], seen] + 1
-        seen.append(word)
-    return found
+        if previous_words:
+            matrix[word, previous_words] = matrix[previous_words, word] = (
+                matrix[heads[word], previous_words] + 1
+            )
+        previous_words.append(word)
+    return matrix

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# What is measured of each head -> how a table calls it
+# Measure of a head -> its title in tables
 MEASURES = {
     "entropy": "entropy, nats",
     "distance": "mean distance, tokens",
@@ -37,16 +37,16 @@ _CAPACITY_BITS = 30
 
 @dataclasses.dataclass(frozen=True)
 class AttentionPatterns:
-    """The attention probabilities of texts, and what they have in common for each head.
+    """The attention probabilities of texts, and measures of each head over all of them.
 
     Attributes:
         texts: For each row its text, or both texts of a pair.
         tokens: For each row its tokens, special ones included.
         scores: For each row and layer the probabilities, float32 `(heads, tokens, tokens)`: row i
-            of a matrix is what token i attends to.
+            of a matrix says where token i attends.
         measures: A dict of float64 `(layers, heads)`, each a mean over all tokens of all rows, by
-            the names in `MEASURES`. Shares are in `[0, 1]`; those of the previous and the next
-            token are means over the tokens that have one. NaN where a layer has fewer heads than
+            the names in `MEASURES`. Shares are in `[0, 1]`; for the previous and the next token,
+            the mean is over the tokens that have one. NaN where a layer has fewer heads than
             another.
         without_separators: The same without separators: they are neither attended to (the other
             probabilities are divided by their sum) nor do they attend.
@@ -68,7 +68,7 @@ class AttentionPatterns:
             text: Which row.
 
         Returns:
-            Float64 `(layers, tokens, tokens)`, whose rows sum to 1.
+            Float64 `(layers, tokens, tokens)`; each row sums to 1.
 
         Raises:
             IndexError: If there is no such row.
@@ -77,11 +77,11 @@ class AttentionPatterns:
             [Quantifying attention flow in transformers](https://arxiv.org/abs/2005.00928),
             section 3, equation 1.
         """
-        mixed = np.eye(len(self._text_tokens(text)))
+        product = np.eye(len(self._text_tokens(text)))
         layers = []
         for layer in self._residual_attention(text):
-            mixed = layer @ mixed
-            layers.append(mixed)
+            product = layer @ product
+            layers.append(product)
         return np.stack(layers)
 
     def flow(
@@ -96,8 +96,8 @@ class AttentionPatterns:
         The tokens of all layers are the nodes of a network. An edge leads from each token to each
         one of the layer below, and its capacity is the heads' mean plus the identity, divided by
         the row sum, as in `rollout`. Where rollout multiplies along a path, here the path carries
-        as much as its narrowest edge. Each number is a maximum flow by itself: those of a row do
-        not add up to 1. The authors' program divides them by their sum.
+        as much as its narrowest edge. Each number is a maximum flow by itself: a row does not add
+        up to 1. The authors' program divides it by its sum.
 
         It costs a maximum flow in a network of layers x tokens x tokens edges for each position
         and input token, by `scipy.sparse.csgraph.maximum_flow`. For one position and all inputs
@@ -158,23 +158,23 @@ class AttentionPatterns:
         return self.tokens[text]
 
     def _residual_attention(self, text: int) -> list[np.ndarray]:
-        """Of each layer the heads' mean with the residual connection, `(tokens, tokens)`."""
-        mixed = []
+        """The heads' mean with the residual connection, `(tokens, tokens)` for each layer."""
+        matrices = []
         for layer in self.scores[text]:
             mean = layer.astype("float64").mean(axis=0)
             mean += np.eye(len(mean))
-            mixed.append(mean / mean.sum(axis=-1, keepdims=True))
-        return mixed
+            matrices.append(mean / mean.sum(axis=-1, keepdims=True))
+        return matrices
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The measures of each head: dicts of `layer` and `head` (from 0) and of `MEASURES`.
 
-        Those without separators have the suffix `_without_separators`.
+        Measures without separators have the suffix `_without_separators`.
         """
-        found = []
+        head_rows = []
         for layer, head in np.argwhere(~np.isnan(self.measures["entropy"])).tolist():
-            found.append(
+            head_rows.append(
                 {"layer": layer, "head": head}
                 | {name: float(values[layer, head]) for name, values in self.measures.items()}
                 | {
@@ -182,7 +182,7 @@ class AttentionPatterns:
                     for name, values in self.without_separators.items()
                 }
             )
-        return found
+        return head_rows
 
     def to_dict(self, scores: bool = False) -> dict[str, Any]:
         """Plain values for JSON.
@@ -206,8 +206,8 @@ class AttentionPatterns:
             values = self.measures[name]
             order = np.argsort(-np.nan_to_num(values, nan=-1.0), axis=None)[:3]
             best = [np.unravel_index(index, values.shape) for index in order]
-            shown = [f"{values[at]:.2f} (layer {at[0]}, head {at[1]})" for at in best]
-            lines.append(f"{title:34} {', '.join(shown)}")
+            highest = [f"{values[at]:.2f} (layer {at[0]}, head {at[1]})" for at in best]
+            lines.append(f"{title:34} {', '.join(highest)}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -260,7 +260,7 @@ class AttentionPatterns:
     def plot_heads(
         self, text: int = 0, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None
     ) -> Figure:
-        """Draws the matrices of one row: a picture for each head, what looks where.
+        """Draws the matrices of one row, a picture for each head.
 
         Args:
             text: Which row.
@@ -275,28 +275,29 @@ class AttentionPatterns:
 
         tokens = self._text_tokens(text)
         scores = self.scores[text]
-        shown = range(len(scores)) if layers is None else layers
-        picked = {
-            layer: range(len(scores[layer])) if heads is None else list(heads) for layer in shown
+        layer_indices = range(len(scores)) if layers is None else layers
+        heads_by_layer = {
+            layer: range(len(scores[layer])) if heads is None else list(heads)
+            for layer in layer_indices
         }
-        columns = max(map(len, picked.values()))
+        columns = max(map(len, heads_by_layer.values()))
         side = max(1.2, 0.16 * len(tokens) + 0.4)
         figure, grid = plt.subplots(
-            len(picked),
+            len(heads_by_layer),
             columns,
-            figsize=(side * columns, side * len(picked)),
+            figsize=(side * columns, side * len(heads_by_layer)),
             layout="constrained",
             squeeze=False,
         )
         for axes in grid.flat:
             axes.set_axis_off()
-        for row, (layer, numbers) in enumerate(picked.items()):
+        for row, (layer, numbers) in enumerate(heads_by_layer.items()):
             for column, head in enumerate(numbers):
                 axes = grid[row, column]
                 axes.set_axis_on()
                 axes.imshow(scores[layer][head], cmap="Blues", vmin=0, vmax=1)
                 axes.set_title(f"layer {layer}, head {head}", fontsize=7)
-                is_last, is_left = row == len(picked) - 1, column == 0
+                is_last, is_left = row == len(heads_by_layer) - 1, column == 0
                 axes.set_xticks(
                     range(len(tokens)), tokens if is_last else [], rotation=90, parse_math=False
                 )
@@ -333,8 +334,8 @@ def attention(
     patterns.measures["previous"]    # (layers, heads)
     patterns.plot("separators")
     patterns.plot_heads(text=0, layers=[2])
-    patterns.rollout(0)[-1, 0]       # what reaches [CLS] of the first text
-    patterns.flow(0)[0]              # what could reach it at most
+    patterns.rollout(0)[-1, 0]       # how much of each token reaches [CLS] of the first text
+    patterns.flow(0)[0]              # how much could reach it at most
     ```
 
     Reference:
@@ -343,34 +344,34 @@ def attention(
     backbone, preprocessor = encoder_and_preprocessor(model, preprocessor)
     tokenizer = preprocessor.tokenizer
     rows = read_texts(x)
-    found = list(text_states(backbone, preprocessor, rows, attention=True))
-    shape = (len(backbone.blocks), max(len(layer) for layer in found[0].attention))
+    states = list(text_states(backbone, preprocessor, rows, attention=True))
+    shape = (len(backbone.blocks), max(len(layer) for layer in states[0].attention))
     totals = [{name: np.full(shape, np.nan) for name in MEASURES} for _ in range(2)]
     for layer in range(shape[0]):
-        for number, kept in enumerate((False, True)):
-            parts = [
-                _measured(
+        for number, drop_separators in enumerate((False, True)):
+            row_sums = [
+                _head_measures(
                     row.attention[layer],
                     np.arange(len(row.tokens)) == 0,
                     row.token_ids == tokenizer.sep_token_id,
-                    drop_separators=kept,
+                    drop_separators=drop_separators,
                 )
-                for row in found
+                for row in states
             ]
             for name in MEASURES:
-                count = sum(part[name][1] for part in parts)
-                mean = np.sum([part[name][0] for part in parts], axis=0) / max(count, 1)
+                count = sum(row_sum[name][1] for row_sum in row_sums)
+                mean = np.sum([row_sum[name][0] for row_sum in row_sums], axis=0) / max(count, 1)
                 totals[number][name][layer, : len(mean)] = mean
     return AttentionPatterns(
         texts=tuple(rows),
-        tokens=tuple(row.tokens for row in found),
-        scores=tuple(row.attention for row in found),
+        tokens=tuple(row.tokens for row in states),
+        scores=tuple(row.attention for row in states),
         measures=totals[0],
         without_separators=totals[1],
     )
 
 
-def _measured(
+def _head_measures(
     scores: np.ndarray, is_first: np.ndarray, is_separator: np.ndarray, drop_separators: bool
 ) -> dict[str, tuple[np.ndarray, int]]:
     """The sum of each measure over the tokens of one matrix, and of how many tokens it is.
@@ -386,16 +387,16 @@ def _measured(
     scores = scores.astype("float64")
     positions = np.arange(scores.shape[-1])
     if drop_separators:
-        kept = ~is_separator
-        scores, positions = scores[:, kept][:, :, kept], positions[kept]
-        is_first, is_separator = is_first[kept], is_separator[kept]
+        is_other = ~is_separator
+        scores, positions = scores[:, is_other][:, :, is_other], positions[is_other]
+        is_first, is_separator = is_first[is_other], is_separator[is_other]
         # A head may attend to separators alone, as far as its precision goes
         scores = scores / np.maximum(scores.sum(axis=-1, keepdims=True), 1e-30)
     # (queries, keys), how far behind the query the key is
     offset = positions - positions[:, np.newaxis]
     logarithms = np.log(np.where(scores > 0, scores, 1.0))
     queries = len(positions)
-    found = {
+    measures = {
         "entropy": (-(scores * logarithms).sum(axis=(1, 2)), queries),
         "distance": ((scores * np.abs(offset)).sum(axis=(1, 2)), queries),
         "first": (scores[:, :, is_first].sum(axis=(1, 2)), queries),
@@ -403,5 +404,5 @@ def _measured(
     }
     for name, distance in (("itself", 0), ("previous", -1), ("next", 1)):
         at = offset == distance
-        found[name] = (scores[:, at].sum(axis=1), int(at.any(axis=1).sum()))
-    return found
+        measures[name] = (scores[:, at].sum(axis=1), int(at.any(axis=1).sum()))
+    return measures

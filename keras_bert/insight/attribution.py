@@ -35,18 +35,18 @@ METHODS = ("integrated_gradients", "gradient_x_input", "occlusion")
 BASELINES = ("pad", "mask")
 # Rows that are computed at a time
 _BATCH_SIZE = 32
-# The share of the difference from the baseline from which on an error is pointed out, and the
-# least one, which is above rounding
+# The least error to report: as a share of the difference from the baseline, and in numbers, above
+# rounding
 _LARGE_ERROR, _LEAST_ERROR = 0.1, 1e-3
 _COLORS = {True: "42, 125, 79", False: "209, 87, 12"}
 
-# Of a token: which text it is of, its first character and one past its last; None of a special one
+# A token's text, its first character there and one past its last; None for a special token
 Span = tuple[int, int, int] | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Attribution:
-    """What each token contributes to one number that a model computed.
+    """The contribution of each token to one number that a model computed.
 
     Attributes:
         texts: The texts that went in.
@@ -54,7 +54,7 @@ class Attribution:
         spans: For each token `(text, start, end)`: which text it is of, and its characters; `None`
             for special tokens.
         scores: For each token its share of the number, float64 `(tokens,)`; above 0 it raises it.
-        target: What the number is.
+        target: The number's name.
         method: How it was divided up.
         output: The number: a logit, or the sum of two of a span.
         baseline_output: The number for the baseline, from which integrated gradients start; NaN
@@ -83,7 +83,7 @@ class Attribution:
         """The scores of words, which white space divides: the sums of their tokens' scores.
 
         Returns:
-            Dicts of `word`, `text` (which of `texts`), `start`, `end` and `score`.
+            Dicts of `word`, `text` (its index in `texts`), `start`, `end` and `score`.
         """
         return [
             {
@@ -113,25 +113,25 @@ class Attribution:
         }
 
     def __str__(self) -> str:
-        ordered = sorted(self.words, key=lambda word: -abs(word["score"]))
+        words = sorted(self.words, key=lambda word: -abs(word["score"]))
         lines = [f"{self.target}: {self.output:.4f} ({self.method})"]
-        lines += [f"{word['score']:+.4f}  {word['word']}" for word in ordered]
+        lines += [f"{word['score']:+.4f}  {word['word']}" for word in words]
         return "\n".join([*lines, *([self.completeness] if self.completeness else [])])
 
     @property
     def completeness(self) -> str:
-        """What the scores add up to, beside what they should; empty without a baseline."""
+        """The sum of the scores beside the expected one; empty without a baseline."""
         error, difference = self.completeness_error, self.output - self.baseline_output
         if np.isnan(error):
             return ""
-        shown = (
+        summary = (
             f"The scores sum to {self.scores.sum():+.4f}; the difference from the baseline is "
             f"{difference:+.4f} (error {error:+.4f})."
         )
         if abs(error) <= max(_LARGE_ERROR * abs(difference), _LEAST_ERROR):
-            return shown
+            return summary
         return (
-            f"{shown} They do not explain the number: pass more steps; if the error stays, the "
+            f"{summary} They do not explain the number: pass more steps; if the error stays, the "
             "path from the baseline has a jump, and occlusion or another baseline may say more."
         )
 
@@ -141,17 +141,17 @@ class Attribution:
         largest = max((abs(word["score"]) for word in words), default=0.0) or 1.0
         paragraphs = []
         for number, text in enumerate(self.texts):
-            shaded, end = [], 0
+            fragments, end = [], 0
             for word in (word for word in words if word["text"] == number):
-                shaded.append(html.escape(text[end : word["start"]]))
+                fragments.append(html.escape(text[end : word["start"]]))
                 color = _COLORS[word["score"] >= 0]
-                shaded.append(
+                fragments.append(
                     f'<span title="{word["score"]:+.4f}" style="background: '
                     f'rgba({color}, {0.7 * abs(word["score"]) / largest:.3f})">'
                     f"{html.escape(word['word'])}</span>"
                 )
                 end = word["end"]
-            paragraphs.append(f"<p>{''.join(shaded)}{html.escape(text[end:])}</p>")
+            paragraphs.append(f"<p>{''.join(fragments)}{html.escape(text[end:])}</p>")
         return "".join(paragraphs)
 
     def _repr_html_(self) -> str:
@@ -185,10 +185,10 @@ class _Row:
 
     Attributes:
         features: NumPy arrays with a first axis of 1, and perhaps with padding.
-        texts, spans: As of `Attribution`, without padding.
+        texts, spans: As in `Attribution`, without padding.
         indices: Where the number stands in a row of outputs, by their name, "" of one without a
             name; of several, their sum.
-        target: What the number is called.
+        target: The number's name.
     """
 
     features: dict[str, np.ndarray]
@@ -228,7 +228,7 @@ def attributions(
             input's; `gradient_x_input`, of the embeddings; or `occlusion`, by how much the number
             falls where the tokens of a word are replaced by the baseline's token (divided evenly
             among them).
-        target: What to explain.
+        target: The number to explain.
         baseline: The token that stands for none, `pad` or `mask`. Special tokens stay.
         steps: Points of the Gauss-Legendre quadrature of integrated gradients.
 
@@ -265,7 +265,7 @@ def attributions(
     without = np.where(is_text, fallback, ids)
     baseline_output = np.nan
     if method == "occlusion":
-        output, scores = _occluded(task, row, ids, fallback)
+        output, scores = _occlude(task, row, ids, fallback)
     else:
         table = keras.ops.convert_to_numpy(task.backbone.token_embedding_table)
         vectors = table[ids].astype("float64")
@@ -306,21 +306,21 @@ def _evaluate(task: Task, row: _Row, points: np.ndarray) -> tuple[np.ndarray, np
     # Batches of one size, the last one completed by its last point
     size = math.ceil(len(points) / math.ceil(len(points) / _BATCH_SIZE))
     if compiles_each_shape():
-        size = 1 << (size - 1).bit_length()  # Of few sizes, for it compiles for each
+        size = 1 << (size - 1).bit_length()  # Few sizes, since it compiles for each
     features = {name: np.repeat(value, size, axis=0) for name, value in row.features.items()}
     if points.ndim == 3:
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in features.items()}
         compute = _gradient_function(task)
     values, gradients = [], []
     for begin in range(0, len(points), size):
-        part = points[begin : begin + size]
-        count = len(part)
-        part = np.concatenate([part, np.repeat(part[-1:], size - count, axis=0)])
+        chunk = points[begin : begin + size]
+        count = len(chunk)
+        chunk = np.concatenate([chunk, np.repeat(chunk[-1:], size - count, axis=0)])
         if points.ndim == 3:
-            value, slope = compute(part, tensors, row.indices)
+            value, slope = compute(chunk, tensors, row.indices)
             gradients.append(slope[:count])
         else:
-            features["token_ids"] = part.reshape(features["token_ids"].shape).astype("int32")
+            features["token_ids"] = chunk.reshape(features["token_ids"].shape).astype("int32")
             value = keras.ops.convert_to_numpy(_number(_outputs(task, features), row.indices))
         values.append(value[:count])
     return np.concatenate(values), np.concatenate(gradients) if gradients else np.zeros(0)
@@ -338,17 +338,17 @@ def _number(outputs: Any, indices: dict[str, tuple[int, ...]]) -> Tensor:
     """The numbers `(rows,)` of the outputs of several rows; the indices may be traced."""
     total: Any = 0
     for name, positions in indices.items():
-        part = outputs[name] if name else outputs
+        value = outputs[name] if name else outputs
         for position in positions:
-            part = part[:, position]
-        total = total + part
+            value = value[:, position]
+        total = total + value
     return total
 
 
 def _number_of_vectors(
     task: Task, vectors: Tensor, features: Any, indices: dict[str, tuple[int, ...]]
 ) -> Tensor:
-    """The numbers `(rows,)` of embeddings `(rows, length, width)` in place of those of the ids."""
+    """The numbers `(rows,)` for embeddings `(rows, length, width)` in place of the ids' own."""
     with task.backbone.token_embedding.returning(vectors):
         return _number(task(features, training=False), indices)
 
@@ -387,7 +387,7 @@ def _tokens_of_words(
     ]
 
 
-def _occluded(task: Task, row: _Row, ids: np.ndarray, fallback: int) -> tuple[float, np.ndarray]:
+def _occlude(task: Task, row: _Row, ids: np.ndarray, fallback: int) -> tuple[float, np.ndarray]:
     """The row's number, and for each token by how much it falls without the token's word."""
     groups = [positions for _, positions in _tokens_of_words(row.texts, row.spans) if positions]
     # Tokens of white space, by where it is
@@ -414,15 +414,15 @@ def _classification(task: Task, x: Any, target: Any) -> _Row:
     texts = (x,) if isinstance(x, str) else tuple(x) if isinstance(x, (list, tuple)) else ()
     if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"x is {shortened(x)}; expected a text or a pair of texts.")
-    features, spans = _packed(task, texts)
+    features, spans = _pack(task, texts)
     num_outputs = task.output.shape[-1]
-    if num_outputs == 1:
+    if num_outputs == 1 and not getattr(task, "multi_label", False):
         if target is not None:
             raise ValueError(f"target is {target!r}; a regression has one score: leave it out.")
         index, name = 0, "score"
     else:
         if target is None:
-            target = int(np.argmax(_predicted(task, features)[0]))
+            target = int(np.argmax(_predict(task, features)[0]))
         index, name = _target_class(target, num_outputs, getattr(task, "class_names", None))
     return _Row(features, texts, spans, {"": (index,)}, name)
 
@@ -448,7 +448,7 @@ def _tagging(task: TokenClassifier, x: Any, target: Any) -> _Row:
         spans[begin:end] = [(0, start, start + len(words[index]))] * (end - begin)
     position = first[number]
     if tag is None:
-        tag = int(np.argmax(_predicted(task, features)[0, position]))
+        tag = int(np.argmax(_predict(task, features)[0, position]))
     index, name = _target_class(tag, task.num_classes, task.class_names)
     return _Row(
         features,
@@ -513,7 +513,7 @@ def _choosing(task: MultipleChoice, x: Any, target: Any) -> _Row:
     rows = task.preprocessor([text], [[choices[target]]])
     features = {name: np.asarray(value) for name, value in rows.items()}
     features = of_few_lengths(features, task.preprocessor)
-    _, spans = _packed(task, (text, choices[target]))
+    _, spans = _pack(task, (text, choices[target]))
     return _Row(
         features,
         (text, choices[target]),
@@ -540,7 +540,7 @@ def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
     bounds = zip(starts, ends, strict=True)
     spans: list[Span] = [None] * len(ids)
     for position, (start, end) in enumerate(bounds, start=1):
-        # The mask is what is asked for, and no reason
+        # The mask is the question, and no reason
         if ids[position] != tokenizer.mask_token_id:
             spans[position] = (0, start, end)
     features = {
@@ -570,7 +570,7 @@ _READERS: dict[str, Callable[[Any, Any, Any], _Row]] = {
 
 
 def _input_reader(task: Any) -> Callable[[Any, Any, Any], _Row]:
-    """Returns what reads an input of a task: by its verb, or of a head on a text or a pair.
+    """Returns the reader of a task's inputs: for its verb, or for a head on a text or a pair.
 
     Raises:
         ValueError: If the outputs of the task are no logits or scores of its input.
@@ -586,7 +586,7 @@ def _input_reader(task: Any) -> Callable[[Any, Any, Any], _Row]:
     )
 
 
-def _packed(task: Task, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray], tuple[Span, ...]]:
+def _pack(task: Task, texts: tuple[str, ...]) -> tuple[dict[str, np.ndarray], tuple[Span, ...]]:
     """The features of a text or a pair, and their tokens' spans."""
     from keras_bert.data.texts import TextClassifierPreprocessor
 
@@ -616,7 +616,7 @@ def _one_row(task: Task, features: dict[str, Any]) -> dict[str, np.ndarray]:
     return of_few_lengths(arrays, task.preprocessor)
 
 
-def _predicted(task: Task, features: dict[str, np.ndarray]) -> np.ndarray:
+def _predict(task: Task, features: dict[str, np.ndarray]) -> np.ndarray:
     return np.asarray(keras.ops.convert_to_numpy(_outputs(task, features)))
 
 

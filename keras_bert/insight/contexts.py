@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model finds similar: tokens by their embeddings, and one word in several sentences."""
+"""Similarity in a model: of tokens by their embeddings, and of one word in several sentences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Neighbors:
-    """The tokens whose embeddings are nearest to that of a token.
+    """The tokens that are nearest to a token by their embeddings.
 
     Attributes:
         token: The token.
@@ -71,7 +71,7 @@ class Neighbors:
 def neighbors(
     model: Backbone | Task, token: str, top_k: int = 10, *, preprocessor: Any = None
 ) -> Neighbors:
-    """Finds the tokens whose embeddings have the highest cosine with that of a token.
+    """Finds the tokens that are nearest to a token by the cosine of their embeddings.
 
     Args:
         model: A task with a preprocessor, or a `Backbone`.
@@ -92,10 +92,10 @@ def neighbors(
     tokenizer = preprocessor.tokenizer
     vocabulary = tokenizer.vocabulary
     if token not in vocabulary:
-        parts = tokenizer(token)
+        token_ids = tokenizer(token)
         raise ValueError(
             f"{token!r} is not a token of the vocabulary; as a text it becomes "
-            f"{[vocabulary[part] for part in parts]}."
+            f"{[vocabulary[token_id] for token_id in token_ids]}."
         )
     checks.Numbers(at_least=1, at_most=len(vocabulary) - 1, integer=True).check(top_k=top_k)
     table = keras.ops.convert_to_numpy(backbone.token_embedding_table)[: len(vocabulary)]
@@ -117,7 +117,7 @@ class WordContexts:
         vectors: The mean of the hidden states of the word's tokens, the embeddings first, float32
             `(layers + 1, texts, hidden)`.
         baseline: The mean cosine of a token of one text with a token of another, float64
-            `(layers + 1,)`: what two words have in common in a layer, whatever they mean. Special
+            `(layers + 1,)`: how similar two words are in a layer, whatever they mean. Special
             tokens do not count.
     """
 
@@ -214,7 +214,7 @@ def contexts(
 
     Raises:
         ValueError: If there are fewer than two texts, or the word is not in one of them, or behind
-            what fits in a row.
+            the end of the row.
 
     Example:
 
@@ -275,7 +275,7 @@ def _mean_cosine(units: Sequence[np.ndarray]) -> np.ndarray:
     Returns:
         `(layers,)`.
     """
-    # The products of all pairs, less those within a text, are products of sums
+    # The products of all pairs, without the pairs within a text, are products of sums
     sums = np.stack([text.sum(axis=1) for text in units])
     counts = np.array([text.shape[1] for text in units])
     total = (sums.sum(axis=0) ** 2).sum(axis=-1) - (sums**2).sum(axis=(0, -1))

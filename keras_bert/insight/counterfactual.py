@@ -19,7 +19,7 @@ from keras_bert.tasks.text_classifier import TextClassifier
 
 # A text or a pair
 Text = str | tuple[str, str]
-# Of a kind of swap, the words that stand for one another, line by line
+# The words of a kind of swap that stand for one another, line by line
 Lines = Sequence[Sequence[str]]
 
 # Words of two lines, and the counterpart that each has before a noun, and the one elsewhere
@@ -68,11 +68,13 @@ class _Swapper:
                 )
             for word in line:
                 self._lines_of.setdefault(word.lower(), []).append(line)
-        for word, found in self._lines_of.items():
-            others = [other.lower() for line in found for other in line if other.lower() != word]
-            if len(found) > 1 and sorted(others) != sorted(_AMBIGUOUS.get(word, ())):
+        for word, word_lines in self._lines_of.items():
+            others = [
+                other.lower() for line in word_lines for other in line if other.lower() != word
+            ]
+            if len(word_lines) > 1 and sorted(others) != sorted(_AMBIGUOUS.get(word, ())):
                 raise ValueError(
-                    f"swaps[{kind!r}] has {word!r} in {len(found)} lines; expected it in one."
+                    f"swaps[{kind!r}] has {word!r} in {len(word_lines)} lines; expected it in one."
                 )
         phrases = sorted(self._lines_of, key=len, reverse=True)
         words = "|".join(map(re.escape, phrases))
@@ -87,34 +89,34 @@ class _Swapper:
         """The text with each word replaced by the one that is `step` further in its line."""
         return self._pattern.sub(functools.partial(self._replace, step), text)
 
-    def replaced(self, text: str, step: int) -> list[Replacement]:
-        """What `swapped` replaces, in the order of the text."""
+    def replacements(self, text: str, step: int) -> list[Replacement]:
+        """The words that `swapped` replaces, in the order of the text."""
         matches = self._pattern.finditer(text)
-        return [found for match in matches if (found := self._replacement(step, match))]
+        return [replacement for match in matches if (replacement := self._replacement(step, match))]
 
     def _replacement(self, step: int, match: re.Match[str]) -> Replacement | None:
-        found = match[3]
-        lines = self._lines_of[found.lower()]
+        original = match[3]
+        lines = self._lines_of[original.lower()]
         rest = match.string[match.end() :]
-        line = lines[0] if len(lines) == 1 else _choose_line(found.lower(), lines, rest)
-        index = [word.lower() for word in line].index(found.lower())
+        line = lines[0] if len(lines) == 1 else _choose_line(original.lower(), lines, rest)
+        index = [word.lower() for word in line].index(original.lower())
         # A name in lower case is another word, unless the whole text has no capitals
-        if line[index] != line[index].lower() and found.islower() and not match.string.islower():
+        if line[index] != line[index].lower() and original.islower() and not match.string.islower():
             return None
         other = (index + 1 + (step - 1) % (len(line) - 1)) % len(line)
         return Replacement(line[index], line[other], index, len(line))
 
     def _replace(self, step: int, match: re.Match[str]) -> str:
-        article, space, found = match.groups()
+        article, space, word = match.groups()
         replacement = self._replacement(step, match)
         if replacement is None:
             return match[0]
         other = replacement.other
-        if found.islower():
+        if word.islower():
             other = other.lower()
-        elif found.isupper() and len(found) > 1:
+        elif word.isupper() and len(word) > 1:
             other = other.upper()
-        elif found[0].isupper():
+        elif word[0].isupper():
             other = other[0].upper() + other[1:]
         if article is None:
             return other
@@ -123,7 +125,7 @@ class _Swapper:
 
 
 def _choose_line(word: str, lines: Sequence[Sequence[str]], rest: str) -> Sequence[str]:
-    """Which of two lines `her` or `his` is of, by what follows it."""
+    """Chooses the line of `her` or `his` by the text after it."""
     following = re.match(r"\s+([^\W\d_]+)", rest)
     is_alone = following is None or following[1].lower() in _words_after_objects()
     (line,) = [line for line in lines if _AMBIGUOUS[word][is_alone] in map(str.lower, line)]
@@ -140,16 +142,16 @@ class Counterfactuals(Result):
     """Predictions for texts, and for the same texts about other people.
 
     Attributes:
-        kinds: Of each changed text the kind of swap.
-        numbers: Which of the given texts it was made of, int `(changes,)`.
-        texts: That text.
+        kinds: The kind of swap of each changed text.
+        numbers: The index of its original among the texts, int `(changes,)`.
+        texts: The original.
         swapped: The changed text.
         before: The probabilities of the text, float64 `(changes, classes)`; of a regression its
             score `(changes, 1)`.
-        after: Those of the changed text.
+        after: The probabilities of the changed text.
         class_names: The names of the classes; empty for a regression.
-        without: Kinds of which no text has a word.
-        replaced: Of each changed text the words that were replaced, and by which.
+        without: Kinds without a word in any text.
+        replacements: The words of each original that were replaced, and their replacements.
     """
 
     title = "Change of the predictions where words for people are swapped"
@@ -165,7 +167,7 @@ class Counterfactuals(Result):
     after: np.ndarray
     class_names: tuple[str, ...]
     without: tuple[str, ...]
-    replaced: tuple[tuple[Replacement, ...], ...]
+    replacements: tuple[tuple[Replacement, ...], ...]
 
     @property
     def units(self) -> tuple[Any, ...]:
@@ -183,8 +185,8 @@ class Counterfactuals(Result):
     def changes(self) -> np.ndarray:
         """Half the sum of the absolute changes of the probabilities, `(changes,)`.
 
-        With two classes this is by how much the probability of each changes. Of a regression, the
-        absolute change of the score.
+        With two classes this is by how much the probability of each changes. For a regression, it
+        is the absolute change of the score.
         """
         difference = np.abs(self.after - self.before).sum(axis=-1)
         return np.asarray(difference / 2 if self.class_names else difference)
@@ -214,7 +216,7 @@ class Counterfactuals(Result):
         """Which way predictions change, by the direction of the swap: `he` to `she`, or back.
 
         Args:
-            least: The number of texts from which on a pair of words has a row of its own.
+            least: The least number of texts for which a pair of words has a row of its own.
 
         Raises:
             ValueError: If no direction has enough texts.
@@ -222,8 +224,8 @@ class Counterfactuals(Result):
         firsts, seconds = (
             np.array(
                 [
-                    all(each.line_length == 2 and each.column == column for each in replaced)
-                    for replaced in self.replaced
+                    all(each.line_length == 2 and each.column == column for each in replacements)
+                    for replacements in self.replacements
                 ],
                 bool,
             )
@@ -231,8 +233,8 @@ class Counterfactuals(Result):
         )
         has_both = np.array(
             [
-                {each.column for each in replaced if each.line_length == 2} == {0, 1}
-                for replaced in self.replaced
+                {each.column for each in replacements if each.line_length == 2} == {0, 1}
+                for replacements in self.replacements
             ],
             bool,
         )
@@ -243,15 +245,15 @@ class Counterfactuals(Result):
             members[f"{kind}: second to first"] = of_kind & seconds
             of_pair: dict[str, np.ndarray] = {}
             for change in np.flatnonzero(of_kind & ~has_both):
-                for each in self.replaced[change]:
+                for each in self.replacements[change]:
                     group = f"{kind}: {each.word} to {each.other}"
                     of_pair.setdefault(group, np.zeros(len(kinds), bool))[change] = True
             members |= {
-                group: chosen
-                for group, chosen in of_pair.items()
-                if len(set(self.numbers[chosen])) >= least
+                group: is_member
+                for group, is_member in of_pair.items()
+                if len(set(self.numbers[is_member])) >= least
             }
-        members = {group: chosen for group, chosen in members.items() if chosen.any()}
+        members = {group: is_member for group, is_member in members.items() if is_member.any()}
         if not members:
             raise ValueError(f"No pair of words is replaced in at least {least} texts.")
         return SwapDirections(
@@ -265,7 +267,7 @@ class Counterfactuals(Result):
         )
 
     def largest(self, count: int = 10) -> list[dict[str, Any]]:
-        """The changed texts whose predictions change most.
+        """The changed texts with the largest changes of predictions.
 
         Returns:
             Dicts of `kind`, `change`, `label` and `swapped_label` (of a regression `score` and
@@ -288,7 +290,7 @@ class Counterfactuals(Result):
 
 
 def _by_text(values: np.ndarray, numbers: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """The mean of each text's changes, which is what is drawn for an interval."""
+    """The mean of each text's changes; texts are the units that an interval draws."""
     _, index = np.unique(numbers[members], return_inverse=True)
     return np.bincount(index, values[members].astype("float64")) / np.bincount(index)
 
@@ -298,9 +300,9 @@ class SwapDirections(Result):
     """Which way predictions change, by the direction of the swap.
 
     Attributes:
-        directions: By direction, whether each changed text is of it, bool `(changes,)`.
-        numbers: Which of the given texts each was made of, int `(changes,)`.
-        texts: That text.
+        directions: By direction, whether each changed text has it, bool `(changes,)`.
+        numbers: The index of its original among the texts, int `(changes,)`.
+        texts: The original.
         swapped: The changed text.
         differences: By how much the probability of each class is higher than before, float64
             `(changes, classes)`; of a regression, the score `(changes, 1)`.
@@ -326,7 +328,7 @@ class SwapDirections(Result):
 
     @property
     def notes(self) -> str:
-        mixed = (
+        note = (
             f" Texts that are left out, since their words go both ways: {self.num_mixed}."
             if self.num_mixed
             else ""
@@ -334,15 +336,15 @@ class SwapDirections(Result):
         return (
             "Positive: the changed text has the higher one. First and second are the words of a "
             "line of two; the default lists have those for men first. A text counts for each pair "
-            f"of words that is replaced in it.{mixed}"
+            f"of words that is replaced in it.{note}"
         )
 
     def neutral_value(self, metric: str) -> float | None:
         return 0.0
 
     def unit_values(self) -> list[UnitValues]:
-        # With two classes, the change of one is that of the other with the opposite sign
-        shown = range(len(self.class_names) == 2, self.differences.shape[1])
+        # With two classes, the change of one is the negative of the other's
+        class_indices = range(len(self.class_names) == 2, self.differences.shape[1])
         return [
             mean(
                 group,
@@ -351,7 +353,7 @@ class SwapDirections(Result):
                 else "change of score",
                 _by_text(self.differences[:, index], self.numbers, members),
             )
-            for index in shown
+            for index in class_indices
             for group, members in self.directions.items()
         ]
 
@@ -397,46 +399,46 @@ def counterfactuals(
         section 3.
     """
     _require_classifier(classifier)
-    given = _listed(texts)
-    kinds, numbers, changed, replaced, without = [], [], [], [], []
+    originals = _as_list(texts)
+    kinds, numbers, swapped, replacements_by_change, without = [], [], [], [], []
     for kind, lines in (default_swaps() if swaps is None else swaps).items():
         swapper = _Swapper(kind, lines)
-        for number, text in enumerate(given):
-            found: dict[Text, tuple[Replacement, ...]] = {}
+        for number, text in enumerate(originals):
+            replacements_by_text: dict[Text, tuple[Replacement, ...]] = {}
             for step in range(1, swapper.most + 1):
-                other = _swapped(swapper, text, step)
-                if other != text and other not in found:
+                other = _swap(swapper, text, step)
+                if other != text and other not in replacements_by_text:
                     parts = [text] if isinstance(text, str) else text
-                    found[other] = tuple(
-                        each for part in parts for each in swapper.replaced(part, step)
+                    replacements_by_text[other] = tuple(
+                        each for part in parts for each in swapper.replacements(part, step)
                     )
-            for other, replacements in found.items():
+            for other, replacements in replacements_by_text.items():
                 kinds.append(kind)
                 numbers.append(number)
-                changed.append(other)
-                replaced.append(replacements)
+                swapped.append(other)
+                replacements_by_change.append(replacements)
         if kind not in kinds:
             without.append(kind)
     if not kinds:
-        raise ValueError(f"None of the {len(given)} texts has a word of {', '.join(without)}.")
-    used = sorted(set(numbers))
+        raise ValueError(f"None of the {len(originals)} texts has a word of {', '.join(without)}.")
+    text_numbers = sorted(set(numbers))
     scores = _scores(
-        classifier, [*(given[number] for number in used), *changed], batch_size, verbose
+        classifier, [*(originals[number] for number in text_numbers), *swapped], batch_size, verbose
     )
     return Counterfactuals(
         tuple(kinds),
         np.array(numbers),
-        tuple(given[number] for number in numbers),
-        tuple(changed),
-        scores[np.searchsorted(used, numbers)],
-        scores[len(used) :],
+        tuple(originals[number] for number in numbers),
+        tuple(swapped),
+        scores[np.searchsorted(text_numbers, numbers)],
+        scores[len(text_numbers) :],
         _class_names(classifier),
         tuple(without),
-        tuple(replaced),
+        tuple(replacements_by_change),
     )
 
 
-def _swapped(swapper: _Swapper, text: Text, step: int) -> Text:
+def _swap(swapper: _Swapper, text: Text, step: int) -> Text:
     if isinstance(text, str):
         return swapper.swapped(text, step)
     first, second = text
@@ -529,15 +531,15 @@ def error_rates(
     ```
     """
     _require_classifier(classifier)
-    given = _listed(texts)
-    members = {name: _members(name, chosen, given) for name, chosen in slices.items()}
+    text_list = _as_list(texts)
+    members = {name: _members(name, selection, text_list) for name, selection in slices.items()}
     rules = LabelRules(
         classifier.num_classes, classifier.class_names, is_score=classifier.is_regression
     )
     expected = rules.read(labels)
-    if len(expected) != len(given):
-        raise ValueError(f"Received {len(given)} texts and {len(expected)} labels.")
-    scores = _scores(classifier, given, batch_size, verbose)
+    if len(expected) != len(text_list):
+        raise ValueError(f"Received {len(text_list)} texts and {len(expected)} labels.")
+    scores = _scores(classifier, text_list, batch_size, verbose)
     if classifier.is_regression:
         errors = np.abs(scores[:, 0] - expected.astype("float64").reshape(-1))
     else:
@@ -545,10 +547,10 @@ def error_rates(
     return ErrorRates(errors, members)
 
 
-def _members(name: str, chosen: Any, texts: Sequence[Text]) -> np.ndarray:
-    if callable(chosen):
-        return np.array([bool(chosen(text)) for text in texts], bool)
-    members = np.asarray(chosen)
+def _members(name: str, selection: Any, texts: Sequence[Text]) -> np.ndarray:
+    if callable(selection):
+        return np.array([bool(selection(text)) for text in texts], bool)
+    members = np.asarray(selection)
     if members.dtype != bool or members.shape != (len(texts),):
         raise ValueError(
             f"slices[{name!r}] is {members.dtype} of shape {members.shape}; expected a function, "
@@ -560,12 +562,17 @@ def _members(name: str, chosen: Any, texts: Sequence[Text]) -> np.ndarray:
 def _require_classifier(model: Any) -> None:
     if not isinstance(model, TextClassifier):
         raise ValueError(f"Received a {type(model).__name__}; expected a TextClassifier.")
+    if model.multi_label:
+        raise ValueError(
+            "Received a TextClassifier with multi_label=True; expected one with a single label for "
+            "each text, or a regression."
+        )
 
 
-def _listed(texts: Iterable[Text]) -> list[Text]:
+def _as_list(texts: Iterable[Text]) -> list[Text]:
     if isinstance(texts, str):
         raise ValueError(f"Received the string {texts[:80]!r}; expected a list of texts.")
-    given: list[Text] = []
+    text_list: list[Text] = []
     for number, text in enumerate(texts):
         parts = (text,) if isinstance(text, str) else text
         if (
@@ -576,10 +583,10 @@ def _listed(texts: Iterable[Text]) -> list[Text]:
             raise ValueError(
                 f"Text {number} is {shortened(text)}; expected a text or a pair of texts."
             )
-        given.append(text if isinstance(text, str) else (text[0], text[1]))
-    if not given:
+        text_list.append(text if isinstance(text, str) else (text[0], text[1]))
+    if not text_list:
         raise ValueError("Received no texts; expected at least one.")
-    return given
+    return text_list
 
 
 def _scores(

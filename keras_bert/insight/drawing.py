@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def axes_or_new(axes: Axes | None, width: float, height: float) -> Axes:
-    """Returns the axes to draw on: those that were passed, or those of a new figure.
+    """Returns the axes to draw on: `axes`, or the axes of a new figure.
 
     Args:
         axes: Where to draw; `None` makes a figure.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _TASKS = (TextClassifier, TokenClassifier, QuestionAnswerer, MultipleChoice, MaskedLM)
 _TaskT = TypeVar("_TaskT", bound=Task)
-# Passes through the measured batches, of which the median counts
+# Timed passes through the batches; the median counts
 _TIMED_PASSES = 7
 
 
@@ -47,9 +47,9 @@ class HeadImportance:
         scores: Float64 `(layers, heads)`: the mean over rows of the absolute derivative of the
             row's loss with respect to a factor of the head's output, at 1. NaN where a layer has
             fewer heads than another.
-        attention_owners: For each layer the index of the layer whose attention weights it uses,
+        attention_owners: For each layer the index of the layer that owns its attention weights,
             its own unless layers share weights.
-        rows: Of how many rows the scores are the mean.
+        rows: How many rows the scores are the mean of.
         normalized: Whether each layer's scores are divided by their norm.
     """
 
@@ -59,12 +59,12 @@ class HeadImportance:
     normalized: bool
 
     def least_important(self, share: float) -> dict[int, list[int]]:
-        """Chooses heads to remove: those with the lowest scores, but not all of a layer.
+        """Chooses the heads with the lowest scores for removal, but not all of a layer.
 
         Heads of layers that share weights are chosen as one, by their mean.
 
         Args:
-            share: What part of all heads to remove, in `[0, 1)`, rounded to a number of heads.
+            share: The fraction of all heads to remove, in `[0, 1)`, rounded to a number of heads.
 
         Returns:
             The heads of each layer, for `prune_heads`. They are fewer if one head would have to
@@ -79,20 +79,20 @@ class HeadImportance:
         present = {owner: int((~np.isnan(mean)).sum()) for owner, mean in means.items()}
         uses = {owner: int((owners == owner).sum()) for owner in means}
         num_kept = round(share * sum(present[owner] * uses[owner] for owner in means))
-        removed: dict[int, list[int]] = {owner: [] for owner in means}
-        ordered = sorted(
+        lowest: dict[int, list[int]] = {owner: [] for owner in means}
+        ranking = sorted(
             (float(mean[head]), owner, head)
             for owner, mean in means.items()
             for head in range(present[owner])
         )
-        for _, owner, head in ordered:
-            if uses[owner] <= num_kept and len(removed[owner]) < present[owner] - 1:
-                removed[owner].append(head)
+        for _, owner, head in ranking:
+            if uses[owner] <= num_kept and len(lowest[owner]) < present[owner] - 1:
+                lowest[owner].append(head)
                 num_kept -= uses[owner]
         return {
-            layer: sorted(removed[int(owner)])
+            layer: sorted(lowest[int(owner)])
             for layer, owner in enumerate(owners)
-            if removed[int(owner)]
+            if lowest[int(owner)]
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def head_importance(
         task: A trained task with a preprocessor: a `TextClassifier`, `TokenClassifier`,
             `QuestionAnswerer`, `MultipleChoice` or `MaskedLM`.
         x: Text in any form that the task's `evaluate` takes.
-        y: Labels; `None` for those in a dataset, and for a masked LM.
+        y: Labels; `None` if a dataset has them, and for a masked LM.
         normalize: Whether to divide the scores of each layer by their Euclidean norm. Otherwise
             scores of different layers are hardly comparable.
         batch_size: Rows in a batch.
@@ -174,7 +174,7 @@ def head_importance(
     ```python
     importance = head_importance(classifier, texts, labels)
     smaller = prune_heads(classifier, importance.least_important(0.3))
-    print(compare_pruned(classifier, smaller, held_out_texts, held_out_labels))
+    print(compare_pruned(classifier, smaller, validation_texts, validation_labels))
     ```
 
     Reference:
@@ -197,7 +197,7 @@ def head_importance(
         total = 0
         for row in range(weights.shape[0]):
             own = keras.tree.map_structure(
-                lambda part, row=row: None if part is None else part[row : row + 1],
+                lambda value, row=row: None if value is None else value[row : row + 1],
                 (labels, outputs, sample_weights),
             )
             total = total + task.batch_loss(*own)
@@ -210,22 +210,22 @@ def head_importance(
     for features, labels, *rest in batches:
         sample_weights = rest[0] if rest else None
         number = len(features["token_ids"])
-        counted = np.ones(number, bool)
+        has_weight = np.ones(number, bool)
         if sample_weights is not None:
             first = keras.tree.flatten(sample_weights)[0]
-            counted = np.asarray(first).reshape(number, -1).sum(axis=-1) > 0
+            has_weight = np.asarray(first).reshape(number, -1).sum(axis=-1) > 0
         tensors = keras.tree.map_structure(
-            lambda part: None if part is None else keras.ops.convert_to_tensor(part),
+            lambda value: None if value is None else keras.ops.convert_to_tensor(value),
             (features, labels, sample_weights),
         )
         _, slope = gradient(np.ones((number, sum(counts)), "float32"), *tensors)
-        totals += np.abs(slope.astype("float64"))[counted].sum(axis=0)
-        rows += int(counted.sum())
+        totals += np.abs(slope.astype("float64"))[has_weight].sum(axis=0)
+        rows += int(has_weight.sum())
         progress.add(1)
     scores = np.full((len(counts), max(counts)), np.nan)
-    for layer, part in enumerate(np.split(totals / max(rows, 1), offsets[1:-1])):
-        norm = float(np.linalg.norm(part)) if normalize else 1.0
-        scores[layer, : len(part)] = part / (norm or 1.0)
+    for layer, layer_scores in enumerate(np.split(totals / max(rows, 1), offsets[1:-1])):
+        norm = float(np.linalg.norm(layer_scores)) if normalize else 1.0
+        scores[layer, : len(layer_scores)] = layer_scores / (norm or 1.0)
     return HeadImportance(scores, task.config.attention_owners, rows, normalize)
 
 
@@ -235,17 +235,17 @@ def _weighing(backbone: Backbone, weights: Sequence[Tensor]) -> Iterator[None]:
     owners = backbone.config.attention_owners
     with contextlib.ExitStack() as stack:
         for owner in sorted(set(owners)):
-            of_layer = [part for part, own in zip(weights, owners, strict=True) if own == owner]
+            of_layer = [weight for weight, own in zip(weights, owners, strict=True) if own == owner]
             stack.enter_context(backbone.blocks[owner].attention.weighing_heads(of_layer))
         yield
 
 
 def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
-    """Creates a task without some attention heads, whose matrices are smaller.
+    """Creates a task without some attention heads, with smaller matrices.
 
-    It computes what the task would compute if the outputs of these heads were 0. It can be
-    trained, saved as a `.keras` file or a preset, and exported; checkpoint formats of other
-    libraries cannot represent it.
+    Its outputs equal the task's with the outputs of these heads set to 0. It can be trained, saved
+    as a `.keras` file or a preset, and exported; checkpoint formats of other libraries cannot
+    represent it.
 
     Args:
         task: A task with one encoder, which is not changed.
@@ -265,7 +265,7 @@ def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
             f"num_key_value_heads is {config.num_key_value_heads}: heads that share keys and "
             "values cannot be pruned; expected None."
         )
-    kept = _kept_heads(config, heads)
+    remaining_heads = _remaining_heads(config, heads)
     quantized = [layer.path for layer in task._flatten_layers() if layer.quantization_mode]
     if quantized:
         raise ValueError(f"Prune before quantizing; quantized are {', '.join(quantized)}.")
@@ -275,34 +275,36 @@ def prune_heads(task: _TaskT, heads: Mapping[int, Sequence[int]]) -> _TaskT:
             f"A {type(task).__name__} is made of other tasks; prune one of them, such as its "
             "`student_task`."
         )
-    smaller = config.replace(heads_by_layer=tuple(map(len, kept)))
+    smaller = config.replace(heads_by_layer=tuple(map(len, remaining_heads)))
     fields["backbone"]["config"]["config"] = smaller.to_dict()
     pruned: _TaskT = type(task).from_config(fields)
-    sliced = {}
+    slices = {}
     for layer in sorted(set(config.attention_owners)):
         block, dim = task.backbone.blocks[layer], config.head_dim
-        inside = np.concatenate([np.arange(head * dim, (head + 1) * dim) for head in kept[layer]])
+        inside = np.concatenate(
+            [np.arange(head * dim, (head + 1) * dim) for head in remaining_heads[layer]]
+        )
         width = block.attention.query_width
         # Queries, keys and values of all heads follow one another
-        columns = np.concatenate([part * width + inside for part in range(3)])
+        columns = np.concatenate([index * width + inside for index in range(3)])
         for variable in block.attention.query_key_value.variables:
             # Also the bias, and the second matrix of LoRA; not its first
             if variable.shape[-1] == 3 * width:
-                sliced[id(variable)] = (columns, -1)
-        sliced[id(block.attention.output_projection.kernel)] = (inside, 0)
+                slices[id(variable)] = (columns, -1)
+        slices[id(block.attention.output_projection.kernel)] = (inside, 0)
     for old, new in zip(task.variables, pruned.variables, strict=True):
         value = keras.ops.convert_to_numpy(old)
-        if id(old) in sliced:
-            value = np.take(value, *sliced[id(old)])
+        if id(old) in slices:
+            value = np.take(value, *slices[id(old)])
         new.assign(value)
     if task.compiled:
         pruned.compile_from_config(task.get_compile_config())
     return pruned
 
 
-def _kept_heads(config: BertConfig, heads: Mapping[int, Sequence[int]]) -> list[list[int]]:
+def _remaining_heads(config: BertConfig, heads: Mapping[int, Sequence[int]]) -> list[list[int]]:
     counts = config.effective_heads_by_layer
-    removed: dict[int, set[int]] = {}
+    removed_heads: dict[int, set[int]] = {}
     for layer, numbers in heads.items():
         if layer not in range(config.num_layers):
             raise ValueError(
@@ -313,14 +315,16 @@ def _kept_heads(config: BertConfig, heads: Mapping[int, Sequence[int]]) -> list[
             raise ValueError(
                 f"heads has head {wrong[0]!r} of layer {layer}; expected 0 to {counts[layer] - 1}."
             )
-        removed.setdefault(config.attention_owners[layer], set()).update(numbers)
-    kept = []
+        removed_heads.setdefault(config.attention_owners[layer], set()).update(numbers)
+    remaining_heads = []
     for layer, owner in enumerate(config.attention_owners):
-        left = [head for head in range(counts[layer]) if head not in removed.get(owner, ())]
-        if not left:
+        remaining = [
+            head for head in range(counts[layer]) if head not in removed_heads.get(owner, ())
+        ]
+        if not remaining:
             raise ValueError(f"heads has all heads of layer {layer}; at least one must remain.")
-        kept.append(left)
-    return kept
+        remaining_heads.append(remaining)
+    return remaining_heads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -331,7 +335,7 @@ class PruningReport:
         heads: How many heads the layers have together, before and after.
         parameters: How many parameters the tasks have.
         seconds: The median time of a pass over the measured batches, in seconds.
-        scores: What `evaluate` reports of each.
+        scores: The results of `evaluate` for each.
     """
 
     heads: tuple[int, int]
@@ -394,12 +398,12 @@ def compare_pruned(
         if not each.compiled:
             raise ValueError(f"A {type(each).__name__} is not compiled; call `compile` before.")
     all_batches = task.evaluation_batches(x, y, batch_size=batch_size)
-    timed = [features for features, *_ in itertools.islice(all_batches, batches)]
+    timed_batches = [features for features, *_ in itertools.islice(all_batches, batches)]
     seconds: tuple[list[float], list[float]] = ([], [])
     for number in range(_TIMED_PASSES + 1):
         for each, times in zip(tasks, seconds, strict=True):
             start = time.perf_counter()
-            for features in timed:
+            for features in timed_batches:
                 each.predict_on_batch(features)
             if number:  # The first pass compiles
                 times.append(time.perf_counter() - start)

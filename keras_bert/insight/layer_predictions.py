@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each layer of a masked LM would predict: the logit lens."""
+"""Predictions from each layer of a masked LM: the logit lens."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COLOR = "11, 83, 148"
 
 @dataclasses.dataclass(frozen=True)
 class LayerPredictions:
-    """What the masked LM head makes of the hidden states of each layer.
+    """Predictions of the masked LM head from the hidden states of each layer.
 
     Attributes:
         text: The text.
@@ -50,9 +50,11 @@ class LayerPredictions:
 
     @property
     def settled(self) -> list[int]:
-        """For each token the first layer from which on its prediction stays that of the last."""
-        changed = self.ranks != 0
-        return [int(np.flatnonzero(column).max(initial=-1)) + 1 for column in changed.transpose()]
+        """For each token the layer from which on its prediction equals the last layer's."""
+        is_different = self.ranks != 0
+        return [
+            int(np.flatnonzero(column).max(initial=-1)) + 1 for column in is_different.transpose()
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -130,11 +132,11 @@ class LayerPredictions:
 
 
 def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
-    """Computes what each layer would fill in, if it were the last one.
+    """Computes the tokens that each layer would fill in, if it were the last one.
 
     The masked LM head is applied to the hidden states of every layer, behind the final norm if the
-    encoder has one (pre-norm). It was trained for those of the last layer; where layers before it
-    say little, this may be the head's fault.
+    encoder has one (pre-norm). It was trained on the last layer; where layers before it say
+    little, this may be the head's fault.
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
@@ -152,9 +154,9 @@ def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
     Example:
 
     ```python
-    found = layers(masked_lm, "Paris is the [MASK] of France.")
-    found.predictions[4][4]    # what layer 4 makes of the fifth token
-    found.settled              # from which layer on the prediction stays
+    lens = layers(masked_lm, "Paris is the [MASK] of France.")
+    lens.predictions[4][4]    # layer 4's predictions for the fifth token
+    lens.settled              # from which layer on the prediction stays
     ```
 
     Reference:
@@ -168,27 +170,27 @@ def layers(masked_lm: Task, text: str, top_k: int = 5) -> LayerPredictions:
     checks.Numbers(at_least=1, at_most=len(vocabulary), integer=True).check(top_k=top_k)
     head = masked_lm.heads["masked_lm"]
     (row,) = text_states(backbone, preprocessor, [(text,)], special_tokens_in_text=True)
-    found: list[Any] = []
-    # The last layer first, to whose likeliest tokens the others are compared
+    layer_results: list[Any] = []
+    # The last layer first: the others are compared to its likeliest tokens
     for states in row.hidden_states[::-1]:
         hidden = keras.ops.convert_to_tensor(states[np.newaxis])
-        if found and backbone.final_norm is not None:
+        if layer_results and backbone.final_norm is not None:
             hidden = backbone.final_norm(hidden)
         logits = decode_masked_lm(backbone, head, hidden)
         # (tokens, vocabulary); the embedding table may have more rows than there are tokens
         scores = softmax(keras.ops.convert_to_numpy(logits)[0, :, : len(vocabulary)])
         best = np.argsort(-scores, axis=-1, kind="stable")[:, :top_k]
-        if not found:
+        if not layer_results:
             final = best[:, :1]
         of_final = np.take_along_axis(scores, final, axis=-1)
-        found.append(
+        layer_results.append(
             (
                 tuple(tuple(vocabulary[token] for token in tokens) for tokens in best),
                 np.take_along_axis(scores, best, axis=-1),
                 (scores > of_final).sum(axis=-1),
             )
         )
-    predictions, probabilities, ranks = zip(*reversed(found), strict=True)
+    predictions, probabilities, ranks = zip(*reversed(layer_results), strict=True)
     return LayerPredictions(
         text=text,
         tokens=row.tokens,

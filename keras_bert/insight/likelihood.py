@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How likely a masked LM finds sentences, and which of two that differ in a few words."""
+"""How likely a masked LM finds sentences, and comparisons of two that differ in a few words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COLUMNS = ("sent_more", "sent_less", "bias_type")
 
 @dataclasses.dataclass(frozen=True)
 class TextLikelihood:
-    """What a masked LM thinks of each token of a text, given all others.
+    """How likely a masked LM finds each token of a text, given all others.
 
     Attributes:
         text: The text.
@@ -82,7 +82,7 @@ def pseudo_log_likelihood(
     Reference:
         [Masked language model scoring](https://arxiv.org/abs/1910.14659), equation 1.
     """
-    ids, starts, ends = _tokenized(masked_lm, texts)
+    ids, starts, ends = _tokenize(masked_lm, texts)
     tokenizer = masked_lm.preprocessor.tokenizer
     rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
     positions = [range(1, len(row) - 1) for row in rows]
@@ -124,19 +124,21 @@ def masked_log_probabilities(
     """
     require_masked_lm(masked_lm)
     mask = masked_lm.preprocessor.tokenizer.mask_token_id
-    asked = [(number, slot) for number, row in enumerate(positions) for slot in row]
-    if not asked:
+    slots = [(number, slot) for number, row in enumerate(positions) for slot in row]
+    if not slots:
         return [np.zeros(0) for _ in rows]
-    masked = [[*rows[number][:slot], mask, *rows[number][slot + 1 :]] for number, slot in asked]
-    found = candidate_log_probabilities(
+    masked_rows = [
+        [*rows[number][:slot], mask, *rows[number][slot + 1 :]] for number, slot in slots
+    ]
+    log_probabilities = candidate_log_probabilities(
         masked_lm,
-        masked,
-        [slot for _, slot in asked],
-        [[rows[number][slot]] for number, slot in asked],
+        masked_rows,
+        [slot for _, slot in slots],
+        [[rows[number][slot]] for number, slot in slots],
         batch_size,
         verbose,
     )
-    own = np.array([row[0] for row in found])
+    own = np.array([row[0] for row in log_probabilities])
     return np.split(own, np.cumsum([len(row) for row in positions])[:-1])
 
 
@@ -168,8 +170,8 @@ def candidate_log_probabilities(
     require_masked_lm(masked_lm)
     if masked_lm.config.causal:
         raise ValueError(
-            "A causal model predicts a token from those before it alone: masking one at a time "
-            "says nothing of those behind it."
+            "A causal model predicts a token from the tokens before it alone: masking one at a "
+            "time says nothing of the tokens behind it."
         )
     if not rows:
         return []
@@ -183,7 +185,7 @@ def candidate_log_probabilities(
         [[position] for _, position in askers],
     )
     numbers = list(askers.values())
-    found = [np.zeros(0)] * len(rows)
+    log_probabilities = [np.zeros(0)] * len(rows)
     progress = keras.utils.Progbar(batches.num_batches, verbose=int(verbose != 0))
     for features, index in batches:
         outputs = masked_lm.predict_on_batch(features)
@@ -196,10 +198,10 @@ def candidate_log_probabilities(
             index, logits, highest, normalizers, strict=True
         ):
             for number in numbers[of_row]:
-                chosen = row_logits[list(candidates[number])]
-                found[number] = (chosen - most).astype("float64") - normalizer
+                candidate_logits = row_logits[list(candidates[number])]
+                log_probabilities[number] = (candidate_logits - most).astype("float64") - normalizer
         progress.add(1)
-    return found
+    return log_probabilities
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,10 +255,10 @@ class PairScores(Result):
     def shares(
         self, confidence: float = CONFIDENCE, samples: int = SAMPLES, seed: int = 0
     ) -> list[dict[str, Any]]:
-        """In what share of the pairs the stereotyping sentence scores higher.
+        """The share of the pairs in which the stereotyping sentence scores higher.
 
         Args:
-            confidence: Of the interval.
+            confidence: The confidence level of the interval.
             samples: How many times the pairs are drawn with replacement for it.
             seed: Draws them.
 
@@ -349,7 +351,7 @@ def compare_pairs(
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         pairs: Two sentences each.
-        names: What each pair is called in errors; `None` numbers them.
+        names: The name of each pair in errors; `None` numbers them.
         batch_size: Rows in a batch.
         verbose: 1 shows a progress bar.
 
@@ -358,16 +360,19 @@ def compare_pairs(
     """
     names = names or [f"pair {number}" for number in range(len(pairs))]
     sentences = [sentence for pair in pairs for sentence in pair]
-    ids, _, _ = _tokenized(masked_lm, sentences, [name for name in names for _ in range(2)])
+    ids, _, _ = _tokenize(masked_lm, sentences, [name for name in names for _ in range(2)])
     tokenizer = masked_lm.preprocessor.tokenizer
     rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
     positions: list[list[int]] = []
     for first, second in zip(rows[::2], rows[1::2], strict=True):
         blocks = difflib.SequenceMatcher(None, first, second).get_matching_blocks()
-        shared = [
+        common_positions = [
             (block.a + offset, block.b + offset) for block in blocks for offset in range(block.size)
         ]
-        positions += [[a for a, _ in shared[1:-1]], [b for _, b in shared[1:-1]]]
+        positions += [
+            [a for a, _ in common_positions[1:-1]],
+            [b for _, b in common_positions[1:-1]],
+        ]
     scores = masked_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
     totals = np.array([round(float(row.sum()), 3) for row in scores])
     return totals[::2], totals[1::2]
@@ -385,7 +390,7 @@ def tokens_of_spans(
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
         texts: Strings.
         spans: For each text `(start, end)` of words in it, in characters.
-        names: What each text is called in errors; `None` numbers them.
+        names: The name of each text in errors; `None` numbers them.
 
     Returns:
         The texts' token ids with special tokens, ragged `(texts, None)`; and for each text and
@@ -394,7 +399,7 @@ def tokens_of_spans(
     Raises:
         ValueError: If a text is empty or longer than the longest row.
     """
-    ids, starts, ends = _tokenized(masked_lm, texts, names)
+    ids, starts, ends = _tokenize(masked_lm, texts, names)
     tokenizer = masked_lm.preprocessor.tokenizer
     rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
     positions = [
@@ -411,7 +416,7 @@ def tokens_of_spans(
     return rows, positions
 
 
-def _tokenized(
+def _tokenize(
     masked_lm: MaskedLM | Pretrainer, texts: Sequence[str], names: Sequence[str] | None = None
 ) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
     """Ids, starts and ends of the texts' tokens."""

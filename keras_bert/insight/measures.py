@@ -35,11 +35,11 @@ class Measure:
     """One number of one group, with its interval.
 
     Attributes:
-        group: What it is measured on.
-        metric: What is measured; a name that ends in `%` is a percentage.
-        count: Of how many units.
+        group: The group's name.
+        metric: The metric's name; one that ends in `%` is a percentage.
+        count: The number of units.
         value: The number.
-        low, high: The bounds of its interval; `None` for a single unit, which tells nothing of
+        low, high: The bounds of its interval; `None` for a single unit, which says nothing of
             others.
     """
 
@@ -57,16 +57,16 @@ def _percent(means: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class UnitValues:
-    """What a measure is computed from: numbers of each unit, whose means are combined.
+    """The data of a measure: numbers of each unit; the measure combines their means.
 
     Attributes:
-        group, metric: As of the `Measure`.
+        group, metric: As in `Measure`.
         values: Float64 `(units, columns)`.
-        statistic: Of the columns' means `(..., columns)` the measure `(...)`; by default the first
-            column's mean.
+        statistic: Computes the measure `(...)` from the columns' means `(..., columns)`; by default
+            it is the first column's mean.
         is_share: Whether the measure is the values' mean in percent, and the values are between 0
             and 1.
-        wilson: Of a share of flags, whether its interval is Wilson's instead of the bootstrap's.
+        wilson: Whether the interval of a share of flags is Wilson's instead of the bootstrap's.
     """
 
     group: str
@@ -115,19 +115,19 @@ def members_of_groups(groups: Sequence[str]) -> dict[str, np.ndarray]:
 
 @dataclasses.dataclass(frozen=True)
 class Result(abc.ABC):
-    """Measures by group, as a table, a plot and JSON. Base class of what is measured of bias.
+    """Measures by group, as a table, a plot and JSON. Base class of the results on bias.
 
-    A subclass is a frozen dataclass of what was observed of each unit.
+    A subclass is a frozen dataclass of the observations of each unit.
     """
 
-    # What is measured, what the groups and the units are called, and what to know of the numbers
+    # The title of a table, the names of its groups and units, and notes on the numbers
     title: ClassVar[str]
     group_name: ClassVar[str]
     unit_name: ClassVar[str]
     caveat: ClassVar[str] = ""
     # Values that mean neither way
     neutral: ClassVar[Mapping[str, float]] = {}
-    # Decimals of what is no percentage
+    # Decimals of numbers that are no percentages
     digits: ClassVar[int] = 3
     # Whether plots show the groups by their values
     by_value: ClassVar[bool] = False
@@ -143,7 +143,7 @@ class Result(abc.ABC):
 
     @abc.abstractmethod
     def unit_values(self) -> list[UnitValues]:
-        """What the measures are computed from, metric by metric."""
+        """The data of the measures, metric by metric."""
 
     @property
     @abc.abstractmethod
@@ -156,7 +156,7 @@ class Result(abc.ABC):
         """The measures of every group.
 
         Args:
-            confidence: Of the intervals.
+            confidence: The confidence level of the intervals.
             samples: How many times the units are drawn with replacement.
             seed: Draws them.
         """
@@ -179,8 +179,8 @@ class Result(abc.ABC):
             row = groups.setdefault(
                 measure.group, [measure.group, f"{measure.count:,}", *[""] * len(metrics)]
             )
-            shown = self.interval(measure.metric, measure.value, measure.low, measure.high)
-            row[2 + metrics.index(measure.metric)] = shown
+            cell = self.interval(measure.metric, measure.value, measure.low, measure.high)
+            row[2 + metrics.index(measure.metric)] = cell
         return [self.group_name, self.unit_name, *metrics], list(groups.values())
 
     def __str__(self) -> str:
@@ -191,7 +191,7 @@ class Result(abc.ABC):
         return _for_notebook(self, self.table())
 
     def to_dict(self) -> dict[str, Any]:
-        """The measures, and what was observed of each unit, as JSON takes it."""
+        """The measures and the observations of each unit, in the types of JSON."""
         return {
             "result": type(self).__name__,
             "title": self.title,
@@ -214,10 +214,10 @@ class Result(abc.ABC):
             ImportError: If matplotlib is not installed.
             ValueError: If there is no such metric.
         """
-        chosen = _of_metric(self.measures(), metric)
+        measures = _of_metric(self.measures(), metric)
         if self.by_value:
-            chosen.sort(key=lambda measure: (measure.group != ALL, -measure.value))
-        return _draw(axes, {"": chosen}, self.neutral_value(chosen[0].metric))
+            measures.sort(key=lambda measure: (measure.group != ALL, -measure.value))
+        return _draw(axes, {"": measures}, self.neutral_value(measures[0].metric))
 
 
 def _of_metric(measures: Sequence[Measure], metric: str | None) -> list[Measure]:
@@ -293,14 +293,14 @@ class Comparison:
     def rows(
         self, confidence: float = CONFIDENCE, samples: int = SAMPLES, seed: int = 0
     ) -> list[dict[str, Any]]:
-        """The measures, and by how much they differ from those of the first result.
+        """The measures, and by how much they differ from the first result's.
 
-        A difference's interval is that of the paired bootstrap: the same units are drawn for both.
+        A difference has the interval of the paired bootstrap: the same units are drawn for both.
 
         Returns:
             For each metric and group a dict of `group`, `metric`, `count`, `measures` (dicts by
-            name) and `differences` (dicts of `value`, `low` and `high` by the other names). Of a
-            single unit, the bounds of a difference are `None`.
+            name) and `differences` (dicts of `value`, `low` and `high` by the other names). The
+            bounds of a difference are `None` for a single unit.
         """
         names = list(self.results)
         by_name = {name: self.results[name].unit_values() for name in names}
@@ -381,12 +381,12 @@ class Comparison:
             ImportError: If matplotlib is not installed.
             ValueError: If there is no such metric.
         """
-        chosen = {
+        measures_by_name = {
             name: _of_metric(result.measures(), metric) for name, result in self.results.items()
         }
         kind = next(iter(self.results.values()))
-        metric = next(iter(chosen.values()))[0].metric
-        return _draw(axes, chosen, kind.neutral_value(metric))
+        metric = next(iter(measures_by_name.values()))[0].metric
+        return _draw(axes, measures_by_name, kind.neutral_value(metric))
 
 
 def compare(results: Mapping[str, Result]) -> Comparison:

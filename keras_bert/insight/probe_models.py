@@ -13,7 +13,7 @@ from keras import ops
 from keras_bert.insight.annotated_words import AnnotatedWords, depths, distances
 from keras_bert.ops.annotations import Shape, Tensor
 
-# For each task its scores, the first of which the control task has too
+# Task -> its scores; the control task has the first one too
 TASKS = {
     "upos": ("accuracy",),
     "relation": ("accuracy",),
@@ -29,15 +29,14 @@ class _Probes(keras.layers.Layer):
     """Linear probes that are trained side by side, each on a mix of layers.
 
     There is one for each single layer, and then one for all layers up to the second, the third and
-    so on: `2 * layers - 1` probes. They have no weights in common, so that with Adam each learns
-    what it would learn alone.
+    so on: `2 * layers - 1` probes. They have no weights in common, so that with Adam each learns as
+    it would alone.
 
     Args:
         units: The outputs of each.
         use_bias: Whether they have a bias.
-        mean_square: The mean square of the outputs at the beginning, of inputs whose mean square
-            is 1.
-        seed: Of the initial weights.
+        mean_square: The mean square of the outputs at the beginning, for inputs of mean square 1.
+        seed: Seed of the initial weights.
 
     Input shape:
         `(..., layers, hidden)`.
@@ -58,11 +57,11 @@ class _Probes(keras.layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         *_, layers, hidden = input_shape
-        allowed = np.concatenate([np.eye(layers), np.tri(layers)[1:]])
-        self.penalty = np.where(allowed > 0, 0.0, -1e9).astype("float32")
-        probes = len(allowed)
+        membership = np.concatenate([np.eye(layers), np.tri(layers)[1:]])
+        self.penalty = np.where(membership > 0, 0.0, -1e9).astype("float32")
+        probes = len(membership)
         self.mixing_weights = self.add_weight(
-            name="mixing_weights", shape=allowed.shape, initializer="zeros"
+            name="mixing_weights", shape=membership.shape, initializer="zeros"
         )
         self.scale = self.add_weight(name="scale", shape=(probes, 1), initializer="ones")
         self.kernel = self.add_weight(
@@ -88,9 +87,9 @@ class _Probes(keras.layers.Layer):
         # (..., layers, hidden) -> (words, layers, hidden) -> (layers, words * hidden): few and
         # large matrix products
         x = ops.swapaxes(ops.reshape(inputs, (-1, layers, hidden)), 0, 1)
-        mixed = ops.matmul(self.scale * self.shares(), ops.reshape(x, (layers, -1)))
+        mixes = ops.matmul(self.scale * self.shares(), ops.reshape(x, (layers, -1)))
         # (probes, words, hidden) x (probes, hidden, units) -> (words, probes, units)
-        products = ops.matmul(ops.reshape(mixed, (probes, -1, hidden)), self.kernel)
+        products = ops.matmul(ops.reshape(mixes, (probes, -1, hidden)), self.kernel)
         outputs = ops.reshape(ops.swapaxes(products, 0, 1), (*outer, probes, self.units))
         return outputs + self.bias if self.use_bias else outputs
 
@@ -105,9 +104,9 @@ def train_probes(
 
     Args:
         data: The task.
-        seed: Of the initial weights and the order of the data.
+        seed: Seed of the initial weights and the order of the data.
         epochs: How many times the probes see the training data.
-        learning_rate: Of Adam.
+        learning_rate: Adam's learning rate.
         rank: The dimension that structural probes project to.
 
     Returns:
@@ -127,12 +126,14 @@ def train_probes(
 # === Parts of speech and relations ===
 
 
-def task_labels(task: str, part: AnnotatedWords) -> list[str]:
+def task_labels(task: str, dataset: AnnotatedWords) -> list[str]:
     if task == "upos":
-        return list(part.upos)
+        return list(dataset.upos)
     # The root has no head that a relation would be to
     return [
-        relation for relation, head in zip(part.relations, part.heads, strict=True) if head >= 0
+        relation
+        for relation, head in zip(dataset.relations, dataset.heads, strict=True)
+        if head >= 0
     ]
 
 
@@ -142,7 +143,7 @@ class LabelProbes:
     Args:
         task: `upos` or `relation`.
         train, test: The words.
-        generator: Draws labels for the control task; `None` for those of the data.
+        generator: Draws labels for the control task; `None` for the data's own.
     """
 
     def __init__(
@@ -153,16 +154,17 @@ class LabelProbes:
         generator: np.random.Generator | None,
     ) -> None:
         self.has_heads = task == "relation"
-        self.parts = (train, test)
+        self.datasets = (train, test)
         # The words that have labels, and the positions of their heads among all words
-        self.chosen = [
-            np.flatnonzero(part.heads >= 0) if self.has_heads else np.arange(len(part.words))
-            for part in self.parts
+        self.word_indices = [
+            np.flatnonzero(dataset.heads >= 0) if self.has_heads else np.arange(len(dataset.words))
+            for dataset in self.datasets
         ]
         self.heads = [
-            np.repeat(part.splits[:-1], np.diff(part.splits)) + part.heads for part in self.parts
+            np.repeat(dataset.splits[:-1], np.diff(dataset.splits)) + dataset.heads
+            for dataset in self.datasets
         ]
-        labels = [task_labels(task, part) for part in self.parts]
+        labels = [task_labels(task, dataset) for dataset in self.datasets]
         names, counts = np.unique(labels[0], return_counts=True)
         self.num_classes = len(names)
         if generator is None:
@@ -170,16 +172,16 @@ class LabelProbes:
             self.labels = [np.array([numbers.get(label, -1) for label in row]) for row in labels]
         else:
             types = sorted({*train.words, *test.words})
-            drawn = generator.choice(len(names), size=len(types), p=counts / counts.sum())
-            of_type = dict(zip(types, drawn.tolist(), strict=True))
+            type_labels = generator.choice(len(names), size=len(types), p=counts / counts.sum())
+            of_type = dict(zip(types, type_labels.tolist(), strict=True))
             self.labels = [
-                np.array([of_type[part.words[word]] for word in chosen])
-                for part, chosen in zip(self.parts, self.chosen, strict=True)
+                np.array([of_type[dataset.words[word]] for word in indices])
+                for dataset, indices in zip(self.datasets, self.word_indices, strict=True)
             ]
 
     def model(self, seed: int, rank: int) -> tuple[keras.Model, _Probes]:
         """The model of all probes, which has logits `(batch, probes, classes)`, and their layer."""
-        layers, hidden = self.parts[0].features.shape[1:]
+        layers, hidden = self.datasets[0].features.shape[1:]
         inputs = keras.Input((layers, hidden * (1 + self.has_heads)))
         probes = _Probes(self.num_classes, True, 1.0, seed)
         return keras.Model(inputs, probes(inputs)), probes
@@ -188,34 +190,36 @@ class LabelProbes:
     def loss(labels: Tensor, logits: Tensor) -> Tensor:
         """The sum over probes of the mean cross-entropy of the words with labels."""
         labels = ops.cast(ops.reshape(labels, (-1, 1)), "int32")
-        counted = ops.cast(labels >= 0, "float32")
-        wanted = ops.one_hot(ops.maximum(labels, 0), logits.shape[-1])
-        losses = ops.categorical_crossentropy(wanted + 0 * logits, logits, from_logits=True)
-        return ops.sum(losses * counted) / ops.maximum(ops.sum(counted), 1.0)
+        has_label = ops.cast(labels >= 0, "float32")
+        targets = ops.one_hot(ops.maximum(labels, 0), logits.shape[-1])
+        losses = ops.categorical_crossentropy(targets + 0 * logits, logits, from_logits=True)
+        return ops.sum(losses * has_label) / ops.maximum(ops.sum(has_label), 1.0)
 
     def training_batches(self, generator: np.random.Generator) -> Iterator[tuple[Any, Any]]:
         order = generator.permutation(len(self.labels[0]))
-        for inputs, chosen in self._batches(0, order):
+        for inputs, rows in self._batches(0, order):
             targets = np.full(_WORDS_IN_BATCH, -1)
-            targets[: len(chosen)] = self.labels[0][chosen]
+            targets[: len(rows)] = self.labels[0][rows]
             yield inputs, targets
 
-    def _batches(self, part: int, order: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _batches(self, dataset: int, order: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Features of full batches, the last one filled up with zeros, and their rows."""
-        features, chosen = self.parts[part].features, self.chosen[part]
+        features, word_indices = self.datasets[dataset].features, self.word_indices[dataset]
         for start in range(0, len(order), _WORDS_IN_BATCH):
             rows = order[start : start + _WORDS_IN_BATCH]
-            found = features[chosen[rows]]
+            batch = features[word_indices[rows]]
             if self.has_heads:
-                found = np.concatenate([found, features[self.heads[part][chosen[rows]]]], axis=-1)
+                batch = np.concatenate(
+                    [batch, features[self.heads[dataset][word_indices[rows]]]], axis=-1
+                )
             if len(rows) < _WORDS_IN_BATCH:
                 missing = _WORDS_IN_BATCH - len(rows)
-                found = np.pad(found, [(0, missing), (0, 0), (0, 0)])
-            yield found, rows
+                batch = np.pad(batch, [(0, missing), (0, 0), (0, 0)])
+            yield batch, rows
 
     def scores(self, model: keras.Model) -> dict[str, np.ndarray]:
         labels = self.labels[1]
-        right = np.zeros(2 * self.parts[1].features.shape[1] - 1)
+        right = np.zeros(2 * self.datasets[1].features.shape[1] - 1)
         for inputs, rows in self._batches(1, np.arange(len(labels))):
             best = np.argmax(model.predict_on_batch(inputs)[: len(rows)], axis=-1)
             right += (best == labels[rows, np.newaxis]).sum(axis=0)
@@ -243,24 +247,24 @@ class TreeProbes:
     ) -> None:
         self.task = task
         self.is_control = generator is not None
-        self.parts = (train, test)
+        self.datasets = (train, test)
         measure = depths if task == "depth" else distances
         if generator is None:
             self.targets = [
-                [measure(part.heads[part.sentence(index)]) for index in range(len(part))]
-                for part in self.parts
+                [measure(dataset.heads[dataset.sentence(index)]) for index in range(len(dataset))]
+                for dataset in self.datasets
             ]
             return
-        known = np.concatenate(
+        word_depths = np.concatenate(
             [depths(train.heads[train.sentence(index)]) for index in range(len(train))]
         )
         types = sorted({*train.words, *test.words})
-        drawn = generator.choice(known, size=len(types))
-        of_type = dict(zip(types, drawn.tolist(), strict=True))
+        type_depths = generator.choice(word_depths, size=len(types))
+        of_type = dict(zip(types, type_depths.tolist(), strict=True))
         self.targets = []
-        for part in self.parts:
-            values = np.array([of_type[word] for word in part.words])
-            rows = [values[part.sentence(index)] for index in range(len(part))]
+        for dataset in self.datasets:
+            values = np.array([of_type[word] for word in dataset.words])
+            rows = [values[dataset.sentence(index)] for index in range(len(dataset))]
             if task == "distance":
                 rows = [np.abs(row[:, np.newaxis] - row) for row in rows]
             self.targets.append(rows)
@@ -271,7 +275,7 @@ class TreeProbes:
         It outputs squared norms `(batch, probes, words)`, or squared distances
         `(batch, probes, words, words)`.
         """
-        layers, hidden = self.parts[0].features.shape[1:]
+        layers, hidden = self.datasets[0].features.shape[1:]
         inputs = keras.Input((None, layers, hidden))
         # Squared norms of about 1, as the depths and distances that they are to become
         probes = _Probes(rank, False, 1 / rank, seed)
@@ -309,28 +313,28 @@ class TreeProbes:
             yield self._inputs(0, rows, length), targets
 
     def _batches(
-        self, part: int, generator: np.random.Generator | None = None
+        self, dataset: int, generator: np.random.Generator | None = None
     ) -> Iterator[tuple[np.ndarray, int]]:
         """Sentences of similar lengths, and the power of two that these are padded to."""
-        lengths = np.diff(self.parts[part].splits)
-        padded = 1 << np.ceil(np.log2(np.maximum(lengths, 8))).astype(int)
-        for length in np.unique(padded):
-            rows = np.flatnonzero(padded == length)
+        lengths = np.diff(self.datasets[dataset].splits)
+        padded_lengths = 1 << np.ceil(np.log2(np.maximum(lengths, 8))).astype(int)
+        for length in np.unique(padded_lengths):
+            rows = np.flatnonzero(padded_lengths == length)
             if generator is not None:
                 rows = generator.permutation(rows)
             for start in range(0, len(rows), _SENTENCES_IN_BATCH):
                 yield rows[start : start + _SENTENCES_IN_BATCH], int(length)
 
-    def _inputs(self, part: int, rows: np.ndarray, length: int) -> np.ndarray:
-        words = self.parts[part]
-        found = np.zeros((_SENTENCES_IN_BATCH, length, *words.features.shape[1:]), "float32")
+    def _inputs(self, dataset: int, rows: np.ndarray, length: int) -> np.ndarray:
+        words = self.datasets[dataset]
+        inputs = np.zeros((_SENTENCES_IN_BATCH, length, *words.features.shape[1:]), "float32")
         for index, row in enumerate(rows):
             own = words.features[words.sentence(row)]
-            found[index, : len(own)] = own
-        return found
+            inputs[index, : len(own)] = own
+        return inputs
 
     def scores(self, model: keras.Model) -> dict[str, np.ndarray]:
-        test = self.parts[1]
+        test = self.datasets[1]
         by_length: dict[int, list[np.ndarray]] = {}
         probes = model.output_shape[1]
         right, total = np.zeros(probes), 0
@@ -339,9 +343,9 @@ class TreeProbes:
             for row, output in zip(rows, outputs, strict=False):
                 words, target = test.sentence(row), self.targets[1][row]
                 count = len(target)
-                found = output[(slice(None), *(slice(count),) * target.ndim)]
+                prediction = output[(slice(None), *(slice(count),) * target.ndim)]
                 if SHORTEST <= count <= LONGEST:
-                    correlation = _rank_correlation(found, target)
+                    correlation = _rank_correlation(prediction, target)
                     if self.task == "distance":
                         correlation = correlation.mean(axis=-1)
                     by_length.setdefault(count, []).append(correlation)
@@ -350,11 +354,11 @@ class TreeProbes:
                 is_word = np.array(test.upos[words]) != "PUNCT"
                 heads = test.heads[words]
                 if self.task == "depth":
-                    guesses = np.where(is_word, found, np.inf).argmin(axis=-1)
+                    guesses = np.where(is_word, prediction, np.inf).argmin(axis=-1)
                     right += heads[guesses] == -1
                     total += 1
                 else:
-                    right += _num_right_edges(found, heads, is_word)
+                    right += _num_right_edges(prediction, heads, is_word)
                     total += int((is_word & (heads >= 0) & is_word[heads]).sum())
         means = [np.mean(values, axis=0) for values in by_length.values()]
         spearman = np.mean(means, axis=0) if means else np.full(probes, np.nan)
@@ -364,7 +368,7 @@ class TreeProbes:
         return scores
 
 
-def _rank_correlation(found: np.ndarray, target: np.ndarray) -> np.ndarray:
+def _rank_correlation(predictions: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Spearman's rank correlation over the last axis; 0 where all values are equal."""
 
     def ranks(values: np.ndarray) -> np.ndarray:
@@ -375,33 +379,33 @@ def _rank_correlation(found: np.ndarray, target: np.ndarray) -> np.ndarray:
         centered: np.ndarray = ranked - ranked.mean(axis=-1, keepdims=True)
         return centered
 
-    ours, theirs = ranks(found), ranks(target)
+    ours, theirs = ranks(predictions), ranks(target)
     norms = np.sqrt((ours**2).sum(axis=-1) * (theirs**2).sum(axis=-1))
     correlation: np.ndarray = (ours * theirs).sum(axis=-1) / np.maximum(norms, 1e-12)
     return correlation
 
 
-def _num_right_edges(found: np.ndarray, heads: np.ndarray, is_word: np.ndarray) -> np.ndarray:
+def _num_right_edges(predictions: np.ndarray, heads: np.ndarray, is_word: np.ndarray) -> np.ndarray:
     """How many edges of the minimum spanning trees are in the tree, without punctuation.
 
     Args:
-        found: Distances `(probes, words, words)`.
+        predictions: Distances `(probes, words, words)`.
         heads: The index of each word's head, -1 for the root.
         is_word: Whether each word is one and not punctuation.
 
     Returns:
         Integers `(probes,)`.
     """
-    chosen = np.flatnonzero(is_word)
-    probes, count = len(found), len(chosen)
+    word_indices = np.flatnonzero(is_word)
+    probes, count = len(predictions), len(word_indices)
     right = np.zeros(probes, "int64")
     if count < 2:
         return right
-    costs = found[:, chosen][:, :, chosen]
+    costs = predictions[:, word_indices][:, :, word_indices]
     edges = np.zeros((len(heads), len(heads)), bool)
     below = np.flatnonzero(heads >= 0)
     edges[below, heads[below]] = edges[heads[below], below] = True
-    edges = edges[chosen][:, chosen]
+    edges = edges[word_indices][:, word_indices]
     # Prim's algorithm, for all probes at once: the cheapest edge from the tree to each word
     rows = np.arange(probes)
     nearest, parents = costs[:, 0].copy(), np.zeros((probes, count), "int64")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the layers of a frozen encoder know of grammar: probes, with control tasks."""
+"""Probes of the grammar that the layers of a frozen encoder know, with control tasks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ProbeScores:
-    """What probes find in each layer, for several seeds.
+    """The scores of probes in each layer, for several seeds.
 
     Attributes:
         task: One of `TASKS`.
@@ -102,10 +102,10 @@ class ProbeScores:
     def rows(self) -> list[dict[str, Any]]:
         """Dicts of `layer` and of the means over seeds, each with the half-width of its interval.
 
-        The intervals are those of Student's t with 95 % confidence, over seeds; they do not say how
-        the scores would differ with other data. NaN with a single seed.
+        The intervals are Student's t with 95 % confidence, over seeds; they do not say how the
+        scores would differ with other data. NaN with a single seed.
         """
-        found = []
+        layer_rows = []
         columns = {
             **self.scores,
             "control": self.control,
@@ -117,8 +117,8 @@ class ProbeScores:
             row: dict[str, Any] = {"layer": layer}
             for name, values in columns.items():
                 row[name], row[f"{name}_interval"] = mean_and_interval(values[:, layer])
-            found.append(row)
-        return found
+            layer_rows.append(row)
+        return layer_rows
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, which has `None` and no NaN."""
@@ -220,10 +220,10 @@ def probe(
     max_sentences: int | None = None,
     verbose: int | str = 0,
 ) -> dict[str, ProbeScores]:
-    """Measures what each layer of a frozen encoder knows of grammar.
+    """Measures how much grammar each layer of a frozen encoder knows.
 
     The hidden states of all words are computed once and kept in memory: words x (layers + 1) x
-    hidden x 4 bytes. Those of each layer are divided by the root of their mean square. On them,
+    hidden x 4 bytes. In each layer, they are divided by the root of their mean square. On them,
     linear probes are trained for every single layer, and for a scalar mix of the layers up to each:
 
     | task | probe | scores | control task |
@@ -238,23 +238,23 @@ def probe(
     of edges that the minimum spanning tree of the distances has; it and the accuracy of the root do
     without punctuation.
 
-    Random labels have the distribution of the data. What a probe scores in the control task it has
-    memorized; the difference, selectivity, is what tells about the layer. The paper of control
-    tasks has none for depth and distance: those two are this function's own.
+    Random labels have the distribution of the data. In the control task, a probe can only memorize;
+    the difference, selectivity, tells about the layer. The paper of control tasks has none for
+    depth and distance: these two are this function's own.
 
     Args:
         model: A task with a preprocessor, or a `Backbone`.
         train_files: CoNLL-U files, a path or several.
-        test_files: The same, held out.
+        test_files: The same, for testing.
         tasks: Names of tasks.
         preprocessor: For a `Backbone`: has its tokenizer and the longest row.
-        pooling: What stands for a word of several tokens: their `mean`, or the `first` of them.
+        pooling: How to represent a word of several tokens: by their `mean`, or by the `first`.
         seeds: How many times to train, with other initial weights, orders of the
             data and control tasks.
         epochs: How many times the probes see the training data.
-        learning_rate: Of Adam.
+        learning_rate: Adam's learning rate.
         rank: The dimension that structural probes project to.
-        max_sentences: How many sentences of each part to use; `None` for all.
+        max_sentences: How many sentences to use for training, and for testing; `None` for all.
         verbose: 1 shows progress.
 
     Returns:
@@ -268,9 +268,9 @@ def probe(
     Example:
 
     ```python
-    found = probe(backbone, "en_ewt-ud-dev.conllu", "en_ewt-ud-test.conllu", preprocessor=rows)
-    print(found["upos"])
-    found["relation"].plot()
+    scores = probe(backbone, "en_ewt-ud-dev.conllu", "en_ewt-ud-test.conllu", preprocessor=rows)
+    print(scores["upos"])
+    scores["relation"].plot()
     ```
 
     Reference:
@@ -290,7 +290,7 @@ def probe(
     if common:
         warnings.warn(
             f"{', '.join(sorted(common))} is both for training and for testing: the scores are "
-            "those of memorized words.",
+            "for memorized words.",
             stacklevel=2,
         )
     backbone, preprocessor = encoder_and_preprocessor(model, preprocessor)
@@ -306,17 +306,17 @@ def probe(
         for paths in files.values()
     )
     for task in tasks:
-        for (argument, paths), part in zip(files.items(), (train, test), strict=True):
-            missing = _missing(task, part, is_scored=part is test)
+        for (argument, paths), words in zip(files.items(), (train, test), strict=True):
+            missing = _missing(task, words, is_scored=words is test)
             if missing:
                 raise ValueError(
                     f"{argument}, {', '.join(paths)}: {missing}, which {task!r} needs."
                 )
     # A layer with larger numbers would learn faster, and need less weight in a mix
     scale = np.sqrt(np.mean(np.square(train.features), axis=(0, 2), keepdims=True))
-    for part in (train, test):
-        np.divide(part.features, np.maximum(scale, 1e-12), out=part.features)
-    found = {}
+    for words in (train, test):
+        np.divide(words.features, np.maximum(scale, 1e-12), out=words.features)
+    scores = {}
     for name in tasks:
         make = LabelProbes if name in ("upos", "relation") else TreeProbes
         runs = []
@@ -324,15 +324,15 @@ def probe(
             for control in (False, True):
                 data = make(name, train, test, np.random.default_rng(seed) if control else None)
                 if verbose:
-                    what = f"control task of {name}" if control else name
-                    print(f"{what}, seed {seed + 1} of {seeds}", flush=True)
+                    title = f"control task of {name}" if control else name
+                    print(f"{title}, seed {seed + 1} of {seeds}", flush=True)
                 runs.append(train_probes(data, seed, epochs, learning_rate, rank))
-        found[name] = _joined(name, train, test, runs)
-    return found
+        scores[name] = _combine(name, train, test, runs)
+    return scores
 
 
 def _missing(task: str, words: AnnotatedWords, is_scored: bool) -> str:
-    """What a task does not find in some words; empty if it finds all that it needs."""
+    """Says which labels a task lacks in some words; empty if it has all that it needs."""
     lengths = np.diff(words.splits)
     if task == "relation" and not (words.heads >= 0).any():
         return "no word has a head"
@@ -342,7 +342,7 @@ def _missing(task: str, words: AnnotatedWords, is_scored: bool) -> str:
     return ""
 
 
-def _joined(
+def _combine(
     task: str, train: AnnotatedWords, test: AnnotatedWords, runs: Sequence[Any]
 ) -> ProbeScores:
     """The result of runs, each a task's followed by its control's."""
@@ -353,7 +353,7 @@ def _joined(
         # The mix of the first layer alone is this layer
         return values[:, :layers], np.delete(values, np.s_[1:layers], axis=1)
 
-    parts = {name: stacked(runs[::2], name) for name in TASKS[task]}
+    by_score = {name: stacked(runs[::2], name) for name in TASKS[task]}
     control, cumulative_control = stacked(runs[1::2], TASKS[task][0])
     baseline = float("nan")
     if task in ("upos", "relation"):
@@ -361,8 +361,8 @@ def _joined(
         baseline = max(np.unique(labels, return_counts=True)[1]) / len(labels)
     return ProbeScores(
         task=task,
-        scores={name: single for name, (single, _) in parts.items()},
-        cumulative={name: mixed for name, (_, mixed) in parts.items()},
+        scores={name: single for name, (single, _) in by_score.items()},
+        cumulative={name: mixed for name, (_, mixed) in by_score.items()},
         control=control,
         cumulative_control=cumulative_control,
         mixing_weights=np.stack([weights for _, weights in runs[::2]]),

@@ -19,7 +19,7 @@ _BATCH_SIZE = 16
 
 @dataclasses.dataclass(frozen=True)
 class TextStates:
-    """What an encoder computes for one row, without its padding.
+    """The outputs of an encoder for one row, without its padding.
 
     Attributes:
         texts: The text, or both texts of a pair.
@@ -88,25 +88,26 @@ def require_fit(
     lengths = [len(ids) for ids in tokenizer(list(texts))]
     max_tokens = preprocessor.sequence_length - num_special_tokens(tokenizer, len(texts))
     if sum(lengths) > max_tokens:
-        what = "The text has" if len(texts) == 1 else "The texts have"
+        subject = "The text has" if len(texts) == 1 else "The texts have"
         raise ValueError(
-            f"{what} {' + '.join(map(str, lengths))} tokens, and a row holds at most {max_tokens}: "
-            f"{shortened(texts[0])}. Shorten it, or give the preprocessor a longer sequence_length."
+            f"{subject} {' + '.join(map(str, lengths))} tokens, and a row holds at most "
+            f"{max_tokens}: {shortened(texts[0])}. Shorten it, or give the preprocessor a longer "
+            "sequence_length."
         )
 
 
 def shortened(value: Any, longest: int = 80) -> str:
-    """What was received, for an error: the beginning of its `repr`."""
-    shown = repr(value)
-    return shown if len(shown) <= longest else f"{shown[:longest]}..."
+    """The beginning of the `repr` of an argument, for an error."""
+    text = repr(value)
+    return text if len(text) <= longest else f"{text[:longest]}..."
 
 
 def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[str, np.ndarray]:
     """Pads rows further on JAX, which takes seconds for each length that it has not seen.
 
     Args:
-        features: `token_ids` of shape `(..., length)`, what else there is of each token, and other
-            arrays.
+        features: `token_ids` of shape `(..., length)`, other arrays with a value for each token,
+            and arrays of other shapes.
         preprocessor: Has the tokenizer and the longest row.
     """
     if not compiles_each_shape():
@@ -115,17 +116,19 @@ def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[s
 
     length = features["token_ids"].shape[-1]
     buckets = bucket_lengths(preprocessor.sequence_length, coarse=True)
-    num_fillers = next(bucket for bucket in buckets if bucket >= length) - length
-    fillers = {
+    num_padding = next(bucket for bucket in buckets if bucket >= length) - length
+    padding_values = {
         "token_ids": preprocessor.tokenizer.pad_token_id,
         "segment_ids": 0,
         "padding_mask": 0,
     }
     return {
         name: np.pad(
-            value, (*[(0, 0)] * (value.ndim - 1), (0, num_fillers)), constant_values=fillers[name]
+            value,
+            (*[(0, 0)] * (value.ndim - 1), (0, num_padding)),
+            constant_values=padding_values[name],
         )
-        if name in fillers
+        if name in padding_values
         else value
         for name, value in features.items()
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a masked LM puts in the place of a word, where a stereotype speaks for one of several.
+"""The words that a masked LM prefers where a stereotype speaks for one of several.
 
 The pronouns of WinoBias, templates of somebody and their occupation, and StereoSet's sentences.
 """
@@ -48,7 +48,7 @@ class _Slot:
         span: Where its word begins and ends, in characters.
         words: The word itself, and the others.
         hidden: Spans of the text that are masked too.
-        name: What the text is called in errors.
+        name: The text's name in errors.
     """
 
     text: str
@@ -77,14 +77,18 @@ def _log_probabilities(
             spans.append([(start, start + len(word)), *others])
             names.append(slot.name)
     rows, positions = tokens_of_spans(masked_lm, texts, spans, names)
-    masked, asked, candidates = [], [], []
+    masked_rows, masked_positions, candidates = [], [], []
     number = 0
     for slot in slots:
         row, (own, *hidden) = rows[number], positions[number]
         ids = []
         for word in slot.words:
-            found = positions[number][0]
-            token = rows[number][found[0]] if found == own and len(found) == 1 else None
+            token_positions = positions[number][0]
+            token = (
+                rows[number][token_positions[0]]
+                if token_positions == own and len(token_positions) == 1
+                else None
+            )
             if token is None or token == tokenizer.unk_token_id:
                 raise ValueError(
                     f"{slot.name}: {word!r} is not one token of the vocabulary there; expected a "
@@ -95,12 +99,14 @@ def _log_probabilities(
         at = {own[0]}.union(*hidden)
         if any(row[position] == tokenizer.unk_token_id for position in at):
             raise ValueError(f"{slot.name} has words that the vocabulary cannot spell.")
-        masked.append(
+        masked_rows.append(
             [tokenizer.mask_token_id if index in at else token for index, token in enumerate(row)]
         )
-        asked.append(own[0])
+        masked_positions.append(own[0])
         candidates.append(ids)
-    return candidate_log_probabilities(masked_lm, masked, asked, candidates, batch_size, verbose)
+    return candidate_log_probabilities(
+        masked_lm, masked_rows, masked_positions, candidates, batch_size, verbose
+    )
 
 
 # === WinoBias ===
@@ -116,11 +122,11 @@ _COUNTERPARTS = {
     "herself": ("himself",),
 }
 _MALE = ("he", "him", "his", "himself")
-# The least similarity of the words of two sentences of a pair, but for their pronouns: that of the
-# released pairs is 0.85 or more, in the lines where they differ, that of mixed files at most 0.76
+# The least similarity of the words of two sentences of a pair, but for their pronouns: the released
+# pairs have 0.85 or more, in the lines where they differ, mixed files at most 0.76
 _LEAST_SIMILARITY = 0.8
-# The largest share of pairs whose sentences may not belong together: of the released test files of
-# type 2 it is one pair, in line 382, of 396
+# The largest share of pairs that may not belong together: in the released test files of type 2, it
+# is one pair of 396, in line 382
 _MOST_MISMATCHED = 0.01
 
 
@@ -129,9 +135,9 @@ class PronounScores(Result):
     """WinoBias' pairs of sentences, and how likely a masked LM finds their pronouns.
 
     Attributes:
-        pro: Of each pair's pro-stereotyped sentence the log odds of its own pronoun over the other
-            gender's, float64 `(pairs,)`, in nats; of several pronouns, their sum.
-        anti: The same of the anti-stereotyped sentence.
+        pro: The log odds of each pair's pro-stereotyped sentence for its own pronoun over the other
+            gender's, float64 `(pairs,)`, in nats; for several pronouns, their sum.
+        anti: The same for the anti-stereotyped sentence.
         stereotypes: `male` or `female`: the gender of the pro-stereotyped pronoun of each pair.
         sentences: The pro-stereotyped sentences, without brackets.
         mismatched: A message about each pair of lines that is left out, since its sentences do not
@@ -162,7 +168,7 @@ class PronounScores(Result):
     def notes(self) -> str:
         count = len(self.mismatched)
         left_out = (
-            f"Left out: {count} of {count + len(self.pro)} pairs of lines, whose sentences do not "
+            f"Left out: {count} of {count + len(self.pro)} pairs of lines that do not "
             f"belong together ({self.mismatched[0]}). "
             if count
             else ""
@@ -202,7 +208,7 @@ class PronounScores(Result):
 
 
 class _Sentence(NamedTuple):
-    """A sentence of a file: what it is called in errors, and where its bracketed pronouns are."""
+    """A sentence of a file: its name in errors, and where its bracketed pronouns are."""
 
     name: str
     text: str
@@ -229,8 +235,8 @@ def winobias_pronouns(
     """Compares the likelihood of the pronouns of pro- and anti-stereotyped sentences.
 
     All bracketed pronouns of a sentence are masked. For each, the probability of the pronoun is
-    compared with that of its counterpart: he and she, him and her, his and her. For `her` that is
-    what the other file's sentence has in its place (`his` or `him`), or else both together.
+    compared with its counterpart's: he and she, him and her, his and her. The counterpart of `her`
+    is the pronoun of the other file's sentence (`his` or `him`), or else both together.
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
@@ -281,24 +287,24 @@ def winobias_pronouns(
     for number, pair in enumerate(pairs):
         for side, (name, text, spans) in enumerate(pair):
             _, other_text, other_spans = pair[1 - side]
-            aligned = len(spans) == len(other_spans)
+            is_aligned = len(spans) == len(other_spans)
             for index, (start, end) in enumerate(spans):
                 own = text[start:end]
                 counterparts = _COUNTERPARTS[own.lower()]
-                if aligned:
-                    there = other_text[slice(*other_spans[index])].lower()
-                    if own.lower() in _COUNTERPARTS[there]:
-                        counterparts = (there,)
+                if is_aligned:
+                    counterpart = other_text[slice(*other_spans[index])].lower()
+                    if own.lower() in _COUNTERPARTS[counterpart]:
+                        counterparts = (counterpart,)
                 if own[0].isupper():
                     counterparts = tuple(word.capitalize() for word in counterparts)
                 hidden = tuple(span for span in spans if span != (start, end))
                 slots.append(_Slot(text, (start, end), (own, *counterparts), hidden, name))
                 owners.append((side, number))
     scores = np.zeros((2, len(pairs)))
-    for owner, found in zip(
+    for owner, log_probabilities in zip(
         owners, _log_probabilities(masked_lm, slots, batch_size, verbose), strict=True
     ):
-        scores[owner] += found[0] - np.logaddexp.reduce(found[1:])
+        scores[owner] += log_probabilities[0] - np.logaddexp.reduce(log_probabilities[1:])
     return PronounScores(
         scores[0],
         scores[1],
@@ -312,7 +318,7 @@ def winobias_pronouns(
 
 
 def _mismatch(pro: _Sentence, anti: _Sentence) -> str:
-    """Returns what is wrong with a pair of sentences; empty if they belong together."""
+    """Describes the fault of a pair of sentences; empty if they belong together."""
     if pro.text == anti.text:
         return f"{pro.name}, and {anti.name} have the same sentence, {shortened(pro.text)}"
     first, second = (sentence.words_without_pronouns() for sentence in (pro, anti))
@@ -326,24 +332,24 @@ def _mismatch(pro: _Sentence, anti: _Sentence) -> str:
 
 def _read_sentences(path: str | os.PathLike[str]) -> list[_Sentence]:
     sentences = []
-    for line, marked in enumerate(read_lines(path), start=1):
-        marked = re.sub(r"^\s*\d+\s+", "", marked).strip()
-        if not marked:
+    for line, bracketed_text in enumerate(read_lines(path), start=1):
+        bracketed_text = re.sub(r"^\s*\d+\s+", "", bracketed_text).strip()
+        if not bracketed_text:
             continue
         text, spans = "", []
-        parts = re.split(r"([\[\]])", marked)
-        for before, part, after in zip(["", *parts], parts, [*parts[1:], ""], strict=False):
-            if part in "[]":
+        pieces = re.split(r"([\[\]])", bracketed_text)
+        for before, piece, after in zip(["", *pieces], pieces, [*pieces[1:], ""], strict=False):
+            if piece in "[]":
                 continue
             if before == "[" and after == "]":
-                part = part.strip()
-                if part.lower() in _COUNTERPARTS:
-                    spans.append((len(text), len(text) + len(part)))
-            text += part
+                piece = piece.strip()
+                if piece.lower() in _COUNTERPARTS:
+                    spans.append((len(text), len(text) + len(piece)))
+            text += piece
         name = f"{os.fspath(path)}, line {line}"
         if not spans:
             raise ValueError(
-                f"{name}: {shortened(marked)} has no pronoun in brackets; expected one of "
+                f"{name}: {shortened(bracketed_text)} has no pronoun in brackets; expected one of "
                 f"{', '.join(_COUNTERPARTS)}."
             )
         sentences.append(_Sentence(name, text, spans))
@@ -363,15 +369,15 @@ class TemplateScores(Result):
         templates: The sentences, with `{target}` and `{attribute}`.
         attributes: The attributes, without articles.
         targets: The target words.
-        log_probabilities: Of each target where the attribute is given, float64
+        log_probabilities: For each target, with the attribute in the text, float64
             `(templates, attributes, targets)`, in nats.
-        priors: The same where the attribute is masked.
+        priors: The same with the attribute masked.
     """
 
     title = "Log probability of words for people with an attribute, less that with it masked"
     group_name = "attribute"
     unit_name = "n"
-    caveat = "For an attribute n is the number of templates; for all, that of attributes."
+    caveat = "For an attribute n is the number of templates; for all, of attributes."
     by_value = True
 
     templates: tuple[str, ...]
@@ -436,9 +442,9 @@ def template_log_odds(
 
     Args:
         masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        templates: Sentences that have `{target}` and `{attribute}` once each. Defaults to those of
+        templates: Sentences that have `{target}` and `{attribute}` once each. Defaults to
             `word_lists/templates.txt`.
-        attributes: What is put in the attribute's place. A leading `a` or `an` stays there when
+        attributes: Words for the attribute's place. A leading `a` or `an` stays there when
             the attribute is masked. Defaults to the occupations of `word_lists/occupations.txt`.
         targets: Words of one token each. At the beginning of a template they are capitalized.
         batch_size: Rows in a batch.
@@ -489,12 +495,12 @@ def template_log_odds(
             if template.index("{target}") < template.index("{attribute}"):
                 first += len(words[0]) - len("{target}")
             span = (start, start + len(words[0]))
-            given = _Slot(text, span, words, (), f"Template {template!r} with {attribute!r}")
-            slots += [given, dataclasses.replace(given, hidden=((first, first + len(noun)),))]
-    found = np.array(_log_probabilities(masked_lm, slots, batch_size, verbose))
-    shaped = found.reshape(len(templates), len(attributes), 2, len(targets))
+            slot = _Slot(text, span, words, (), f"Template {template!r} with {attribute!r}")
+            slots += [slot, dataclasses.replace(slot, hidden=((first, first + len(noun)),))]
+    log_probabilities = np.array(_log_probabilities(masked_lm, slots, batch_size, verbose))
+    by_target = log_probabilities.reshape(len(templates), len(attributes), 2, len(targets))
     return TemplateScores(
-        tuple(templates), tuple(bare), tuple(targets), shaped[:, :, 0], shaped[:, :, 1]
+        tuple(templates), tuple(bare), tuple(targets), by_target[:, :, 0], by_target[:, :, 1]
     )
 
 
@@ -554,11 +560,11 @@ class StereoSetScores(Result):
         for target, kind, scores in rows:
             if bias_type in (ALL, kind):
                 examples.setdefault(target, []).append(scores)
-        found = []
+        target_scores = []
         for target, of_target in examples.items():
             stereotype, anti, unrelated = np.array(of_target).T
             related = np.mean([stereotype > unrelated, anti > unrelated])
-            found.append(
+            target_scores.append(
                 {
                     "target": target,
                     "examples": len(of_target),
@@ -566,7 +572,7 @@ class StereoSetScores(Result):
                     "ss": 100 * float(np.mean(stereotype > anti)),
                 }
             )
-        return found
+        return target_scores
 
     def unit_values(self) -> list[UnitValues]:
         groups = {
@@ -595,8 +601,8 @@ def stereoset(
     """Scores the intrasentence examples of a file in StereoSet's format.
 
     A word of an example stands where the context has `BLANK`. Its score is the mean probability of
-    its tokens, as the released program has it: each is masked with the tokens before it in place
-    and those behind it left out. Where a context has `BLANK` twice, both are masked alike, and the
+    its tokens, as in the released program: each is masked, with the tokens before it in place and
+    the tokens after it left out. Where a context has `BLANK` twice, both are masked alike, and the
     first one is read. The language model score (LMS) is the share of comparisons in
     which a meaningful word scores above the unrelated one, the stereotype score (SS) the share of
     examples in which the stereotype does above the anti-stereotype; both are means over targets.
@@ -628,30 +634,35 @@ def stereoset(
     for name, example in examples:
         for word in example["words"]:
             text, *rest = example["context"].split("BLANK")
-            places = []
-            for part in rest:
-                places.append((len(text), len(text) + len(word)))
-                text += word + part
+            word_spans = []
+            for piece in rest:
+                word_spans.append((len(text), len(text) + len(word)))
+                text += word + piece
             texts.append(text)
-            spans.append(places)
+            spans.append(word_spans)
             names.append(f"{name}, {word!r}")
     mask = masked_lm.preprocessor.tokenizer.mask_token_id
     rows, positions = tokens_of_spans(masked_lm, texts, spans, names)
-    masked, asked, candidates = [], [], []
+    masked_rows, masked_positions, candidates = [], [], []
     for row, words, name in zip(rows, positions, names, strict=True):
         if not all(words):
             raise ValueError(f"{name}: the tokenizer makes no token of this word.")
         for number, position in enumerate(words[0]):
-            cut = list(row)
+            masked_row = list(row)
             for word in reversed(words):
-                cut[word[0] : word[-1] + 1] = [*(row[index] for index in word[:number]), mask]
-            masked.append(cut)
-            asked.append(position)
+                masked_row[word[0] : word[-1] + 1] = [
+                    *(row[index] for index in word[:number]),
+                    mask,
+                ]
+            masked_rows.append(masked_row)
+            masked_positions.append(position)
             candidates.append([row[position]])
-    found = candidate_log_probabilities(masked_lm, masked, asked, candidates, batch_size, verbose)
-    probabilities = np.exp([row[0] for row in found])
+    log_probabilities = candidate_log_probabilities(
+        masked_lm, masked_rows, masked_positions, candidates, batch_size, verbose
+    )
+    probabilities = np.exp([row[0] for row in log_probabilities])
     ends = np.cumsum([len(words[0]) for words in positions])
-    scores = [part.mean() for part in np.split(probabilities, ends[:-1])]
+    scores = [piece.mean() for piece in np.split(probabilities, ends[:-1])]
     return StereoSetScores(
         np.reshape(scores, (-1, len(_LABELS))),
         tuple(example["bias_type"] for _, example in examples),
@@ -663,7 +674,7 @@ def stereoset(
 def _read_stereoset(
     path: str | os.PathLike[str],
 ) -> tuple[list[tuple[str, dict[str, Any]]], int]:
-    """The examples with what each is called in errors, and the number of intersentence ones.
+    """The examples with their names in errors, and the number of intersentence ones.
 
     Each has `context`, `target`, `bias_type`, and `words` in the order of `_LABELS`.
     """
@@ -675,24 +686,24 @@ def _read_stereoset(
         raise ValueError(f"{name} is not JSON: {error}.") from error
     kinds = data.get("data") if isinstance(data, dict) else None
     kinds = kinds if isinstance(kinds, dict) else {}
-    listed = kinds.get("intrasentence")
-    if not isinstance(listed, list) or not listed:
+    entries = kinds.get("intrasentence")
+    if not isinstance(entries, list) or not entries:
         raise ValueError(f"{name} has no list data.intrasentence of examples.")
     examples = []
-    for number, entry in enumerate(listed):
-        shown = f"{name}, data.intrasentence[{number}]"
+    for number, entry in enumerate(entries):
+        entry_name = f"{name}, data.intrasentence[{number}]"
         if not isinstance(entry, dict):
-            raise ValueError(f"{shown} is a {type(entry).__name__}; expected an object.")
-        shown += f" (id {entry['id']})" if "id" in entry else ""
+            raise ValueError(f"{entry_name} is a {type(entry).__name__}; expected an object.")
+        entry_name += f" (id {entry['id']})" if "id" in entry else ""
         for field in ("context", "target", "bias_type"):
             if not isinstance(entry.get(field), str) or not entry[field].strip():
-                raise ValueError(f"{shown} has no {field}; expected a string.")
-        examples.append((shown, {**entry, "words": _blank_words(entry, shown)}))
+                raise ValueError(f"{entry_name} has no {field}; expected a string.")
+        examples.append((entry_name, {**entry, "words": _blank_words(entry, entry_name)}))
     return examples, len(kinds.get("intersentence") or [])
 
 
 def _blank_words(entry: dict[str, Any], name: str) -> list[str]:
-    """What each sentence has in the place of BLANK, in the order of the labels."""
+    """The word of each sentence in the place of BLANK, in the order of the labels."""
     slots = [index for index, word in enumerate(entry["context"].split(" ")) if "BLANK" in word]
     if not slots:
         raise ValueError(f"{name}: the context {shortened(entry['context'])} has no BLANK.")
@@ -705,8 +716,8 @@ def _blank_words(entry: dict[str, Any], name: str) -> list[str]:
     words = []
     for label in _LABELS:
         sentence = sentences[labels.index(label)].get("sentence")
-        parts = sentence.split(" ") if isinstance(sentence, str) else []
-        word = parts[slots[-1]] if len(parts) > slots[-1] else ""
+        sentence_words = sentence.split(" ") if isinstance(sentence, str) else []
+        word = sentence_words[slots[-1]] if len(sentence_words) > slots[-1] else ""
         word = word.translate(str.maketrans("", "", string.punctuation))
         if not word:
             raise ValueError(

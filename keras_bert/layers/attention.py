@@ -49,36 +49,35 @@ class Attention(keras.layers.Layer):
     """Multi-head self-attention.
 
     The output projection has no bias of its own: `output_bias` is a weight of this layer, so that
-    it can be fused with what follows the product.
+    it can be fused with the operations after the product.
 
     Args:
         num_heads: Number of attention heads.
-        num_key_value_heads: Number of heads of the keys and values, each of which is shared by
-            `num_heads / num_key_value_heads` heads of the queries. Defaults to `num_heads`.
+        num_key_value_heads: Number of heads of the keys and values; `num_heads /
+            num_key_value_heads` heads of the queries share each. Defaults to `num_heads`.
         head_dim: Dimension of a head. Defaults to the hidden dimension divided by `num_heads`,
-            which must divide it; layers whose heads were pruned have fewer heads of the same
-            dimension.
+            which must divide it; layers with pruned heads have fewer heads of the same dimension.
         window: The largest distance of two tokens that attend to each other; `None` for no limit.
             Time and memory then grow with length times window, unless scores are returned.
         causal: Whether tokens attend only to themselves and to the tokens before them.
-        rotary_base: The base of the frequencies by which queries and keys are rotated (RoPE);
-            `None` for no rotation.
+        rotary_base: The base of the frequencies of rotary position embeddings (RoPE); `None` for
+            none.
         rotary_scale: A factor of these frequencies.
-        relative_positions: What the `relative` positions of the layout are: `"bucketed"`, numbers
-            that are added to the scores; or `"disentangled"`, vectors whose products with queries
-            and keys are. `None` for no relative positions.
+        relative_positions: The kind of the layout's `relative` positions: `"bucketed"`, numbers
+            that are added to the scores; or `"disentangled"`, vectors, and their products with
+            queries and keys are added. `None` for no relative positions.
         use_bias: Whether the projections have biases.
         dropout: Dropout rate on the attention probabilities.
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
-        output_initializer_range: That of the last product. Defaults to `initializer_range`.
+        output_initializer_range: The same for the last product. Defaults to `initializer_range`.
         return_scores: Whether to return the attention probabilities too.
         max_length: The longest rows that are expected, if they are not packed; see
             `keras_bert.ops.attention`. Longer ones are computed too.
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        layout: A `keras_bert.ops.BatchLayout`: how the tokens lie, which of them are padding, and
-            for which of them outputs are computed. `None` for a batch without padding.
+        layout: A `keras_bert.ops.BatchLayout`: how the tokens lie, which are padding, and which
+            need outputs. `None` for a batch without padding.
         add_bias: Whether to add the bias of the output projection. A block adds it together with
             the dropout, the residual connection and the norm.
         training: Whether dropout is active.
@@ -203,13 +202,13 @@ class Attention(keras.layers.Layer):
 
     @contextlib.contextmanager
     def weighing_heads(self, weights: Sequence[Tensor]) -> Iterator[None]:
-        """Multiplies what each head outputs by a weight, to measure or to remove heads.
+        """Multiplies the output of each head by a weight, to measure or to remove heads.
 
         It has an effect on calls, and not on functions that were traced before.
 
         Args:
-            weights: For each use of this layer in a pass through the encoder, of which there are
-                several if layers share weights, float `(batch, heads)` or `(1, heads)`.
+            weights: For each use of this layer in a pass through the encoder (several if layers
+                share weights), float `(batch, heads)` or `(1, heads)`.
         """
         self._head_weights = itertools.cycle(weights)
         try:
@@ -225,7 +224,7 @@ class Attention(keras.layers.Layer):
         training: bool = False,
     ) -> Tensor:
         layout = layout or BatchLayout()
-        query_key_value = self._projected(inputs, layout, training)
+        query_key_value = self._project(inputs, layout, training)
         bias, scores = self._bias(layout, training), None
         if self.return_scores:
             context, scores = attention_with_scores(
@@ -247,7 +246,7 @@ class Attention(keras.layers.Layer):
                 training=training,
                 max_length=self.max_length,
             )
-        context = self._weighed(context, layout)
+        context = self._weigh(context, layout)
         length = length_of(inputs)
         if layout.output_positions is not None:
             context = ops.reshape(context, (-1, length, self.query_width))
@@ -273,10 +272,10 @@ class Attention(keras.layers.Layer):
         layout = layout or BatchLayout()
         inputs = ops.cast(inputs, self.compute_dtype)
         mask = self._mask_of_pairs(inputs, layout)
-        query_key_value = self._projected(inputs, layout)
+        query_key_value = self._project(inputs, layout)
         return attention_with_scores(query_key_value, mask, bias=self._bias(layout))[1]
 
-    def _projected(
+    def _project(
         self, inputs: Tensor, layout: BatchLayout, training: bool = False
     ) -> QueryKeyValue:
         """Returns queries, keys and values, as `keras_bert.ops.attention` takes them."""
@@ -290,18 +289,18 @@ class Attention(keras.layers.Layer):
             return ops.reshape(projected, (-1, length, 3, self.num_heads, head_dim))
         ends = (self.query_width, self.query_width + self.key_width)
         query, key, value = (
-            ops.reshape(part, (-1, length, part.shape[-1] // head_dim, head_dim))
-            for part in ops.split(projected, ends, axis=-1)
+            ops.reshape(projection, (-1, length, projection.shape[-1] // head_dim, head_dim))
+            for projection in ops.split(projected, ends, axis=-1)
         )
         if self.rotary_base is not None:
             cos_sin = layout.rope(inputs, head_dim, self.rotary_base, self.rotary_scale)
-            query, key = (rotate(part, cos_sin, training) for part in (query, key))
+            query, key = (rotate(projection, cos_sin, training) for projection in (query, key))
         if is_disentangled:  # A score is the sum of three products, of this variance.
             query = query * 3**-0.5
         return query, key, value
 
     def _bias(self, layout: BatchLayout, training: bool = False) -> Bias | None:
-        """Returns what is added to the scores, as `keras_bert.ops.attention` takes it."""
+        """Returns the bias of the scores, as `keras_bert.ops.attention` takes it."""
         if self.relative_positions is None:
             return None
         relative = layout.relative
@@ -315,8 +314,10 @@ class Attention(keras.layers.Layer):
         # The projections of the contents are the projections of the positions too.
         projected = self.query_key_value(relative, training=training)
         of_queries, of_keys, _ = (
-            ops.transpose(ops.reshape(part, (-1, self.num_heads, self.width_of_head)), (1, 2, 0))
-            for part in ops.split(projected, 3, axis=-1)
+            ops.transpose(
+                ops.reshape(projection, (-1, self.num_heads, self.width_of_head)), (1, 2, 0)
+            )
+            for projection in ops.split(projected, 3, axis=-1)
         )
         return functools.partial(
             disentangled_bias, of_keys=of_keys, of_queries=of_queries * 3**-0.5
@@ -326,7 +327,7 @@ class Attention(keras.layers.Layer):
         (mask,) = layout.mask(inputs, self.causal, self.window, in_blocks=False)
         return mask
 
-    def _weighed(self, context: Tensor, layout: BatchLayout) -> Tensor:
+    def _weigh(self, context: Tensor, layout: BatchLayout) -> Tensor:
         """Multiplies heads `(batch, length, heads, head_dim)` by weights, if there are any."""
         if self._head_weights is None:
             return context

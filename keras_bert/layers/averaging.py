@@ -19,7 +19,7 @@ class AveragedModels(keras.layers.Layer):
     Args:
         models: Functional models with the same inputs and outputs.
         average: From a list of the outputs of all models to the outputs of this layer, of the same
-            shapes and dtypes as those of each model.
+            shapes and dtypes as each model's.
         columns: For each model, the last axis of its outputs in the order of the first model's;
             `None` for models that have this order.
 
@@ -48,7 +48,7 @@ class AveragedModels(keras.layers.Layer):
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        """None: those of the models belong to their own training."""
+        """None: the models' metrics belong to their own training."""
         return []
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -85,6 +85,26 @@ def mean_of_probabilities(logits: Sequence[Any]) -> Any:
     Returns:
         Finite logarithms, also where all probabilities underflow: `(..., classes)`.
     """
-    logarithms = ops.stack([ops.log_softmax(part, axis=-1) for part in logits])
+    return _log_of_mean([ops.log_softmax(part, axis=-1) for part in logits])
+
+
+def mean_of_independent_probabilities(logits: Sequence[Any]) -> Any:
+    """Returns the logits of mean probabilities: their sigmoid is the mean.
+
+    Args:
+        logits: The logits of each model, `(..., classes)`.
+
+    Returns:
+        Finite logits `(..., classes)`.
+    """
+    is_label, is_none = (
+        _log_of_mean([ops.log_sigmoid(sign * part) for part in logits]) for sign in (1, -1)
+    )
+    return is_label - is_none
+
+
+def _log_of_mean(logarithms: Sequence[Any]) -> Any:
+    """Returns the logarithm of the mean of numbers of which logarithms are given."""
+    logarithms = ops.stack(logarithms)
     largest = ops.amax(logarithms, axis=0)
     return largest + ops.log(ops.mean(ops.exp(logarithms - largest), axis=0))

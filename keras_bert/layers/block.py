@@ -47,7 +47,7 @@ class TransformerBlock(keras.layers.Layer):
 
     Call arguments:
         inputs: Float `(batch, length, hidden)`.
-        layout: A `keras_bert.ops.BatchLayout`: how the tokens lie, and which of them are padding.
+        layout: A `keras_bert.ops.BatchLayout`: how the tokens lie, and which are padding.
             With output positions, everything after the attention is computed for these tokens
             alone. `None` for a batch without padding.
         training: Whether dropout is active.
@@ -127,10 +127,10 @@ class TransformerBlock(keras.layers.Layer):
         return rematerialize(compute, (inputs, *relative), drawn_from)
 
     def _compute(self, inputs: Tensor, layout: BatchLayout, training: bool) -> Tensor:
-        attended = self.attention(
+        outputs = self.attention(
             self.attention_inputs(inputs), layout, add_bias=False, training=training
         )
-        context, scores = attended if self.attention.return_scores else (attended, None)
+        context, scores = outputs if self.attention.return_scores else (outputs, None)
         if layout.output_positions is not None:
             inputs = tokens_at(inputs, layout.output_positions, training)
 
@@ -150,7 +150,7 @@ class TransformerBlock(keras.layers.Layer):
         return x if scores is None else (x, scores)
 
     def attention_inputs(self, inputs: Tensor) -> Tensor:
-        """Returns what the attention is computed of: `inputs`, or the norm of them (pre-norm)."""
+        """Returns the input of the attention: `inputs`, or their norm (pre-norm)."""
         if self.norm_placement == "pre" and self.attention_norm is not None:
             return self.attention_norm(inputs)
         return inputs
@@ -180,7 +180,7 @@ class TransformerBlock(keras.layers.Layer):
         parts = {name: getattr(self, name) for name in _PARTS}
         return {
             **super().get_config(),
-            **{name: _serialized(part) for name, part in parts.items()},
+            **{name: _serialize(part) for name, part in parts.items()},
             "norm_placement": self.norm_placement,
             "dropout": self.dropout,
             "rematerialize": self.rematerialize,
@@ -192,12 +192,12 @@ class TransformerBlock(keras.layers.Layer):
         return cls(**{**config, **parts})
 
 
-def _serialized(part: keras.layers.Layer | None) -> Any:
+def _serialize(part: keras.layers.Layer | None) -> Any:
     """Serializes a part as if it were not built: the block builds it, under its own name."""
-    serialized = keras.saving.serialize_keras_object(part)
+    config = keras.saving.serialize_keras_object(part)
     if part is not None:
-        serialized.pop("build_config", None)
-    return serialized
+        config.pop("build_config", None)
+    return config
 
 
 def _build(shape: Shape, *parts: keras.layers.Layer | None) -> None:

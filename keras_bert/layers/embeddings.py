@@ -86,10 +86,10 @@ class TokenEmbedding(keras.layers.Layer):
 
     @contextlib.contextmanager
     def returning(self, vectors: Tensor) -> Iterator[None]:
-        """Replaces what is looked up, for gradients with respect to embeddings.
+        """Replaces the looked-up vectors, for gradients with respect to embeddings.
 
         Args:
-            vectors: Float tensor `(batch, length, hidden)`, as of the ids of the calls.
+            vectors: Float tensor `(batch, length, hidden)`, one for each id of the calls.
         """
         self._given_vectors = vectors
         try:
@@ -150,7 +150,7 @@ class EmbeddingPostprocessor(keras.layers.Layer):
     Args:
         max_sequence_length: Maximum length of the input in tokens.
         num_segments: Number of segments; with 0 there are no segment embeddings.
-        position_offset: Number of rows of the position table before that of position 0.
+        position_offset: Number of rows of the position table before position 0.
         learned_positions: Whether there are position embeddings; rotary positions are not added
             here.
         norm: `"layer_norm"`, `"rms_norm"`, or `None` for no norm.

@@ -39,7 +39,7 @@ class EncoderLayers:
 
 
 class HasEmbeddings(Protocol):
-    """An encoder whose embeddings another one can share."""
+    """An encoder with embeddings that another one can share."""
 
     config: BertConfig
     token_embedding: TokenEmbedding

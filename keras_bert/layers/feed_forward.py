@@ -20,7 +20,7 @@ class FeedForward(keras.layers.Layer):
     """A feed-forward network: `dense(activation(dense(inputs)))`.
 
     The dense layers have no bias of their own: the biases are weights of this layer, so that they
-    can be fused with what follows each product.
+    can be fused with the operations after each product.
 
     Args:
         intermediate_dim: Dimension between the two dense layers.
@@ -28,7 +28,7 @@ class FeedForward(keras.layers.Layer):
         use_bias: Whether the products have a bias.
         use_intermediate_bias: Whether the first product has one. Defaults to `use_bias`.
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
-        output_initializer_range: That of the last product. Defaults to `initializer_range`.
+        output_initializer_range: The same for the last product. Defaults to `initializer_range`.
 
     Call arguments:
         inputs: Float `(..., hidden)`.
@@ -100,13 +100,13 @@ class FeedForward(keras.layers.Layer):
         return self.add_weight(name=name, shape=(dim,), initializer="zeros", autocast=False)
 
     def call(self, inputs: Tensor, add_bias: bool = True, training: bool = False) -> Tensor:
-        inner = self._activated(self.intermediate(inputs), training)
+        inner = self._activate(self.intermediate(inputs), training)
         outer = self.output_projection(inner)
         if add_bias and self.use_bias:
             outer = bias_add(outer, self.output_bias, training=training)
         return outer
 
-    def _activated(self, x: Tensor, training: bool) -> Tensor:
+    def _activate(self, x: Tensor, training: bool) -> Tensor:
         if self.use_intermediate_bias:
             return bias_activation(x, self.intermediate_bias, self.activation, training=training)
         return activation_function(self.activation)(x)
@@ -143,7 +143,7 @@ class GatedFeedForward(FeedForward):
     def intermediate_width(self) -> int:
         return 2 * self.intermediate_dim
 
-    def _activated(self, x: Tensor, training: bool) -> Tensor:
+    def _activate(self, x: Tensor, training: bool) -> Tensor:
         if self.use_intermediate_bias:
             x = bias_add(x, self.intermediate_bias, training=training)
         return gated_activation(x, self.activation, training=training)

@@ -24,7 +24,7 @@ class FrozenModel(keras.layers.Layer):
     that calling it with `training=False` in the functional graph is not enough.)
 
     Args:
-        model: A functional model whose outputs are a dict. Its weights are frozen.
+        model: A functional model with a dict of outputs. Its weights are frozen.
 
     Call arguments:
         inputs: The inputs of the model.

@@ -35,10 +35,10 @@ class Pooler(keras.layers.Layer):
         activation: A name that `BertConfig.activation` allows.
         dropout: Dropout rate on the pooled vector.
         initializer_range: Standard deviation of the kernel's truncated normal initializer.
-        pooling: Which vector is pooled: that of the `"first"` token; of the `"last"` one that is
-            not padding, as in causal encoders, where no other token attends to the whole input; the
-            `"mean"` of all tokens that are not padding; `"late"`, the mean of what the layer makes
-            of each of them; or `"none"`, which applies the layer to every token.
+        pooling: Which vector is pooled: the `"first"` token's; the `"last"` one's that is not
+            padding, as in causal encoders, where no other token attends to the whole input; the
+            `"mean"` of all tokens that are not padding; `"late"`, the mean of the layer's outputs
+            for each of them; or `"none"`, which applies the layer to every token.
         norm: `"layer_norm"`, `"rms_norm"`, or `None` for no norm.
         norm_bias: Whether LayerNorm has an offset.
         epsilon: Added to the variance or to the mean square of the norm.
@@ -122,14 +122,14 @@ class Pooler(keras.layers.Layer):
         training: bool = False,
     ) -> Tensor:
         is_real = sequence_ids if padding_mask is None else padding_mask
-        pooled = self._pooled(inputs, is_real, training)
+        pooled = self._pool(inputs, is_real, training)
         pooled = dropout(pooled, self.dropout, seed=self.seed_generator, training=training)
         outputs = self.dense(pooled)
         if self.output_norm is not None:
             outputs = self.output_norm(outputs)
         return mean_of_tokens(outputs, is_real) if self.pooling == "late" else outputs
 
-    def _pooled(self, inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
+    def _pool(self, inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
         if self.pooling in ("late", "none"):
             return inputs
         if self.pooling == "first":
@@ -171,13 +171,13 @@ def _last_real(inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
 def new_pooler(
     config: BertConfig, policy: keras.DTypePolicy, name: str = "pooler", pooling: str | None = None
 ) -> Pooler:
-    """Creates a pooler for an encoder, or for a task whose encoder has no pooler.
+    """Creates a pooler for an encoder, or for a task with an encoder without a pooler.
 
     Args:
         config: The architecture of the encoder.
         policy: A Keras dtype policy.
         name: The name of the layer.
-        pooling: One of `POOLINGS`; `None` for that of the config.
+        pooling: One of `POOLINGS`; `None` for the config's.
     """
     return Pooler(
         config.pooler_activation,
@@ -246,8 +246,8 @@ class ClassificationHead(keras.layers.Layer):
         self.dense.build((None, input_shape[-1]))
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
-        kept = dropout(inputs, self.dropout, seed=self.seed_generator, training=training)
-        return self.dense(kept)
+        hidden = dropout(inputs, self.dropout, seed=self.seed_generator, training=training)
+        return self.dense(hidden)
 
     def compute_output_shape(self, input_shape: Shape) -> Any:
         return (*input_shape[:-1], self.num_classes)
@@ -269,7 +269,7 @@ def new_classification_head(
     Args:
         config: The architecture of the encoder.
         num_classes: Number of outputs.
-        dropout: Dropout rate on the input. Defaults to that of classifiers in the config.
+        dropout: Dropout rate on the input. Defaults to the classifiers' rate in the config.
     """
     return ClassificationHead(
         num_classes,
@@ -307,7 +307,7 @@ class MaskedLMTransform(keras.layers.Layer):
 
     Args:
         activation: A name that `BertConfig.activation` allows.
-        dim: Dimension of the token embeddings. Defaults to that of the inputs.
+        dim: Dimension of the token embeddings. Defaults to the inputs'.
         layer_norm_epsilon: Added to the variance or to the mean square.
         norm: `"layer_norm"` or `"rms_norm"`.
         norm_bias: Whether LayerNorm has an offset.

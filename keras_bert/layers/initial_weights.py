@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The initial weights of encoders, which are not drawn where a checkpoint's will replace them.
 
-To draw those of BERT-base takes longer than to read a checkpoint.
+To draw BERT-base's takes longer than to read a checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _is_replaced = contextvars.ContextVar("_is_replaced", default=False)
 
 
 class TruncatedNormal(keras.initializers.TruncatedNormal):
-    """That of Keras, or zeros for `replaced_weights`."""
+    """Keras' initializer, or zeros for `replaced_weights`."""
 
     def __call__(self, shape: Shape, dtype: Any = None) -> Tensor:
         return ops.zeros(shape, dtype) if _is_replaced.get() else super().__call__(shape, dtype)
@@ -34,9 +34,9 @@ def loading(weights: bool = True) -> contextlib.AbstractContextManager[None]:
 
 
 def replaced_weights() -> contextlib.AbstractContextManager[None]:
-    """Declares that the layers that are made are those that a checkpoint has weights of.
+    """Declares that a checkpoint has the weights of the layers that are made.
 
-    A subclass of the encoder may make others. Checkpoints need not have a pooler, whose weights are
-    drawn by Keras' own initializer.
+    A subclass of the encoder may make others. Checkpoints need not have a pooler: Keras' own
+    initializer draws its weights.
     """
     return assigned(_is_replaced, _is_loading.get())

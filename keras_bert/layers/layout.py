@@ -34,9 +34,9 @@ class Layout(keras.layers.Layer):
     Args:
         config: The architecture.
         unpadded: Whether a batch with a `padding_mask` becomes a varlen one, with the tokens of all
-            rows end to end; `None` where this is faster, see
-            `keras_bert.ops.layout.computes_unpadded`. JAX, whose shapes are static, always has
-            padded batches.
+            rows concatenated; `None` where this is faster, see
+            `keras_bert.ops.layout.computes_unpadded`. JAX always has padded batches, since its
+            shapes are static.
 
     Call arguments:
         inputs: A dict of int `(batch, length)`, or `None`: `token_ids`, `segment_ids`,
@@ -62,7 +62,7 @@ class Layout(keras.layers.Layer):
         self.config = config
         self.unpadded = unpadded
         windows = dict.fromkeys(config.attention_windows)
-        # Scores that are returned are those of all pairs.
+        # Scores are returned for all pairs.
         self.in_blocks = not config.output_attention_scores
         self.patterns = [(config.causal, window) for window in windows]
         self.rotary_bases = tuple(dict.fromkeys(config.rotary_bases))
@@ -178,8 +178,8 @@ def _as_is(inputs: dict[str, Tensor]) -> tuple[dict[str, Tensor], BatchLayout]:
 
 def _for_embeddings(ids: dict[str, Tensor]) -> dict[str, Tensor]:
     ids = dict(ids)
-    counted = ids.pop("counted_position_ids")
-    return ids if counted is None else {**ids, "position_ids": counted}
+    position_ids = ids.pop("counted_position_ids")
+    return ids if position_ids is None else {**ids, "position_ids": position_ids}
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

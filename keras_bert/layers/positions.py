@@ -84,7 +84,7 @@ class RelativeEmbeddings(keras.layers.Layer):
         num_buckets: The number of buckets: of all distances, or of each sign.
         max_distance: The distance at which the buckets end.
         layer_norm_epsilon: Added to the variance in the LayerNorm.
-        dropout: Dropout rate on the vectors. All blocks share what is dropped.
+        dropout: Dropout rate on the vectors. All blocks share the mask.
         initializer_range: Standard deviation of the table's truncated normal initializer.
 
     Call arguments:
@@ -93,10 +93,9 @@ class RelativeEmbeddings(keras.layers.Layer):
         training: Whether dropout is active.
 
     Output shape:
-        For `"bucketed"`, what is added to the attention scores, `(1, heads, length, length)`; for
+        For `"bucketed"`, the bias of the attention scores, `(1, heads, length, length)`; for
         `"disentangled"`, the vectors of the distances from `1 - length` to `length - 1`, keys minus
-        queries, `(2 * length - 1, hidden)`. The length of a varlen batch is that of its longest
-        row.
+        queries, `(2 * length - 1, hidden)`. The length of a varlen batch is its longest row's.
 
     Raises:
         ValueError: If `kind` is unknown.

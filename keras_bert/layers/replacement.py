@@ -77,8 +77,8 @@ class ScatteredTokens(keras.layers.Layer):
 
     Call arguments:
         token_ids: int `(batch, length)`.
-        mask_positions: int `(batch, slots)`, the positions to replace. Slots at position 0, that of
-            `[CLS]`, are unused and ignored.
+        mask_positions: int `(batch, slots)`, the positions to replace. Slots at position 0, where
+            `[CLS]` is, are unused and ignored.
         new_ids: int `(batch, slots)`, the new tokens.
 
     Output shape:
@@ -90,8 +90,8 @@ class ScatteredTokens(keras.layers.Layer):
 
     def call(self, token_ids: Tensor, mask_positions: Tensor, new_ids: Tensor) -> Tensor:
         token_ids = ops.cast(token_ids, "int32")
-        placed = spread_slots(new_ids, mask_positions, length_of(token_ids), empty=-1)
-        return ops.where(placed < 0, token_ids, placed)
+        replacements = spread_slots(new_ids, mask_positions, length_of(token_ids), empty=-1)
+        return ops.where(replacements < 0, token_ids, replacements)
 
     def compute_output_spec(
         self, token_ids: Tensor, mask_positions: Tensor, new_ids: Tensor

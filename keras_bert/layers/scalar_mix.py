@@ -33,9 +33,9 @@ class ScalarMix(keras.layers.Layer):
         self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
 
     def call(self, inputs: Tensor) -> Tensor:
-        shares = self.scale * ops.softmax(self.mixing_weights)
+        weights = self.scale * ops.softmax(self.mixing_weights)
         # (batch, length, layers, hidden) * (layers, 1), summed over layers
-        return ops.sum(inputs * shares[:, None], axis=-2)
+        return ops.sum(inputs * weights[:, None], axis=-2)
 
     def compute_output_shape(self, input_shape: Shape) -> Any:
         return (*input_shape[:-2], input_shape[-1])

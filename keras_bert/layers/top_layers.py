@@ -91,8 +91,8 @@ def apply_layers(
     """Applies layers one after another.
 
     Args:
-        layers: The layers. Those whose `call` has an argument `mask` receive the padding mask; of
-            what convolutions and the maximum of all tokens read, the padding is replaced.
+        layers: The layers. The padding mask goes to layers with an argument `mask` in `call`; for
+            convolutions and the maximum of all tokens, the padding is replaced in the input.
         x: Symbolic float tensor `(batch, length, hidden)`.
         padding_mask: Symbolic bool tensor `(batch, length)`, False at padding; `None` without
             padding. An optional input that is not passed is no mask.
@@ -115,7 +115,7 @@ def apply_layers(
         elif has_tokens and not _computes_each_token_alone(layer):
             raise ValueError(
                 f"The outputs of {type(layer).__name__} {layer.name!r} in top_layers depend on how "
-                "far rows are padded. Expected layers whose `call` has an argument `mask`, layers "
+                "far rows are padded. Expected layers with an argument `mask` in `call`, layers "
                 "that compute each token by itself (in a class of your own, set supports_masking = "
                 "True in __init__), GlobalMaxPooling1D, or a convolution with strides=1 and "
                 "padding='same' or 'causal'."
@@ -125,7 +125,7 @@ def apply_layers(
 
 
 def _computes_each_token_alone(layer: keras.layers.Layer) -> bool:
-    # What Keras' layers say of themselves; this one says nothing.
+    # Keras' layers set supports_masking; this one does not.
     return bool(layer.supports_masking) or isinstance(layer, keras.layers.RMSNormalization)
 
 
@@ -173,7 +173,7 @@ def bilstm_options(layers: Sequence[keras.layers.Layer]) -> dict[str, int] | Non
 
     Returns:
         A dict of `bilstm_units` and `bilstm_layers`; an empty dict without layers, and `None` if
-        the layers are not those of `bidirectional_lstm`.
+        `bidirectional_lstm` does not make such layers.
     """
     if not layers:
         return {}
@@ -188,9 +188,9 @@ def bilstm_options(layers: Sequence[keras.layers.Layer]) -> dict[str, int] | Non
 
 
 def _config_without_names(layer: keras.layers.Layer) -> dict[str, Any]:
-    """Returns a config without those of Keras' automatic names for layers inside."""
+    """Returns a config without Keras' automatic names for layers inside."""
     config: dict[str, Any] = layer.get_config()
-    for part in ("layer", "backward_layer"):
-        if part in config:
-            config[part] = {**config[part]["config"], "name": None}
+    for key in ("layer", "backward_layer"):
+        if key in config:
+            config[key] = {**config[key]["config"], "name": None}
     return config

@@ -50,7 +50,7 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str, training: bool = F
         bias: Tensor of shape `(dim,)`.
         activation: A name that `BertConfig.activation` allows.
         training: Whether gradients will be computed. Only then may a backend use compiled kernels,
-            which must not be part of an exported graph.
+            which must not be in an exported graph.
 
     Returns:
         A tensor of shape `(..., dim)` in the dtype of `x`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Type aliases for values whose class depends on Keras' backend.
+"""Type aliases for values with a class that depends on Keras' backend.
 
 Keras has no type annotations, so that both are `Any` to a type checker; they tell readers more.
 """

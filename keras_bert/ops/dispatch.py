@@ -59,7 +59,7 @@ def is_torch_graph() -> bool:
 
 def compiles_each_shape() -> bool:
     """Returns whether each new shape of a batch is compiled, which takes seconds, as by JAX."""
-    return keras.backend.backend() == "jax"
+    return bool(keras.backend.backend() == "jax")
 
 
 def backend_steps() -> ModuleType:
@@ -90,7 +90,7 @@ def cuda_capability() -> tuple[int, ...] | None:
 
 
 def on_cpu() -> contextlib.AbstractContextManager[object]:
-    """Computes on this process's CPU, such as what is read before the device has finished."""
+    """Computes on this process's CPU, such as values to read before the device has finished."""
     scope: contextlib.AbstractContextManager[object]
     if keras.backend.backend() == "jax":
         import jax
@@ -116,7 +116,7 @@ def has_accelerator() -> bool:
     if keras.backend.backend() == "torch":
         import torch
 
-        return torch.cuda.is_available()
+        return bool(torch.cuda.is_available())
     return any(not device.lower().startswith("cpu") for device in keras.distribution.list_devices())
 
 
@@ -130,8 +130,8 @@ def _torch_cuda_capability() -> tuple[int, ...] | None:
         of_gpu: tuple[int, int] = torch.cuda.get_device_capability()
         return of_gpu
 
-    known: tuple[int, ...] | None = capability()
-    return known
+    result: tuple[int, ...] | None = capability()
+    return result
 
 
 @functools.cache

@@ -28,7 +28,7 @@ def gradient_function(
         and the gradient in the shape of the first argument, NumPy arrays. On JAX it compiles once
         for each shape; the weights may change between calls. It keeps no model alive.
     """
-    compute = _differentiated(function, weakref.ref(model))
+    compute = _with_gradient(function, weakref.ref(model))
 
     def values_and_gradient(x: np.ndarray, *rest: Any) -> tuple[np.ndarray, np.ndarray]:
         values, gradient = compute(keras.ops.convert_to_tensor(x), *rest)
@@ -37,7 +37,7 @@ def gradient_function(
     return values_and_gradient
 
 
-def _differentiated(
+def _with_gradient(
     function: Callable[..., Tensor], model: weakref.ref[keras.Model]
 ) -> Callable[..., tuple[Tensor, Tensor]]:
     backend = keras.backend.backend()
@@ -56,8 +56,8 @@ def _differentiated(
 
         def pulled_back(x: Tensor, weights: list[Tensor], *rest: Any) -> tuple[Tensor, Tensor]:
             alive = _alive(model)
-            given = list(zip(alive.variables, weights, strict=True))
-            with keras.StatelessScope(state_mapping=given):
+            mapping = list(zip(alive.variables, weights, strict=True))
+            with keras.StatelessScope(state_mapping=mapping):
                 values, pull_back = jax.vjp(lambda x: function(alive, x, *rest), x)
                 return values, pull_back(keras.ops.ones_like(values))[0]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dropout whose mask is a hash of a key and the position, so that the mask is never stored.
+"""Dropout with a hash of a key and the position as its mask, so that the mask is never stored.
 
 XLA's random number generator is slow on CPUs, and a mask that is drawn separately has to be
 written to memory, kept for the backward pass and read again. A hash of the position costs a few
@@ -31,7 +31,7 @@ def drop(x: Tensor, rate: float, key: Tensor, positions: Tensor | None = None) -
         rate: Fraction of elements to drop, in `[0, 1)`; 0 returns `x`.
         key: uint32 `(2,)`; the same key drops the same positions.
         positions: uint32, of the shape of `x`: the position of each element in the tensor that `x`
-            is a part of. Defaults to those in `x`.
+            is a slice of. Defaults to the positions in `x`.
 
     Returns:
         A tensor of the shape and dtype of `x`.
@@ -40,9 +40,9 @@ def drop(x: Tensor, rate: float, key: Tensor, positions: Tensor | None = None) -
         return x
     if positions is None:
         positions = ops.reshape(ops.arange(ops.size(x), dtype="int32"), ops.shape(x))
-    kept = _hashed_positions(positions, key) >= _uint32(round(rate * _UINT32_VALUES))
+    is_kept = _hashed_positions(positions, key) >= _uint32(round(rate * _UINT32_VALUES))
     scale = ops.convert_to_tensor(1 / (1 - rate), x.dtype)
-    return ops.where(kept, x * scale, ops.zeros((), x.dtype))
+    return ops.where(is_kept, x * scale, ops.zeros((), x.dtype))
 
 
 def _hashed_positions(positions: Tensor, key: Tensor) -> Tensor:
@@ -52,19 +52,19 @@ def _hashed_positions(positions: Tensor, key: Tensor) -> Tensor:
     (https://github.com/skeeto/hash-prospector). One half of the key is added before it and the
     other half in the middle, so that different keys do not produce shifted copies of one sequence.
     """
-    first, second = _mixed(key[0] + key[1] * _uint32(0x9E3779B9)), _mixed(key[0] ^ ~key[1])
-    return _mixed(ops.cast(positions, "uint32") ^ first, second)
+    first, second = _mix(key[0] + key[1] * _uint32(0x9E3779B9)), _mix(key[0] ^ ~key[1])
+    return _mix(ops.cast(positions, "uint32") ^ first, second)
 
 
-def _mixed(bits: Tensor, offset: Tensor | None = None) -> Tensor:
-    bits = (bits ^ _shifted(bits, 16)) * _uint32(0x7FEB352D)
+def _mix(bits: Tensor, offset: Tensor | None = None) -> Tensor:
+    bits = (bits ^ _shift(bits, 16)) * _uint32(0x7FEB352D)
     if offset is not None:
         bits = bits + offset
-    bits = (bits ^ _shifted(bits, 15)) * _uint32(0x846CA68B)
-    return bits ^ _shifted(bits, 16)
+    bits = (bits ^ _shift(bits, 15)) * _uint32(0x846CA68B)
+    return bits ^ _shift(bits, 16)
 
 
-def _shifted(bits: Tensor, distance: int) -> Tensor:
+def _shift(bits: Tensor, distance: int) -> Tensor:
     return ops.right_shift(bits, _uint32(distance))
 
 

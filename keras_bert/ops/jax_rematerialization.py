@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rematerialization with JAX on a CPU.
 
-XLA's CPU compiler undoes what `jax.checkpoint` does: it removes the barriers that keep a second
+XLA's CPU compiler undoes `jax.checkpoint`: it removes the barriers that keep a second
 computation apart from the first, and shares the results of the first after all. It does not look
 into the branches of a condition, nor into the body of a loop.
 """
@@ -24,18 +24,18 @@ def rematerialize(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Any
         function: A function of tensors, which may read other tensors.
         inputs: Float tensors.
     """
-    converted, constants = jax.closure_convert(function, *inputs)
+    pure_function, constants = jax.closure_convert(function, *inputs)
 
     @jax.custom_vjp
     def compute(*tensors: Any) -> Any:
-        return converted(*tensors)
+        return pure_function(*tensors)
 
     def forward(*tensors: Any) -> Any:
-        return converted(*tensors), tensors
+        return pure_function(*tensors), tensors
 
     def backward(tensors: Any, upstream: Any) -> Any:
         def gradients() -> Any:
-            return jax.vjp(converted, *tensors)[1](upstream)
+            return jax.vjp(pure_function, *tensors)[1](upstream)
 
         def zeros() -> Any:
             return jax.tree.map(jnp.zeros_like, tensors)

@@ -2,7 +2,7 @@
 """Keras' steps on JAX, so that an interruption at any point leaves a model with its weights.
 
 Keras donates the variables of a model to each of its steps, training or not: their arrays are
-deleted, and what the step returns replaces them. If a KeyboardInterrupt is raised in between, the
+deleted, and the step's results replace them. If a KeyboardInterrupt is raised in between, the
 model has no weights any more.
 """
 
@@ -28,17 +28,17 @@ Step = Callable[[State, Any], tuple[Any, State]]
 
 
 def train_function(model: Any) -> Any:
-    """Returns what `model.train_function` is to be."""
+    """Returns the function for `model.train_function`."""
     return model._make_function(training_step(model))
 
 
 def test_function(model: Any) -> Any:
-    """Returns what `model.test_function` is to be."""
+    """Returns the function for `model.test_function`."""
     return model._make_function(step_without_donation(model, model.test_step))
 
 
 def predict_function(model: Any) -> Any:
-    """Returns what `model.predict_function` is to be."""
+    """Returns the function for `model.predict_function`."""
 
     def step(state: State, data: Any) -> tuple[Any, State]:
         outputs, non_trainable_variables = model.predict_step(state, data)
@@ -51,7 +51,7 @@ def predict_function(model: Any) -> Any:
 @contextlib.contextmanager
 def variables_put_back(model: Any) -> Iterator[None]:
     """Has a call leave its variables in the model, also if it is interrupted."""
-    model.jax_state_sync()  # of the training whose callback this is
+    model.jax_state_sync()  # of the training that runs this callback
     try:
         yield
     finally:
@@ -62,7 +62,7 @@ def variables_put_back(model: Any) -> Iterator[None]:
 
 
 def training_step(model: Any) -> Step:
-    """Returns `model.train_step`, compiled, whose result is in `model._jax_state` at once.
+    """Returns `model.train_step`, compiled; it puts its result in `model._jax_state` at once.
 
     It donates the variables, since there may be no memory for a second copy of them.
     """
@@ -114,7 +114,7 @@ def step_without_donation(model: Any, step: Step) -> Step:
 
     def step_changes(state: State, data: Any) -> tuple[Any, Any]:
         # Without donation, each output is a copy: only variables that the step changes are
-        # returned, such as those of metrics.
+        # returned, such as the metrics' variables.
         outputs, new = step(state, data)
         return outputs, keras.tree.map_structure(
             lambda old, new, sharding=None: (
@@ -124,7 +124,11 @@ def step_without_donation(model: Any, step: Step) -> Step:
                 if sharding is None
                 else jax.lax.with_sharding_constraint(new, sharding)
             ),
-            *(tuple(map(list, part)) for part in (state, new, *shardings) if part is not None),
+            *(
+                tuple(map(list, values))
+                for values in (state, new, *shardings)
+                if values is not None
+            ),
         )
 
     compiled = jax.jit(step_changes)
@@ -134,36 +138,36 @@ def step_without_donation(model: Any, step: Step) -> Step:
             shardings.append(_shardings(state))
         outputs, changes = compiled(state, data)
         return outputs, tuple(
-            [old if new is None else new for old, new in zip(*parts, strict=True)]
-            for parts in zip(state, changes, strict=True)
+            [old if new is None else new for old, new in zip(*pairs, strict=True)]
+            for pairs in zip(state, changes, strict=True)
         )
 
     return call
 
 
-def shared_among_devices(rows: Any) -> Any:
-    """Shares rows among the devices of Keras' distribution.
+def shard_over_devices(rows: Any) -> Any:
+    """Shards rows over the devices of Keras' distribution.
 
     Args:
-        rows: Arrays `(rows, ...)` in any nesting: this process's consecutive share of the rows of
-            all processes.
+        rows: Arrays `(rows, ...)` in any nesting: this process's shard of the rows of all
+            processes, which is consecutive.
 
     Returns:
         Arrays of the rows of all processes, in the same nesting.
     """
     distribution = keras.distribution.distribution()
 
-    def shared(array: Any) -> Any:
+    def shard(array: Any) -> Any:
         layout = distribution.get_data_layout(array.shape).backend_layout
         return jax.make_array_from_process_local_data(layout, array)
 
-    return keras.tree.map_structure(shared, rows)
+    return keras.tree.map_structure(shard, rows)
 
 
 def sharded_map(
     function: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]], num_rows: int, **same: int
 ) -> np.ndarray[Any, Any]:
-    """Computes a function of rows, of which each process has its share.
+    """Computes a function of rows, each process for its own shard of them.
 
     All processes must call this at the same place among their computations on the devices.
 
@@ -179,22 +183,22 @@ def sharded_map(
         ValueError: In all processes, if the number of rows, or another number, differs.
     """
     same["num_rows"] = num_rows
-    found = process_allgather(np.array(list(same.values()), "int32"))
-    for name, numbers in zip(same, found.T.tolist(), strict=True):
+    of_processes = process_allgather(np.array(list(same.values()), "int32"))
+    for name, numbers in zip(same, of_processes.T.tolist(), strict=True):
         if len(set(numbers)) > 1:
             raise ValueError(
                 f"{name} is {numbers} in the processes of the distribution, which share batches; "
                 "expected the same in each."
             )
-    share = -(-num_rows // jax.process_count())
-    first = jax.process_index() * share
-    rows = np.minimum(np.arange(first, first + share), num_rows - 1)
+    shard_size = -(-num_rows // jax.process_count())
+    first = jax.process_index() * shard_size
+    rows = np.minimum(np.arange(first, first + shard_size), num_rows - 1)
     values: np.ndarray[Any, Any] = process_allgather(function(rows), tiled=True)
     return values[:num_rows]
 
 
 def whole_in_each_process(outputs: Any) -> Any:
-    """Has every process receive all rows of what a compiled step returns.
+    """Has every process receive all rows of the outputs of a compiled step.
 
     Args:
         outputs: The outputs, in any nesting, in a function that is compiled.
@@ -202,11 +206,11 @@ def whole_in_each_process(outputs: Any) -> Any:
     distribution = keras.distribution.distribution()
     if distribution is None or distribution.num_processes == 1:
         return outputs
-    replicated = jax.sharding.NamedSharding(
+    sharding = jax.sharding.NamedSharding(
         distribution.device_mesh.backend_mesh, jax.sharding.PartitionSpec()
     )
     return keras.tree.map_structure(
-        lambda array: jax.lax.with_sharding_constraint(array, replicated), outputs
+        lambda array: jax.lax.with_sharding_constraint(array, sharding), outputs
     )
 
 
@@ -218,7 +222,7 @@ def training_state(model: Any) -> dict[str, list[Any]]:
         "optimizer_variables": model.optimizer.variables,
         "metrics_variables": model.metrics_variables,
     }
-    return {name: [variable.value for variable in part] for name, part in variables.items()}
+    return {name: [variable.value for variable in group] for name, group in variables.items()}
 
 
 def _is_compiled(model: Any) -> bool:
@@ -235,8 +239,8 @@ def local_shards(array: jax.Array) -> list[np.ndarray[Any, Any]]:
 def _shardings(state: State) -> State | None:
     """Returns the sharding of each variable, for Keras' distribution; `None` without one.
 
-    It is that of the first state, since a model has no metrics before its first batch.
+    It comes from the first state, since a model has no metrics before its first batch.
     """
     if keras.distribution.distribution() is None:
         return None
-    return tuple([array.sharding for array in part] for part in state)
+    return tuple([array.sharding for array in group] for group in state)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the tokens of a batch lie, and who attends to whom: one value, made once for each batch.
 
-A batch is *padded*, *packed* (a row has several sequences), or *varlen*: the tokens of all rows end
-to end, as a single row without padding. Products, norms and everything else that is computed for
-each token by itself is then computed for no padding. Attention needs the rows: a kernel of the
-device reads where each begins (`cu_seqlens`), or queries, keys and values are gathered to a few
-groups of rows of similar lengths, each padded to its own longest row, and gathered back.
+A batch is *padded*, *packed* (a row has several sequences), or *varlen*: the tokens of all rows are
+concatenated to a single row without padding. Products, norms and all other computations of each
+token by itself then spend nothing on padding. Attention needs the rows: a kernel of the device
+reads where each begins (`cu_seqlens`), or queries, keys and values are gathered to a few groups of
+rows of similar lengths, each padded to its own longest row, and gathered back.
 
-The number of tokens is only known from the mask: varlen needs TensorFlow or PyTorch, whose shapes
-are dynamic.
+The number of tokens is only known from the mask: varlen needs the dynamic shapes of TensorFlow or
+PyTorch.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from keras_bert.ops.rotary import cos_sin_of
 from keras_bert.ops.shapes import length_of
 from keras_bert.ops.tokens import take
 
-# Rows of a batch are divided by length into so many groups, in each of which attention is computed.
-# Measured on CPUs: with more of them, what is saved is less than what the additional calls cost.
+# Rows of a batch are divided by length into this many groups, and attention is computed in each.
+# Measured on CPUs: more groups save less than the additional calls cost.
 NUM_GROUPS = 4
 
 # The form that a context asks for: "padded", "unpadded", or neither
@@ -40,10 +40,10 @@ _form = contextvars.ContextVar("_form", default="")
 
 
 class Varlen(NamedTuple):
-    """Where the tokens of the rows are, once they are end to end.
+    """Where the tokens of the rows are in a varlen batch.
 
-    These are all tokens up to the last one of each row that is not padding, and the first token of
-    a row that is all padding. So positions in a row are what they were, and no row is empty.
+    It has all tokens up to the last one of each row that is not padding, and the first token of a
+    row that is all padding. So positions in a row do not change, and no row is empty.
 
     Attributes:
         token_indices: int32 `(tokens,)`, the index of each token in the flattened batch.
@@ -52,12 +52,12 @@ class Varlen(NamedTuple):
         cu_seqlens: int32 `(batch + 1,)`, the number of tokens before each row, and of all.
         lengths: int32 `(batch,)`, the number of tokens of each row.
         is_key: bool `(tokens,)`, whether other tokens of the row attend to each token.
-        key_indices: int32 `(keys,)`, the index among the tokens of those that are attended to.
+        key_indices: int32 `(keys,)`, the indices of the tokens that are attended to.
         group_gather: int32, the token at each place of the groups, one group after the other; a
             token beside it at their padding.
         group_scatter: int32 `(tokens,)`, the place of each token in the groups.
-        key_masks: For each group a bool `(rows, length)`, whose shape is that of the group: True at
-            tokens that are attended to.
+        key_masks: For each group a bool `(rows, length)` of the group's shape: True at tokens that
+            are attended to.
     """
 
     token_indices: Tensor = None
@@ -87,9 +87,9 @@ class BatchLayout(NamedTuple):
             computes outputs; `None` for all tokens.
         position_ids: int `(batch, length)`, the position of each token in its sequence; `None` for
             0, 1, 2, ... in every row.
-        relative: What `keras_bert.layers.RelativeEmbeddings` returns, with relative positions.
-        cos_sin: What `rope` returns and is made already, by the name of the frequencies.
-        masks: What `mask` returns and is made already, by the name of the pattern.
+        relative: The output of `keras_bert.layers.RelativeEmbeddings`, with relative positions.
+        cos_sin: The results of `rope` that are made already, by the name of the frequencies.
+        masks: The results of `mask` that are made already, by the name of the pattern.
     """
 
     padding_mask: Tensor = None
@@ -103,7 +103,7 @@ class BatchLayout(NamedTuple):
 
     @property
     def is_varlen(self) -> bool:
-        """Whether the tokens of all rows are end to end."""
+        """Whether the batch is varlen: the tokens of all rows are concatenated."""
         return self.varlen.token_indices is not None
 
     @property
@@ -114,7 +114,7 @@ class BatchLayout(NamedTuple):
         return "padded" if self.sequence_ids is None else "packed"
 
     def rope(self, x: Tensor, head_dim: int, base: float, scale: float = 1.0) -> Tensor:
-        """Returns the cosines and sines by which queries and keys are rotated, or makes them.
+        """Returns the cosines and sines of RoPE for queries and keys, or makes them.
 
         Args:
             x: A tensor `(batch, length, ...)` of this layout.
@@ -149,7 +149,7 @@ class BatchLayout(NamedTuple):
             x: A tensor `(batch, length, ...)` of this layout.
             causal: Whether tokens attend only to themselves and to the tokens before them.
             window: The largest distance of two tokens that attend to each other.
-            in_blocks: Whether a window is a mask of the blocks into which it cuts the rows, and not
+            in_blocks: Whether a window cuts the rows into blocks and gets a mask of these, and not
                 of all pairs of tokens.
             dtype: The dtype of the scores. Defaults to the dtype of `x`.
 
@@ -166,10 +166,10 @@ class BatchLayout(NamedTuple):
     def with_mask(
         self, x: Tensor, causal: bool, window: int | None, *, in_blocks: bool, dtype: str
     ) -> BatchLayout:
-        """Returns this layout with what `mask` returns for the same arguments, made once."""
+        """Returns this layout with the result of `mask` for the same arguments, made once."""
         new = self._new_masks(x, causal, window, in_blocks, dtype)
-        made = dict(zip(self._groups(), new, strict=True))
-        masks = tuple(made.get(index) for index in range(NUM_GROUPS))
+        masks_of_groups = dict(zip(self._groups(), new, strict=True))
+        masks = tuple(masks_of_groups.get(index) for index in range(NUM_GROUPS))
         name = pattern_name(causal, window, in_blocks)
         return self._replace(masks={**self.masks, name: masks})
 
@@ -191,7 +191,7 @@ class BatchLayout(NamedTuple):
         return [new_mask(x, self.padding_mask, self.sequence_ids)]
 
     def _groups(self) -> list[int]:
-        """Returns the groups, without those that are known to have no rows."""
+        """Returns the groups, except for groups that are known to have no rows."""
         if not self.is_varlen:
             return [0]
         masks = enumerate(self.varlen.key_masks)
@@ -199,7 +199,7 @@ class BatchLayout(NamedTuple):
 
 
 def pattern_name(causal: bool, window: int | None, in_blocks: bool = True) -> str:
-    """Returns the name of who attends to whom, by which a layout has its masks."""
+    """Returns the name of an attention pattern, the key of its masks in a layout."""
     names = ["causal"] * causal
     if window is not None:
         names.append(f"{'window' if in_blocks else 'near'}_{window}")
@@ -207,7 +207,7 @@ def pattern_name(causal: bool, window: int | None, in_blocks: bool = True) -> st
 
 
 def rope_name(base: float, scale: float) -> str:
-    """Returns the name of frequencies of RoPE, by which a layout has their cosines and sines."""
+    """Returns the name of RoPE's frequencies, the key of their cos and sin in a layout."""
     return f"base_{float(base)!r}_scale_{float(scale)!r}"
 
 
@@ -243,7 +243,7 @@ def _varlen(padding_mask: Tensor) -> Varlen:
     starts = ends - lengths
     is_key = take(ops.reshape(mask, (-1,)), tokens)
 
-    # In ascending order of length, the rows of a group stand together, and its last is its longest.
+    # In ascending order of length, the rows of a group are consecutive, the longest last.
     order = ops.cast(ops.argsort(lengths), "int32")
     ascending = take(lengths, order)
     bounds = [batch * group // NUM_GROUPS for group in range(NUM_GROUPS + 1)]
@@ -260,7 +260,7 @@ def _varlen(padding_mask: Tensor) -> Varlen:
     last = take(first_tokens + ascending - 1, row)
     places = ops.minimum(unlimited, last)
     are_attended = ops.logical_and(unlimited <= last, take(is_key, places))
-    # From that order to that of the rows, then from rows to tokens
+    # From this order to the order of the rows, then from rows to tokens
     first_places = take(first_places, ops.argsort(order))
     row_ids = tokens // length
     return Varlen(
@@ -288,7 +288,7 @@ def pad(x: Tensor, varlen: Varlen, shape: Tensor) -> Tensor:
 
     Args:
         x: Tensor of shape `(1, tokens, dim)`.
-        varlen: What `varlen_of` returned.
+        varlen: The result of `varlen_of`.
         shape: The shape of the batch, `(batch, length)`.
 
     Returns:
@@ -302,11 +302,11 @@ def pad(x: Tensor, varlen: Varlen, shape: Tensor) -> Tensor:
 
 
 def index_of_tokens(positions: Tensor, varlen: Varlen) -> Tensor:
-    """Returns where the tokens at positions of the rows are, once they are end to end.
+    """Returns the indices in a varlen batch of the tokens at positions of the rows.
 
     Args:
         positions: int `(batch, slots)`. Behind the last token of a row, the last one is returned.
-        varlen: What `varlen_of` returned.
+        varlen: The result of `varlen_of`.
 
     Returns:
         int32 `(1, batch * slots)`.
@@ -317,16 +317,16 @@ def index_of_tokens(positions: Tensor, varlen: Varlen) -> Tensor:
 
 def grouped(x: Tensor, varlen: Varlen, training: bool = False) -> list[Tensor]:
     """Gathers tokens `(1, tokens, ...)` to a tensor `(rows, length, ...)` for each group."""
-    flat = _gathered(x, varlen.group_gather, varlen.group_scatter, training)
+    flat = _gather(x, varlen.group_gather, varlen.group_scatter, training)
     shapes = [tuple(ops.shape(mask)) for mask in varlen.key_masks if mask.shape[0] != 0]
     return _in_groups(flat, shapes, x.shape[2:])
 
 
 def ungrouped(groups: list[Tensor], varlen: Varlen, training: bool = False) -> Tensor:
-    """Gathers what was computed for groups, `(rows, length, ...)` each, to `(1, tokens, ...)`."""
+    """Gathers the results of groups, `(rows, length, ...)` each, to `(1, tokens, ...)`."""
     dims = groups[0].shape[2:]
     flat = ops.concatenate([ops.reshape(group, (-1, *dims)) for group in groups])
-    tokens = _gathered(flat[None], varlen.group_scatter, None, training)
+    tokens = _gather(flat[None], varlen.group_scatter, None, training)
     return ops.reshape(tokens, (1, -1, *dims))
 
 
@@ -370,7 +370,7 @@ def padded_form() -> contextlib.AbstractContextManager[None]:
 def unpadded_form() -> contextlib.AbstractContextManager[None]:
     """Has encoders compute no padding in inference, where that is faster, if they may choose.
 
-    Not every graph does: those that are exported may be converted for runtimes that lack operations
+    Not every graph does: exported graphs may be converted for runtimes that lack operations
     of this form. In `padded_form()` it has no effect.
     """
     if not may_compute_unpadded(None):
@@ -378,7 +378,7 @@ def unpadded_form() -> contextlib.AbstractContextManager[None]:
     return assigned(_form, _form.get() or "unpadded")
 
 
-def _gathered(x: Tensor, indices: Tensor, inverse: Tensor | None, training: bool) -> Tensor:
+def _gather(x: Tensor, indices: Tensor, inverse: Tensor | None, training: bool) -> Tensor:
     """Gathers rows of the second axis of `(1, number, ...)`, flattened to `(indices, width)`."""
     width = 1
     for dim in x.shape[2:]:
@@ -394,9 +394,11 @@ def _in_groups(flat: Tensor, shapes: list[Any], dims: Sequence[int] = ()) -> lis
     """Divides places, one group after the other, into `(rows, length, *dims)` for each group."""
     plain = dispatch.tensorflow_plain()
     sizes = [size * length for size, length in shapes]
-    # The gradient is joined, while those of slices would be added up.
-    parts: Sequence[Tensor] = flat.split(sizes) if plain is None else plain.split(flat, sizes)
-    return [ops.reshape(part, (*shape, *dims)) for part, shape in zip(parts, shapes, strict=True)]
+    # The gradient is concatenated, while gradients of slices would be added up.
+    chunks: Sequence[Tensor] = flat.split(sizes) if plain is None else plain.split(flat, sizes)
+    return [
+        ops.reshape(chunk, (*shape, *dims)) for chunk, shape in zip(chunks, shapes, strict=True)
+    ]
 
 
 def _true_indices(mask: Tensor) -> Tensor:

@@ -16,8 +16,8 @@ from keras.src.utils import module_utils
 def without_tensorflow_import() -> Iterator[None]:
     """Keeps Keras from importing TensorFlow on another backend, as it does wherever it finds it.
 
-    Keras imports it to seed it, and to ask whether an object is of one of its types. What nothing
-    has imported needs no seed, and no object has its types.
+    Keras imports it to seed it, and to ask whether an object is of one of its types. A library
+    that nothing has imported needs no seed, and no object has its types.
     """
     tensorflow = module_utils.tensorflow
     # Whether it is installed, `None` until Keras looks; `False` within another such context too

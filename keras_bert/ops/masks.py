@@ -16,7 +16,7 @@ from keras_bert.ops.windows import Blocks, in_sliding_window
 def masked_score(dtype: str) -> float:
     """Returns the score of masked keys: far below all others, but finite.
 
-    A query all of whose keys are masked then gets the average of their values, and not NaN.
+    A query with no other than masked keys then gets the average of their values, and not NaN.
 
     Args:
         dtype: The name of a float dtype.
@@ -97,7 +97,7 @@ def kernel_form(mask: Tensor | None, batch: Tensor, dtype: str) -> Tensor | None
     row without a single key in some kernels of PyTorch, and would be converted in every layer.
 
     Args:
-        mask: What `attention_mask` or `blocks_mask` returned.
+        mask: The result of `attention_mask` or `blocks_mask`.
         batch: The number of rows, or of blocks of all rows.
         dtype: The dtype of the scores that it is added to.
     """

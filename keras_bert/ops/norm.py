@@ -48,10 +48,10 @@ def rms_norm(x: Tensor, gamma: Tensor, epsilon: float) -> Tensor:
     Reference:
         [RMSNorm](https://arxiv.org/abs/1910.07467), equation 4.
     """
-    is_wide = keras.backend.standardize_dtype(x.dtype) == "float64"
-    wide = x if is_wide else ops.cast(x, "float32")
-    scale = ops.rsqrt(ops.mean(ops.square(wide), axis=-1, keepdims=True) + epsilon)
-    return ops.cast(wide * scale * ops.cast(gamma, wide.dtype), x.dtype)
+    is_float64 = keras.backend.standardize_dtype(x.dtype) == "float64"
+    upcast = x if is_float64 else ops.cast(x, "float32")
+    scale = ops.rsqrt(ops.mean(ops.square(upcast), axis=-1, keepdims=True) + epsilon)
+    return ops.cast(upcast * scale * ops.cast(gamma, upcast.dtype), x.dtype)
 
 
 def norm(

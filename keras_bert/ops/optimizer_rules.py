@@ -40,7 +40,7 @@ class Coefficients(NamedTuple):
     epsilon: float
 
     def with_scalars(self, convert: Callable[[Any], Any]) -> Coefficients:
-        """Converts what may change from step to step."""
+        """Converts the values that may change from step to step."""
         names = "rate", "decay", "gradient_scale", "step"
         values = {name: getattr(self, name) for name in names}
         return self._replace(**{k: convert(v) for k, v in values.items() if v is not None})
@@ -108,9 +108,9 @@ def lamb_update(
 
         w ← w - rate · ‖w‖ / ‖u‖ · u,    u = m̂ / (√v̂ + ε) + decay · w
 
-    The trust ratio ‖w‖ / ‖u‖ is 1 if either norm is 0. The arguments and results are those of
-    `adam_update`, and `parts`: the number of equal parts of the weight's last axis, each of which
-    has its own trust ratio.
+    The trust ratio ‖w‖ / ‖u‖ is 1 if either norm is 0. The arguments and results are as in
+    `adam_update`, and `parts`: the number of equal parts of the weight's last axis, each with its
+    own trust ratio.
 
     Reference:
         [LAMB](https://arxiv.org/abs/1904.00962), algorithm 2 with the identity for φ.
@@ -120,8 +120,8 @@ def lamb_update(
     )
     # (…, parts · width) -> (rows, parts, width)
     shape = weight.shape
-    apart = (-1, parts, math.prod(shape[-1:]) // parts)
-    weight, direction = ops.reshape(weight, apart), ops.reshape(direction, apart)
+    parts_shape = (-1, parts, math.prod(shape[-1:]) // parts)
+    weight, direction = ops.reshape(weight, parts_shape), ops.reshape(direction, parts_shape)
     weight_norm, norm = _norms(weight), _norms(direction)
     both = ops.logical_and(weight_norm > 0, norm > 0)
     ratio = ops.where(both, weight_norm / ops.where(both, norm, 1), 1)
@@ -129,9 +129,9 @@ def lamb_update(
     return ops.reshape(weight - rate * direction, shape), momentum, velocity
 
 
-def _norms(apart: Tensor) -> Tensor:
+def _norms(tensor: Tensor) -> Tensor:
     """Returns the norm of each part of `(rows, parts, width)`, as `(1, parts, 1)`."""
-    return ops.sqrt(ops.sum(ops.square(apart), axis=(0, 2), keepdims=True))
+    return ops.sqrt(ops.sum(ops.square(tensor), axis=(0, 2), keepdims=True))
 
 
 lamb_update_in_thirds: Rule = functools.partial(lamb_update, parts=3)
@@ -142,8 +142,8 @@ def stable_adam_update(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """StableAdamW: `adam_update` with the learning rate of `stable_rate`.
 
-    The arguments and results are those of `adam_update`. The weight decay is multiplied by the
-    divided learning rate too, as in the paper.
+    The arguments and results are as in `adam_update`. The weight decay is multiplied by the divided
+    learning rate too, as in the paper.
 
     Reference:
         [Stable and low-precision training](https://arxiv.org/abs/2304.13013), algorithm 2.
@@ -158,7 +158,7 @@ def stable_rate(gradient: Tensor, velocity: Tensor, coefficients: Coefficients) 
         rate / max(1, RMS)    with    RMS = √ mean(g² / max(v̂, ε²))
 
     where `g` is the scaled gradient, and v̂ the second moment that the update computes from it. The
-    quotient is 1 if all gradients are as large as those before. At the first update it is 1 at
+    quotient is 1 if all gradients are as large as before. At the first update it is 1 at
     most, since v̂ is g².
 
     Args:
@@ -169,12 +169,12 @@ def stable_rate(gradient: Tensor, velocity: Tensor, coefficients: Coefficients) 
     Returns:
         A scalar tensor of the dtype of `velocity`.
     """
-    gradient = _scaled(gradient, velocity.dtype, coefficients)
-    velocity = _moved(velocity, ops.square(gradient), coefficients.beta_2)
+    gradient = _scale(gradient, velocity.dtype, coefficients)
+    velocity = _moving_average(velocity, ops.square(gradient), coefficients.beta_2)
     # The root comes first: the square of a small ε would be 0 in float32.
-    root = ops.sqrt(_unbiased(velocity, coefficients.beta_2, coefficients.step))
-    share = gradient / ops.maximum(root, coefficients.epsilon)
-    rms = ops.sqrt(ops.mean(ops.square(share)))
+    root = ops.sqrt(_correct_bias(velocity, coefficients.beta_2, coefficients.step))
+    ratio = gradient / ops.maximum(root, coefficients.epsilon)
+    rms = ops.sqrt(ops.mean(ops.square(ratio)))
     return ops.cast(coefficients.rate, velocity.dtype) / ops.maximum(rms, 1)
 
 
@@ -182,29 +182,30 @@ def _direction(
     weight: Tensor, gradient: Tensor, momentum: Tensor, velocity: Tensor, coefficients: Coefficients
 ) -> tuple[Any, Any, Any, Any]:
     weight = upcast(weight)
-    gradient = _scaled(gradient, weight.dtype, coefficients)
-    momentum = _moved(momentum, gradient, coefficients.beta_1)
-    velocity = _moved(velocity, ops.square(gradient), coefficients.beta_2)
-    direction = _unbiased(momentum, coefficients.beta_1, coefficients.step) / (
-        ops.sqrt(_unbiased(velocity, coefficients.beta_2, coefficients.step)) + coefficients.epsilon
+    gradient = _scale(gradient, weight.dtype, coefficients)
+    momentum = _moving_average(momentum, gradient, coefficients.beta_1)
+    velocity = _moving_average(velocity, ops.square(gradient), coefficients.beta_2)
+    direction = _correct_bias(momentum, coefficients.beta_1, coefficients.step) / (
+        ops.sqrt(_correct_bias(velocity, coefficients.beta_2, coefficients.step))
+        + coefficients.epsilon
     )
     direction = direction + ops.cast(coefficients.decay, weight.dtype) * weight
     return weight, direction, momentum, velocity
 
 
-def _scaled(gradient: Tensor, dtype: Any, coefficients: Coefficients) -> Any:
+def _scale(gradient: Tensor, dtype: Any, coefficients: Coefficients) -> Any:
     gradient = ops.cast(gradient, dtype)
     if coefficients.gradient_scale is None:
         return gradient
     return gradient * ops.cast(coefficients.gradient_scale, dtype)
 
 
-def _moved(moment: Tensor, value: Tensor, beta: float) -> Any:
+def _moving_average(moment: Tensor, value: Tensor, beta: float) -> Any:
     """Returns the moving average after a further value."""
     return moment + (value - moment) * (1 - beta)
 
 
-def _unbiased(moment: Tensor, beta: float, step: Tensor) -> Tensor:
+def _correct_bias(moment: Tensor, beta: float, step: Tensor) -> Tensor:
     if step is None or not beta:
         return moment
     # 1 - beta^step by expm1: in float32, 1 - 0.999 has a relative error of 1.3e-5.

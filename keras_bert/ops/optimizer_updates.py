@@ -29,8 +29,8 @@ def not_compiled(function: Callable[..., None]) -> Callable[..., None]:
         return function
     import torch
 
-    called: Callable[..., None] = torch.compiler.disable(function)
-    return called
+    uncompiled: Callable[..., None] = torch.compiler.disable(function)
+    return uncompiled
 
 
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:
@@ -42,13 +42,13 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
     Returns:
         A scalar tensor, float32 or wider.
     """
-    wide = [upcast(gradient) for gradient in gradients]
+    gradients = [upcast(gradient) for gradient in gradients]
     kernels = _backend_kernels()
-    return kernels.global_norm(wide) if kernels else portable_global_norm(wide)
+    return kernels.global_norm(gradients) if kernels else portable_global_norm(gradients)
 
 
 def sharded_layout(layout: Any, shape: Shape) -> Any:
-    """Divides a layout between the devices that share a batch too, along the first axis that fits.
+    """Shards a layout over the devices that share a batch too, along the first axis that fits.
 
     Args:
         layout: A `keras.distribution.TensorLayout`.
@@ -101,7 +101,7 @@ def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
 
 
 def once_for_all_replicas(function: Callable[[], None]) -> None:
-    """Calls a function once for the replicas of `tf.distribute`, each of which calls this one."""
+    """Calls a function once for all replicas of `tf.distribute`; each replica calls this one."""
     from keras_bert.ops import optimizer_updates_tensorflow
 
     optimizer_updates_tensorflow.once_for_all_replicas(function)

@@ -38,8 +38,8 @@ def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
     replica = tf.distribute.get_replica_context()
     if replica is None or not tf.distribute.has_strategy():
         return gradients
-    summed: Sequence[Any] = replica.all_reduce(tf.distribute.ReduceOp.SUM, list(gradients))
-    return summed
+    sums: Sequence[Any] = replica.all_reduce(tf.distribute.ReduceOp.SUM, list(gradients))
+    return sums
 
 
 def once_for_all_replicas(function: Callable[[], None]) -> None:

@@ -26,7 +26,7 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
 
 
 def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> None:
-    """Calls a function of whose operations PyTorch records no gradients."""
+    """Calls a function without recording gradients of its operations."""
     with torch.no_grad():
         function()
 
@@ -82,15 +82,15 @@ def _fused_adamw(updates: Sequence[Update]) -> None:
     """Applies `adam_update` to variables of the same rate and decay, in one pass over memory."""
     weights = [update.weight.value for update in updates]
     gradients = [update.gradient.contiguous() for update in updates]
-    shared = updates[0].coefficients
+    coefficients = updates[0].coefficients
     divisor = None
-    if shared.gradient_scale is not None:
+    if coefficients.gradient_scale is not None:
         if all(g is weight.grad for g, weight in zip(gradients, weights, strict=True)):
-            divisor = torch.reciprocal(shared.gradient_scale)  # scales the gradient in place
+            divisor = torch.reciprocal(coefficients.gradient_scale)  # scales the gradient in place
         else:
-            gradients = list(torch._foreach_mul(gradients, shared.gradient_scale))
+            gradients = list(torch._foreach_mul(gradients, coefficients.gradient_scale))
     # The kernel always corrects the bias; with an infinite step, the correction is 1.
-    step = math.inf if shared.step is None else shared.step
+    step = math.inf if coefficients.step is None else coefficients.step
     step = torch.as_tensor(step, dtype=torch.float32, device=weights[0].device)
     torch._fused_adamw_(
         weights,
@@ -99,11 +99,11 @@ def _fused_adamw(updates: Sequence[Update]) -> None:
         [update.velocity.value for update in updates],
         [],
         [step] * len(updates),
-        lr=shared.rate,
-        beta1=shared.beta_1,
-        beta2=shared.beta_2,
-        weight_decay=shared.decay,
-        eps=shared.epsilon,
+        lr=coefficients.rate,
+        beta1=coefficients.beta_1,
+        beta2=coefficients.beta_2,
+        weight_decay=coefficients.decay,
+        eps=coefficients.epsilon,
         amsgrad=False,
         maximize=False,
         grad_scale=divisor,

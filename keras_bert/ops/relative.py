@@ -33,10 +33,10 @@ def bucket_of_distances(distances: Array, num_buckets: int, max_distance: int) -
     sizes = np.abs(distances)
     # In float32, as the released code, since the borders of buckets depend on its rounding
     ratio = np.log(np.maximum(sizes, 1).astype("float32") / np.float32(exact))
-    wide = exact + (ratio / np.float32(math.log(max_distance / exact)) * (of_sign - exact)).astype(
-        "int32"
-    )
-    buckets = np.where(sizes < exact, sizes, np.minimum(wide, of_sign - 1))
+    logarithmic = exact + (
+        ratio / np.float32(math.log(max_distance / exact)) * (of_sign - exact)
+    ).astype("int32")
+    buckets = np.where(sizes < exact, sizes, np.minimum(logarithmic, of_sign - 1))
     return np.asarray(buckets + of_sign * (distances > 0), "int32")
 
 
@@ -53,14 +53,14 @@ def row_of_distances(distances: Array, num_buckets: int, max_distance: int) -> A
 
     Reference:
         [DeBERTa](https://arxiv.org/abs/2006.03654), equation 3, and the released code of its second
-        version, whose buckets are logarithmic.
+        version, with logarithmic buckets.
     """
     exact = num_buckets // 2
     sizes = np.maximum(np.abs(distances), exact).astype("float32")
     ratio = np.log(sizes / np.float32(exact))
     largest = np.log(np.float32((max_distance - 1) / exact))
-    wide = (np.ceil(ratio / largest * np.float32(exact - 1)) + exact) * np.sign(distances)
-    buckets = np.where(np.abs(distances) <= exact, distances, wide)
+    logarithmic = (np.ceil(ratio / largest * np.float32(exact - 1)) + exact) * np.sign(distances)
+    buckets = np.where(np.abs(distances) <= exact, distances, logarithmic)
     return np.asarray(np.clip(buckets + num_buckets, 0, 2 * num_buckets - 1), "int32")
 
 
@@ -107,13 +107,13 @@ def scores_of_pairs(scores: Tensor, length: Tensor) -> Tensor:
 
 
 def of_shorter_rows(distances: Tensor, length: Tensor) -> Tensor:
-    """Returns the distances of rows of a length from those of longer rows, along the last axis."""
+    """Cuts the distances of longer rows down to rows of a length, along the last axis."""
     middle = ops.shape(distances)[-1] // 2
     return distances[..., middle - (length - 1) : middle + length]
 
 
 def disentangled_bias(query: Tensor, key: Tensor, of_keys: Tensor, of_queries: Tensor) -> Tensor:
-    """Returns the scores of contents with positions, which are added to those of contents alone.
+    """Returns the scores of contents with positions, which are added to the contents' own scores.
 
     Args:
         query: `(batch, heads, length, head_dim)`.

@@ -36,7 +36,7 @@ def rotate(x: Tensor, cos_sin: Tensor, training: bool = False) -> Tensor:
 
     Args:
         x: Queries or keys, float `(batch, length, heads, dim)`.
-        cos_sin: What `cos_sin_of` returned, for `batch` rows or for one.
+        cos_sin: The result of `cos_sin_of`, for `batch` rows or for one.
         training: Whether gradients, of `x` alone, will be computed; see `bias_activation`.
 
     Returns:
@@ -46,9 +46,9 @@ def rotate(x: Tensor, cos_sin: Tensor, training: bool = False) -> Tensor:
     if kernels is not None:
         return kernels.rotate(x, cos_sin)
     dtype = keras.backend.standardize_dtype(x.dtype)
-    wide = ops.cast(x, dtype if dtype == "float64" else "float32")
-    cos_sin = ops.cast(cos_sin, wide.dtype)
+    upcast = ops.cast(x, dtype if dtype == "float64" else "float32")
+    cos_sin = ops.cast(cos_sin, upcast.dtype)
     cosines, sines = cos_sin[:, :, None, 0], cos_sin[:, :, None, 1]
-    first, second = ops.split(wide, 2, axis=-1)
-    rotated = (first * cosines - second * sines, second * cosines + first * sines)
-    return ops.cast(ops.concatenate(rotated, axis=-1), dtype)
+    first, second = ops.split(upcast, 2, axis=-1)
+    halves = (first * cosines - second * sines, second * cosines + first * sines)
+    return ops.cast(ops.concatenate(halves, axis=-1), dtype)

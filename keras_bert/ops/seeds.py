@@ -17,25 +17,25 @@ class SeedGenerator(keras.random.SeedGenerator):
     """A `keras.random.SeedGenerator` with another seed on each replica of `tf.distribute`.
 
     Keras' own has a copy of its state on every replica, so that all of them would drop the same
-    positions of their rows. The first replica has the seeds of Keras' generator, which are those
-    without a strategy too. (On JAX, a batch on several devices is one array with one mask.)
+    positions of their rows. The first replica has the seeds of Keras' generator, as without a
+    strategy. (On JAX, a batch on several devices is one array with one mask.)
     """
 
-    _drawn: Tensor | None = None
+    _fixed_seed: Tensor | None = None
 
     @contextlib.contextmanager
-    def drawn(self, seed: Tensor) -> Iterator[None]:
+    def returning(self, seed: Tensor) -> Iterator[None]:
         """Has `next` return a seed that was drawn before, where a computation is repeated."""
-        self._drawn = seed
+        self._fixed_seed = seed
         try:
             yield
         finally:
-            self._drawn = None
+            self._fixed_seed = None
 
     def next(self, ordered: bool = True) -> Tensor:
         """Returns the next seed, `(2,)`."""
-        if self._drawn is not None:
-            return self._drawn
+        if self._fixed_seed is not None:
+            return self._fixed_seed
         seed = super().next(ordered=ordered)
         if keras.backend.backend() != "tensorflow":
             return seed

@@ -2,13 +2,13 @@
 """Training kernels for TensorFlow on a CPU, with hand-written forward and backward passes.
 
 Matrix products are left to oneDNN, which is the fastest at them. Between them are chains of
-elementwise operations, each of which TensorFlow executes as a pass over memory: here every chain
+elementwise operations, and TensorFlow executes each as a pass over memory: here every chain
 is a small function that XLA compiles to one or two passes, computed in float32. The backward pass
 uses tensors that exist anyway, and recomputes the rest.
 
 Every tensor is an argument of its function: `tf.custom_gradient` does not differentiate with
 respect to captured tensors. And each function is traced once for all models, since TensorFlow keeps
-what `tf.custom_gradient` is given, with the graph that it is called in, until the process ends.
+the arguments of `tf.custom_gradient`, with the graph that it is called in, until the process ends.
 """
 
 from __future__ import annotations
@@ -98,25 +98,25 @@ def _gated_activation(activation: str) -> Callable[..., Any]:
     @inlined
     @tf.custom_gradient
     def compute(x: Tensor) -> tuple[Any, Callable[[Any], Any]]:
-        return _gated(activation)(x), lambda upstream: _gated_gradient(activation)(x, upstream)
+        return _gate(activation)(x), lambda upstream: _gated_gradient(activation)(x, upstream)
 
     return compute
 
 
-def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """`keras_bert.ops.rotate` in training; the rotation has no gradient."""
-    return tf.ensure_shape(_rotate()(x, rotation), x.shape)
+def rotate(x: Tensor, cos_sin: Tensor) -> Tensor:
+    """`keras_bert.ops.rotate` in training; `cos_sin` has no gradient."""
+    return tf.ensure_shape(_rotate()(x, cos_sin), x.shape)
 
 
 @functools.cache
 def _rotate() -> Callable[..., Any]:
     @inlined
     @tf.custom_gradient
-    def compute(x: Tensor, rotation: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+    def compute(x: Tensor, cos_sin: Tensor) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Any, None]:
-            return _rotated(-1.0)(upstream, rotation), None
+            return _rotate_halves(-1.0)(upstream, cos_sin), None
 
-        return _rotated(1.0)(x, rotation), gradient
+        return _rotate_halves(1.0)(x, cos_sin), gradient
 
     return compute
 
@@ -124,7 +124,7 @@ def _rotate() -> Callable[..., Any]:
 def norm(x: Tensor, gamma: Tensor, beta: Tensor | None, *, kind: str, epsilon: float) -> Tensor:
     """`keras_bert.ops.norm` in training."""
     tensors = {"x": x, "gamma": gamma, "beta": beta}
-    return _normalized(tensors, _Normalization(kind, epsilon))
+    return _normalize(tensors, _Normalization(kind, epsilon))
 
 
 def bias_dropout_residual_norm(
@@ -142,7 +142,7 @@ def bias_dropout_residual_norm(
     """`keras_bert.ops.bias_dropout_residual_norm` in training."""
     key = make_key(dropout, seed) if dropout else None
     tensors = {"x": x, "residual": residual, "bias": bias, "gamma": gamma, "beta": beta, "key": key}
-    return _normalized(tensors, _Normalization(kind, epsilon, dropout))
+    return _normalize(tensors, _Normalization(kind, epsilon, dropout))
 
 
 class _Normalization(NamedTuple):
@@ -159,8 +159,8 @@ class _Normalization(NamedTuple):
     dropout: float = 0.0
 
 
-def _normalized(tensors: dict[str, Tensor | None], options: _Normalization) -> Tensor:
-    """Computes the norm of the tensors that there are, the key last, after what is before it."""
+def _normalize(tensors: dict[str, Tensor | None], options: _Normalization) -> Tensor:
+    """Computes the norm of the tensors that there are, the key last, after the others."""
     shape = tf.shape(tensors["x"])
     present = {
         name: _as_rows(x) if name in ("x", "residual") else tf.convert_to_tensor(x)
@@ -205,26 +205,28 @@ def _dropout(rate: float) -> Callable[..., Any]:
     return compute
 
 
-def gather_once(x: Tensor, indices: Tensor, origins: Tensor) -> Tensor:
-    """Gathers rows of `(rows, width)`, of whose result only the places `origins` have gradients.
+def gather_once(x: Tensor, indices: Tensor, scatter_indices: Tensor) -> Tensor:
+    """Gathers rows of `(rows, width)`; only the results at `scatter_indices` have gradients.
 
-    The gradient is a gather too, while that of `tf.gather` adds rows to others one by one.
+    The gradient is a gather too, while the gradient of `tf.gather` adds rows to others one by one.
 
     Args:
         x: Tensor of shape `(rows, width)`.
         indices: int32 `(places,)`.
-        origins: int32 `(rows,)`, for each row a place that it is gathered to.
+        scatter_indices: int32 `(rows,)`, for each row a place that it is gathered to.
     """
-    return _gather_once()(x, indices, origins)
+    return _gather_once()(x, indices, scatter_indices)
 
 
 @functools.cache
 def _gather_once() -> Callable[..., Any]:
     @inlined
     @tf.custom_gradient
-    def compute(x: Tensor, indices: Tensor, origins: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+    def compute(
+        x: Tensor, indices: Tensor, scatter_indices: Tensor
+    ) -> tuple[Any, Callable[[Any], Any]]:
         def gradient(upstream: Tensor) -> tuple[Any, None, None]:
-            return tf.gather(upstream, origins), None, None
+            return tf.gather(upstream, scatter_indices), None, None
 
         return tf.gather(x, indices), gradient
 
@@ -239,16 +241,16 @@ def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
 
 
 def take(table: Tensor, indices: Tensor) -> Tensor:
-    """`keras_bert.ops.take` in training, whose gradient is dense, as optimizers want it."""
-    return _looked_up(table, indices, few_rows=False)
+    """`keras_bert.ops.take` in training, with a dense gradient, as optimizers want it."""
+    return _look_up(table, indices, few_rows=False)
 
 
 def take_of_few(table: Tensor, indices: Tensor) -> Tensor:
     """`keras_bert.ops.take_of_few` in training."""
-    return _looked_up(table, indices, few_rows=True)
+    return _look_up(table, indices, few_rows=True)
 
 
-def _looked_up(table: Tensor, indices: Tensor, few_rows: bool) -> Tensor:
+def _look_up(table: Tensor, indices: Tensor, few_rows: bool) -> Tensor:
     rows = _take(few_rows)(tf.convert_to_tensor(table), tf.reshape(indices, (-1,)))
     return tf.reshape(rows, tf.concat([tf.shape(indices), table.shape[-1:]], 0))
 
@@ -346,7 +348,7 @@ def _sum_rows(x: Tensor) -> Tensor:
 
 
 @functools.cache
-def _gated(activation: str) -> Callable[..., Any]:
+def _gate(activation: str) -> Callable[..., Any]:
     function, _ = _ACTIVATIONS[activation]
 
     @compiled
@@ -365,21 +367,21 @@ def _gated_gradient(activation: str) -> Callable[..., Any]:
     def gated_gradient(x: Tensor, upstream: Tensor) -> Tensor:
         activated, gate = tf.split(wide(x), 2, axis=-1)
         upstream = wide(upstream)
-        parts = (upstream * gate * derivative(activated), upstream * function(activated))
-        return tf.cast(tf.concat(parts, axis=-1), x.dtype)
+        halves = (upstream * gate * derivative(activated), upstream * function(activated))
+        return tf.cast(tf.concat(halves, axis=-1), x.dtype)
 
     return gated_gradient
 
 
 @functools.cache
-def _rotated(direction: float) -> Callable[..., Any]:
+def _rotate_halves(direction: float) -> Callable[..., Any]:
     @compiled
-    def rotated(x: Tensor, rotation: Tensor) -> Tensor:
+    def rotated(x: Tensor, cos_sin: Tensor) -> Tensor:
         first, second = tf.split(wide(x), 2, axis=-1)
-        rotation = tf.cast(rotation, first.dtype)[:, :, tf.newaxis]
-        cosines, sines = rotation[..., 0, :], direction * rotation[..., 1, :]
-        parts = (first * cosines - second * sines, second * cosines + first * sines)
-        return tf.cast(tf.concat(parts, axis=-1), x.dtype)
+        cos_sin = tf.cast(cos_sin, first.dtype)[:, :, tf.newaxis]
+        cosines, sines = cos_sin[..., 0, :], direction * cos_sin[..., 1, :]
+        halves = (first * cosines - second * sines, second * cosines + first * sines)
+        return tf.cast(tf.concat(halves, axis=-1), x.dtype)
 
     return rotated
 
@@ -407,7 +409,7 @@ def _norm(options: _Normalization, names: tuple[str, ...]) -> Callable[..., Any]
 
 
 def _total(options: _Normalization, of: dict[str, Tensor]) -> Tensor:
-    """Computes what is normalized, in float32."""
+    """Computes the sum to normalize, in float32."""
     x = wide(of["x"]) + wide(of["bias"]) if "bias" in of else wide(of["x"])
     if options.dropout:
         x = drop(x, options.dropout, of["key"])

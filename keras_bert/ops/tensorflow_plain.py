@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain TensorFlow operations, in the order that its CPU kernels and graph optimizer execute best.
 
-They are part of exported graphs, and so do not require XLA.
+Exported graphs contain them, so they do not require XLA.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def reshape_like(x: Tensor, other: Tensor) -> Tensor:
 
 
 def split(x: Tensor, sizes: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Splits the first axis into parts of sizes that need not be known to the graph."""
-    parts: Sequence[Tensor] = tf.split(x, sizes)
-    return parts
+    """Splits the first axis into chunks of sizes that need not be known to the graph."""
+    chunks: Sequence[Tensor] = tf.split(x, sizes)
+    return chunks
 
 
 def is_compiled_as_a_whole() -> bool:
@@ -46,7 +46,7 @@ def is_compiled_as_a_whole() -> bool:
 
 
 def token_logits(x: Tensor, table: Tensor) -> Tensor:
-    """`keras_bert.ops.token_logits`, whose gradient is computed in the layout of the table."""
+    """`keras_bert.ops.token_logits`, with a gradient in the layout of the table."""
     rows = tf.reshape(x, (-1, x.shape[-1]))
     logits = tf.matmul(rows, table, transpose_b=True)
     return tf.reshape(logits, tf.concat([tf.shape(x)[:-1], tf.shape(logits)[-1:]], 0))
@@ -54,9 +54,11 @@ def token_logits(x: Tensor, table: Tensor) -> Tensor:
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor | None, epsilon: float) -> Tensor:
     """`keras_bert.ops.layer_norm`, in fewer passes over the data than Keras' operation."""
-    wide = tf.float64 if x.dtype == tf.float64 else tf.float32
-    centered = tf.cast(x, wide)
+    dtype = tf.float64 if x.dtype == tf.float64 else tf.float32
+    centered = tf.cast(x, dtype)
     centered -= tf.reduce_mean(centered, -1, keepdims=True)
     variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
-    normal = centered * tf.math.rsqrt(variance + tf.constant(epsilon, wide)) * tf.cast(gamma, wide)
-    return tf.cast(normal if beta is None else normal + tf.cast(beta, wide), x.dtype)
+    normal = (
+        centered * tf.math.rsqrt(variance + tf.constant(epsilon, dtype)) * tf.cast(gamma, dtype)
+    )
+    return tf.cast(normal if beta is None else normal + tf.cast(beta, dtype), x.dtype)

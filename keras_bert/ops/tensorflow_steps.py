@@ -12,7 +12,7 @@ import tensorflow as tf
 
 
 def predict_function(model: Any) -> Any:
-    """Returns what `model.predict_function` is to be: one graph for batches of any size.
+    """Returns the function for `model.predict_function`: one graph for batches of any size.
 
     Keras' function would be traced again for a second size, which takes as long as dozens of
     batches, and from the fifth time on, in all models together, TensorFlow would log warnings about
@@ -27,14 +27,14 @@ def predict_function(model: Any) -> Any:
     if not hasattr(function, "get_concrete_function"):  # it runs eagerly
         return function
 
-    def spec(part: Any, name: str = "token_ids") -> Any:
-        if isinstance(part, (tuple, list)):
-            return type(part)(spec(item) for item in part)
-        if isinstance(part, Mapping):
-            return {name: spec(value, name) for name, value in part.items()}
-        model.check_shape(name, part.shape)
-        shape = model.input[name].shape if name in model.input else part.shape
-        return tf.TensorSpec(shape, part.dtype)
+    def spec(structure: Any, name: str = "token_ids") -> Any:
+        if isinstance(structure, (tuple, list)):
+            return type(structure)(spec(item) for item in structure)
+        if isinstance(structure, Mapping):
+            return {name: spec(value, name) for name, value in structure.items()}
+        model.check_shape(name, structure.shape)
+        shape = model.input[name].shape if name in model.input else structure.shape
+        return tf.TensorSpec(shape, structure.dtype)
 
     def call(batches: Any) -> Any:
         arrays = tf.nest.flatten(batches)

@@ -47,8 +47,8 @@ def take(table: Tensor, indices: Tensor, training: bool = False) -> Tensor:
 def take_of_few(table: Tensor, indices: Tensor, training: bool = False) -> Tensor:
     """Looks up rows of a table of a few rows, as `take` does.
 
-    The gradient is a product with one-hot vectors, while that of `take` adds up all vectors of the
-    upstream gradient in a few rows, one after the other.
+    The gradient is a product with one-hot vectors, while the gradient of `take` adds up all vectors
+    of the upstream gradient in a few rows, one after the other.
     """
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None:

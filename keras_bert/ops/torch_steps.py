@@ -20,7 +20,7 @@ from keras_bert.ops.annotations import Tensor
 
 
 def train_function(model: Any) -> Callable[[Any], dict[str, Any]] | None:
-    """Returns what `model.train_function` is to be; `None` for what Keras makes of it.
+    """Returns the function for `model.train_function`; `None` for Keras' own.
 
     Args:
         model: A compiled `keras.Model`. Keras makes the function of one that is not to be compiled
@@ -43,15 +43,15 @@ def train_function(model: Any) -> Callable[[Any], dict[str, Any]] | None:
         return loss, outputs
 
     def step(data: Any) -> dict[str, Any]:
-        """Does what `TorchTrainer.train_step` does."""
-        # `train_on_batch` passes arrays, whose checks PyTorch cannot trace.
+        """Does the same as `TorchTrainer.train_step`."""
+        # `train_on_batch` passes arrays, and PyTorch cannot trace their checks.
         x, y, sample_weight = keras.tree.map_structure(
-            lambda part: None if part is None else keras.ops.convert_to_tensor(part),
+            lambda value: None if value is None else keras.ops.convert_to_tensor(value),
             keras.utils.unpack_x_y_sample_weight(data[0]),
         )
         model.zero_grad()
         loss, outputs = loss_and_outputs(x, y, sample_weight)
-        num_rows = next(part for part in keras.tree.flatten(x) if part is not None).shape[0]
+        num_rows = next(array for array in keras.tree.flatten(x) if array is not None).shape[0]
         model._loss_tracker.update_state(loss, sample_weight=num_rows)
         model.optimizer.scale_loss(loss).backward()
         weights = model.trainable_weights

@@ -22,7 +22,7 @@ from keras import ops
 from keras_bert.ops.annotations import Tensor
 
 # Measured on CPUs: products of smaller blocks are slower, and so are two or three blocks than one,
-# for a block is copied with what is beside it.
+# for a block is copied with its neighbors.
 MIN_BLOCK_SIZE = 64
 MIN_BLOCKS = 4
 
@@ -31,7 +31,7 @@ def in_sliding_window(distances: Tensor, window: int | None, causal: bool) -> Te
     """Returns a bool tensor, True where queries may attend to keys.
 
     Args:
-        distances: The positions of queries minus those of keys, int, of any shape.
+        distances: The positions of queries minus the positions of keys, int, of any shape.
         window: The largest distance; `None`, if `causal`, for no limit.
         causal: Whether keys after the query are not attended to.
     """
@@ -48,7 +48,7 @@ class Blocks:
     Attributes:
         length: The number of tokens of a row.
         number: The number of blocks of a row.
-        size: The number of queries of a block, of which the last of a row may have fewer.
+        size: The number of queries of a block; the last block of a row may have fewer.
         before: The number of tokens before its queries that a block attends to.
         after: The number of tokens after them.
         window: The largest distance of tokens that attend to each other.
@@ -67,14 +67,14 @@ class Blocks:
     def of(cls, length: Tensor, window: int, causal: bool = False) -> Blocks:
         """Cuts a row into as many blocks as have at least twice the size of the window.
 
-        A block of that size is computed with twice as many keys, of which each query attends to
-        half. In blocks of once the window it would attend to two thirds, in smaller products.
+        A block of that size is computed with twice as many keys, and each query attends to half of
+        them. In blocks of once the window it would attend to two thirds, in smaller products.
         """
         number = length // max(2 * window, MIN_BLOCK_SIZE)
         if isinstance(length, int):
             number = number if number >= MIN_BLOCKS else 1
             reach = window if number > 1 else 0
-        elif keras.backend.backend() == "jax":  # a symbolic dimension, whose value is not used
+        elif keras.backend.backend() == "jax":  # a symbolic dimension
             number, reach = 1, 0
         else:
             number = ops.where(number >= MIN_BLOCKS, number, 1)
@@ -89,7 +89,7 @@ class Blocks:
 
     def cut(self, x: Tensor) -> Tensor:
         """Cuts `(batch, length, ...)` into `(batch * number, size, ...)`, with zeros at the end."""
-        return ops.reshape(self._padded(x), (-1, self.size, *x.shape[2:]))
+        return ops.reshape(self._pad(x), (-1, self.size, *x.shape[2:]))
 
     def cut_with_neighbors(self, x: Tensor) -> Tensor:
         """Cuts `(batch, length, ...)` into `(batch * number, before + size + after, ...)`.
@@ -98,17 +98,17 @@ class Blocks:
         """
         if self.is_one:
             return x
-        blocks = ops.reshape(self._padded(x), (-1, self.number, self.size, *x.shape[2:]))
-        parts = [blocks]
+        blocks = ops.reshape(self._pad(x), (-1, self.number, self.size, *x.shape[2:]))
+        neighbors = [blocks]
         if not _is_zero(self.before):
             ends = blocks[:, :-1, self.size - self.before :]
             none = ops.zeros_like(blocks[:, :1, : self.before])
-            parts.insert(0, ops.concatenate([none, ends], axis=1))
+            neighbors.insert(0, ops.concatenate([none, ends], axis=1))
         if not _is_zero(self.after):
             starts = blocks[:, 1:, : self.after]
             none = ops.zeros_like(blocks[:, :1, : self.after])
-            parts.append(ops.concatenate([starts, none], axis=1))
-        blocks = ops.concatenate(parts, axis=2)
+            neighbors.append(ops.concatenate([starts, none], axis=1))
+        blocks = ops.concatenate(neighbors, axis=2)
         return ops.reshape(blocks, (-1, self.before + self.size + self.after, *x.shape[2:]))
 
     def joined(self, x: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ class Blocks:
         distances = ops.arange(self.size, dtype="int32")[:, None] - keys
         return in_sliding_window(distances, self.window, self.causal)
 
-    def _padded(self, x: Tensor) -> Tensor:
+    def _pad(self, x: Tensor) -> Tensor:
         """Extends `(batch, length, ...)` with zeros to all blocks."""
         missing = self.number * self.size - self.length
         if _is_zero(missing):

@@ -38,21 +38,21 @@ class AdamW(DecoupledDecayOptimizer):
         global_clipnorm: Maximum global norm of all gradients; `None` for no clipping. Defaults to
             `1.0`.
         exclude_from_weight_decay: Names of variables without weight decay. `"bias"` also excludes
-            variables whose name ends with `_bias`. Defaults to `("bias", "gamma", "beta")`.
+            variables with a name that ends with `_bias`. Defaults to `("bias", "gamma", "beta")`.
         layer_decay: Factor of the learning rate from each layer to the one below it (layer-wise
             learning rate decay); see `layer_depth`. `None` for the same rate in all layers.
         num_layers: Number of encoder layers of the model, for `layer_decay`. By default they are
             counted in the trainable variables, which is wrong if the last layers are frozen.
-        gradient_accumulation_steps: Number of micro-batches whose gradients are averaged for an
+        gradient_accumulation_steps: Number of micro-batches to average the gradients of for an
             update; `None` for 1. `fit` of a task takes means over the rows or tokens of all of
-            them, as of one batch, and also makes an update of those that remain at the end of an
-            epoch. Unlike in one batch, the negatives of `InBatchNegatives` are those of the
-            micro-batch; losses that layers add, and losses in `train_on_batch`, are means of the
-            micro-batches' means; and a micro-batch that the loss scaling of float16 skips is
+            them, as in one batch, and also makes an update of the micro-batches that remain at the
+            end of an epoch. Unlike in one batch, `InBatchNegatives` takes negatives from the
+            micro-batch alone; losses that layers add, and losses in `train_on_batch`, are means of
+            the micro-batches' means; and a micro-batch that the loss scaling of float16 skips is
             replaced by the next one.
         name: Name of the optimizer.
-        shard_state: Whether the devices of a `keras.distribution` that share a batch also share
-            the moments and the accumulated gradients, of which each otherwise has a copy (ZeRO,
+        shard_state: Whether the moments and the accumulated gradients are sharded over the devices
+            of a `keras.distribution` that share a batch; otherwise each device has a copy (ZeRO,
             stage 1). On JAX. Defaults to `False`.
         **kwargs: `use_ema`, `ema_momentum`, `ema_overwrite_frequency` and `loss_scale_factor` of
             `keras.optimizers.Optimizer`.
@@ -121,8 +121,8 @@ class AdamWeightDecay(DecoupledDecayOptimizer):
         w ← w - rate · u
 
     There is no weight decay of LayerNorm weights and biases, and gradients are clipped by their
-    global norm. With `num_train_steps`, the learning rate schedule is that of the original code
-    too (`BertWarmupDecay`): 0 at the first update, and discontinuous at the end of the warmup.
+    global norm. With `num_train_steps`, the learning rate schedule is the original code's too
+    (`BertWarmupDecay`): 0 at the first update, and discontinuous at the end of the warmup.
 
     Args:
         learning_rate: Float or a learning rate schedule. With `num_train_steps`, the peak of a
@@ -175,8 +175,8 @@ class StableAdamW(DecoupledDecayOptimizer):
         η = rate / max(1, √ mean(g² / max(v̂, ε²)))
         w ← w - η · (m̂ / (√v̂ + ε) + weight_decay · w)
 
-    The mean is over the elements of a variable, each of which has its own η. It is the clipping of
-    updates of Adafactor: the second moment, an average over many updates, is too small for a
+    The mean is over the elements of a variable, and each variable has its own η. It is Adafactor's
+    clipping of updates: the second moment, an average over many updates, is too small for a
     gradient that is much larger than those before, and the step of AdamW would be too long. Since
     it replaces the clipping of gradients, `global_clipnorm` is `None` by default; with a number,
     `g` is the clipped gradient. In a model where this happens rarely, it is AdamW.
@@ -239,5 +239,5 @@ class StableAdamW(DecoupledDecayOptimizer):
             **kwargs,
         )
 
-    def rule_for(self, path: str, decayed: bool) -> optimizer_rules.Rule:
+    def rule_for(self, path: str, is_decayed: bool) -> optimizer_rules.Rule:
         return optimizer_rules.stable_adam_update

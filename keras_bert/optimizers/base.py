@@ -65,7 +65,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         # Keras accepts NaN for its own
         checks.FINITE.check(**{name: x for name, x in kwargs.items() if isinstance(x, float)})
         super().__init__(
-            self._scheduled(learning_rate, num_train_steps, num_warmup_steps),
+            self._schedule(learning_rate, num_train_steps, num_warmup_steps),
             weight_decay=weight_decay,
             global_clipnorm=global_clipnorm,
             **kwargs,
@@ -80,7 +80,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         self.shard_state = shard_state
 
     @classmethod
-    def _scheduled(
+    def _schedule(
         cls, learning_rate: LearningRate, num_train_steps: int | None, warmup: int
     ) -> LearningRate:
         if num_train_steps is None:
@@ -102,7 +102,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
             return
         if self.shard_state and keras.backend.backend() != "jax":
             raise ValueError(
-                "shard_state requires JAX, whose `keras.distribution` can shard variables. "
+                "shard_state requires JAX, where `keras.distribution` can shard variables. "
                 f"Received: shard_state=True on the backend {keras.backend.backend()}"
             )
         super().build(variables)
@@ -137,17 +137,17 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         name = variable.name
         return not any(name == word or name.endswith(f"_{word}") for word in self.not_decayed)
 
-    def rule_for(self, path: str, decayed: bool) -> Rule:
+    def rule_for(self, path: str, is_decayed: bool) -> Rule:
         """Returns the update rule of a variable.
 
         Args:
             path: The path of the variable.
-            decayed: Whether weight decay applies to it.
+            is_decayed: Whether weight decay applies to it.
         """
         return adam_update
 
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
-        """Not supported: Keras would not save what is excluded this way.
+        """Not supported: Keras would not save such exclusions.
 
         Raises:
             ValueError: Always; pass `exclude_from_weight_decay` to the constructor instead.
@@ -172,7 +172,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
     def _add_accumulator(
         self, shape: Shape, initializer: Any, dtype: Any, name: str, **_: Any
     ) -> Any:
-        """Adds a variable of which each replica has its own value, and whose value is their sum."""
+        """Adds a variable with a value for each replica; its own value is their sum."""
         with keras.name_scope(self.name):
             variable = keras.Variable(
                 keras.initializers.get(initializer),
@@ -201,17 +201,17 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         if not self.gradient_accumulation_steps or optimizer_updates.num_replicas() == 1:
             super()._backend_apply_gradients(grads, trainable_variables)
             return
-        # Each replica adds to its own accumulators. What Keras does next it does once for all: in a
-        # step with an update it reads the sum of the accumulators over the replicas. (A replica
+        # Each replica adds to its own accumulators. Keras' next steps run once for all: in a step
+        # with an update they read the sum of the accumulators over the replicas. (A replica
         # could not, since TensorFlow exchanges nothing in a branch of a replica's condition.)
         accumulators = [
             self._accumulated_gradients[self._get_variable_index(variable)]
             for variable in trainable_variables
         ]
         optimizer_updates.accumulate(accumulators, grads)
-        added = [ops.zeros((), accumulator.dtype) for accumulator in accumulators]
+        zeros = [ops.zeros((), accumulator.dtype) for accumulator in accumulators]
         optimizer_updates.once_for_all_replicas(
-            functools.partial(super()._backend_apply_gradients, added, trainable_variables)
+            functools.partial(super()._backend_apply_gradients, zeros, trainable_variables)
         )
 
     def _get_current_learning_rate(self) -> Any:
@@ -242,7 +242,7 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         gradients = optimizer_updates.sum_over_replicas(grads)
         rate = ops.cast(learning_rate, "float32")
         rates = {factor: rate * factor for factor in set(self._rate_factors)}
-        shared = Coefficients(
+        coefficients = Coefficients(
             rate=rate,
             decay=0.0,
             gradient_scale=self._gradient_scale(gradients),
@@ -254,13 +254,14 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
         updates = []
         for gradient, variable in zip(gradients, trainable_variables, strict=True):
             index = self._get_variable_index(variable)
-            decayed = self._decayed[index]
-            own = shared._replace(
-                rate=rates[self._rate_factors[index]], decay=self.weight_decay if decayed else 0.0
+            is_decayed = self._decayed[index]
+            own = coefficients._replace(
+                rate=rates[self._rate_factors[index]],
+                decay=self.weight_decay if is_decayed else 0.0,
             )
             moments = self._momentums[index], self._velocities[index]
             updates.append(
-                Update(self.rule_for(variable.path, decayed), variable, gradient, *moments, own)
+                Update(self.rule_for(variable.path, is_decayed), variable, gradient, *moments, own)
             )
         optimizer_updates.update_variables(updates)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The updates of `fit`: those that Keras leaves out, and those that would change nothing."""
+"""The updates of `fit`: some that Keras leaves out, and warnings of updates that change nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FitUpdates(keras.callbacks.Callback):
 
     - With gradient accumulation, the micro-batches that remain at the end of an epoch make an
       update too, with the mean of their gradients. Keras would keep these gradients for the next
-      epoch and drop those of the last one, so that few micro-batches would change no weight.
+      epoch and drop the last epoch's, so that few micro-batches would change no weight.
     - If Keras does not know the number of batches, its TensorFlow trainer begins a further step in
       each epoch, which finds no data, but which the optimizer counts. The count is corrected.
     - There is a warning if a learning rate schedule ends before the training.
@@ -93,12 +93,12 @@ class FitUpdates(keras.callbacks.Callback):
         # (A rate of 0 from the beginning was chosen.)
         if not is_over(num_updates - 1) or rate(0) == rate(1) == 0:
             return
-        made = self._count_before // in_update
+        num_made = self._count_before // in_update
         advice = (
-            f"The optimizer has made {made} updates, and the learning rate of its schedule, "
-            f"{_described(schedule)}, falls to 0. Compile the task with an optimizer whose "
-            "schedule has as many steps as the training has updates; `num_steps` of the task "
-            "counts them."
+            f"The optimizer has made {num_made} updates, and the learning rate of its schedule, "
+            f"{_describe(schedule)}, falls to 0. Compile the task with a schedule "
+            "that has as many steps as the training has updates; `num_steps` of the task counts "
+            "them."
         )
         if is_over(0) and self._is_first_epoch:
             raise ValueError(f"This training would change no weight. {advice}")
@@ -124,7 +124,7 @@ def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> No
     if not remaining:
         return
     # (Gradients of the scales of float8 are their new values.)
-    updated = [v for v in variables if not getattr(v, "overwrite_with_gradient", False)]
+    variables_to_update = [v for v in variables if not getattr(v, "overwrite_with_gradient", False)]
 
     def apply() -> None:
         # As if the missing micro-batches had gradients of 0. The sum is divided by `in_update`.
@@ -132,7 +132,9 @@ def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> No
             if accumulator is not None:
                 accumulator.assign(accumulator * (in_update / remaining))
         optimizer._iterations.assign_add(in_update - 1 - remaining)
-        optimizer.apply([ops.zeros(v.shape, v.dtype) for v in updated], updated)
+        optimizer.apply(
+            [ops.zeros(v.shape, v.dtype) for v in variables_to_update], variables_to_update
+        )
 
     optimizer_updates.outside_of_training_steps(optimizer, apply)
 
@@ -145,15 +147,15 @@ def with_fit_updates(callbacks: Any, model: keras.Model, *others: keras.callback
         model: The model.
         *others: The other callbacks.
     """
-    added = [FitUpdates(), *others]
+    own_callbacks = [FitUpdates(), *others]
     if not isinstance(callbacks, keras.callbacks.CallbackList):
-        return [*added, *([] if callbacks is None else keras.tree.flatten(callbacks))]
-    kinds = {type(callback) for callback in added}
+        return [*own_callbacks, *([] if callbacks is None else keras.tree.flatten(callbacks))]
+    kinds = {type(callback) for callback in own_callbacks}
     of_user = [callback for callback in callbacks.callbacks if type(callback) not in kinds]
-    for callback in added:
+    for callback in own_callbacks:
         callback.set_model(model)
         callback.set_params(callbacks.params)
-    callbacks.callbacks = [*added, *of_user]
+    callbacks.callbacks = [*own_callbacks, *of_user]
     return callbacks
 
 
@@ -171,7 +173,7 @@ def _count(optimizer: Any) -> int:
     return int(ops.convert_to_numpy(optimizer._iterations))
 
 
-def _described(schedule: Any) -> str:
+def _describe(schedule: Any) -> str:
     steps = getattr(schedule, "num_train_steps", None)
     of_steps = "" if steps is None else f" of {steps} steps"
     return f"a {type(schedule).__name__}{of_steps}"

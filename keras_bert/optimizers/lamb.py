@@ -68,8 +68,8 @@ class LAMB(DecoupledDecayOptimizer):
             learning_rate, num_train_steps, num_warmup_steps, epsilon=epsilon, name=name, **kwargs
         )
 
-    def rule_for(self, path: str, decayed: bool) -> optimizer_rules.Rule:
-        if not decayed:
-            return super().rule_for(path, decayed)
+    def rule_for(self, path: str, is_decayed: bool) -> optimizer_rules.Rule:
+        if not is_decayed:
+            return super().rule_for(path, is_decayed)
         is_fused = path.split("/")[-2:] == ["query_key_value", "kernel"]
         return optimizer_rules.lamb_update_in_thirds if is_fused else optimizer_rules.lamb_update

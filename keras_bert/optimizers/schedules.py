@@ -60,8 +60,8 @@ class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.num_warmup_steps = num_warmup_steps
 
     def __call__(self, step: Tensor) -> Any:
-        share = self._share_of_peak(ops.cast(step, "float32"))
-        return self.peak_learning_rate * ops.maximum(share, 0.0)
+        fraction = self._share_of_peak(ops.cast(step, "float32"))
+        return self.peak_learning_rate * ops.maximum(fraction, 0.0)
 
     def _share_of_peak(self, step: Tensor) -> Any:
         raise NotImplementedError
@@ -201,8 +201,8 @@ class TrapezoidalWarmupDecay(_WarmupDecay):
         num_train_steps: T, the number of updates of the whole training.
         num_warmup_steps: W, the number of warmup updates. Defaults to 0.
         num_decay_steps: D, the number of updates at the end in which the rate falls. With 0 it is
-            constant to the end. `None`, the default, is a tenth of `num_train_steps`, or what the
-            warmup leaves of it.
+            constant to the end. `None`, the default, is a tenth of `num_train_steps`, or the steps
+            after the warmup if they are fewer.
         decay: `"one_minus_sqrt"`, which falls faster at first, or `"linear"`.
 
     Raises:
@@ -245,9 +245,9 @@ class TrapezoidalWarmupDecay(_WarmupDecay):
 
     def _share_of_peak(self, step: Tensor) -> Any:
         # Without decay steps, this is 1 to the last update.
-        left = (self.num_train_steps - step) / max(1, self.num_decay_steps)
-        left = ops.clip(left, 0.0, 1.0)
-        falling = left if self.decay == "linear" else 1.0 - ops.sqrt(1.0 - left)
+        remaining = (self.num_train_steps - step) / max(1, self.num_decay_steps)
+        remaining = ops.clip(remaining, 0.0, 1.0)
+        falling = remaining if self.decay == "linear" else 1.0 - ops.sqrt(1.0 - remaining)
         if not self.num_warmup_steps:
             return falling
         return ops.minimum((step + 1.0) / self.num_warmup_steps, falling)
@@ -306,8 +306,8 @@ class PhasedSchedule(keras.optimizers.schedules.LearningRateSchedule):
         return getattr(self.schedule, "num_train_steps", None)
 
     def __call__(self, step: Tensor) -> Any:
-        begun = ops.cast(self.first_steps, "float32") <= ops.cast(step, "float32")
-        phase = ops.sum(ops.cast(begun, "int32")) - 1
+        has_begun = ops.cast(self.first_steps, "float32") <= ops.cast(step, "float32")
+        phase = ops.sum(ops.cast(has_begun, "int32")) - 1
         factors = ops.convert_to_tensor(self.factors, "float32")
         return self.schedule(step) * ops.take(factors, phase)
 

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.data.loader import Batches, MappedBatches, rows_of_share
+from keras_bert.data.loader import Batches, MappedBatches, rows_of_shard
 from keras_bert.ops.dispatch import has_accelerator
 
 # The number of batches in an epoch from which on, on a CPU, more lengths are compiled for
@@ -41,7 +41,7 @@ def rows_of_process(rows: Any, shard: tuple[int, int]) -> Any:
         rows: Arrays `(rows, ...)`.
         shard: The index of the process, and the number of processes, a divisor of the rows.
     """
-    return keras.tree.map_structure(lambda x: x[rows_of_share(shard, len(x))], rows)
+    return keras.tree.map_structure(lambda x: x[rows_of_shard(shard, len(x))], rows)
 
 
 def shared_predictions(batches: Batches, num_devices: int, shard: tuple[int, int]) -> Batches:
@@ -107,14 +107,14 @@ def num_devices() -> int:
     return 1 if distribution is None else int(distribution.num_model_replicas)
 
 
-def shared_among_devices(features: dict[str, np.ndarray]) -> dict[str, Any]:
+def shard_over_devices(features: dict[str, np.ndarray]) -> dict[str, Any]:
     """Shards rows that every process has in full over the devices of a `keras.distribution`."""
     if keras.distribution.distribution() is None:
         return features
     from keras_bert.ops import jax_steps
 
     rows = rows_of_process(features, process_shard())
-    shared: dict[str, Any] = jax_steps.shared_among_devices(rows)
+    shared: dict[str, Any] = jax_steps.shard_over_devices(rows)
     return shared
 
 

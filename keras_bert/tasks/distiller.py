@@ -339,6 +339,11 @@ def _check_pair(student: Any, teacher: Any) -> None:
             "student and teacher must both be a MaskedLM or both a TextClassifier; received "
             f"{type(student).__name__} and {type(teacher).__name__}."
         )
+    if getattr(student, "multi_label", False) or getattr(teacher, "multi_label", False):
+        raise ValueError(
+            "student and teacher must classify with one label for each text, or be regressions; "
+            "received a TextClassifier with multi_label=True."
+        )
     if student.backbone is teacher.backbone:
         raise ValueError("student and teacher have the same encoder; the student needs its own.")
     names = ["vocabulary_size", *(["causal"] if isinstance(student, MaskedLM) else [])]

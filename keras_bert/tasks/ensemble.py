@@ -7,10 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Never, Self
 
 import keras
+import numpy as np
 
 from keras_bert.config import BertConfig
 from keras_bert.data.labels import listed
-from keras_bert.layers.averaging import AveragedModels, mean_of_probabilities, mean_of_values
+from keras_bert.layers.averaging import (
+    AveragedModels,
+    mean_of_independent_probabilities,
+    mean_of_probabilities,
+    mean_of_values,
+)
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
 from keras_bert.tasks.multiple_choice import MultipleChoice
 from keras_bert.tasks.question_answerer import QuestionAnswerer
@@ -30,7 +36,8 @@ class Ensemble(Task):
 
     - `TextClassifier`, `TokenClassifier`, `MultipleChoice`: the probabilities of the classes or
       choices, and of a regression the scores. The logits of `predict` are the logarithms of the
-      mean probabilities.
+      mean probabilities, or with `multi_label` the logits of each. `thresholds` are the means of
+      those of the members; `tune_thresholds` finds the ensemble's own.
     - `QuestionAnswerer`: the start logits and the end logits of each token of each window, before
       spans are chosen. (Probabilities would be normalized in each window, while the scores of
       spans are compared between the windows of a passage.) `null_threshold` is the mean of those
@@ -246,10 +253,13 @@ class Ensemble(Task):
 class TextClassifierEnsemble(Ensemble, TextClassifier):
     """An `Ensemble` of `TextClassifier`."""
 
-    shared_options = ("num_classes", "class_names")
+    shared_options = ("num_classes", "class_names", "multi_label")
+    mean_options = ("thresholds",)
 
     @staticmethod
     def averaging(member: TextClassifier) -> Callable[[Sequence[Any]], Any]:
+        if member.multi_label:
+            return mean_of_independent_probabilities
         return mean_of_values if member.is_regression else mean_of_probabilities
 
 
@@ -369,8 +379,10 @@ def _columns(first: Any, member: Any) -> list[int] | None:
     return None if names is None or own is None or names == own else [*map(own.index, names)]
 
 
-def _mean_option(members: Sequence[Any], option: str) -> float | None:
+def _mean_option(members: Sequence[Any], option: str) -> float | tuple[float, ...] | None:
     """Returns the mean of the values of an option; `None` if they are `None`.
+
+    If there is one for each class, it is the mean of each, in the order of the first member's.
 
     Raises:
         ValueError: If only some of them are `None`.
@@ -382,4 +394,8 @@ def _mean_option(members: Sequence[Any], option: str) -> float | None:
         raise ValueError(
             f"The members of an ensemble have all a {option}, or none; received {values}."
         )
+    if isinstance(values[0], tuple):
+        classes = range(len(values[0]))
+        columns = [_columns(members[0], member) or classes for member in members]
+        return tuple(np.mean(list(map(np.take, values, columns)), axis=0).tolist())
     return float(sum(values) / len(values))

@@ -147,17 +147,27 @@ def _choose_head(
     num_stored = checkpoint.num_classes(make_task.head_name) if has_head else None
     options["num_classes"] = num_stored if wanted is None else wanted
     differs |= num_stored is not None and wanted not in (None, num_stored)
+    multi_label = bool(saved.get("multi_label"))
+    differs |= has_head and given.get("multi_label", multi_label) != multi_label
+    if "multi_label" in names and (differs or not has_head):  # Those saved are of the stored head
+        is_kept = multi_label and not differs
+        options["multi_label"] = given.get("multi_label", is_kept)
+        options["thresholds"] = given.get("thresholds")
     if differs:
         return _Head(
             options,
-            f"has a classifier for {num_stored} classes{_in_brackets(stored)}, but expected "
-            f"{options['num_classes']}{_in_brackets(layers)}",
+            f"has a classifier for {num_stored} {_outputs(multi_label)}{_in_brackets(stored)}, but "
+            f"expected {options['num_classes']} {_outputs(options.get('multi_label'))}"
+            f"{_in_brackets(layers)}",
         )
     outputs = None
     if has_head and class_names is None:
         options["class_names"] = checkpoint.class_names
     elif has_head and class_names is not None:
         outputs = _stored_outputs(checkpoint.class_names, class_names, checkpoint.folder)
+        thresholds = saved.get("thresholds")
+        if outputs is not None and thresholds and "thresholds" not in given:
+            options["thresholds"] = [thresholds[index] for index in outputs]
     return _Head(options, outputs=outputs)
 
 
@@ -193,6 +203,10 @@ def _stored_outputs(
 def with_encoder_dropout(config: BertConfig, rate: float | None) -> BertConfig:
     """Returns an architecture with another dropout rate; with its own if the rate is `None`."""
     return config if rate is None else config.replace(dropout=rate, attention_dropout=rate)
+
+
+def _outputs(multi_label: Any) -> str:
+    return "labels" if multi_label else "classes"
 
 
 def _in_brackets(options: Mapping[str, Any] | None) -> str:

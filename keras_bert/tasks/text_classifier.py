@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classification of, or regression on, texts and pairs of texts."""
+"""Classification of, or regression on, texts and pairs of texts: one label, several, a score."""
 
 from __future__ import annotations
 
@@ -10,24 +10,38 @@ import keras
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.data.columns import as_given, columns_of_rows, listed
-from keras_bert.data.labels import LabelRules, checked_num_classes, softmax
+from keras_bert.data.adapters.texts import single_texts
+from keras_bert.data.columns import as_given, columns_of_rows, label_column, listed
+from keras_bert.data.labels import (
+    LabelRules,
+    MultiLabelRules,
+    checked_num_classes,
+    f1_thresholds,
+    label_descriptions,
+    ranked,
+    sigmoid,
+    softmax,
+)
 from keras_bert.data.loader import BatchOptions
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.layers.top_layers import apply_layers, as_layers
+from keras_bert.metrics import MultiLabelF1
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.inputs import token_inputs
-from keras_bert.tasks.objective import class_accuracy, class_loss
+from keras_bert.tasks.objective import class_accuracy, class_loss, loss_name
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
     from keras_bert.export import ExportOptions
+    from keras_bert.export.description import RowRequest
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TextClassifier(Task):
-    """An encoder with a classification head: a class, or a score, for each text or pair of texts.
+    """An encoder with a classification head: a class, several labels, or a score for each text.
+
+    A text may also be a pair of texts.
 
     ```python
     classifier = keras_bert.TextClassifier.from_preset("minilm", class_names=["bad", "good"])
@@ -36,18 +50,40 @@ class TextClassifier(Task):
     classifier.classify(["a moving film"])  # [{"label": "good", "score": 0.9}]
     ```
 
+    With `multi_label`, any number of labels applies to a text. The labels of `fit` are a list of
+    names for each text, or rows of 0 and 1, and those of `classify` are all that reach their
+    thresholds:
+
+    ```python
+    classifier = keras_bert.TextClassifier.from_preset(
+        "minilm", class_names=["light", "warm"], multi_label=True
+    )
+    classifier.compile()
+    classifier.fit(["pale salmon", "deep ocean"], [["light", "warm"], []])  # or [[1, 1], [0, 0]]
+    classifier.tune_thresholds(["dull teal", "peach"], [["light"], ["light", "warm"]])
+    classifier.classify(["dusty rose"])  # [[{"label": "warm", "score": 0.8}]]
+    ```
+
     The defaults of `compile()` are AdamW with a learning rate for the size of the encoder, the
-    cross-entropy and accuracy; for regression, the mean squared error and the mean absolute error.
+    cross-entropy and accuracy; with `multi_label`, the binary cross-entropy of each label, and F1
+    over all labels (`micro_f1`) and as the mean of the labels (`macro_f1`), above a probability of
+    0.5; for regression, the mean squared error and the mean absolute error.
     It classifies the pooled output; in a causal encoder this is the last token, the only
     one that attends to the whole text.
 
     Args:
         backbone: The encoder, a `Backbone`.
-        num_classes: Number of classes; 1 for regression. Defaults to the number of `class_names`.
+        num_classes: Number of classes; 1 for regression, unless with `multi_label`. Defaults to
+            the number of `class_names`.
         preprocessor: A `TextClassifierPreprocessor` or its config; without it, the task takes token
             ids only.
         class_names: The names of the classes in the order of their ids. With them, labels may be
             names, and the labels of `classify` are names.
+        multi_label: Whether any number of labels applies to a text, so that each has a probability
+            of its own (a sigmoid). Otherwise, the classes exclude each other (a softmax).
+        thresholds: With `multi_label`, the lowest probability of a label that applies: one for all
+            labels, or one for each. They are saved with the model. Defaults to 0.5; see
+            `tune_thresholds`.
         dropout: Dropout rate on the pooled output. Defaults to the rate in the encoder's config.
         top_layers: Keras layers that are applied one after another to the sequence output `(batch,
             length, hidden)`; the output of the last one, `(batch, features)`, is classified instead
@@ -62,7 +98,8 @@ class TextClassifier(Task):
         Logits `(batch, num_classes)`, float32.
 
     Raises:
-        ValueError: If the number of classes is unknown, or differs from `class_names`.
+        ValueError: If the number of classes is unknown, or differs from `class_names` or
+            `thresholds`.
 
     Example:
 
@@ -78,8 +115,12 @@ class TextClassifier(Task):
 
     verb = "classify"
     optional_fields = ("text_pair",)
-    preset_options = ("dropout",)
+    preset_options = ("dropout", "multi_label", "thresholds")
     head_name = "classifier"
+
+    # Those of ensembles of classes of one's own, which do not share them
+    multi_label: bool = False
+    thresholds: tuple[float, ...] | None = None
 
     def __init__(
         self,
@@ -88,12 +129,15 @@ class TextClassifier(Task):
         preprocessor: TextClassifierPreprocessor | dict[str, Any] | None = None,
         *,
         class_names: Sequence[str] | None = None,
+        multi_label: bool = False,
+        thresholds: float | Sequence[float] | None = None,
         dropout: float | None = None,
         top_layers: Sequence[keras.layers.Layer] | None = None,
         name: str = "text_classifier",
         **kwargs: Any,
     ) -> None:
         num_classes = checked_num_classes(num_classes, class_names)
+        thresholds = _checked_thresholds(thresholds, num_classes, multi_label)
         top_layers = as_layers(top_layers)
         head = new_classification_head(backbone.config, num_classes, dropout)
         inputs = token_inputs()
@@ -121,9 +165,11 @@ class TextClassifier(Task):
         self.pooler = pooler
         self.num_classes = num_classes
         self.class_names = None if class_names is None else tuple(class_names)
+        self.multi_label = multi_label
+        self.thresholds = thresholds
         self.top_layers = top_layers
         self.uses_pooler = not top_layers
-        self.supports_class_weight = not self.is_regression
+        self.supports_class_weight = not (self.is_regression or multi_label)
 
     @property
     def dropout(self) -> float:
@@ -133,11 +179,15 @@ class TextClassifier(Task):
     @property
     def is_regression(self) -> bool:
         """Whether the task is regression, with a single output."""
-        return self.num_classes == 1
+        return self.num_classes == 1 and not self.multi_label
 
     def _default_loss(self) -> keras.losses.Loss:
         if self.is_regression:
             return keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
+        if self.multi_label:
+            return keras.losses.BinaryCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            )
         return class_loss()
 
     def _check_loss(self, loss: Any) -> None:
@@ -150,16 +200,25 @@ class TextClassifier(Task):
                 "regression, whose output is a score and not a logit. For two classes, pass "
                 "num_classes=2 and no loss."
             )
-        if not self.is_regression and type(loss).__name__.startswith("Binary"):
+        is_of_labels = loss_name(loss).startswith("binary")
+        if not (self.is_regression or self.multi_label) and is_of_labels:
             raise ValueError(
-                f"The loss {type(loss).__name__} is for texts with any number of labels, but a "
-                "TextClassifier predicts one class for each text. A task with several labels is "
-                "the example of docs/extend/new_task.md."
+                f"The loss {name} is for texts with any number of labels, but this TextClassifier "
+                "predicts one class for each text; pass multi_label=True to the class for several."
+            )
+        if self.multi_label and "categorical" in loss_name(loss):
+            raise ValueError(
+                f"The loss {name} is for one class for each text, but this TextClassifier has "
+                "multi_label=True. Pass a loss of each label, such as "
+                "keras.losses.BinaryFocalCrossentropy(from_logits=True), or no loss."
             )
 
     def _default_metrics(self) -> list[keras.metrics.Metric]:
         if self.is_regression:
             return [keras.metrics.MeanAbsoluteError(name="mean_absolute_error")]
+        if self.multi_label:
+            averages = ("micro", "macro")
+            return [MultiLabelF1(self.num_classes, average) for average in averages]
         return [class_accuracy()]
 
     def classify(
@@ -170,21 +229,24 @@ class TextClassifier(Task):
         *,
         top_k: int | None = None,
     ) -> Any:
-        """Predicts the most probable class of each text, or the score of a regression.
+        """Predicts the class of each text, its labels, or the score of a regression.
 
         Args:
             x: Text in any form that `fit` takes.
             batch_size: The number of texts in a batch. Defaults to 32.
             verbose: 0 or 1; 1 shows a progress bar.
             top_k: The number of classes to return for each text, at most all; `None` returns the
-                most probable class by itself, and not in a list.
+                most probable class by itself, and not in a list. With `multi_label`, `None` returns
+                the labels that reach their thresholds, and a number the most probable labels,
+                whatever the thresholds are.
 
         Returns:
             A list of dicts in the order of the input: `label` (the name of the class, or its id
             without `class_names`) and `score` (its probability); for regression, only `score`. For
             a single string, a single dict; for a pandas data frame or series, a data frame with the
-            same index. With `top_k`, a list of dicts in descending order of `score` instead of each
-            dict; for a pandas data frame or series, a series of these lists.
+            same index. With `top_k` or `multi_label`, a list of dicts in descending order of
+            `score`, which is empty if no label applies, instead of each dict; for a pandas data
+            frame or series, a series of these lists.
 
         Raises:
             ValueError: If `top_k` is below 1, or given for a regression.
@@ -196,6 +258,11 @@ class TextClassifier(Task):
         # {"label": "positive", "score": 0.9}
         classifier.classify("a gripping film", top_k=2)
         # [{"label": "positive", "score": 0.9}, {"label": "negative", "score": 0.1}]
+
+        labeler.classify("dusty rose")                       # with multi_label
+        # [{"label": "warm", "score": 0.8}]
+        labeler.classify("dusty rose", top_k=labeler.num_classes)    # the scores of all
+        # [{"label": "warm", "score": 0.8}, {"label": "light", "score": 0.3}]
         ```
         """
         checks.POSITIVE_INT.check_given(top_k=top_k)
@@ -205,31 +272,159 @@ class TextClassifier(Task):
         logits = self.predict(x, batch_size=batch_size, verbose=verbose)
         if self.is_regression:
             return as_given(x, [{"score": float(row[0])} for row in logits])
-        answers = [self._best_classes(row, top_k or 1) for row in softmax(logits)]
+        probabilities = self._probabilities(logits)
+        if self.multi_label and top_k is None:
+            return as_given(x, list(map(self._applying_labels, probabilities)))
+        answers = [self._best_classes(row, top_k or 1) for row in probabilities]
         return as_given(x, answers if top_k else [best for (best,) in answers])
+
+    def classify_zero_shot(
+        self,
+        x: Any,
+        labels: Sequence[str] | Mapping[str, str],
+        *,
+        hypothesis: str = "This example is {}.",
+        multi_label: bool = False,
+        entailment: str | int | None = None,
+        batch_size: int | None = None,
+        verbose: int | str = 0,
+    ) -> Any:
+        """Classifies texts by labels of which there are no examples, with a model of entailment.
+
+        The model was trained on pairs of a premise and a hypothesis (NLI). For each text and label,
+        it says whether the text entails that it has the label: a prediction for each pair. The
+        scores are those of the `zero-shot-classification` pipeline of `transformers`.
+
+        Args:
+            x: Texts in any form that `fit` takes, in memory, but no pairs.
+            labels: The labels, or a dict of a description of each label, which then stands in the
+                hypothesis.
+            hypothesis: The hypothesis, with `{}` in the place of the label.
+            multi_label: Whether any number of labels applies to a text: the score of a label is the
+                probability of entailment among entailment and contradiction. Otherwise, the scores
+                of the labels sum to 1. A single label is scored as with `multi_label`.
+            entailment: The class that means entailment, by name or id. Defaults to the one with a
+                name that begins with "entail". Contradiction is the first class, or the last if
+                entailment is the first.
+            batch_size: The number of pairs in a batch. Defaults to 32.
+            verbose: 0 or 1; 1 shows a progress bar.
+
+        Returns:
+            For each text a list of dicts of `label` and `score`, one for each label, in descending
+            order of the scores; for a single string one list.
+
+        Raises:
+            ValueError: If the model has no class of entailment, or an argument is invalid.
+
+        Example:
+
+        ```python
+        nli = keras_bert.load_model("runs/mnli/seed_1/model.keras")
+        nli.classify_zero_shot("The court fined the company.", ["law", "sport"])
+        # [{"label": "law", "score": 0.98}, {"label": "sport", "score": 0.02}]
+        ```
+
+        Reference:
+            [Benchmarking Zero-shot Text Classification](https://arxiv.org/abs/1909.00161),
+            section 5.
+        """
+        descriptions = label_descriptions(labels)
+        hypotheses = [hypothesis.replace("{}", text) for text in descriptions.values()]
+        if "{}" not in hypothesis:
+            raise ValueError(f"hypothesis is {hypothesis!r}; it must have {{}} for the label.")
+        yes = self._entailment_id(entailment)
+        x = listed(x)
+        texts = single_texts(x)
+        if not texts:
+            return []
+        pairs = [text for text in texts for _ in hypotheses], hypotheses * len(texts)
+        logits = self.predict(pairs, batch_size=batch_size, verbose=verbose)
+        logits = logits.reshape(-1, len(hypotheses), self.num_classes)
+        if multi_label or len(hypotheses) == 1:
+            no = -1 if yes == 0 else 0
+            scores = softmax(logits[..., [no, yes]])[..., 1]
+        else:
+            scores = softmax(logits[..., yes])
+        return as_given(x, [ranked(list(descriptions), row) for row in scores])
+
+    def _entailment_id(self, entailment: str | int | None) -> int:
+        names = [str(name) for name in self.class_names or ()]
+        if entailment is None:
+            entailment = next((x for x in names if x.lower().startswith("entail")), None)
+        ids: dict[Any, int] = {name: index for index, name in enumerate(names)}
+        ids |= {index: index for index in range(self.num_classes)}
+        if self.multi_label or self.num_classes < 2 or entailment not in ids:
+            raise ValueError(
+                f"entailment is {entailment!r}, and the classes are "
+                f"{', '.join(names) or self.num_classes}; expected a classifier of pairs of "
+                "texts, one class of which means that the first text entails the second."
+            )
+        return ids[entailment]
+
+    def tune_thresholds(
+        self, x: Any, y: Any = None, batch_size: int | None = None, verbose: int | str = 0
+    ) -> tuple[float, ...]:
+        """Sets the threshold of each label to the one with the highest F1 on some texts.
+
+        Take texts that the model was not trained on. A score on the same texts is too high.
+
+        Args:
+            x: Text in any form that `fit` takes, in memory.
+            y: The labels of each text, as in `fit`.
+            batch_size: The number of texts in a batch. Defaults to 32.
+            verbose: 0 or 1; 1 shows a progress bar.
+
+        Returns:
+            `thresholds`; 0.5 for a label that no text has.
+
+        Raises:
+            ValueError: If the model has no `multi_label`, or a label is not accepted.
+        """
+        if not self.multi_label:
+            raise ValueError("Thresholds are for a TextClassifier with multi_label=True.")
+        y = label_column(x, self.class_names) if y is None else y
+        labels = MultiLabelRules(self.num_classes, self.class_names).read([] if y is None else y)
+        scores = sigmoid(self.predict(x, batch_size=batch_size, verbose=verbose))
+        if len(labels) != len(scores):
+            raise ValueError(f"There are {len(scores)} texts, and labels of {len(labels)}.")
+        self.thresholds = f1_thresholds(labels, scores)
+        return self.thresholds
 
     def serving_answers(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if self.is_regression:
             return super().serving_answers(rows)
         columns = columns_of_rows(rows, self.fields, self.optional_fields)
-        names = self.class_names or range(self.num_classes)
-        return [
-            {
-                "label": str(names[np.argmax(probabilities)]),
-                "probabilities": probabilities.tolist(),
-                "score": float(probabilities.max()),
-            }
-            for probabilities in softmax(self.predict(listed(columns), verbose=0))
-        ]
+        answers = []
+        for probabilities in self._probabilities(self.predict(listed(columns), verbose=0)):
+            best = self._best_classes(probabilities, 1)[0]
+            answer: dict[str, Any] = {"label": str(best["label"]), "score": best["score"]}
+            if self.multi_label:
+                applying = self._applying_labels(probabilities)
+                # Padded, since their number is that of the labels in every row
+                padding = [{"label": "", "score": 0.0}] * (self.num_classes - len(applying))
+                answer = {
+                    "labels": [str(label["label"]) for label in applying + padding],
+                    "scores": [label["score"] for label in applying + padding],
+                    "num_labels": len(applying),
+                }
+            answers.append({**answer, "probabilities": probabilities.tolist()})
+        return answers
 
-    def _best_classes(self, probabilities: np.ndarray, top_k: int) -> list[dict[str, Any]]:
-        names = self.class_names or range(self.num_classes)
-        return [
-            {"label": names[index], "score": float(probabilities[index])}
-            for index in np.argsort(-probabilities, kind="stable")[:top_k]
-        ]
+    def _probabilities(self, logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return sigmoid(logits) if self.multi_label else softmax(logits)
+
+    def _applying_labels(self, probabilities: np.ndarray) -> list[dict[str, Any]]:
+        best = self._best_classes(np.where(probabilities < self.thresholds, -1, probabilities))
+        return [label for label in best if label["score"] >= 0]
+
+    def _best_classes(
+        self, probabilities: np.ndarray, top_k: int | None = None
+    ) -> list[dict[str, Any]]:
+        return ranked(self.class_names or range(self.num_classes), probabilities)[:top_k]
 
     def _label_rules(self, options: BatchOptions) -> LabelRules:
+        if self.multi_label:
+            return MultiLabelRules(self.num_classes, self.class_names)
         return LabelRules(
             self.num_classes if self.supports_class_weight and self._loss_takes_ids() else None,
             self.class_names,
@@ -238,9 +433,34 @@ class TextClassifier(Task):
         )
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:
-        return {} if self.is_regression else {"": self.num_classes}
+        return {"": self.num_classes} if self.supports_class_weight else {}
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.signatures import classifier_signatures
 
         return classifier_signatures(self, options)
+
+    def serving_requests(self) -> tuple[RowRequest, ...]:
+        if not self.multi_label:
+            return super().serving_requests()
+        from keras_bert.export.signatures import LABELS_REQUESTS
+
+        return LABELS_REQUESTS
+
+
+def _checked_thresholds(
+    thresholds: Any, num_classes: int, multi_label: Any
+) -> tuple[float, ...] | None:
+    """Returns the threshold of each label; `None` without `multi_label`."""
+    if not isinstance(multi_label, bool):
+        raise ValueError(f"multi_label is {multi_label!r}; it must be True or False.")
+    if not multi_label:
+        if thresholds is not None:
+            raise ValueError(f"thresholds is {thresholds!r}; it is for multi_label=True.")
+        return None
+    values = 0.5 if thresholds is None else thresholds
+    values = [values] * num_classes if isinstance(values, int | float) else list(values)
+    checks.FRACTION.check(**{f"thresholds[{index}]": one for index, one in enumerate(values)})
+    if len(values) != num_classes:
+        raise ValueError(f"thresholds has {len(values)} values; there are {num_classes} classes.")
+    return tuple(map(float, values))

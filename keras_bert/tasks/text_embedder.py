@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -12,8 +12,9 @@ import numpy as np
 from keras_bert.checkpoints import Checkpoint, sentence_transformers
 from keras_bert.data.adapters.base import InputAdapter
 from keras_bert.data.adapters.reading import Features, adapter_class
-from keras_bert.data.adapters.texts import TextAdapter, text_columns
-from keras_bert.data.columns import first_of_element, is_dataset, listed
+from keras_bert.data.adapters.texts import TextAdapter, single_texts, text_columns
+from keras_bert.data.columns import as_given, first_of_element, is_dataset, listed
+from keras_bert.data.labels import label_descriptions, ranked
 from keras_bert.data.loader import Batch, Batches, BatchOptions, Loader, RowsInMemory
 from keras_bert.data.texts import TextClassifierPreprocessor, TextPairExamples
 from keras_bert.layers.pooling import POOLINGS, SentencePooling
@@ -118,9 +119,9 @@ class TextEmbedder(Task):
 
     @classmethod
     def options_of_checkpoint(cls, checkpoint: Checkpoint) -> dict[str, Any]:
-        return checkpoint.task or sentence_transformers.read_options(
-            checkpoint.folder, checkpoint.config.max_sequence_length
-        )
+        length = checkpoint.config.max_sequence_length
+        options = sentence_transformers.read_options(checkpoint.folder, length)
+        return options | super().options_of_checkpoint(checkpoint)
 
     def _default_loss(self) -> keras.losses.Loss:
         return InBatchNegatives()
@@ -156,6 +157,47 @@ class TextEmbedder(Task):
             raise ValueError("Received pairs of texts; expected single texts.")
         vectors = self.predict(x, batch_size=batch_size, verbose=verbose)
         return np.asarray(vectors[0] if isinstance(x, str) else vectors)
+
+    def classify_zero_shot(
+        self,
+        x: Any,
+        labels: Sequence[str] | Mapping[str, str],
+        batch_size: int | None = None,
+        verbose: int | str = 0,
+    ) -> Any:
+        """Classifies texts by the nearest labels, of which there are no examples.
+
+        Args:
+            x: Texts in any form that `embed` takes, but a `tf.data.Dataset`.
+            labels: The labels, or better a dict of a description of each label, such as
+                `{"sport": "This text is about sport."}`.
+            batch_size: The number of texts in a batch. Defaults to 32.
+            verbose: 0 or 1; 1 shows a progress bar.
+
+        Returns:
+            For each text a list of dicts of `label` and `score`, one for each label, in descending
+            order of the score, the cosine similarity of text and description; for a single string
+            one list.
+
+        Raises:
+            ValueError: If `x` has pairs of texts, or there are no labels.
+
+        Example:
+
+        ```python
+        embedder.classify_zero_shot("The court fined the company.", ["law", "sport"])
+        # [{"label": "law", "score": 0.31}, {"label": "sport", "score": 0.12}]
+        ```
+        """
+        descriptions, x = label_descriptions(labels), listed(x)
+        parts = single_texts(x), list(descriptions.values())
+        vectors = [self.embed(part, batch_size=batch_size, verbose=verbose) for part in parts]
+        of_texts, of_labels = (
+            part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12)
+            for part in vectors
+        )
+        cosines = of_texts @ of_labels.T
+        return as_given(x, [ranked(list(descriptions), row) for row in cosines])
 
     def _answer_columns(self, columns: dict[str, list[Any]]) -> list[Any]:
         return [{"embedding": vector.tolist()} for vector in self.embed(columns["text"])]

@@ -41,7 +41,7 @@ from keras_bert.tasks.devices import (
     filled_up,
     num_devices,
     process_shard,
-    shared_among_devices,
+    shard_over_devices,
     shared_predictions,
     sharing,
 )
@@ -570,8 +570,8 @@ class TextTrainer(TokenModel):
         of_features = isinstance(rows, Features)
         has_class_ids = self.supports_class_weight and self._loss_takes_ids()
         # Those of one-hot labels of features are left to Keras, which knows one label for each row.
-        is_of_tokens = self.supports_class_weight and len(getattr(self.output, "shape", ())) > 2
-        is_for_keras = of_features and not is_of_tokens
+        is_of_tokens = len(getattr(self.output, "shape", ())) > 2
+        is_for_keras = of_features and self.supports_class_weight and not is_of_tokens
         if class_weight and not has_class_ids and not is_for_keras:
             raise ValueError(
                 f"class_weight is {class_weight}, but the labels of this {type(self).__name__} are "
@@ -894,7 +894,7 @@ class TextTrainer(TokenModel):
             num_rows = len(features["token_ids"])
             # On TensorFlow, `predict_on_batch` runs on one device.
             filled = filled_up(features, num_devices()) if compiles else features
-            outputs = predict(shared_among_devices(filled))
+            outputs = predict(shard_over_devices(filled))
             yield (
                 features,
                 rest,

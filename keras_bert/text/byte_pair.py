@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """BPE tokenizers: RoBERTa's, ModernBERT's, EuroBERT's, mmBERT's, with character offsets.
 
-Text is split into words, each including the space before it, whose bytes are merged to tokens. In
-mmBERT these are characters, and the bytes of characters that the vocabulary lacks.
+Text is split into words, each including the space before it, and their bytes are merged to tokens.
+mmBERT merges characters, and the bytes of characters that the vocabulary lacks.
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
 
 
-# What represents the space that is added before a text, so that it is in no span: half of a
-# surrogate pair, which is in no text
+# Represents the space that is added before a text, so that it is in no span: half of a surrogate
+# pair, which is in no text
 _ADDED_SPACE = "\udc00"
-# What a token that was found in a text begins with, among words, likewise
+# Marks a special token of a text among words, likewise
 _FOUND = "\udc01"
 
 WORD_PATTERNS = ("gpt2", "llama3")
 """The ways to split text into words."""
 
 _BLANK_WORDS = re.compile(f"{BLANK}*[^{BLANK}]+|{BLANK}+")
-# Most symbols of a word whose pairs are all compared before each merge, which is faster for few
+# Up to this many symbols, a word is merged by comparing all pairs before each merge, which is
+# faster for few
 _FEW_SYMBOLS = 32
 
 
@@ -80,7 +81,7 @@ class BytePairTokenizer(Tokenizer):
         mask_takes_space: Whether the whitespace before a mask token in a text is part of it.
         added_tokens: Other tokens of the vocabulary, such as runs of spaces and entity markers,
             that are one token each where they occur in a text, before it is split into words.
-        word_pattern: How text is split into words, whose bytes are merged: `"gpt2"`, as in RoBERTa
+        word_pattern: How text is split into words before bytes are merged: `"gpt2"`, as in RoBERTa
             and ModernBERT; or `"llama3"`, as in EuroBERT, where numbers have at most three digits,
             and a word may begin with a punctuation mark. With `byte_fallback`, text is not split.
         compose: Whether to compose characters (NFC) first, as in ModernBERT.
@@ -113,7 +114,7 @@ class BytePairTokenizer(Tokenizer):
         FileNotFoundError: If a file does not exist.
         TypeError: If a token is not a string.
         ValueError: If the vocabulary lacks a special or added token or has a duplicate, a merge is
-            not of two tokens whose concatenation is a token, or `word_pattern` or `truncation_side`
+            not of two tokens that form a token together, or `word_pattern` or `truncation_side`
             is not one of the above. With `byte_fallback`, if the vocabulary lacks a byte, or a
             merge has one.
 
@@ -134,8 +135,8 @@ class BytePairTokenizer(Tokenizer):
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.4;
         [ModernBERT](https://arxiv.org/abs/2412.13663), section 2.1.1;
         [EuroBERT](https://arxiv.org/abs/2503.05500), section 2.1;
-        [mmBERT](https://arxiv.org/abs/2509.06888), section 3, whose tokenizer is
-        [Gemma 2](https://arxiv.org/abs/2408.00118)'s;
+        [mmBERT](https://arxiv.org/abs/2509.06888), section 3, with the tokenizer of
+        [Gemma 2](https://arxiv.org/abs/2408.00118);
         [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909).
     """
 
@@ -190,7 +191,7 @@ class BytePairTokenizer(Tokenizer):
         self._word_space, self._space = (BLANK, BLANK) if byte_fallback else (SPACE, " ")
         special = self.special_token_ids
         whole = {*special, *map(self.token_to_id, self.added_tokens)}
-        # The bytes of each token; None for those that merging never results in
+        # The bytes of each token; None for tokens that merging never results in
         bytes_of = _fallback_bytes if byte_fallback else token_bytes
         self._pieces = [
             None if index in whole else bytes_of(token)
@@ -198,9 +199,9 @@ class BytePairTokenizer(Tokenizer):
         ]
         letters = byte_tokens() if byte_fallback else byte_characters()
         self._byte_ids = [self._ids.get(letter, self.unk_token_id) for letter in letters]
-        self._merged = _merged_ids(self.merges, self._ids)
-        self._ranks = {pair: rank for rank, pair in enumerate(self._merged)}
-        self._single_ranks = single_ranks(self._merged)
+        self._merge_results = _merged_ids(self.merges, self._ids)
+        self._ranks = {pair: rank for rank, pair in enumerate(self._merge_results)}
+        self._single_ranks = single_ranks(self._merge_results)
         self._character_ids: dict[str, int] = {}
         self._joints: frozenset[str] = frozenset()
         if byte_fallback:
@@ -221,9 +222,9 @@ class BytePairTokenizer(Tokenizer):
         self._known_ids = KnownWords(self._ids_of_word, width=1)
         self._known_tokens = KnownWords(self._tokens_of_word, width=3)
         in_text = [self.vocabulary[index] for index in special if special_tokens_in_text]
-        found = {token: self._ids[token] for token in (*in_text, *self.added_tokens)}
+        token_ids = {token: self._ids[token] for token in (*in_text, *self.added_tokens)}
         taking_space = {self.mask_token} if mask_takes_space else set()
-        self._splitter = TokenSplitter(found, taking_space) if found else None
+        self._splitter = TokenSplitter(token_ids, taking_space) if token_ids else None
 
     @property
     def continuation_token_ids(self) -> list[int]:
@@ -240,11 +241,11 @@ class BytePairTokenizer(Tokenizer):
 
         A text has them only as whole words with `ignore_merges`, and as added tokens.
         """
-        added = {*map(self.token_to_id, self.added_tokens)}
+        added_ids = {*map(self.token_to_id, self.added_tokens)}
         return [
             index
             for index, piece in enumerate(self._pieces)
-            if index not in added
+            if index not in added_ids
             and piece is not None
             and self._merge(self._symbols(piece)) != [index]
         ]
@@ -257,7 +258,7 @@ class BytePairTokenizer(Tokenizer):
         """Writes the vocabulary and the merges to `vocab.json` and `merges.txt` in a folder.
 
         Raises:
-            ValueError: With `byte_fallback`, whose merges may have line breaks. A preset has it all
+            ValueError: With `byte_fallback`: its merges may have line breaks. A preset has it all
                 in a `tokenizer.json`.
         """
         if self.byte_fallback:
@@ -302,7 +303,7 @@ class BytePairTokenizer(Tokenizer):
                 if token_id is not None:
                     words.append(_FOUND + self.vocabulary[token_id])
                 else:
-                    words += self._split_at_spaces(self._prefixed(text[start:end]))
+                    words += self._split_at_spaces(self._add_prefix(text[start:end]))
             words.append(END)
         return self._known_ids.ids(words)
 
@@ -321,18 +322,18 @@ class BytePairTokenizer(Tokenizer):
                     words.append(_FOUND + self.vocabulary[token_id])
                     begins.append(start)
                     continue
-                prefixed = self._prefixed(text[start:end])
-                found = self._split_at_spaces(prefixed)
-                begin = end - len(prefixed)
-                begins += itertools.accumulate(map(len, found[:-1]), initial=begin)
+                prefixed_text = self._add_prefix(text[start:end])
+                segment_words = self._split_at_spaces(prefixed_text)
+                begin = end - len(prefixed_text)
+                begins += itertools.accumulate(map(len, segment_words[:-1]), initial=begin)
                 if begin < start:
-                    found[0] = found[0].replace(self._space, _ADDED_SPACE, 1)
-                words += found
+                    segment_words[0] = segment_words[0].replace(self._space, _ADDED_SPACE, 1)
+                words += segment_words
             words.append(END)
             begins.append(0)
         return self._known_tokens.tokens(words, np.array(begins, np.int64))
 
-    def _prefixed(self, text: str) -> str:
+    def _add_prefix(self, text: str) -> str:
         return _after_space(text) if self.add_prefix_space else text
 
     def _as_word(self, word: str, is_first: bool) -> str:
@@ -345,7 +346,7 @@ class BytePairTokenizer(Tokenizer):
             text = text.replace(" ", BLANK)
             return [text] if self._crosses_spaces else _BLANK_WORDS.findall(text) or [""]
         if text.isprintable() and "  " not in text:
-            # All whitespace is single spaces, each of which is the first character of a word.
+            # All whitespace is single spaces, and each is the first character of a word.
             return text.replace(" ", "\n ").split("\n")[text.startswith(" ") :]
         return self._split_words(text) or [""]
 
@@ -379,12 +380,12 @@ class BytePairTokenizer(Tokenizer):
             self.unk_token_id,
             self._token_texts(),
             self._pieces,
-            self._merged,
+            self._merge_results,
             self._byte_ids,
             self._splitter,
             characters=self._character_ids if self.byte_fallback else None,
             joints=self._joints,
-            runs=longest_runs(self.vocabulary, self._merged) if self.byte_fallback else {},
+            runs=longest_runs(self.vocabulary, self._merge_results) if self.byte_fallback else {},
             add_prefix_space=self.add_prefix_space,
             word_pattern=self.word_pattern,
             compose=self.compose,
@@ -397,8 +398,8 @@ class BytePairTokenizer(Tokenizer):
         if word.startswith(_FOUND):
             return [self._ids[word[1:]]]
         ids: list[int] = []
-        for part in self._split_words(word):
-            piece = part.encode("utf-8")
+        for split_word in self._split_words(word):
+            piece = split_word.encode("utf-8")
             whole = self._whole_words.get(piece)
             ids += self._merge(self._symbols(piece)) if whole is None else [whole]
         return ids
@@ -411,8 +412,8 @@ class BytePairTokenizer(Tokenizer):
         for character in piece.decode("utf-8", "surrogateescape"):
             index = self._character_ids.get(character)
             if index is None:
-                encoded = character.encode("utf-8", "surrogateescape")
-                ids += [self._byte_ids[byte] for byte in encoded]
+                utf8 = character.encode("utf-8", "surrogateescape")
+                ids += [self._byte_ids[byte] for byte in utf8]
             else:
                 ids.append(index)
         return ids
@@ -446,7 +447,7 @@ class BytePairTokenizer(Tokenizer):
     def _merge(self, ids: list[int]) -> list[int]:
         """Merges the pair of the lowest rank, wherever it occurs, until there is none."""
         if len(ids) > _FEW_SYMBOLS:
-            return merged_by_heap(ids, self._ranks, self._merged)
+            return merged_by_heap(ids, self._ranks, self._merge_results)
         no_rank = len(self._ranks)
         while len(ids) > 1:
             ranks = [self._ranks.get(pair, no_rank) for pair in itertools.pairwise(ids)]
@@ -455,22 +456,26 @@ class BytePairTokenizer(Tokenizer):
                 break
             if rank in self._single_ranks:
                 index = ranks.index(rank)
-                ids = [*ids[:index], self._merged[ids[index], ids[index + 1]], *ids[index + 2 :]]
+                ids = [
+                    *ids[:index],
+                    self._merge_results[ids[index], ids[index + 1]],
+                    *ids[index + 2 :],
+                ]
                 continue
-            merged: list[int] = []
+            result: list[int] = []
             begin = 0
             for index, each in enumerate(ranks):
                 if each == rank and index >= begin:
-                    merged += ids[begin:index]
-                    merged.append(self._merged[ids[index], ids[index + 1]])
+                    result += ids[begin:index]
+                    result.append(self._merge_results[ids[index], ids[index + 1]])
                     begin = index + 2
-            ids = merged + ids[begin:]
+            ids = result + ids[begin:]
         return ids
 
 
 @functools.cache
 def byte_word_splitter(word_pattern: str) -> Callable[[str], list[str]]:
-    """Returns a function that splits a text into words, whose concatenation is the text.
+    """Returns a function that splits a text into words, without losing a character.
 
     Args:
         word_pattern: `"gpt2"`: runs of letters, of numbers, of whitespace, or of other characters.
@@ -517,14 +522,14 @@ def _after_space(text: str) -> str:
 
 def _merged_ids(merges: Sequence[str], ids: Mapping[str, int]) -> dict[tuple[int, int], int]:
     """Maps pairs of ids to the id of their merge, in the order in which they were learned."""
-    merged: dict[tuple[int, int], int] = {}
+    results: dict[tuple[int, int], int] = {}
     for index, merge in enumerate(merges):
         left, right = check_merge(merge, ids.keys(), f"Merge {index}")
         pair = ids[left], ids[right]
         # Of merges of one pair, the last one counts, as in the `tokenizers` library.
-        merged.pop(pair, None)
-        merged[pair] = ids[left + right]
-    return merged
+        results.pop(pair, None)
+        results[pair] = ids[left + right]
+    return results
 
 
 def _fallback_bytes(token: str) -> bytes:
@@ -540,8 +545,8 @@ def _bytes_of_tokens() -> Mapping[str, int]:
 
 def _joints(merges: Sequence[str]) -> frozenset[str]:
     """Returns the pairs of characters, each as a string of two, that merges join."""
-    parts = (merge.split(" ") for merge in merges)
-    return frozenset(left[-1] + right[0] for left, right in parts)
+    pairs = (merge.split(" ") for merge in merges)
+    return frozenset(left[-1] + right[0] for left, right in pairs)
 
 
 def _check_bytes(tokens: Collection[str], merges: Sequence[str]) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties of characters: those of TensorFlow's operations, on every version of Python.
+"""Properties of characters as TensorFlow's operations have them, on every version of Python.
 
-Categories and combining classes are those of `characters.txt`. The case and the decomposition of a
+Categories and combining classes come from `characters.txt`. The case and the decomposition of a
 character never change once it is assigned, so Python's are used for characters that are assigned in
-the table. Newer ones have neither case nor decomposition, except for those in the table.
+the table. Newer ones have neither case nor decomposition, unless the table has them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ IDEOGRAPHS_AS_LETTERS = (
 )
 """Ideographs, for character classes, and their distance to letters of the planes of private use."""
 PRIVATE_PLANES = ("\U000f0000-\U0010ffff", "\U000ffffd")
-"""The characters of these planes, for character classes, and what replaces them then."""
+"""The characters of these planes, for character classes, and their replacement there."""
 
 DECOMPOSED_MARKS = "\u0344\u0f73\u0f75\u0f81"
 """The characters that decompose to several combining marks; Unicode will never add others."""
@@ -101,7 +101,7 @@ def check_characters(text: Any, where: str) -> None:
 
     Args:
         text: The text; bytes and other types are not checked.
-        where: What the text is, for the error message.
+        where: The text's name, for the error message.
 
     Raises:
         ValueError: If it has; the message has the position of the character.
@@ -136,8 +136,8 @@ def decomposed(character: str, compatible: bool = False) -> str:
     """
     table = _table()
     if category(character) == _UNASSIGNED:
-        found = table.canonical.get(character)
-        return found or (compatible and table.compatible.get(character)) or character
+        decomposition = table.canonical.get(character)
+        return decomposition or (compatible and table.compatible.get(character)) or character
     if compatible and character in table.compatible:
         return table.compatible[character]
     return unicodedata.normalize("NFKD" if compatible else "NFD", character)
@@ -149,14 +149,14 @@ def character_class(category: str) -> str:
     Args:
         category: A general category, such as `"Cf"`, or the first letter of several.
     """
-    return _spelled(
+    return _spell(
         (row.first, row.last) for row in _table().ranges if row.category.startswith(category)
     )
 
 
 def character_class_of(points: Iterable[int]) -> str:
     """Returns characters, given by their code points, for character classes likewise."""
-    return _spelled((point, point) for point in sorted(points))
+    return _spell((point, point) for point in sorted(points))
 
 
 def combining_marks() -> str:
@@ -175,15 +175,15 @@ def combining_classes() -> Sequence[CharacterRange]:
     return [row for row in _table().ranges if row.combining_class]
 
 
-def _spelled(ranges: Iterable[tuple[int, int]]) -> str:
-    joined: list[tuple[int, int]] = []
+def _spell(ranges: Iterable[tuple[int, int]]) -> str:
+    merged_ranges: list[tuple[int, int]] = []
     for first, last in ranges:
-        if joined and joined[-1][1] == first - 1:
-            first = joined.pop()[0]
-        joined.append((first, last))
+        if merged_ranges and merged_ranges[-1][1] == first - 1:
+            first = merged_ranges.pop()[0]
+        merged_ranges.append((first, last))
     return "".join(
         f"{re.escape(chr(first))}-{re.escape(chr(last))}" if first < last else re.escape(chr(first))
-        for first, last in joined
+        for first, last in merged_ranges
     )
 
 

@@ -38,8 +38,8 @@ def composed(text: str) -> str:
 def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
     """Returns a normalization form of a text, in linear time, as `unicodedata.normalize` does not.
 
-    That moves each combining mark past those before it one by one, and holds the interpreter's lock
-    meanwhile, so the marks of long runs are sorted first.
+    `unicodedata` moves each combining mark past earlier ones one by one, and holds the
+    interpreter's lock meanwhile, so the marks of long runs are sorted first.
     """
     if not text.isascii():
         text = _long_runs().sub(lambda run: _in_canonical_order(run[0]), text)
@@ -61,7 +61,7 @@ def is_composed(text: str) -> bool:
 
 
 def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which part of a text each character of the composed text comes from.
+    """Returns the span of a text that each character of the composed text comes from.
 
     A character that is composed of several has all of them, with the marks that are reordered or
     composed around it; any other character has itself.
@@ -70,9 +70,9 @@ def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:
         text: The text before `composed`.
 
     Returns:
-        A tuple of the offset of the first character of each part, int64 `(characters + 1,)`, where
-        the last one is that of the end of the text; and the offset one past its last character,
-        int64 `(characters,)`.
+        A tuple of the offset of the first character of each span, int64 `(characters + 1,)`, with
+        the end of the text as the last one; and the offset one past its last character, int64
+        `(characters,)`.
     """
     starts: list[int] = []
     ends: list[int] = []
@@ -96,20 +96,20 @@ def combining_characters() -> str:
 
 @functools.cache
 def joining_points() -> frozenset[int]:
-    """Returns the code points that composition may move or join to those before them.
+    """Returns the code points that composition may move or join to earlier ones.
 
     They are the combining marks and the second characters of compositions.
     """
     points = {*_HANGUL_PARTS, *combining_points()}
     for point in range(0x110000):
-        parts = unicodedata.decomposition(chr(point))
-        if parts and not parts.startswith("<"):
-            points.update(int(part, 16) for part in parts.split()[1:])
+        mapping = unicodedata.decomposition(chr(point))
+        if mapping and not mapping.startswith("<"):
+            points.update(int(code, 16) for code in mapping.split()[1:])
     return frozenset(points)
 
 
 @functools.cache
 def _clusters() -> re.Pattern[str]:
-    """Returns a pattern for parts of a text that are composed independently of one another."""
+    """Returns a pattern for spans of a text that are composed independently of one another."""
     combining = combining_characters()
     return re.compile(f"(?s:[^{combining}]?[{combining}]+|[^{combining}])")

@@ -13,7 +13,7 @@ from keras_bert.text.tokenizer import Tokenizer, tokenizer_class
 from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config
 
 # The tokenizers in use by the hashes of their configs: models with the same vocabulary, such as
-# those of several seeds, share one, whose graph is traced once.
+# models of several seeds, share one, and its graph is traced once.
 _IN_USE: weakref.WeakValueDictionary[bytes, Tokenizer] = weakref.WeakValueDictionary()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tokenizers in Python and in graphs both know about the merges of a BPE vocabulary."""
+"""The merges of a BPE vocabulary, for tokenizers in Python and in graphs."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ import heapq
 from collections.abc import Mapping, Sequence
 
 
-def single_ranks(merged: Mapping[tuple[int, int], int]) -> frozenset[int]:
-    """Returns the ranks of merges whose result may be merged further at once.
+def single_ranks(merges: Mapping[tuple[int, int], int]) -> frozenset[int]:
+    """Returns the ranks of merges with a result that may be merged further at once.
 
-    That is if it is a part of a merge of a lower rank, as of runs of spaces in Gemma. Such a merge
+    The result is then in a merge of a lower rank, as with runs of spaces in Gemma. Such a merge
     must not be done at several places before the next one is looked for.
 
     Args:
-        merged: The id of the merged token for each pair of ids, in the order of their ranks.
+        merges: The id of the merged token for each pair of ids, in the order of their ranks.
     """
     lowest: dict[int, int] = {}
-    for rank, pair in enumerate(merged):
-        for part in pair:
-            lowest.setdefault(part, rank)
+    for rank, pair in enumerate(merges):
+        for component in pair:
+            lowest.setdefault(component, rank)
     return frozenset(
-        rank for rank, token in enumerate(merged.values()) if lowest.get(token, rank) < rank
+        rank for rank, token in enumerate(merges.values()) if lowest.get(token, rank) < rank
     )
 
 
-def longest_runs(tokens: Sequence[str], merged: Mapping[tuple[int, int], int]) -> dict[str, int]:
-    """Returns characters of which a long run is merged to tokens of one length, and that length.
+def longest_runs(tokens: Sequence[str], merges: Mapping[tuple[int, int], int]) -> dict[str, int]:
+    """Returns the characters with long runs that merge to tokens of one length, and that length.
 
     A run may be split after each of these tokens without changing the others: all merges of the
-    character with itself come before those with others, and there is none of the longest token.
+    character with itself come before merges with others, and there is none of the longest token.
 
     Args:
         tokens: The tokens in the order of their ids.
-        merged: The id of the merged token for each pair of ids, in the order of their ranks.
+        merges: The id of the merged token for each pair of ids, in the order of their ranks.
     """
     runs: dict[str, dict[str, int]] = {}
     with_others: set[str] = set()
-    for result in merged.values():
+    for result in merges.values():
         text = tokens[result]
         characters = set(text)
         if len(characters) > 1:
@@ -46,22 +46,22 @@ def longest_runs(tokens: Sequence[str], merged: Mapping[tuple[int, int], int]) -
             runs[text[0]] = {}
         else:
             runs.setdefault(text[0], {})[text] = result
-    parts = {part for pair in merged for part in pair}
-    ranks = {pair: rank for rank, pair in enumerate(merged)}
-    found = {}
-    for character, made in runs.items():
-        longest = max(made, key=len, default=character)
+    components = {component for pair in merges for component in pair}
+    ranks = {pair: rank for rank, pair in enumerate(merges)}
+    lengths = {}
+    for character, ids_by_token in runs.items():
+        longest = max(ids_by_token, key=len, default=character)
         size = len(longest)
-        if size < 2 or made[longest] in parts:
+        if size < 2 or ids_by_token[longest] in components:
             continue
         single = tokens.index(character)
-        of_length = [merged_by_heap([single] * count, ranks, merged) for count in range(4 * size)]
+        of_length = [merged_by_heap([single] * count, ranks, merges) for count in range(4 * size)]
         if all(
-            of_length[count] == [made[longest], *of_length[count - size]]
+            of_length[count] == [ids_by_token[longest], *of_length[count - size]]
             for count in range(size, 4 * size)
         ):
-            found[character] = size
-    return found
+            lengths[character] = size
+    return lengths
 
 
 def count_blanks(piece: bytes, space: str) -> tuple[int, int]:
@@ -78,7 +78,7 @@ def count_blanks(piece: bytes, space: str) -> tuple[int, int]:
 def merged_by_heap(
     ids: list[int],
     ranks: Mapping[tuple[int, int], int],
-    merged: Mapping[tuple[int, int], int],
+    merges: Mapping[tuple[int, int], int],
 ) -> list[int]:
     """Merges the first pair of the lowest rank until there is none, in n log n steps."""
     end = len(ids)
@@ -101,7 +101,7 @@ def merged_by_heap(
         if ranks.get(pair) != rank:
             continue
         second = after[place]
-        ids[place], ids[second] = merged[pair], -1
+        ids[place], ids[second] = merges[pair], -1
         after[place] = after[second]
         before[after[place]] = place
         push(place)

@@ -24,10 +24,10 @@ from keras_bert.text.characters import (
     lowered,
 )
 
-# What `str.split` takes for whitespace and the original drops, as control characters
+# Characters that `str.split` takes for whitespace and the original drops, as control characters
 _DROPPED_SPACE = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 _OTHER_CONTROL = str.maketrans(dict.fromkeys(_DROPPED_SPACE, "\x01"))
-# What replaces a character whose normalization depends on the characters around it
+# Replaces a character that normalization changes by the characters around it
 _IN_CONTEXT = "\0"
 _JOINERS_AND_TAGS = frozenset(map(chr, (0x200C, 0x200D, *range(0xE0020, 0xE0080))))
 
@@ -75,8 +75,8 @@ def splittable(texts: Sequence[str]) -> Sequence[str]:
     Returns:
         Texts of the same lengths with the same words.
     """
-    joined = "".join(texts)
-    if any(character in joined for character in _DROPPED_SPACE):
+    all_text = "".join(texts)
+    if any(character in all_text for character in _DROPPED_SPACE):
         return [text.translate(_OTHER_CONTROL) for text in texts]
     return texts
 
@@ -125,8 +125,8 @@ def drops_characters(raw: str, rules: Normalization) -> bool:
 
 
 def _split_in_context(raw: str, rules: Normalization) -> Iterator[Word]:
-    """Splits a word that has characters whose normalization depends on those around them."""
-    word = _normalized(raw, rules)
+    """Splits a word with characters that normalization changes by the characters around them."""
+    word = _normalize(raw, rules)
     begin = 0
     for index, letter in enumerate(word.letters):
         if is_punctuation(letter) or is_ideograph(letter):
@@ -139,7 +139,7 @@ def _split_in_context(raw: str, rules: Normalization) -> Iterator[Word]:
 
 
 def _parts(raw: str, rules: Normalization) -> list[str]:
-    """Returns what each character of a raw word becomes; see `_Letters`."""
+    """Returns the normalization of each character of a raw word; see `_Letters`."""
     return list(map(_letters(rules).__getitem__, map(ord, raw)))
 
 
@@ -203,7 +203,7 @@ def without_case(text: str, rules: Normalization | None = None) -> str:
 
 
 class _Letters(dict[int, str]):
-    """What each code point becomes, with spaces around punctuation and ideographs.
+    """The normalization of each code point, with spaces around punctuation and ideographs.
 
     Args:
         rules: How text is normalized.
@@ -214,8 +214,8 @@ class _Letters(dict[int, str]):
         self._rules = rules
 
     def __missing__(self, point: int) -> str:
-        found = self[point] = self._of(chr(point))
-        return found
+        letters = self[point] = self._of(chr(point))
+        return letters
 
     def _of(self, character: str) -> str:
         if _is_dropped(character):
@@ -249,7 +249,7 @@ def _is_space() -> np.ndarray:
     return np.array([chr(point).isspace() for point in range(0x3002)])
 
 
-def _normalized(raw: str, rules: Normalization) -> Word:
+def _normalize(raw: str, rules: Normalization) -> Word:
     """Drops control characters, and normalizes the others by the rules."""
     sources = [index for index, character in enumerate(raw) if not _is_dropped(character)]
     letters = "".join([raw[index] for index in sources])
@@ -275,17 +275,17 @@ def _without_accents(word: Word) -> Word:
         for letter, source in zip(word.letters, word.firsts, strict=True)
         for part in decomposed(letter)
     ]
-    kept = [part for part in _in_canonical_order(parts) if not _is_mark(part[0])]
+    unaccented = [part for part in _in_canonical_order(parts) if not _is_mark(part[0])]
     clusters = _movable_marks([part for part in parts if not _is_mark(part[0])])
     return Word(
-        "".join([letter for letter, _ in kept]),
-        [clusters.get(source, (source,))[0] for _, source in kept],
-        [clusters.get(source, (source,))[-1] for _, source in kept],
+        "".join([letter for letter, _ in unaccented]),
+        [clusters.get(source, (source,))[0] for _, source in unaccented],
+        [clusters.get(source, (source,))[-1] for _, source in unaccented],
     )
 
 
 def _movable_marks(parts: list[tuple[str, int]]) -> dict[int, list[int]]:
-    """Maps the source of each mark that may be reordered to those of the marks around it."""
+    """Maps the source of each mark that may be reordered to the sources of the marks around it."""
     sources = {source for letter, source in parts if combining_class(letter)}
     clusters: dict[int, list[int]] = {}
     if sources:
@@ -302,10 +302,10 @@ def _in_canonical_order(parts: list[tuple[str, int]]) -> list[tuple[str, int]]:
     classes = [combining_class(letter) for letter, _ in parts]
     if not any(classes):
         return parts
-    ordered: list[int] = []
+    order: list[int] = []
     for _, run in itertools.groupby(range(len(parts)), lambda index: classes[index] > 0):
-        ordered += sorted(run, key=classes.__getitem__)
-    return [parts[index] for index in ordered]
+        order += sorted(run, key=classes.__getitem__)
+    return [parts[index] for index in order]
 
 
 @functools.cache

@@ -54,9 +54,9 @@ class SentencePieceTokenizer(Tokenizer):
 
     Strings are tokenized by the `sentencepiece` library. Tensors of TensorFlow are tokenized with
     graph operations of TF Text, so in `tf.data.Dataset.map`, a `tf.function` and a SavedModel,
-    which then contains the model. Of segmentations with equal scores, such as `9` `99` and `99`
-    `9`, the two may choose different ones: TF Text has an older version of the library, which
-    prefers the other one. No special tokens are added around a text. Bytes that are not valid UTF-8
+    which then contains the model. They may differ where segmentations have equal scores, such as
+    `9` `99` and `99` `9`: TF Text has an older version of the library, which prefers the other
+    one. No special tokens are added around a text. Bytes that are not valid UTF-8
     are dropped.
 
     Args:
@@ -231,8 +231,12 @@ class SentencePieceTokenizer(Tokenizer):
                 if token_id is not None:
                     ids.append(token_id)
                 else:
-                    found = self._processor.encode(self.cleaner(text[start:end]), out_type=int)
-                    ids += found if self.parts.keys().isdisjoint(found) else self._split_ids(found)
+                    piece_ids = self._processor.encode(self.cleaner(text[start:end]), out_type=int)
+                    ids += (
+                        piece_ids
+                        if self.parts.keys().isdisjoint(piece_ids)
+                        else self._split_ids(piece_ids)
+                    )
             ends.append(len(ids))
         return np.array(ids, np.int32), np.diff(ends, prepend=0)
 
@@ -293,10 +297,10 @@ class SentencePieceTokenizer(Tokenizer):
         if self.albert_rules:
             return " "
         points = [*range(1, 0xD800), *range(0xE000, 0x10000)]
-        found = self._processor.normalize([f"a{chr(point)}a" for point in points])
+        results = self._processor.normalize([f"a{chr(point)}a" for point in points])
         blank = self._processor.normalize(["aa", "a a"])
         return character_class_of(
-            point for point, text in zip(points, found, strict=True) if text in blank
+            point for point, text in zip(points, results, strict=True) if text in blank
         )
 
     @functools.cached_property
@@ -308,13 +312,13 @@ class SentencePieceTokenizer(Tokenizer):
         # No character after these has a decomposition.
         points = [*range(1, 0xD800), *range(0xE000, 0x30000)]
         # Nothing is joined to a character for private use.
-        found = self._processor.normalize([f"\ue000{chr(point)}a" for point in points])
-        changed = (
+        results = self._processor.normalize([f"\ue000{chr(point)}a" for point in points])
+        changing_points = (
             point
-            for point, text in zip(points, found, strict=True)
+            for point, text in zip(points, results, strict=True)
             if text != f"{SPACE}\ue000{chr(point)}a"
         )
-        return sorted({*changed, *map(ord, set("".join(self.vocabulary)))})
+        return sorted({*changing_points, *map(ord, set("".join(self.vocabulary)))})
 
     @functools.cached_property
     def _blanks(self) -> re.Pattern[str]:
@@ -347,7 +351,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _tokens_of_segment(self, text: str, begin: int) -> Iterator[tuple[int, int, int]]:
         """Yields the tokens of a segment that begins at an offset, with offsets in characters."""
-        widths, merged = self.cleaner.traces(text)
+        widths, is_merged = self.cleaner.traces(text)
         byte_ends = list(itertools.accumulate(widths))
 
         def is_dropped(index: int) -> bool:
@@ -361,17 +365,17 @@ class SentencePieceTokenizer(Tokenizer):
             # Characters without bytes are skipped.
             start = min(bisect.bisect(byte_ends, first), len(text))
             end = min(bisect.bisect(byte_ends, last - 1) + 1, len(text))
-            end += end < len(text) and merged[end]
+            end += end < len(text) and is_merged[end]
             is_empty = first >= last or start >= end
             if start < len(text):
                 start, end = over_dropped_marks(text, start, max(end, start + 1), is_dropped)
             yield index, begin + start, begin + (start if is_empty else end)
 
-    def _pieces(self, cleaned: bytes) -> Iterator[tuple[int, int, int]]:
+    def _pieces(self, clean_text: bytes) -> Iterator[tuple[int, int, int]]:
         """Yields the ids and the spans, in bytes and without spaces, of a normalized text."""
-        found = self._processor.encode(cleaned, return_type="offset_mapping")
-        for index, (begin, last) in zip(found["ids"], found["offsets"], strict=True):
-            first, last = self._without_blanks(cleaned, begin, last)
+        encoding = self._processor.encode(clean_text, return_type="offset_mapping")
+        for index, (begin, last) in zip(encoding["ids"], encoding["offsets"], strict=True):
+            first, last = self._without_blanks(clean_text, begin, last)
             parts = self.parts.get(index)
             if parts is None:
                 yield index, first, last
@@ -381,21 +385,21 @@ class SentencePieceTokenizer(Tokenizer):
                 yield self._ids.get(part, self.unk_token_id), first, end
                 first = end
 
-    def _without_blanks(self, cleaned: bytes, begin: int, last: int) -> tuple[int, int]:
+    def _without_blanks(self, clean_text: bytes, begin: int, last: int) -> tuple[int, int]:
         """Returns a span of bytes without the blank characters at its ends."""
-        text = cleaned[begin:last].decode("utf-8")
+        text = clean_text[begin:last].decode("utf-8")
         if self.albert_rules:
             return begin + len(text) - len(text.lstrip(" ")), last
-        found = self._blanks.match(text)
-        first = begin + len(found[0].encode("utf-8")) if found else begin
-        found = self._blanks.match(text[::-1])
-        return first, max(first, last - len(found[0].encode("utf-8"))) if found else last
+        match = self._blanks.match(text)
+        first = begin + len(match[0].encode("utf-8")) if match else begin
+        match = self._blanks.match(text[::-1])
+        return first, max(first, last - len(match[0].encode("utf-8"))) if match else last
 
 
 def _read(path: Path) -> bytes:
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise FileNotFoundError(f"{path} {what}; expected a SentencePiece model.")
+        problem = "is a folder" if path.is_dir() else "does not exist"
+        raise FileNotFoundError(f"{path} {problem}; expected a SentencePiece model.")
     return read_bytes(path)
 
 

@@ -22,15 +22,15 @@ _JOINED = re.compile(f"[{WHITE_SPACE}]{{2,}}|[\n\r\t]")
 
 
 class Traces(NamedTuple):
-    """What the characters of a text are in the normalized text.
+    """The characters of a text in the normalized text.
 
     Args:
         widths: The number of bytes that each character has there; 0 if it is dropped.
-        merged: Whether it has none because it is merged with the character before it.
+        is_merged: Whether it has none because it is merged with the character before it.
     """
 
     widths: list[int]
-    merged: list[bool]
+    is_merged: list[bool]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,30 +58,30 @@ class TextCleaner:
             text = _QUOTES.sub('"', " ".join(text.split()))
         if self.join_spaces:
             text = _JOINED.sub(" ", text[: _end(text)])
-        return _folded(text, self.lowercase, self.keep_accents)
+        return _fold(text, self.lowercase, self.keep_accents)
 
     def traces(self, text: str) -> Traces:
-        """Returns what the characters of a text are in the normalized text."""
+        """Finds the characters of a text in the normalized text."""
         # The result does not depend on neighboring characters, except for the form of a lowercase
-        # sigma, whose two forms have the same number of bytes.
+        # sigma: its two forms have the same number of bytes.
         options = map(itertools.repeat, (self.lowercase, self.keep_accents))
         widths = [1] * len(text) if text.isascii() else list(map(_width, text, *options))
-        merged = [False] * len(text)
+        is_merged = [False] * len(text)
         if self.collapse:
-            for found in _QUOTES.finditer(text):
-                merged[found.start() + 1] = True
-                widths[found.start() + 1] = 0
-            for found in _SPACES.finditer(text):
-                start, end = found.span()
+            for match in _QUOTES.finditer(text):
+                is_merged[match.start() + 1] = True
+                widths[match.start() + 1] = 0
+            for match in _SPACES.finditer(text):
+                start, end = match.span()
                 is_inside = start > 0 and end < len(text)
                 widths[start:end] = [int(is_inside), *[0] * (end - start - 1)]
         if self.join_spaces:
             last = _end(text)
             widths[last:] = [0] * (len(text) - last)
-            for found in _JOINED.finditer(text, 0, last):
-                start, end = found.span()
+            for match in _JOINED.finditer(text, 0, last):
+                start, end = match.span()
                 widths[start:end] = [1, *[0] * (end - start - 1)]
-        return Traces(widths, merged)
+        return Traces(widths, is_merged)
 
 
 def _end(text: str) -> int:
@@ -92,7 +92,7 @@ def _end(text: str) -> int:
     return end
 
 
-def _folded(text: str, lowercase: bool, keep_accents: bool) -> str:
+def _fold(text: str, lowercase: bool, keep_accents: bool) -> str:
     if not keep_accents and not text.isascii():
         text = "".join(map(_base, text))
     return lowered(text) if lowercase else text
@@ -101,7 +101,7 @@ def _folded(text: str, lowercase: bool, keep_accents: bool) -> str:
 @functools.cache
 def _width(character: str, lowercase: bool, keep_accents: bool) -> int:
     """Returns the number of bytes of a character after normalization."""
-    return len(_folded(character, lowercase, keep_accents).encode("utf-8"))
+    return len(_fold(character, lowercase, keep_accents).encode("utf-8"))
 
 
 @functools.cache

@@ -32,7 +32,7 @@ class TokenMarks:
 
     Args:
         tokens: The tokens to recognize.
-        uncased: Those of them that are recognized in normalized text: in any case, and with any
+        uncased: The tokens that are recognized in normalized text: in any case, and with any
             accents.
         rules: How text is normalized.
 
@@ -84,9 +84,9 @@ class TokenMarks:
             text = pattern.sub(mark, text)
         return text
 
-    def offsets(self, marked: str) -> np.ndarray:
+    def offsets(self, marked_text: str) -> np.ndarray:
         """Returns the offsets in the text before `mark` of each character and of the end."""
-        points = np.frombuffer(marked.encode("utf-32-le", "surrogatepass"), np.uint32)
+        points = np.frombuffer(marked_text.encode("utf-32-le", "surrogatepass"), np.uint32)
         widths = np.ones(len(points) + 1, np.int64)
         for mark, width in zip(self.marks.values(), self.widths, strict=True):
             widths[1:][points == ord(mark)] = width
@@ -95,7 +95,7 @@ class TokenMarks:
 
 
 class Segment(NamedTuple):
-    """A part of a text: a special token, or what is between two of them.
+    """A chunk of a text: a special token, or the text between two of them.
 
     Args:
         start: The offset of its first character, without whitespace that a token takes.
@@ -117,7 +117,7 @@ class TokenSplitter:
 
     Args:
         ids: The id of each token.
-        taking_space: Those of the tokens that include the whitespace before them.
+        taking_space: The tokens that include the whitespace before them.
     """
 
     def __init__(self, ids: Mapping[str, int], taking_space: Collection[str] = ()) -> None:
@@ -128,8 +128,8 @@ class TokenSplitter:
             *([f"[{WHITE_SPACE}]*{with_space}"] if with_space else []),
             *([others] if others else []),
         ]
-        """Regular expressions of RE2. The second is for what matches of the first leave: as one,
-        they would read a run of spaces again for each token of spaces in it."""
+        """Regular expressions of RE2. The second is for the text between matches of the first: as
+        one, they would read a run of spaces again for each token of spaces in it."""
         # One of Python would read it again from each space.
         spaces = f"(?:(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+)?"
         self._with_space = re.compile(f"{spaces}({with_space or _NOTHING})")
@@ -138,17 +138,17 @@ class TokenSplitter:
     def __call__(self, text: str) -> Iterator[Segment]:
         """Yields the segments of a text in order; other text may be empty."""
         begin = 0
-        for found in self._with_space.finditer(text):
-            yield from self._without_space(text, begin, found.start())
-            yield Segment(found.start(1), found.end(), self.ids[found[1]])
-            begin = found.end()
+        for match in self._with_space.finditer(text):
+            yield from self._without_space(text, begin, match.start())
+            yield Segment(match.start(1), match.end(), self.ids[match[1]])
+            begin = match.end()
         yield from self._without_space(text, begin, len(text))
 
     def _without_space(self, text: str, begin: int, end: int) -> Iterator[Segment]:
-        for found in self._others.finditer(text, begin, end):
-            yield Segment(begin, found.start(), None)
-            yield Segment(found.start(), found.end(), self.ids[found[0]])
-            begin = found.end()
+        for match in self._others.finditer(text, begin, end):
+            yield Segment(begin, match.start(), None)
+            yield Segment(match.start(), match.end(), self.ids[match[0]])
+            begin = match.end()
         yield Segment(begin, end, None)
 
 

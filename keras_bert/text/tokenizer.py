@@ -22,11 +22,11 @@ from keras_bert.vocabularies.tokenizer_config import TRUNCATION_SIDES, check_tok
 if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
 
-# Half of the distinct words whose tokens are remembered; a word takes some 200 bytes.
+# Half of the distinct words that are cached with their tokens; a word takes some 200 bytes.
 _MAX_KNOWN_WORDS = 1 << 17
 # Longer words are hardly ever seen twice.
 _MAX_KNOWN_LENGTH = 64
-# The characters of texts that are tokenized at a time, whose words stay in a processor's cache.
+# The characters of texts that are tokenized at a time: their words stay in a processor's cache.
 _CHUNK = 1 << 17
 
 
@@ -64,7 +64,7 @@ END = "\ud800"
 """The word after each text, which none contains: half of a surrogate pair is no character."""
 
 SPECIAL_ROLES = ("pad", "unk", "cls", "sep", "mask")
-"""What special tokens are for."""
+"""The roles of special tokens."""
 
 _CLASSES: dict[str, type[Tokenizer]] = {}
 """The class of each kind of tokenizer."""
@@ -74,7 +74,7 @@ class KnownWords(dict[str, bytes]):
     """The tokens of words, computed when a word is first looked up.
 
     They are int32 numbers as bytes, which are joined faster than lists. The number of words that
-    are remembered is bounded: those that are not looked up among as many others are forgotten.
+    are cached is bounded: a word that is not looked up among as many others is forgotten.
     Several threads may look words up.
 
     Args:
@@ -89,22 +89,22 @@ class KnownWords(dict[str, bytes]):
         self._older: dict[str, bytes] = {}
 
     def __missing__(self, word: str) -> bytes:
-        found = self._older.get(word)
-        if found is None:
+        entry = self._older.get(word)
+        if entry is None:
             numbers = [-1] * self._width if word == END else self._tokens(word)
-            found = array.array("i", numbers).tobytes()
+            entry = array.array("i", numbers).tobytes()
         if len(word) <= _MAX_KNOWN_LENGTH:
             if len(self) >= _MAX_KNOWN_WORDS:
                 self._older = dict(self)
                 self.clear()
-            self[word] = found
-        return found
+            self[word] = entry
+        return entry
 
     def ids(self, words: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the tokens of texts.
 
         Args:
-            words: The words of all texts, with `END` after those of each.
+            words: The words of all texts, with `END` after each text.
 
         Returns:
             A tuple of the ids, int32 `(tokens,)`, and of the number of tokens of each text, int64
@@ -119,12 +119,11 @@ class KnownWords(dict[str, bytes]):
 
         Args:
             words: See `ids`.
-            begins: The offset of each word, also of an `END`, in what offsets shall count,
-                `(words,)`.
+            begins: The offset of each word, also of an `END`, in the unit of offsets, `(words,)`.
         """
-        found = list(map(self.__getitem__, words))
-        tokens = np.frombuffer(b"".join(found), np.int32).reshape(-1, 3)
-        counts = np.fromiter(map(len, found), np.int64, len(found)) // (3 * tokens.itemsize)
+        entries = list(map(self.__getitem__, words))
+        tokens = np.frombuffer(b"".join(entries), np.int32).reshape(-1, 3)
+        counts = np.fromiter(map(len, entries), np.int64, len(entries)) // (3 * tokens.itemsize)
         is_end = tokens[:, 0] < 0
         begins = np.repeat(begins, counts)
         ids, starts, ends = tokens[~is_end].T
@@ -224,8 +223,8 @@ class Tokenizer(abc.ABC):
                 KerasHub preset.
                 Of a model in a `.keras` file, the tokenizer is
                 `keras_bert.load_model(path).preprocessor.tokenizer`.
-            special_tokens_in_text: See the arguments of the class. Defaults to what is saved with
-                a preset of this package, otherwise to `False`.
+            special_tokens_in_text: See the arguments of the class. Defaults to the value in a
+                preset of this package, otherwise to `False`.
 
         Returns:
             A tokenizer of the class that its files are for: a `WordPieceTokenizer`, a
@@ -234,7 +233,7 @@ class Tokenizer(abc.ABC):
         Raises:
             keras_bert.checkpoints.CheckpointError: If files are missing or malformed, or the
                 tokenizer or its model is not supported.
-            ValueError: If the tokenizer is not of the class whose method this is.
+            ValueError: If the tokenizer is not of this class.
         """
         # Here, since tokenizers need neither Keras nor its backend.
         from keras_bert.checkpoints.loading import open_tokenizer
@@ -249,8 +248,8 @@ class Tokenizer(abc.ABC):
             )
         if special_tokens_in_text is not None:
             config = {**config, "special_tokens_in_text": special_tokens_in_text}
-        found: Any = cls if hasattr(cls, "kind") else tokenizer_class(kind)
-        tokenizer: Self = found.from_config(config)
+        tokenizer_type: Any = cls if hasattr(cls, "kind") else tokenizer_class(kind)
+        tokenizer: Self = tokenizer_type.from_config(config)
         return tokenizer
 
     def special_tokens(self) -> tuple[str, ...]:
@@ -262,16 +261,16 @@ class Tokenizer(abc.ABC):
         """Replaces the special tokens of the class.
 
         Args:
-            names: The token of each role, `"pad"`, `"unk"`, `"cls"`, `"sep"` or `"mask"`; those of
-                other roles stay.
+            names: The token of each role, `"pad"`, `"unk"`, `"cls"`, `"sep"` or `"mask"`; other
+                roles keep theirs.
 
         Returns:
-            The tokens that differ from those of the class, by their roles.
+            The tokens that differ from the class's, by their roles.
 
         Raises:
             ValueError: If there is no such role.
         """
-        renamed = {}
+        new_names = {}
         for role, token in (names or {}).items():
             if role not in SPECIAL_ROLES:
                 raise ValueError(
@@ -279,8 +278,8 @@ class Tokenizer(abc.ABC):
                 )
             if token != getattr(type(self), f"{role}_token"):
                 setattr(self, f"{role}_token", token)
-                renamed[role] = token
-        return renamed
+                new_names[role] = token
+        return new_names
 
     def __call__(self, text: Any) -> Any:
         """Converts a text, or a batch of texts, to ids."""
@@ -292,14 +291,14 @@ class Tokenizer(abc.ABC):
         """Converts texts to ids, with the offsets of each token in its text.
 
         Offsets count the Unicode code points of the original text, without invalid bytes, and never
-        decrease. The span of a token is the shortest one that contains all characters of which the
-        token has a part; that of an unknown token is the text that it replaces. A character that is
-        split into several tokens is the span of each of them.
+        decrease. The span of a token is the shortest one that contains all characters that it comes
+        from; the span of an unknown token is the text that it replaces. A character that is split
+        into several tokens is the span of each of them.
 
         A combining mark that the tokenizer drops, as an uncased tokenizer does, belongs to the span
-        of the character before it, or at the beginning of a word to that of the token after it; so
-        do zero-width joiners. Other dropped characters, such as zero-width spaces, are in no span,
-        or inside one. The space before a word is not part of its span.
+        of the character before it, or at the beginning of a word to the token after it; so do
+        zero-width joiners. Other dropped characters, such as zero-width spaces, are in no span, or
+        inside one. The space before a word is not in its span.
 
         Args:
             text: See the call arguments.
@@ -311,16 +310,16 @@ class Tokenizer(abc.ABC):
         if is_tensor(text):
             return self.graph.tokenize_with_offsets(text)
         nested, texts = _strings(text)
-        *parts, lengths = self.flat_tokens(texts)
-        ids, starts, ends = (_put_in(nested, iter(_rows(part, lengths))) for part in parts)
+        *columns, lengths = self.flat_tokens(texts)
+        ids, starts, ends = (_put_in(nested, iter(_rows(column, lengths))) for column in columns)
         return ids, starts, ends
 
     def tokenize_words(self, words: Any) -> Any:
         """Converts the words of a text, each a separate string, to ids.
 
         Args:
-            words: Strings of any shape; see the call arguments. Those of the last dimension are the
-                words of a text.
+            words: Strings of any shape; see the call arguments. The last dimension has the words of
+                a text.
 
         Returns:
             The ids of each word; see a call.
@@ -335,7 +334,7 @@ class Tokenizer(abc.ABC):
         """Converts texts to ids, one text after another.
 
         Args:
-            texts: Strings or `bytes`, UTF-8, whose invalid bytes are dropped.
+            texts: Strings or `bytes`, UTF-8; invalid bytes are dropped.
 
         Returns:
             A tuple of the ids of all texts, an int32 array `(tokens,)`; and the number of tokens of
@@ -345,7 +344,7 @@ class Tokenizer(abc.ABC):
             TypeError: If a text is neither a string nor `bytes`.
             ValueError: If UTF-8 cannot represent a text.
         """
-        ids, lengths = _joined(map(self._texts_to_ids, _chunks(texts)), np.int32, np.int64)
+        ids, lengths = _concatenate(map(self._texts_to_ids, _chunks(texts)), np.int32, np.int64)
         return ids, lengths
 
     def flat_words(
@@ -359,14 +358,14 @@ class Tokenizer(abc.ABC):
                 words of a single text.
 
         Returns:
-            See `flat_ids`; the lengths are those of the words.
+            See `flat_ids`; the lengths count the tokens of the words.
         """
         single = itertools.chain([True], itertools.repeat(False))
         flags = single if is_first is None else iter(is_first)
         chunks = (
             [self._as_word(word, bool(next(flags))) for word in chunk] for chunk in _chunks(words)
         )
-        ids, lengths = _joined(map(self._texts_to_ids, chunks), np.int32, np.int64)
+        ids, lengths = _concatenate(map(self._texts_to_ids, chunks), np.int32, np.int64)
         return ids, lengths
 
     def flat_tokens(self, texts: Sequence[str | bytes]) -> FlatTokens:
@@ -380,7 +379,7 @@ class Tokenizer(abc.ABC):
             `tokenize_with_offsets`, and the number of tokens of each text.
         """
         chunks = map(self._texts_to_tokens, _chunks(texts))
-        return FlatTokens(*_joined(chunks, np.int32, np.int32, np.int32, np.int64))
+        return FlatTokens(*_concatenate(chunks, np.int32, np.int32, np.int32, np.int64))
 
     def encode(
         self,
@@ -432,21 +431,21 @@ class Tokenizer(abc.ABC):
         limit = None if sequence_length is None else sequence_length - num_special_tokens
         tokens = [_rows(*self.flat_ids(texts)) for texts, _ in columns]
         rows = [
-            _row(row_format, self._truncated(parts, limit)) for parts in zip(*tokens, strict=True)
+            _row(row_format, self._truncate(parts, limit)) for parts in zip(*tokens, strict=True)
         ]
         return rows[0] if columns[0][1] else rows
 
-    def _truncated(self, parts: tuple[list[int], ...], limit: int | None) -> Iterator[list[int]]:
-        """Yields the ids of a text or of both texts of a pair, of which `limit` fit into a row."""
+    def _truncate(self, texts: tuple[list[int], ...], limit: int | None) -> Iterator[list[int]]:
+        """Yields the ids of a text or of both texts of a pair, at most `limit` together."""
         if limit is None:
-            return iter(parts)
-        limits = (limit,) if len(parts) == 1 else pair_limits(len(parts[0]), len(parts[1]), limit)
+            return iter(texts)
+        limits = (limit,) if len(texts) == 1 else pair_limits(len(texts[0]), len(texts[1]), limit)
         firsts = (
-            max(0, len(part) - most) if self.truncation_side == "left" else 0
-            for part, most in zip(parts, limits, strict=True)
+            max(0, len(ids) - most) if self.truncation_side == "left" else 0
+            for ids, most in zip(texts, limits, strict=True)
         )
-        bounds = zip(parts, firsts, limits, strict=True)
-        return (part[first : first + most] for part, first, most in bounds)
+        bounds = zip(texts, firsts, limits, strict=True)
+        return (ids[first : first + most] for ids, first, most in bounds)
 
     def row_format(self, num_texts: int = 1) -> list[int | None]:
         """Returns the ids of the special tokens of a row in order, with `None` for each text.
@@ -480,8 +479,8 @@ class Tokenizer(abc.ABC):
     def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> str | list[str]:
         """Converts ids to text as it is read: without the spaces before punctuation.
 
-        It is `detokenize`, but for WordPiece, whose words and punctuation `detokenize` separates
-        with spaces: here there is none before `.`, `,`, `?` and `!`, nor before a token such as
+        It is `detokenize`, but for WordPiece: `detokenize` separates words and punctuation with
+        spaces, and here there is none before `.`, `,`, `?` and `!`, nor before a token such as
         `'s`, as in the `decode` of `transformers` and `tokenizers`. Text that was lowercased stays
         so, and further spaces are not restored: "don't (yet)" becomes "don ' t ( yet )".
 
@@ -674,7 +673,7 @@ class Tokenizer(abc.ABC):
 def tokenizer_class(kind: str) -> type[Tokenizer]:
     """Returns the class of a kind of tokenizer.
 
-    Those of the package are known once `keras_bert.text` is imported.
+    The package's own classes are known once `keras_bert.text` is imported.
     """
     return _CLASSES[kind]
 
@@ -686,10 +685,10 @@ def pair_limits(
 
     The result is the same as if the longer text (the second one on a tie) lost one token at a
     time, but it is computed without a loop: each text may keep up to half of the tokens, and the
-    longer one also gets what the shorter one does not need.
+    longer one also gets the rest of the shorter one's half.
 
     Args:
-        first: The number of tokens of the first text, or an array of those of several pairs.
+        first: The number of tokens of the first text, or an array of the numbers of several pairs.
         second: The number of tokens of the second text, likewise.
         max_tokens: The number of tokens of both texts together.
         maximum: The function for the maximum of two numbers, or of each two of arrays.
@@ -721,7 +720,7 @@ def _strings(text: Any) -> tuple[Any, list[str]]:
     Returns:
         A tuple of the same as nested lists, and of a list of the strings.
     """
-    found: list[str] = []
+    strings: list[str] = []
 
     def collect(text: Any, path: tuple[int, ...]) -> Any:
         if isinstance(text, np.ndarray) and not text.ndim:
@@ -731,13 +730,13 @@ def _strings(text: Any) -> tuple[Any, list[str]]:
         if isinstance(text, str):
             if not text.isascii():
                 check_characters(text, f"Text {', '.join(map(str, path))}" if path else "The text")
-            found.append(text)
+            strings.append(text)
             return text
         if hasattr(text, "__iter__") and not isinstance(text, dict):
             return [collect(item, (*path, index)) for index, item in enumerate(text)]
         raise TypeError(f"Received {text!r} of type {type(text).__name__}; expected text.")
 
-    return collect(text, ()), found
+    return collect(text, ()), strings
 
 
 def _put_in(nested: Any, results: Iterator[Any]) -> Any:
@@ -767,8 +766,8 @@ def _rows(values: np.ndarray, lengths: np.ndarray) -> Iterator[list[int]]:
 
 def _row(row_format: Iterable[int | None], texts: Iterator[list[int]]) -> list[int]:
     """Puts the ids of texts between special tokens."""
-    parts = (next(texts) if token is None else [token] for token in row_format)
-    return list(itertools.chain.from_iterable(parts))
+    id_lists = (next(texts) if token is None else [token] for token in row_format)
+    return list(itertools.chain.from_iterable(id_lists))
 
 
 def _count(texts: Sequence[str], is_single: bool) -> str:
@@ -776,7 +775,7 @@ def _count(texts: Sequence[str], is_single: bool) -> str:
 
 
 def _chunks(texts: Sequence[str | bytes]) -> Iterator[list[str]]:
-    """Decodes and checks texts, and yields those of a limited number of characters at a time."""
+    """Decodes and checks texts, and yields a limited number of characters at a time."""
     chunk: list[str] = []
     first = size = 0
     for text in texts:
@@ -787,14 +786,14 @@ def _chunks(texts: Sequence[str | bytes]) -> Iterator[list[str]]:
         chunk.append(text)
         size += len(text)
         if size >= _CHUNK:
-            yield _checked(chunk, first)
+            yield _check(chunk, first)
             first += len(chunk)
             chunk, size = [], 0
-    yield _checked(chunk, first)
+    yield _check(chunk, first)
 
 
-def _checked(texts: list[str], first: int) -> list[str]:
-    """Checks the characters of consecutive texts, the first of which has the number `first`."""
+def _check(texts: list[str], first: int) -> list[str]:
+    """Checks the characters of consecutive texts, numbered from `first` on."""
     try:
         "".join(texts).encode()
     except UnicodeEncodeError:
@@ -803,7 +802,7 @@ def _checked(texts: list[str], first: int) -> list[str]:
     return texts
 
 
-def _joined(chunks: Iterable[Sequence[np.ndarray]], *dtypes: Any) -> list[np.ndarray]:
+def _concatenate(chunks: Iterable[Sequence[np.ndarray]], *dtypes: Any) -> list[np.ndarray]:
     """Concatenates each of several arrays, without a second copy of all of them in memory."""
     buffers = [bytearray() for _ in dtypes]
     for chunk in chunks:

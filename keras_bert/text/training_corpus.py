@@ -15,8 +15,8 @@ from keras_bert.text.characters import category
 from keras_bert.text.normalization import without_case
 
 _SAMPLE_BYTES = 2**21
-# The number of parts of a file that are sampled, since parts may be in different languages.
-_PARTS = 16
+# The number of chunks of a file that are sampled, since they may be in different languages.
+_CHUNKS = 16
 _LEAST_CASED = 0.5
 _MOST_CHANGED = 0.1
 _WORDS_AT_A_TIME = 1024
@@ -49,10 +49,10 @@ def corpus_texts(corpus: Corpus) -> Iterator[bytes]:
 def read_corpus(corpus: Corpus, progress: bool) -> Iterator[bytes]:
     """Yields the texts of a corpus; if `progress`, standard error shows how much has been read."""
     size = os.path.getsize(corpus) if isinstance(corpus, str | os.PathLike) else None
-    with bar("reading", size, "B", unit_scale=True, disable=not progress) as shown:
+    with bar("reading", size, "B", unit_scale=True, disable=not progress) as progress_bar:
         for text in corpus_texts(corpus):
             yield text
-            shown.update(len(text))
+            progress_bar.update(len(text))
 
 
 def count_words(
@@ -83,8 +83,8 @@ def count_words(
             counts = Counter({word: count for word, count in counts.items() if count > too_rare})
         total += len(text)
     if progress:
-        counted = f"{total / 1e6:,.0f} MB, {len(counts):,} distinct words"
-        print(f"Counted words: {counted}", file=sys.stderr, flush=True)
+        summary = f"{total / 1e6:,.0f} MB, {len(counts):,} distinct words"
+        print(f"Counted words: {summary}", file=sys.stderr, flush=True)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -109,7 +109,7 @@ class LetterCase(NamedTuple):
 
 
 def choose_lowercase(corpus: Corpus) -> LetterCase:
-    """Decides whether text like that of a corpus should be lowercased and its accents stripped.
+    """Decides whether text like a corpus' should be lowercased and its accents stripped.
 
     It should not if less than half of the letters have a case, so that there is little to gain, or
     if stripping accents (NFD without the marks of category Mn) would change at least a tenth of the
@@ -118,7 +118,7 @@ def choose_lowercase(corpus: Corpus) -> LetterCase:
 
     Args:
         corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
-            or of both, which must not be an iterator. A sample of about 2 MB is read: parts of
+            or of both, which must not be an iterator. A sample of about 2 MB is read: chunks of
             files at regular intervals, and every n-th text.
 
     Returns:
@@ -138,22 +138,24 @@ def choose_lowercase(corpus: Corpus) -> LetterCase:
     characters: Counter[str] = Counter()
     for text in _sample(corpus):
         characters.update(text.decode("utf-8", "ignore"))
-    letters, cased, changed, total = 0, 0, 0, 0
+    letters, num_cased, num_changed, total = 0, 0, 0, 0
     for character, count in characters.items():
         kind = category(character)[0]
         if kind in "LM":
             total += count
-            changed += count * (without_case(character) != character.lower())
+            num_changed += count * (without_case(character) != character.lower())
         if kind == "L":
             letters += count
-            cased += count * (character.lower() != character.upper())
+            num_cased += count * (character.lower() != character.upper())
     if not letters:
         return LetterCase(True, "there are no letters")
-    reason = f"{100 * cased / letters:.0f} % of the letters have a case"
-    if cased < _LEAST_CASED * letters:
+    reason = f"{100 * num_cased / letters:.0f} % of the letters have a case"
+    if num_cased < _LEAST_CASED * letters:
         return LetterCase(False, reason)
-    reason += f", and stripping accents changes {100 * changed / total:.0f} % of letters and marks"
-    return LetterCase(changed < _MOST_CHANGED * total, reason)
+    reason += (
+        f", and stripping accents changes {100 * num_changed / total:.0f} % of letters and marks"
+    )
+    return LetterCase(num_changed < _MOST_CHANGED * total, reason)
 
 
 def chosen_lowercase(corpus: Corpus, progress: bool) -> bool:
@@ -173,18 +175,18 @@ def _sample(corpus: Corpus) -> Iterator[bytes]:
     items = [Path(corpus)] if isinstance(corpus, str | os.PathLike) else list(corpus)
     files = [item for item in items if isinstance(item, os.PathLike)]
     for file in files:
-        yield from _sample_parts(Path(file), _SAMPLE_BYTES // len(files) // _PARTS + 1)
+        yield from _sample_chunks(Path(file), _SAMPLE_BYTES // len(files) // _CHUNKS + 1)
     texts = list(corpus_texts(item for item in items if not isinstance(item, os.PathLike)))
     yield from texts[:: 1 + sum(map(len, texts)) // _SAMPLE_BYTES]
 
 
-def _sample_parts(path: Path, size: int) -> Iterator[bytes]:
-    """Yields parts of a file at regular intervals; a small file is yielded completely."""
+def _sample_chunks(path: Path, size: int) -> Iterator[bytes]:
+    """Yields chunks of a file at regular intervals; a small file is yielded completely."""
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size
-        if length <= _PARTS * size:
+        if length <= _CHUNKS * size:
             yield file.read()
             return
-        for part in range(_PARTS):
-            file.seek(part * length // _PARTS)
+        for chunk in range(_CHUNKS):
+            file.seek(chunk * length // _CHUNKS)
             yield file.read(size)

@@ -118,11 +118,13 @@ def train_vocabulary(
     )
     learner = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=special[0]))
     learner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    known = set(letters)
-    learned = (
-        (word, count) for word, count in counts.items() if len(word) > 1 and known.issuperset(word)
+    alphabet = set(letters)
+    word_counts = (
+        (word, count)
+        for word, count in counts.items()
+        if len(word) > 1 and alphabet.issuperset(word)
     )
-    learner.train_from_iterator(spelled_out(learned), trainer)
+    learner.train_from_iterator(spelled_out(word_counts), trainer)
     ids = learner.get_vocab()
     pieces = sorted(ids, key=ids.__getitem__)[size:]
     return (*special, *letters, *first[len(special) :], *pieces)
@@ -222,7 +224,7 @@ def train_byte_pair_vocabulary(
     learner = tokenizers.Tokenizer(tokenizers.models.BPE())
     learner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     learner.train_from_iterator(spelled_out(words), trainer)
-    return _learned(learner)
+    return _bpe_vocabulary(learner)
 
 
 def train_sentence_piece_model(
@@ -241,8 +243,8 @@ def train_sentence_piece_model(
     """Trains a SentencePiece unigram model on a corpus, which may be larger than the memory.
 
     The corpus is read once, and normalized as by the tokenizer; the trainer of the `sentencepiece`
-    library learns from a sample of its lines. The settings are those of ALBERT, or, with
-    `special_tokens`, those of XLM-RoBERTa and DeBERTa.
+    library learns from a sample of its lines. The settings are ALBERT's, or, with `special_tokens`,
+    XLM-RoBERTa's and DeBERTa's.
 
     Args:
         corpus: The path of a text file; or an iterable of texts, of `pathlib.Path`s of text files,
@@ -303,8 +305,8 @@ def train_sentence_piece_model(
     elif special_tokens is not None:
         roles = {"pad": "pad", "unk": "unk", "cls": "bos", "sep": "eos"}
         special = {"control_symbols": [special_tokens["mask"]]}
-        ordered = [role for role in special_tokens if role in roles]
-        for index, role in enumerate(ordered):
+        ordered_roles = [role for role in special_tokens if role in roles]
+        for index, role in enumerate(ordered_roles):
             special |= {
                 f"{roles[role]}_id": index,
                 f"{roles[role]}_piece": special_tokens[role],
@@ -330,10 +332,10 @@ def train_sentence_piece_model(
             f"The sentencepiece library cannot train {vocabulary_size} pieces on the corpus "
             f"{corpus!r}: {error}"
         ) from error
-    trained = model.getvalue()
+    serialized = model.getvalue()
     if with_fairseq_ids:
-        return fairseq_ids.with_fairseq_ids(trained, fairseq_ids.XLM_ROBERTA)
-    return trained
+        return fairseq_ids.with_fairseq_ids(serialized, fairseq_ids.XLM_ROBERTA)
+    return serialized
 
 
 def _counts(
@@ -346,7 +348,7 @@ def _counts(
 def _alphabet(
     counts: dict[str, int], alphabet_size: int | None, vocabulary_size: int
 ) -> tuple[list[str], list[str]]:
-    """Returns the characters to keep, and those of them that occur inside words, both sorted."""
+    """Returns the characters to keep, and the ones that occur inside words, both sorted."""
     frequencies: Counter[str] = Counter()
     inside: set[str] = set()
     for word, count in counts.items():
@@ -355,18 +357,20 @@ def _alphabet(
         if len(word) > 1:
             inside.update(word)
     # A character that is always a word of its own, as CJK and punctuation are, takes one token.
-    ordered = sorted(frequencies, key=lambda letter: (-frequencies[letter], letter))
+    letters_by_frequency = sorted(frequencies, key=lambda letter: (-frequencies[letter], letter))
     space = (vocabulary_size - len(SPECIAL_TOKENS)) // 2
-    kept = set()
-    for letter in ordered if alphabet_size is None else ordered[:alphabet_size]:
+    alphabet = set()
+    for letter in (
+        letters_by_frequency if alphabet_size is None else letters_by_frequency[:alphabet_size]
+    ):
         space -= 2 if letter in inside else 1
         if space < 0 and alphabet_size is None:
             break
-        kept.add(letter)
-    return sorted(kept), sorted(kept & inside)
+        alphabet.add(letter)
+    return sorted(alphabet), sorted(alphabet & inside)
 
 
-def _learned(learner: Any) -> BytePairVocabulary:
+def _bpe_vocabulary(learner: Any) -> BytePairVocabulary:
     model = json.loads(learner.to_str())["model"]
     ids = model["vocab"]
     merges = (merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"])
@@ -375,6 +379,6 @@ def _learned(learner: Any) -> BytePairVocabulary:
 
 def _sentences(texts: Iterable[bytes], clean: TextCleaner) -> Iterator[str]:
     for text in texts:
-        cleaned = clean(text.decode("utf-8", "ignore"))
-        if cleaned:
-            yield cleaned
+        clean_text = clean(text.decode("utf-8", "ignore"))
+        if clean_text:
+            yield clean_text

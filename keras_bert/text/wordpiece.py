@@ -43,7 +43,7 @@ class WordPieceTokenizer(Tokenizer):
 
     Strings are tokenized in Python, with a cache of words. Tensors of TensorFlow are tokenized with
     graph operations, so in `tf.data.Dataset.map`, a `tf.function` and a SavedModel, which then
-    contains the vocabulary. No special tokens are added around a text. The ids are those of the
+    contains the vocabulary. No special tokens are added around a text. The ids are the same as the
     original for every character assigned in Unicode 15; bytes that are not valid UTF-8 are
     dropped, as in the original.
 
@@ -55,7 +55,7 @@ class WordPieceTokenizer(Tokenizer):
             `]`.
         added_tokens: Other tokens of the vocabulary, such as entity markers, that are one token
             each where they occur in a text, also inside a word.
-        uncased_tokens: Those of `added_tokens` that are recognized in any case and with any
+        uncased_tokens: The tokens of `added_tokens` that are recognized in any case and with any
             accents.
         max_word_length: Maximum number of characters of a word; a longer one is an unknown token.
             It is 200 in the released code, and 100 in `transformers`.
@@ -225,20 +225,20 @@ class WordPieceTokenizer(Tokenizer):
         }
 
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        return self._known_ids.ids(self._joined(texts).split())
+        return self._known_ids.ids(self._join(texts).split())
 
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
-        joined = self._joined(texts)
-        tokens = self._known_tokens.tokens(joined.split(), word_starts(joined))
+        joined_text = self._join(texts)
+        tokens = self._known_tokens.tokens(joined_text.split(), word_starts(joined_text))
         starts, ends = tokens.starts, tokens.ends
         if self.token_marks:
-            offsets = self.token_marks.offsets(joined)
+            offsets = self.token_marks.offsets(joined_text)
             starts, ends = offsets[starts], offsets[ends]
         sizes = np.array([len(text) + len(_BETWEEN) for text in texts], np.int64)
         begins = np.repeat(np.cumsum(sizes) - sizes, tokens.lengths)
         return FlatTokens(tokens.ids, starts - begins, ends - begins, tokens.lengths)
 
-    def _joined(self, texts: Sequence[str]) -> str:
+    def _join(self, texts: Sequence[str]) -> str:
         """Marks special and added tokens, and joins the texts."""
         if self.token_marks:
             texts = [self.token_marks.mark(text) for text in texts]
@@ -249,16 +249,16 @@ class WordPieceTokenizer(Tokenizer):
         return " ".join([self.vocabulary[index] for index in ids]).replace(f" {SUFFIX}", "")
 
     def _ids_to_readable_text(self, ids: Sequence[int]) -> str:
-        """Joins words with spaces, but those without a space before them to the one before."""
+        """Joins words with spaces, except for words that have no space before them."""
         tokens = [self.vocabulary[index] for index in ids]
         begin, *others = tokens or [""]
-        parts = (
+        pieces = (
             token.removeprefix(SUFFIX)
             if token.startswith((SUFFIX, *_WITHOUT_SPACE))
             else f" {token}"
             for token in others
         )
-        return "".join([begin, *parts])
+        return "".join([begin, *pieces])
 
     def _make_graph(self) -> GraphTokenizer:
         from keras_bert.text.graph.wordpiece import WordPieceGraph
@@ -353,10 +353,12 @@ class _Subwords:
 
 def _lengths(tokens: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Returns the lengths of the tokens that begin with each two letters, longest first."""
-    found: defaultdict[str, set[int]] = defaultdict(lambda: {1})
+    length_sets: defaultdict[str, set[int]] = defaultdict(lambda: {1})
     for token in tokens:
-        found[token[:2]].add(len(token))
-    return {letters: tuple(sorted(lengths, reverse=True)) for letters, lengths in found.items()}
+        length_sets[token[:2]].add(len(token))
+    return {
+        letters: tuple(sorted(lengths, reverse=True)) for letters, lengths in length_sets.items()
+    }
 
 
 def _check_sizes(vocabulary: Sequence[str]) -> None:

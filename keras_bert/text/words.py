@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splitting of raw text into words, like those of data sets for tagging."""
+"""Splitting of raw text into words, as data sets for tagging have them."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def split_words(text: str) -> tuple[list[str], list[int], list[int]]:
     >>> starts
     [0, 4, 5, 9, 11, 17]
     """
-    found = [
+    matches = [
         match
         for match in _words_and_gaps().finditer(text.replace("\0", " "))
         if match.lastgroup == "word"
     ]
     return (
-        [match[0] for match in found],
-        [match.start() for match in found],
-        [match.end() for match in found],
+        [match[0] for match in matches],
+        [match.start() for match in matches],
+        [match.end() for match in matches],
     )
 
 
 def word_patterns(characters: Callable[[str], str]) -> tuple[str, str]:
-    """Returns regular expressions of a word, and of what is between words.
+    """Returns regular expressions of a word, and of the text between words.
 
     Args:
         characters: Spells the characters of a general category, such as `L` or `Cf`, for character

@@ -260,6 +260,7 @@ class Folder:
             head = {"Sequence": "classifier", "TokenCla": "token_classifier"}[self.ending[3:11]]
             options = {"num_classes": checkpoint.num_classes(head)}
             options |= {"class_names": checkpoint.class_names}
+            options |= (checkpoint.task or {}) if head == "classifier" else {}
         task = TASKS[self.ending](checkpoint.new_backbone(), **options)
         checkpoint.load_into(task.backbone, pooler_is_used=task.uses_pooler)
         for name, layer in task.heads.items():
@@ -278,6 +279,8 @@ class Folder:
             return self.real(outputs)
         if task.is_regression:
             return [outputs]
+        if task.multi_label:
+            return [torch.sigmoid(torch.tensor(outputs)).numpy()]
         scores = torch.softmax(torch.tensor(outputs), -1).numpy()
         # A sigmoid is read as two classes.
         return [scores[:, 1:] if self.num_labels == 1 else scores]

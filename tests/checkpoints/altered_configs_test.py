@@ -65,6 +65,7 @@ def test_all_fields_of_the_class_of_the_reference_are_read_needed_or_ignored(fam
         ),
         ("distilbert", {"num_attention_heads": 1}, EQUAL),
         ("bert", {"problem_type": "regression"}, OURS),
+        ("bert", {"problem_type": "multi_label_classification"}, EQUAL),
         ("bert", {"per_layer_config": {"0": {"num_attention_heads": 1}}}, BOTH),
     ],
 )
@@ -77,6 +78,7 @@ def test_a_word_of_a_file_is_read_or_refused(family, changes, outcome, folder):
     [
         ({}, EQUAL),
         ({"problem_type": "regression"}, EQUAL),
+        ({"problem_type": "multi_label_classification"}, EQUAL),
         ({"sentence_transformers": {"activation_fn": IDENTITY}}, EQUAL),
         (
             {"sentence_transformers": {"activation_fn": SIGMOID}, "problem_type": "regression"},

@@ -109,7 +109,7 @@ def test_a_card_says_what_is_unknown_and_what_is_not_better():
         parameters=10**6,
         results={**RESULTS, "baselines": baselines},
     )
-    assert "**Its accuracy is not above that of the best baseline (91.25):**" in card
+    assert "**Its accuracy is not above the best baseline's (91.25):**" in card
 
 
 def test_an_upload_that_fails_says_why(classifier, monkeypatch):

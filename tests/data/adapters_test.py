@@ -127,6 +127,10 @@ def test_ids_of_other_names_of_classes_become_names():
     table = Table(text=["a", "b", "c"], label=[0, 1, -1])
     assert label_column(table, ("neg", "pos")) == ["pos", "neg", -1]
     assert label_column(table) == [0, 1, -1]
+    datasets = pytest.importorskip("datasets")
+    features = {"label": datasets.List(datasets.ClassLabel(names=["pos", "neg"]))}
+    rows = datasets.Dataset.from_dict({"label": [[0, 1], []]}, datasets.Features(features))
+    assert label_column(rows, ("neg", "pos")) == [["pos", "neg"], []]
 
 
 def test_what_is_not_read_yet_is_refused():

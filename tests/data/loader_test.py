@@ -99,7 +99,7 @@ def test_a_window_of_one_batch_leaves_rows_where_they_are():
         ({"batch_size": 0}, "batch_size is 0"),
         ({"num_replicas": 3}, "in a distribution over 3 devices"),
         ({"shard": (2, 2)}, "shard is"),
-        ({"shard": (0, 3)}, "of which batch_size is a multiple"),
+        ({"shard": (0, 3)}, "a batch_size that is a multiple"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):

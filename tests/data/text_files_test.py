@@ -44,7 +44,7 @@ def test_every_reader_takes_them(tmp_path):
         (gzip.compress(b"x\n" * 99, mtime=0)[:-9], "cannot be read past line"),
         ("text\n".encode("utf-16-le"), "NUL bytes as in UTF-16 .* `iconv -f UTF-16LE"),
         ("text\n".encode("utf-16-be"), "NUL bytes as in UTF-16 .* `iconv -f UTF-16BE"),
-        ("a\nb\n".encode("utf-16") + b"c", "line 3: the byte order mark is that of UTF-16, but"),
+        ("a\nb\n".encode("utf-16") + b"c", "line 3: the byte order mark is UTF-16's, but"),
         (b"PK\x03\x04...", "the file is a ZIP archive, as .xlsx files are; save it as CSV"),
         (b"PAR1...", "the file is a Parquet file; save it"),
     ],

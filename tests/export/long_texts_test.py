@@ -57,7 +57,7 @@ def test_a_part_has_rows_of_similar_lengths_and_few_tokens(lengths, parts):
     features = {"token_ids": tf.constant(ids), "padding_mask": tf.constant(mask)}
     options = dataclasses.replace(OPTIONS, part_tokens=10)
     served = signatures.ServedOutputs(recorder, options)
-    outputs = served.in_parts({**features, "segment_ids": None})
+    outputs = served.in_chunks({**features, "segment_ids": None})
     assert recorder.parts == parts
     # In the order of the rows
     np.testing.assert_array_equal(outputs["logits"], np.stack([ids, ids], axis=-1))

@@ -4,12 +4,14 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("tensorflow_text")
 
 from keras_bert.export import ServedModel
 from tests.export import served_tasks
+from tests.export.small_classifier import make_classifier
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -68,17 +70,30 @@ def test_an_export_says_what_it_answers(kind, tmp_path):
     check_serving_answers(task, served, rows)
     assert rounded(served.apply_verb([{**row, "id": 7} for row in rows])) == expected
     assert served.apply_verb([]) == []
+    assert served.tokenizer.get_config() == task.preprocessor.tokenizer.get_config()
     (tmp_path / "1" / TASK_FILE).write_text('{"task": "TextClassifier"}')
-    with pytest.raises(ValueError, match=r"task\.json is malformed: KeyError\('verb'\)"):
+    with pytest.raises(ValueError, match=r"task\.json is malformed: KeyError\('requests'\)"):
         ServedModel(tmp_path / "1")
-    # As earlier releases wrote it
     (tmp_path / "1" / TASK_FILE).unlink()
-    before = ServedModel(tmp_path / "1")
-    assert set(before.fields) == set(served.fields)
-    assert before.list_fields == served.list_fields
-    assert rounded(before.apply_verb(rows)) == expected
+    with pytest.raises(ValueError, match=r"task\.json is missing; expected it in a folder that"):
+        ServedModel(tmp_path / "1")
     if kind == "pairs":
         with pytest.raises(ValueError, match=r"Row 0 is .*; the model takes the fields"):
-            before.apply_verb([{"text": ["a"], "text_pair": "b"}])
+            served.apply_verb([{"text": ["a"], "text_pair": "b"}])
         with pytest.raises(ValueError, match="Row 1 has no text_pair; it has text"):
             served.apply_verb([rows[0], {"text": "a"}])
+
+
+def test_labels_are_those_of_the_task(tmp_path):
+    """Also of a pair, in the order of their probabilities, and none where none applies."""
+    task = make_classifier(class_names=["a", "b", "größer"], multi_label=True)
+    texts = ["the cat sat", "a mat", "", "the", "7 9", "c a t", "on the mat", "z"]
+    rows = [{"text": text, "text_pair": pair} for text in texts for pair in texts[:3]]
+    found = [row["probabilities"] for row in task.serving_answers(rows)]
+    task.thresholds = tuple(np.median(found, axis=0).tolist())
+    task.export(tmp_path / "1", warm_up=False, pair=True)
+    served = ServedModel(tmp_path / "1")
+    answers = task.apply_verb(rows)
+    assert {len(answer) for answer in answers} >= {0, 1, 2}
+    assert served.apply_verb(rows) == list(map(rounded, answers))
+    check_serving_answers(task, served, rows[:9])

@@ -89,5 +89,8 @@ def test_overwrites_and_warns_of_no_version_number(classifier, tmp_path, monkeyp
     assert not any("serving-api" in str(warning.message) for warning in warned)
     assert {path.name for path in folder.iterdir()} >= {"saved_model.pb", "variables"}
     assert not (folder / "old").exists()
-    assert {path.name for path in (folder / "assets.extra").iterdir()} == {"task.json"}
+    assert {path.name for path in (folder / "assets.extra").iterdir()} == {
+        "task.json",
+        "tokenizer.json",
+    }
     assert list(tmp_path.iterdir()) == [folder]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains, saves, loads and exports a tiny classifier of text on Keras' backend.
 
-It leaves `tiny.keras`, `preset`, `export/1` and its training data, `rows.csv`, which commands read.
+It leaves `tiny.keras`, `embedder.keras`, which has the same encoder, `preset`, `export/1` and its
+training data, `rows.csv`, which commands read.
 """
 
 import csv
@@ -39,6 +40,7 @@ expected = task.classify(["good plot", "bad"])
 assert [answer["label"] for answer in expected] == ["positive", "negative"], expected
 task.save("tiny.keras")
 assert keras_bert.load_model("tiny.keras").classify(["good plot", "bad"]) == expected
+keras_bert.TextEmbedder(task.backbone, task.preprocessor).save("embedder.keras")
 task.save_to_preset("preset")
 # It has no wheels for Windows, which SavedModels cannot be written on.
 if importlib.util.find_spec("tensorflow_text"):

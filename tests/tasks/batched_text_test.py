@@ -218,7 +218,7 @@ def test_batches_that_are_malformed_are_named(classifier):
         classifier.evaluate(Sequence(TEXTS), verbose=0)
     with pytest.raises(ValueError, match="The PyDataset is infinite; expected `steps`"):
         classifier.predict(Sequence(TEXTS, num_batches=None), verbose=0)
-    with pytest.raises(ValueError, match="a Sequence, whose batches cannot be counted"):
+    with pytest.raises(ValueError, match="x, a Sequence, cannot be counted"):
         classifier.num_steps(Sequence(TEXTS, num_batches=None))
     assert classifier.num_steps(Sequence(TEXTS, LABELS), epochs=2) == 8
     with pytest.raises(ValueError, match=r"The task takes .*; received .* another form"):

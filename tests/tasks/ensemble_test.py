@@ -11,14 +11,14 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 
 import keras_bert
-from keras_bert.data.labels import softmax
+from keras_bert.data.labels import sigmoid, softmax
 from tests.small_tasks import CONFIG, LETTERS, make_text_task
 from tests.small_tasks import make_task as small_task
 from tests.task_cases import make_task, task_case
 from tests.tasks.contract_test import check_alike
 
 # Each on one of the backends, as in tests/tasks/contract_test.py
-NAMES = ["classes", "regression", "tagging", "choices", "questions", "pairs"]
+NAMES = ["classes", "regression", "tagging", "choices", "questions", "pairs", "labels"]
 HERE = NAMES[["tensorflow", "jax", "torch"].index(keras.backend.backend()) :: 3]
 
 
@@ -39,9 +39,10 @@ def test_outputs_are_means_and_stay_so_in_a_file(name, tmp_path):
     case, members = members_of(name)
     ensemble = keras_bert.Ensemble(members)
     assert (ensemble.verb, ensemble.fields) == (members[0].verb, members[0].fields)
+    probabilities = sigmoid if name == "labels" else softmax
     averaged, *single = (
         keras.tree.map_structure(
-            lambda part: part if name in ("regression", "questions") else softmax(part),
+            lambda part: part if name in ("regression", "questions") else probabilities(part),
             task.predict(case.x, verbose=0),
         )
         for task in (ensemble, *members)
@@ -71,6 +72,17 @@ def test_evaluate_scores_the_mean():
         },
         rel=1e-5,
     )
+
+
+@pytest.mark.on_tensorflow
+def test_thresholds_are_the_means_of_those_of_the_same_label():
+    members = [
+        keras_bert.TextClassifier(
+            keras_bert.Backbone(CONFIG), class_names=names, multi_label=True, thresholds=thresholds
+        )
+        for names, thresholds in ((["a", "b"], [0.25, 0.5]), (["b", "a"], [0.25, 0.75]))
+    ]
+    assert keras_bert.Ensemble(members).thresholds == (0.5, 0.375)
 
 
 @pytest.mark.on_tensorflow

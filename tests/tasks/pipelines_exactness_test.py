@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`top_k` of classifiers, and `targets` of masked LMs, are those of transformers' pipelines."""
 
+import numpy as np
 import pytest
 
 # Logits are compared with those of transformers on each backend by other tests.
@@ -59,6 +60,59 @@ def test_top_k_of_a_classifier(kind, tmp_path):
         assert [len(answer) for answer in answers] == [min(top_k, len(NAMES))] * 2
         check_same(answers, expected)
     check_same([classifier.classify(texts[0], top_k=4)], [pipeline(texts[0], top_k=None)])
+
+
+@pytest.mark.parametrize(
+    "names", [["contradiction", "neutral", "entailment"], ["Entailment", "not_entailment"]]
+)
+def test_zero_shot_classification(names, tmp_path):
+    """By the class of entailment, wherever it is; the last text is cut, and its label is not."""
+    texts = ["the test fails", "a case of 1990 tests, skipped", "the test is in the case " * 9]
+    labels = {"tests": "a test", "methods": "a method of a class", "cases": "a case"}
+    nli = saved(keras_bert.TextClassifier, "wordpiece", tmp_path, class_names=names)
+    pipeline = transformers.pipeline("zero-shot-classification", model=str(tmp_path))
+    nli.preprocessor.cut_rows.is_told = True
+    for multi_label, part, template in (
+        (False, labels, "This example is {}."),
+        (True, labels, "It is {}!"),
+        (False, {"tests": "a test"}, "This example is {}."),
+    ):
+        answers = nli.classify_zero_shot(texts, part, hypothesis=template, multi_label=multi_label)
+        found = pipeline(
+            texts, list(part.values()), hypothesis_template=template, multi_label=multi_label
+        )
+        keys = {text: name for name, text in part.items()}
+        check_same(
+            answers,
+            [
+                [
+                    {"label": keys[label], "score": score}
+                    for label, score in zip(row["labels"], row["scores"], strict=True)
+                ]
+                for row in found
+            ],
+        )
+    by_id = nli.classify_zero_shot(texts[0], labels, entailment=1)
+    assert by_id != nli.classify_zero_shot(texts[:1], labels)[0]
+    with pytest.raises(ValueError, match="entailment is None, and the classes are zero, one"):
+        saved(
+            keras_bert.TextClassifier, "wordpiece", tmp_path / "other", class_names=NAMES
+        ).classify_zero_shot(texts, labels)
+
+
+def test_zero_shot_by_vectors_is_by_cosine_similarity(tmp_path):
+    embedder = saved(keras_bert.TextEmbedder, "wordpiece", tmp_path, normalize=False)
+    labels = {"tests": "a test fails", "cases": "the case is skipped"}
+    texts = ["the test fails", "a case of 1990 tests, skipped"]
+    vectors, targets = embedder.embed(texts), embedder.embed(list(labels.values()))
+    for text, vector in zip(texts, vectors, strict=True):
+        answer = embedder.classify_zero_shot(text, labels)
+        scores = [
+            vector @ target / np.linalg.norm(vector) / np.linalg.norm(target) for target in targets
+        ]
+        expected = sorted(zip(scores, labels, strict=True), reverse=True)
+        assert [label["label"] for label in answer] == [name for _, name in expected]
+        assert [label["score"] for label in answer] == pytest.approx([s for s, _ in expected])
 
 
 def check_same(answers, expected):

@@ -156,7 +156,7 @@ def test_an_answer_without_a_token_is_named_in_training(trained):
     read = trained[0].adapters[0].read(rows)
     options = trained[0]._options(4)
     read.batches(trained[0].preprocessor, options)
-    with pytest.warns(UserWarning, match="1 of 4 questions, the first of which is '3'"):
+    with pytest.warns(UserWarning, match="1 of 4 questions, starting with '3'"):
         read.batches(trained[0].preprocessor, dataclasses.replace(options, training=True))
 
 

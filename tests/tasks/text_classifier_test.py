@@ -6,7 +6,8 @@ import pytest
 
 pytestmark = pytest.mark.on_tensorflow
 
-from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
+from keras_bert import Backbone, BertConfig, TextClassifier, load_model  # noqa: E402
+from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
@@ -249,3 +250,66 @@ def test_one_trace_for_each_bucket_with_jit_compile():
     assert set(static) <= {(8, 16), (8, 32)}
     # On JAX, Keras traces the first batch twice, to determine the shapes; it compiles it once.
     assert len(static) <= len(set(static)) + (keras.backend.backend() == "jax")
+
+
+@pytest.fixture(scope="module")
+def labeler():
+    """A classifier of several labels with tuned thresholds, and its texts and labels."""
+    keras.utils.set_random_seed(1)
+    labeler = make_classifier(class_names=["bad", "film", "good"], multi_label=True)
+    labeler.compile(AdamW(1e-2))
+    texts = reviews()[0]
+    labels = [[name for name in labeler.class_names if name in text] for text in texts]
+    labeler.fit(texts, labels, batch_size=16, verbose=0)
+    labeler.tune_thresholds(texts[::2], labels[::2])
+    return labeler, texts, labels
+
+
+def test_labels_that_reach_their_thresholds(labeler):
+    labeler, texts, labels = labeler
+    probabilities = 1 / (1 + np.exp(-labeler.predict(texts, verbose=0).astype("float64")))
+    # No other threshold has a higher F1 on the rows by which they were tuned.
+    truth = np.array([[name in row for name in labeler.class_names] for row in labels])
+    for index, threshold in enumerate(labeler.thresholds):
+        column, scores = truth[::2, index], probabilities[::2, index]
+        best = max(sklearn_f1(column, scores >= other) for other in scores)
+        assert sklearn_f1(column, scores >= threshold) == pytest.approx(best)
+    answers = labeler.classify(texts)
+    for answer, row in zip(answers, probabilities, strict=True):
+        found = [index for index in np.argsort(-row) if row[index] >= labeler.thresholds[index]]
+        assert [label["label"] for label in answer] == [labeler.class_names[i] for i in found]
+    assert [label["label"] for label in labeler.classify(texts[0])] == [
+        label["label"] for label in answers[0]
+    ]
+    assert [len(answer) for answer in labeler.classify(texts[:2], top_k=5)] == [3, 3]
+    # Labels as rows of 0 and 1, and as the column of a table, are the same.
+    scores = labeler.evaluate(texts, labels, verbose=0)
+    assert labeler.evaluate({"text": texts, "label": truth.tolist()}, verbose=0) == scores
+    loss = -np.mean(np.log(np.where(truth, probabilities, 1 - probabilities)))
+    assert scores[0] == pytest.approx(loss, rel=1e-5)
+    assert scores[1:] == pytest.approx(
+        [sklearn_f1(truth, probabilities >= 0.5, average=of) for of in ("micro", "macro")]
+    )
+
+
+def sklearn_f1(truth, predicted, **options):
+    from sklearn.metrics import f1_score
+
+    return f1_score(truth, predicted, zero_division=0, **options)
+
+
+def test_thresholds_are_saved_with_their_labels(labeler, tmp_path):
+    labeler, texts, _ = labeler
+    labeler.save(tmp_path / "labeler.keras")
+    labeler.save_to_preset(tmp_path / "preset")
+    assert load_model(tmp_path / "labeler.keras").thresholds == labeler.thresholds
+    names = ["good", "bad", "film"]
+    other = TextClassifier.from_preset(tmp_path / "preset", class_names=names)
+    order = [labeler.class_names.index(name) for name in names]
+    assert other.thresholds == tuple(labeler.thresholds[index] for index in order)
+    assert other.classify(texts[:9]) == [
+        [{**label, "score": pytest.approx(label["score"], abs=1e-5)} for label in row]
+        for row in labeler.classify(texts[:9])
+    ]
+    with pytest.warns(CheckpointWarning, match="for 3 labels, but expected 3 classes"):
+        assert TextClassifier.from_preset(tmp_path / "preset", multi_label=False).thresholds is None

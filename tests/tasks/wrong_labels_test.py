@@ -16,7 +16,7 @@ from keras_bert import (
     TokenClassifier,
 )
 from keras_bert.data.labels import checked_num_classes
-from tests.small_tasks import CONFIG, make_task
+from tests.small_tasks import CONFIG, make_task, make_text_task
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -256,3 +256,44 @@ def test_the_class_weights_of_a_distiller_are_those_of_its_classes():
     distiller.fit(IDS, labels, class_weight={"good": 2.0}, verbose=0)
     with pytest.raises(ValueError, match="weight of 7; expected one of bad, good"):
         distiller.fit(IDS, labels, class_weight={7: 2.0}, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([["a"], ["c"]], r"row 1 is 'c'; the classes are a, b"),
+        (["a", "b"], r"row 0 are 'a'; expected a list of names, or 2 values 0 or 1"),
+        ([[0, 1], [0, 2]], r"row 1 are \[0, 2\]; expected a list of names, or 2 values 0 or 1"),
+        ([[0, 1], [0]], r"row 1 are \[0\]; expected"),
+        ([["a"], None], r"row 1 are None; expected"),
+        ([["a"], ["b", None]], r"row 1 are \['b', None\]; expected"),
+        ([["a"]], r"There are 2 texts and labels or weights of shape \(1, 2\)"),
+    ],
+)
+def test_several_labels_of_a_row_are_checked(labels, message):
+    task = several_labels()
+    with pytest.raises(ValueError, match=message):
+        task.fit(["a", "b b"], labels, verbose=0)
+
+
+def several_labels():
+    other = make_text_task("TextEmbedder")
+    names = ["a", "b"]
+    task = TextClassifier(
+        other.backbone, preprocessor=other.preprocessor, class_names=names, multi_label=True
+    )
+    task.compile("sgd")
+    return task
+
+
+def test_several_labels_have_no_loss_of_one_class_and_no_class_weight():
+    task = several_labels()
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+    with pytest.raises(ValueError, match="for one class for each text"):
+        task.compile(loss=loss)
+    # Keras would take the weight of the first label of a row.
+    for x in (["a", "b"], IDS[:2]):
+        with pytest.raises(ValueError, match=r"class_weight is .* not class ids"):
+            task.fit(x, np.eye(2), class_weight={0: 1.0, 1: 2.0}, verbose=0)
+    with pytest.raises(ValueError, match="multi_label=True"):
+        Distiller(task, several_labels())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fine-tuning program, from files to an exported model, at miniature size."""
 
+import csv
 import hashlib
 import json
 import os
@@ -17,8 +18,9 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 pytest.importorskip("tensorflow")
 
 from absl import flags  # noqa: E402
+from sklearn.metrics import average_precision_score, f1_score  # noqa: E402
 
-from keras_bert import Backbone, TextClassifier  # noqa: E402
+from keras_bert import Backbone, TextClassifier, load_model  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
@@ -27,6 +29,7 @@ from training import recipes  # noqa: E402
 from training.engine import child_programs, config_flags, finetuning, run_report  # noqa: E402
 from training.engine.output_folder import NotFiniteError  # noqa: E402
 from training.engine.program import plain_errors  # noqa: E402
+from training.evaluate import EvaluateConfig, evaluate  # noqa: E402
 from training.jobs.classification import (  # noqa: E402
     ClassificationJob,
     FinetuneConfig,
@@ -395,3 +398,60 @@ def test_flags_change_only_what_they_name():
     recipe = recipes.load("minilm_sst2", FinetuneConfig)
     changed = recipe.replace(**changes)
     assert changed.learning_rate == recipe.learning_rate
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*initialized randomly:keras_bert.checkpoints.CheckpointWarning"
+)
+def test_several_labels_from_a_file_to_answers(preset, tmp_path):
+    """A tenth of rows is held out, by which the thresholds are set that the model keeps."""
+    rows = {
+        "good film": ["film", "praise"],
+        "a bad film": ["film"],
+        "good": ["praise"],
+        "a bad": [],
+    }
+    lines = [f"{text}\t{json.dumps(labels)}" for text, labels in rows.items()]
+    path = tmp_path / "rows.tsv"
+    path.write_text("text\tlabel\n" + "\n".join(lines * 8) + "\n")
+    config = FinetuneConfig.from_flags(
+        train_file=str(path),
+        test_file=str(path),
+        multi_label=True,
+        preset=str(preset),
+        epochs=2,
+        batch_size=8,
+        learning_rate=1e-2,
+        sequence_length=16,
+        precision="float32",
+        output_dir=str(tmp_path / "run"),
+    )
+    results = finetuning.run(ClassificationJob, config, read_data(config))
+    assert set(results["baselines"]["dev"]) == {"frequency", "bag_of_words"}
+    model_file = tmp_path / "run" / "seed_1" / "model.keras"
+    model = load_model(model_file)
+    assert results["thresholds"] == list(model.thresholds) != [0.5, 0.5]
+    # The scores, as scikit-learn computes them of the model's answers
+    texts, truth = (
+        list(rows) * 8,
+        np.array([["film" in r, "praise" in r] for r in rows.values()] * 8),
+    )
+    found = [{label["label"] for label in row} for row in model.classify(texts)]
+    predicted = np.array([["film" in row, "praise" in row] for row in found])
+    expected = {
+        "average_precision": 100 * average_precision_score(truth, model.predict(texts, verbose=0)),
+        "micro_f1": 100 * f1_score(truth, predicted, average="micro"),
+        "macro_f1": 100 * f1_score(truth, predicted, average="macro"),
+    }
+    scores = json.loads((tmp_path / "run" / "test_scores.json").read_text())
+    assert scores == pytest.approx(expected)
+    evaluated = evaluate(
+        EvaluateConfig(
+            data_file=str(path), model=str(model_file), report_dir=str(tmp_path / "report")
+        )
+    )
+    assert evaluated == pytest.approx(expected)
+    with open(tmp_path / "run" / "answers.tsv", newline="") as file:
+        header, *answers = csv.reader(file, delimiter="\t")
+    assert header == ["labels", "scores"]
+    assert [set(json.loads(labels)) for labels, _ in answers] == found

@@ -179,10 +179,8 @@ def test_addresses(server):
     *_, port = server
     status, content = ask(port, "/v1/models/model")
     available = {"error_code": "OK", "error_message": ""}
-    assert (status, json.loads(content)) == (
-        200,
-        {"model_version_status": [{"version": "7", "state": "AVAILABLE", "status": available}]},
-    )
+    version = {"version": "7", "state": "AVAILABLE", "status": available}
+    assert (status, json.loads(content)["model_version_status"]) == (200, [version])
     assert ask(port, "/v1/models/model/versions/7")[0] == 200
     assert predict(port, {"instances": ["a"]}, "/v1/models/model/versions/7:predict")[0] == 200
     metadata = json.loads(ask(port, "/v1/models/model/metadata")[1])["metadata"]
@@ -191,7 +189,7 @@ def test_addresses(server):
     assert set(signature["outputs"]) == {"label", "score", "probabilities"}
     assert [ask(port, f"/v2/health/{name}")[0] for name in ("live", "ready")] == [200, 200]
     for path, expected in {
-        "/v1/models/other": "received /v1/models/other; the model is model, version 7",
+        "/v1/models/other": "received the model 'other'; there is model",
         "/v1/models/model/versions/8": "the model is model, version 7",
         "/nothing": "received GET /nothing; expected POST /v1/models/NAME:predict",
     }.items():
@@ -208,9 +206,11 @@ def test_addresses(server):
         connection.request("DELETE", "/v1/models/model/versions/7:predict")
         assert connection.getresponse().headers["Allow"] == "POST"
     metrics = ask(port, "/metrics")[1].decode()
-    assert re.search(r'^keras_bert_requests_total\{status="200"\} [1-9]', metrics, re.M)
-    assert re.search(r"^keras_bert_batch_rows_sum [1-9]", metrics, re.M)
-    assert re.search(r"^keras_bert_waiting_rows 0", metrics, re.M)
+    assert re.search(
+        r'^keras_bert_requests_total\{model="model",status="200"\} [1-9]', metrics, re.M
+    )
+    assert re.search(r'^keras_bert_batch_rows_sum\{model="model"\} [1-9]', metrics, re.M)
+    assert re.search(r'^keras_bert_waiting_rows\{model="model"\} 0', metrics, re.M)
 
 
 def test_sigterm_answers_what_is_in_flight(classifier, tmp_path):
@@ -219,10 +219,10 @@ def test_sigterm_answers_what_is_in_flight(classifier, tmp_path):
         with concurrent.futures.ThreadPoolExecutor(1) as clients:
             texts = ["plot " * 20] * 100
             answer = clients.submit(predict, port, {"instances": texts})
-            while b"keras_bert_rows_total 0.0" in ask(port, "/metrics")[1]:
+            while b'keras_bert_rows_total{model="model"} 0.0' in ask(port, "/metrics")[1]:
                 time.sleep(0.01)
             metrics = ask(port, "/metrics")[1].decode()
-            assert re.search(r"^keras_bert_cut_rows_total [1-9]", metrics, re.M)
+            assert re.search(r'^keras_bert_cut_rows_total\{model="model"\} [1-9]', metrics, re.M)
             assert not answer.done()
             process.send_signal(signal.SIGTERM)
             status, answers = answer.result()
@@ -246,8 +246,9 @@ def test_a_socket_sends_at_once_and_a_port_in_use_is_one_sentence():
     ("options", "message"),
     [
         ({"port": 70_000}, "--port is 70000, expected a number below 65536"),
-        ({"name": "a/b"}, "--name is 'a/b', expected a name without"),
-        ({"max_waiting_rows": 10}, "--max_waiting_rows=10 is below --max_rows=1024"),
+        ({"model": "a:b=c.keras"}, "--model has the name 'a:b', expected one without"),
+        ({"model": "a=b.keras,a=c.keras"}, "--model has the name 'a', expected one without"),
+        ({"max_waiting_rows": 10}, "--max_waiting_rows=10 is below --max_rows=2048"),
     ],
 )
 def test_flags(options, message):

@@ -31,8 +31,8 @@ from typing import Any, TypeVar
 
 from absl import logging
 
-from keras_bert.data.loader import Batches, BatchesOfBatches, rows_of_share
-from keras_bert.data.pretraining.masking import BatchShare
+from keras_bert.data.loader import Batches, BatchesOfBatches, rows_of_shard
+from keras_bert.data.pretraining.masking import BatchShard
 
 from ..costs import energy
 from .options import ALL_BY_ENVIRONMENT, HostOptions
@@ -384,7 +384,7 @@ def sharded_map(function: Callable[[Item], Any], items: Iterable[Item]) -> list[
         items: Its arguments, the same in all processes.
     """
     items = list(items)
-    results = [function(item) for item in items[rows_of_share(shard(), len(items))]]
+    results = [function(item) for item in items[rows_of_shard(shard(), len(items))]]
     return [result for of_process in gather(results) for result in of_process]
 
 
@@ -446,7 +446,7 @@ class AgreedBatches(BatchesOfBatches):
 
     Otherwise those of other shapes, or of another step, would train something else without an
     error, or wait for one another forever. With the same messages, the processes tell one another
-    how many tokens are selected in the rows of each, by which a `BatchShare` is completed.
+    how many tokens are selected in the rows of each, by which a `BatchShard` is completed.
 
     Args:
         batches: The shares of this process.
@@ -460,13 +460,13 @@ class AgreedBatches(BatchesOfBatches):
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
         for place, batch in enumerate(self._batches.epoch(number, first), self._first + first):
-            is_share = isinstance(batch, BatchShare)
-            arrays, selected = batch[:2] if is_share else (batch, 0)
+            is_shard = isinstance(batch, BatchShard)
+            arrays, selected = batch[:2] if is_shard else (batch, 0)
             shapes = json.dumps(arrays, default=lambda array: array.shape, sort_keys=True)
             found = gather([{"number": place, "shapes": shapes}, selected])
             _check_same(f"batch {place}", [value for value, _ in found])
             before = sum(count for _, count in found[: index()])
-            yield batch.completed(before) if is_share else batch
+            yield batch.completed(before) if is_shard else batch
 
 
 # === When one of them fails ===

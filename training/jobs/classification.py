@@ -141,7 +141,7 @@ def _read_glue(config: FinetuneConfig) -> FinetuneData:
 
 
 def _read_files(config: FinetuneConfig) -> FinetuneData:
-    from ..scores.classifier_scores import metrics_for
+    from ..scores.classifier_scores import LABEL_METRICS, metrics_for
 
     def read(
         name: str, class_names: tuple[str, ...] | None = None, labeled: bool = True
@@ -163,7 +163,8 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
             logging.warning(
                 "the test file is predicted but not scored, because it has no labels: %s", error
             )
-    return FinetuneData(train, {"dev": dev}, test, metrics_for(train.num_classes))
+    metrics = LABEL_METRICS if train.multi_label else metrics_for(train.num_classes)
+    return FinetuneData(train, {"dev": dev}, test, metrics)
 
 
 def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
@@ -184,7 +185,24 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     regression = config.regression or (model is not None and model.is_regression)
     if regression and config.plots_dir:
         raise ValueError("--plots_dir: plots are available for classes, not for regression")
-    data = config.read_text(config.data_file, None if regression else class_names, regression)
+    multi_label = config.multi_label or (model is not None and model.multi_label)
+    if multi_label and not (model and model.multi_label and not config.plots_dir):
+        raise ValueError(
+            "--multi_label is scored with the --model of a classifier of several labels, without "
+            "--answers and --plots_dir"
+        )
+    data = config.read_text(
+        config.data_file,
+        None if regression else class_names,
+        regression,
+        multi_label=multi_label,
+    )
+    if multi_label:
+        probabilities = label_probabilities(model, data)
+        scores = classifier_scores.label_scores(data.labels, probabilities, model.thresholds)
+        return Evaluation(
+            scores, lambda: error_report.of_labels(data, probabilities, model.thresholds, scores)
+        )
     if model:
         rows = model.classify(data.inputs, batch_size=SCORED_ROWS)
         rows = [answer_files.relabeled(row, label_map) for row in rows]
@@ -251,15 +269,17 @@ def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
         None if model.is_regression else model.class_names,
         model.is_regression,
         labeled=bool(config.label),
+        multi_label=model.multi_label,
     )
-    names = model.class_names
-    labels = [] if data.labels is None else data.labels.tolist()
-    shown = [names[label] if names else label for label in labels]
-    return InsightRows(data.inputs, data.inputs, shown)
+    scores = data.labels.tolist() if model.is_regression and data.labels is not None else None
+    return InsightRows(data.inputs, data.inputs, scores or data.shown_labels)
 
 
 def predicted_class(model: TextClassifier, row: Any) -> tuple[Any, Any, str]:
     """Returns a text and its class; see `Job.explained`."""
+    if model.multi_label:  # The likeliest label is explained, whether it applies or not
+        answer = model.classify([row], top_k=1)[0][0]
+        return row, answer["label"], f"label: {answer['label']} ({answer['score']:.3f})"
     answer = model.classify([row])[0]
     score = f"{answer['score']:.3f}"
     return row, None, f"answer: {answer['label']} ({score})" if "label" in answer else score
@@ -302,7 +322,7 @@ class ClassificationJob(Job):
 
     def score(self, model: TextClassifier) -> DevScores:
         return {
-            name: score_classifier(model, dev, self.data.metrics)
+            name: score_classifier(model, dev, self.data.metrics, tune=True)
             for name, dev in self.data.dev.items()
         }
 
@@ -319,12 +339,19 @@ class ClassificationJob(Job):
             )
             if "f1" in self.data.metrics:  # of two classes, scikit-learn's is that of the second
                 results["class_of_f1"] = dev.class_names[1]
+        if classifier.multi_label:
+            results["thresholds"] = list(classifier.thresholds)
         if test is not None:
             rows = classifier.classify(test.inputs, batch_size=SCORED_ROWS)
             write_answers(rows, folder / "answers.tsv")
             if test.labels is not None:
-                predictions = read_predictions(rows, classifier.class_names)
-                test_scores = classifier_scores.score(self.data.metrics, predictions, test.labels)
+                if classifier.multi_label:  # of which `rows` has only the labels that apply
+                    test_scores = score_classifier(classifier, test, self.data.metrics)
+                else:
+                    predictions = read_predictions(rows, classifier.class_names)
+                    test_scores = classifier_scores.score(
+                        self.data.metrics, predictions, test.labels
+                    )
                 logging.info("test: %s", json.dumps(test_scores))
                 atomic.write_json(folder / "test_scores.json", test_scores)
         return results
@@ -343,6 +370,7 @@ def build_classifier(config: FinetuneConfig, data: LabeledText, preset: str) -> 
         preset,
         num_classes=data.num_classes,
         class_names=data.class_names,
+        multi_label=data.multi_label,
         dropout=config.dropout,
         encoder_dropout=config.encoder_dropout,
         top_layers=finetuning.bilstm(config.bilstm_units, config.bilstm_layers),
@@ -353,19 +381,48 @@ def build_classifier(config: FinetuneConfig, data: LabeledText, preset: str) -> 
 
 
 def answers(classifier: TextClassifier, data: LabeledText) -> np.ndarray:
-    """Returns the predicted class id of each row, or its score for a regression."""
+    """Returns the predicted class id of each row, or its score for a regression.
+
+    Of several labels, 0 and 1, `(rows, classes)`.
+    """
+    if classifier.multi_label:
+        return (label_probabilities(classifier, data) >= classifier.thresholds).astype("int32")
     logits = finite(classifier.predict(data.inputs, batch_size=SCORED_ROWS, verbose=0))
     return logits[:, 0] if classifier.is_regression else np.argmax(logits, axis=-1)
 
 
+def label_probabilities(classifier: TextClassifier, data: LabeledText) -> np.ndarray:
+    """Returns the probability of each of several labels, `(rows, classes)`."""
+    from keras_bert.data.labels import sigmoid
+
+    return sigmoid(finite(classifier.predict(data.inputs, batch_size=SCORED_ROWS, verbose=0)))
+
+
 def score_classifier(
-    classifier: TextClassifier, data: LabeledText, metric_names: tuple[str, ...]
+    classifier: TextClassifier,
+    data: LabeledText,
+    metric_names: tuple[str, ...],
+    tune: bool = False,
 ) -> dict[str, float]:
-    """Returns the scores of a classifier on labeled text."""
+    """Returns the scores of a classifier on labeled text.
+
+    Args:
+        classifier: The classifier.
+        data: The labeled text.
+        metric_names: As for `classifier_scores.score`.
+        tune: Whether to set the thresholds of several labels by `data`.
+    """
     from ..scores import classifier_scores
 
     if data.labels is None:
         raise ValueError(f"{data.path} has no labels to score against")
+    if classifier.multi_label:
+        from keras_bert.data.labels import f1_thresholds
+
+        probabilities = label_probabilities(classifier, data)
+        if tune:
+            classifier.thresholds = f1_thresholds(data.labels, probabilities)
+        return classifier_scores.label_scores(data.labels, probabilities, classifier.thresholds)
     return classifier_scores.score(metric_names, answers(classifier, data), data.labels)
 
 
@@ -391,10 +448,17 @@ def read_predictions(
 def write_answers(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Writes one line per row: the class and its probability, or the score of a regression.
 
+    Of several labels, they are two JSON lists.
+
     Args:
         rows: What `classify` returned.
         path: The path of the file.
     """
+    if isinstance(rows[0], list):
+        rows = [
+            {f"{name}s": json.dumps([label[name] for label in row]) for name in ("label", "score")}
+            for row in rows
+        ]
     with (
         atomic.atomic_path(path) as temporary,
         open(temporary, "w", encoding="utf-8", newline="") as file,

@@ -64,6 +64,7 @@ TASKS = {
     "classification": _task(ClassificationJob),
     "pairs": _task(ClassificationJob, text_pair="text_pair"),
     "regression": _task(ClassificationJob, regression=True),
+    "labels": _task(ClassificationJob, multi_label=True),
     "tagging": _task(Tagging),
     "questions": _task(QuestionJob),
     "choice": _task(ChoiceJob),
@@ -231,6 +232,8 @@ def _told_by_files(given: Mapping[str, Any]) -> FileTask:
         raise FileNotFoundError(f"{path} does not exist, expected a training file")
     if given.get("regression"):
         return FileTask("regression", "--regression is given")
+    if given.get("multi_label"):
+        return FileTask("labels", "--multi_label is given")
     if given.get("text_pair"):
         return FileTask("pairs", "--text_pair is given")
     return task_of_file(path, given.get("format", "auto"), given.get("text"))

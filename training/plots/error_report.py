@@ -6,6 +6,7 @@ One function for each kind of task; `training.evaluate --report_dir` writes the 
 
 from __future__ import annotations
 
+import dataclasses
 import html
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -126,6 +127,47 @@ def _classes_section(
         drawn = confusion_figure(labels.tolist(), predictions, names)
         blocks.append(page.figure(drawn, "confusion matrix"))
     return page.section("Classes", *blocks)
+
+
+def of_labels(
+    data: LabeledText,
+    probabilities: np.ndarray,
+    thresholds: Sequence[float],
+    scores: Mapping[str, float],
+) -> list[page.Html]:
+    """Returns the sections of a classifier of several labels: each label, slices and mistakes.
+
+    Args:
+        data: The labeled text.
+        probabilities: Of each label, `(rows, classes)`.
+        thresholds: The lowest probability of each label that applies.
+        scores: The score of each metric.
+    """
+    names, labels = data.class_names or (), _labels(data)
+    predicted = (probabilities >= thresholds).astype(labels.dtype)
+    by_class = classifier_scores.by_class(predicted, labels, names)
+    rows = [
+        [name, threshold, *values.values()]
+        for (name, values), threshold in zip(by_class.items(), thresholds, strict=True)
+    ]
+    columns = ["label", "threshold", "precision", "recall", "f1", "rows"]
+    lengths = [len(text) for text in data.texts]
+    is_right = (predicted == labels).all(axis=1)
+    # By how far the probabilities of a row are from its labels
+    worst = np.argsort(-np.abs(probabilities - labels).max(axis=1), kind="stable")
+    wrong = [index for index in worst.tolist() if not is_right[index]]
+    predictions = dataclasses.replace(data, labels=predicted).shown_labels
+    mistakes = [
+        [data.shown_labels[index], predictions[index], _shown(data, index)]
+        for index in wrong[:_MAX_MISTAKES]
+    ]
+    table = page.table(["labels", "predictions", "text"], mistakes)
+    return [
+        scores_section(scores),
+        page.section("Labels", page.table(columns, rows)),
+        page.section("All labels right, by length", _slices("characters", lengths, is_right)),
+        _mistakes(len(wrong), len(labels), page.text(_CONFIDENT), table),
+    ]
 
 
 def of_numbers(data: LabeledText, predictions: Sequence[float]) -> list[page.Html]:

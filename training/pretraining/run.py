@@ -17,7 +17,7 @@ from absl import logging
 
 from keras_bert import atomic
 from keras_bert.data import PretrainingStream, pretraining_examples
-from keras_bert.data.pretraining.stream import groups_of_share
+from keras_bert.data.pretraining.stream import groups_of_shard
 from keras_bert.ops.lazy_tensorflow import set_random_seed
 from keras_bert.text.tokenizer import Tokenizer
 
@@ -165,7 +165,7 @@ def restore(
 
 def _content(flag: str, groups: list[list[Path]]) -> str:
     """Returns a hash of files in groups, of which each process reads those that it trains on."""
-    own = groups_of_share(hosts.shard(), len(groups))
+    own = groups_of_shard(hosts.shard(), len(groups))
     contents = {str(group): output_folder.content_of_files(groups[group]).hex() for group in own}
     contents = hosts.merged(f"the content of --{flag}", contents)
     return contents["0"] if len(groups) == 1 else output_folder.fingerprint(contents)
@@ -241,10 +241,10 @@ class Run:
         Returns:
             The state at the end.
         """
-        share = {"shard": hosts.shard(), "as_shares": hosts.count() > 1}
+        own = {"shard": hosts.shard(), "as_shards": hosts.count() > 1}
         scored = None
         if dev is not None:
-            scored = self._examples(dev.first_batches(self.config.text.dev_batches, **share))
+            scored = self._examples(dev.first_batches(self.config.text.dev_batches, **own))
         workload = self._workload(phase, train, baseline)
         logging.info(
             "%d tokens a row, %d rows an update: steps %d to %d, %d rows, %d batches an epoch",
@@ -269,7 +269,7 @@ class Run:
             rest = min(left, interval - done % interval)
             count, steps = (left // interval, interval) if rest == interval else (1, rest)
             intervals = IntervalReport(self, state, steps, phase.end, workload, scored)
-            batches = train.from_batch(done * self.optimization.accumulation, **share)
+            batches = train.from_batch(done * self.optimization.accumulation, **own)
             state = self._fit(batches, intervals, count)
         return state
 

@@ -56,6 +56,10 @@ _USUAL_NAMES = {
 }
 
 
+# The role of a column of all labels of a row; with a number, the role of one of several columns
+LABELS = "labels"
+
+
 class MissingColumnError(ValueError):
     """Raised if a file lacks a requested column."""
 
@@ -418,15 +422,17 @@ def _cell(path: Path, place: str, role: str, column: str, record: Mapping[str, A
         return value
     if isinstance(value, Exception):  # of a Parquet or Arrow file
         raise row_error(path, place, f"{role} cannot be read: {value}") from value
-    may_be_number = role in ("label", "grade")
+    may_be_number = role in ("label", "grade") or role.startswith(LABELS)
     if may_be_number and isinstance(value, float) and math.isinf(value):
         raise row_error(path, place, f"{role} is {value}, expected a finite number")
     if may_be_number and isinstance(value, bool | int | float):
         return json.dumps(value)
+    if role == LABELS and isinstance(value, list):
+        return json.dumps(value)
     expected = "a string, a number or a boolean" if may_be_number else "a string"
     nested = f", or one of its fields: {role}.NAME" if isinstance(value, dict | list) else ""
     if role == "label" and isinstance(value, list):
-        nested += "; a row has one label"
+        nested += "; a row has one label, or with --multi_label a list"
     raise row_error(path, place, f"{role} is a {type(value).__name__}, expected {expected}{nested}")
 
 

@@ -98,9 +98,7 @@ def text_rows(part: Any) -> Rows:
             texts = list(zip(part.texts, part.text_pairs, strict=True))
         if part.labels is None:
             return Rows(texts)
-        names = part.class_names
-        labels = [f"{label:g}" if names is None else names[label] for label in part.labels]
-        return Rows(texts, labels)
+        return Rows(texts, part.shown_labels)
     if isinstance(part, ChoiceRows):
         texts = [(text, *choices) for text, choices in zip(part.texts, part.choices, strict=True)]
         labels = None if part.labels is None else [str(label) for label in part.labels]
@@ -183,10 +181,7 @@ def _class_counts(part: Any) -> Mapping[str, int]:
     """Returns the number of rows of each class, or of entities of each type; none if unlabeled."""
     if isinstance(part, TaggedText):
         return count_types(part)
-    if not isinstance(part, LabeledText) or part.labels is None or part.class_names is None:
-        return {}
-    counts = np.bincount(part.labels, minlength=len(part.class_names)).tolist()
-    return dict(zip(part.class_names, counts, strict=True))
+    return part.class_counts if isinstance(part, LabeledText) else {}
 
 
 def _held_out_counts(train: Any) -> Mapping[str, int]:

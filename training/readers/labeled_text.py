@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import unicodedata
@@ -17,7 +18,7 @@ import numpy as np
 from absl import logging
 
 from ..engine.options import ProgramConfig, check_one_of
-from .data_files import Header, Row, infer_format, read_columns, without_header
+from .data_files import LABELS, Header, Row, infer_format, read_columns, without_header
 from .separated_values import Quoting
 from .values import BadRows, excerpt, is_number, row_error, row_ids
 
@@ -32,6 +33,8 @@ _NO_VALUES = frozenset((
     "#NA", "#NULL!", "inf", "-inf", "Infinity", "-Infinity",
 ))  # fmt: skip
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+# What columns of 0 and 1 hold
+_TRUE, _FALSE = ("1", "1.0", "true", "True"), ("0", "0.0", "false", "False")
 _LABEL_SEPARATORS = re.compile(r"[\s'\"]*[,;|][\s'\"]*")
 
 
@@ -42,8 +45,9 @@ class LabeledText:
     Args:
         texts: The texts, or the first text of each pair.
         text_pairs: The second text of each pair; `None` if there are no pairs.
-        labels: Class ids, int32 `(examples,)`; for regression scores, float32 `(examples,)`;
-            `None` for unlabeled text.
+        labels: Class ids, int32 `(examples,)`; of several labels for a row 0 and 1, int32
+            `(examples, classes)`; for regression scores, float32 `(examples,)`; `None` for
+            unlabeled text.
         class_names: The name of each class id; `None` for regression.
         path: The file, or a description of the source.
         skipped: Number of malformed rows that were skipped.
@@ -77,12 +81,43 @@ class LabeledText:
         return 1 if self.class_names is None else len(self.class_names)
 
     @property
+    def multi_label(self) -> bool:
+        """Whether a row has any number of labels."""
+        return self.labels is not None and self.labels.ndim == 2
+
+    @property
     def strata(self) -> Sequence[Hashable]:
-        """The stratum of each row for stratified samples: its class; one for all scores."""
+        """The stratum of each row for stratified samples: its class; one for all scores.
+
+        That of a row with several labels is the rarest of them.
+        """
         if self.labels is None or self.class_names is None:
             return [0] * len(self)
-        ids: list[int] = self.labels.tolist()
-        return ids
+        ids = self.labels
+        if self.multi_label:
+            rarest = np.where(ids > 0, ids.sum(axis=0), len(ids) + 1).argmin(axis=1)
+            ids = np.where(ids.any(axis=1), rarest, -1)
+        strata: list[int] = ids.tolist()
+        return strata
+
+    @property
+    def shown_labels(self) -> list[str]:
+        """The label of each row as it is shown; empty for unlabeled text."""
+        names, labels = self.class_names, [] if self.labels is None else self.labels
+        if names is None:
+            return [f"{label:g}" for label in labels]
+        if self.multi_label:
+            return [", ".join(names[index] for index in np.flatnonzero(row)) for row in labels]
+        return [names[label] for label in labels]
+
+    @property
+    def class_counts(self) -> dict[str, int]:
+        """The number of rows of each class; none without classes."""
+        if self.labels is None or self.class_names is None:
+            return {}
+        counts = self.labels.sum(axis=0) if self.multi_label else np.bincount(self.labels)
+        counts = np.append(counts, [0] * (len(self.class_names) - len(counts)))
+        return dict(zip(self.class_names, map(int, counts), strict=True))
 
     def rows(self, indices: Sequence[int]) -> LabeledText:
         """Returns a subset of the rows."""
@@ -103,8 +138,7 @@ class LabeledText:
         if self.class_names is None:
             statistics = {"mean": np.mean, "lowest": np.min, "highest": np.max}
             return rows | {name: f"{of(self.labels):.4g}" for name, of in statistics.items()}
-        by_class = np.bincount(self.labels, minlength=len(self.class_names)).tolist()
-        return rows | dict(zip(self.class_names, by_class, strict=True))
+        return rows | self.class_counts
 
 
 @dataclass(frozen=True)
@@ -115,7 +149,10 @@ class TextColumns(ProgramConfig):
         text: The column of the text, by name or by index from 0; in JSON also a nested field, such
             as document.text.
         text_pair: The column of the second text, likewise; empty for single texts.
-        label: The column of the label, likewise.
+        label: The column of the label, likewise; with multi_label also several columns of 0 and 1,
+            separated by commas.
+        multi_label: Whether a row has any number of labels: a JSON list, or names with , ; or |
+            between them; or one column for each.
         header: Whether the first row is a header: auto, yes or no.
         format: Tsv, csv, jsonl (JSON Lines or an array), arrow (Parquet and Arrow files, and
             folders of them) or xlsx; auto infers it from the suffix.
@@ -131,6 +168,7 @@ class TextColumns(ProgramConfig):
     text: str = "text"
     text_pair: str = ""
     label: str = "label"
+    multi_label: bool = False
     header: str = "auto"
     format: str = "auto"
     quoting: str = "auto"
@@ -143,6 +181,8 @@ class TextColumns(ProgramConfig):
         super().__post_init__()
         check_one_of(self, header=tuple(HEADERS), quoting=get_args(Quoting))
         parse_label_map(self.label_map)
+        if self.multi_label and (self.regression or self.skip_labels):
+            raise ValueError("--multi_label has neither --regression nor --skip_labels")
 
     def read_text(
         self,
@@ -151,6 +191,7 @@ class TextColumns(ProgramConfig):
         regression: bool = False,
         labeled: bool = True,
         bad: BadRows | None = None,
+        multi_label: bool = False,
     ) -> LabeledText:
         """Reads a file as `read_labeled_text` does."""
         return read_labeled_text(
@@ -158,6 +199,7 @@ class TextColumns(ProgramConfig):
             text=self.text,
             text_pair=self.text_pair or None,
             label=self.label if labeled else None,
+            multi_label=multi_label or self.multi_label,
             header=HEADERS[self.header],
             format=None if self.format == "auto" else self.format,
             quoting=self.quoting,
@@ -202,6 +244,7 @@ def read_labeled_text(
     text: str | int = "text",
     text_pair: str | int | None = None,
     label: str | int | None = "label",
+    multi_label: bool = False,
     header: Header = "auto",
     format: str | None = None,
     quoting: Quoting = "auto",
@@ -228,7 +271,10 @@ def read_labeled_text(
         text: The column of the text: its name, or its index from 0, possibly as a string of
             digits. In JSON, `labels.0.name` is a field of nested objects and lists.
         text_pair: The column of the second text, for pairs.
-        label: The column of the label; `None` reads unlabeled text.
+        label: The column of the label; `None` reads unlabeled text. With `multi_label`, several
+            columns of 0 and 1 have commas between their names, which are those of the classes.
+        multi_label: Whether a row has any number of labels. In one column, they are a JSON list, or
+            names with `,`, `;` or `|` between them.
         header: Whether the first row is a header. `"auto"`: it is if a column is given by name.
             If all columns are given by index, it is if its label occurs in no other row, and is a
             common column name (`label`, `score`, …) or the only label that is not a number.
@@ -274,7 +320,14 @@ def read_labeled_text(
     if names is not None and len(set(names)) < len(names):
         raise ValueError(f"--class_names is {list(names)}, expected distinct names")
     path, bad = Path(path), bad or BadRows()
-    chosen = {"text": text, "text_pair": text_pair, "label": label}
+    of_label = {"label": label}
+    if multi_label and label is not None:
+        of_label = {LABELS: label}
+        if isinstance(label, str) and "," in label:
+            each = [name.strip() for name in label.split(",")]
+            names = names or tuple(each)
+            of_label = {f"{LABELS}.{name}": name for name in each}
+    chosen = {"text": text, "text_pair": text_pair, **of_label}
     columns = {role: column for role, column in chosen.items() if column is not None}
     rows, has_header = read_columns(
         path,
@@ -287,20 +340,37 @@ def read_labeled_text(
         bad=bad,
     )
     rows = without_header(path, rows, has_header)
-    if label is not None and not regression and names is None and has_header == "auto":
+    if "label" in columns and not regression and names is None and has_header == "auto":
         _warn_of_header(path, rows)
-    left_out = {} if label is None else _left_out(path, rows, skip_labels)
+    left_out = _left_out(path, rows, skip_labels) if "label" in columns else {}
     rows = [row for index, row in enumerate(rows) if index not in left_out]
-    if label_map:
+    if label_map and "label" in columns:
         _map_labels(path, rows, label_map, is_training=names is None)
-    known = names if label is not None else None
-    rows = list(bad.without(rows, lambda row: _check(path, row, known, regression, allow_empty)))
+    known = names if "label" in columns else None
+
+    def labels_of(row: Row) -> list[str]:
+        return [(label_map or {}).get(name, name) for name in _several_labels_of(path, row)]
+
+    def check(row: Row) -> None:
+        _check(path, row, known, regression, allow_empty)
+        for name in labels_of(row) if multi_label else ():
+            if names is not None and name not in names:
+                expected = f"expected one of {excerpt(list(names), 300)}"
+                raise row_error(path, row.place, f"unknown label {excerpt(name)}, {expected}")
+
+    rows = list(bad.without(rows, check))
     if not rows:
         reason = "".join(f"; the first malformed row: {row}" for row in bad.messages[:1])
         raise ValueError(f"{path}: no examples{reason}")
     labels = None
     if label is not None and regression:
         labels = np.array([float(_label(row)) for row in rows], "float32")
+    elif label is not None and multi_label:
+        found = list(map(labels_of, rows))
+        names = names or tuple(sorted({name for row in found for name in row}))
+        if not names:
+            raise ValueError(f"{path}: no row has a label, expected names of labels")
+        labels = np.array([[name in row for name in names] for row in found], "int32")
     elif label is not None:
         names = names or _class_names(path, rows)
         ids = {name: index for index, name in enumerate(names)}
@@ -319,6 +389,32 @@ def read_labeled_text(
 
 def _label(row: Row) -> str:
     return row.cells.get("label", "").strip()
+
+
+def _several_labels_of(path: Path, row: Row) -> list[str]:
+    """Returns the labels of a row, from a cell of names or from cells of 0 and 1.
+
+    Raises:
+        ValueError: If a cell of several is neither 0 nor 1.
+    """
+    cells = {
+        role.partition(".")[2]: cell.strip()
+        for role, cell in row.cells.items()
+        if role.startswith(LABELS)
+    }
+    if "" not in cells:
+        wrong = [name for name, cell in cells.items() if cell not in _TRUE + _FALSE]
+        if wrong:
+            value = excerpt(cells[wrong[0]])
+            raise row_error(path, row.place, f"{wrong[0]} is {value}, expected 0 or 1")
+        return [name for name, cell in cells.items() if cell in _TRUE]
+    try:
+        names = json.loads(cells[""])
+    except ValueError:
+        names = None
+    if not isinstance(names, list):
+        names = _LABEL_SEPARATORS.split(cells[""].strip("[](){}'\" "))
+    return [name for name in (str(name).strip() for name in names) if not is_invisible(name)]
 
 
 def _left_out(path: Path, rows: list[Row], skip_labels: Collection[str]) -> dict[int, str | None]:
@@ -423,8 +519,8 @@ def _warn_of_labels(path: Path, counts: Counter[str]) -> None:
         rows = sum(counts[name] for name in several)
         warnings.warn(
             f"{path}: {rows} rows have a label that consists of other labels, such as "
-            f"{excerpt(several[0])}, and is read as a class of its own; a row has one label "
-            "(a task of several labels for a row is in docs/extend/new_task.md)",
+            f"{excerpt(several[0])}, and is read as a class of its own (--multi_label reads "
+            "several labels of a row)",
             stacklevel=4,
         )
     elif len(counts) > max(10, counts.total() // 2) or _are_fractions(counts):

@@ -11,6 +11,7 @@ Requires scikit-learn: the extra `training`.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from keras_bert.data.conll import TaggedText
+from keras_bert.data.labels import f1_thresholds
 from keras_bert.data.squad import QuestionExample
 from keras_bert.tables import of_records, text_table, with_spaces
 
@@ -72,13 +74,16 @@ def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -
 
     Returns:
         `{"majority": scores, "bag_of_words": scores}`, or `"bag_of_characters"`; for regression
-        `"mean"` instead of `"majority"`. The bag is omitted if scikit-learn finds no word in any
-        text.
+        `"mean"` instead of `"majority"`, and for several labels `"frequency"`. There the bag's
+        thresholds are tuned on `dev`, as the model's are. The bag is omitted if scikit-learn finds
+        no word in any text.
 
     Raises:
         ValueError: If one of the texts has no labels.
     """
     labels = _labels(dev)
+    if train.multi_label:
+        return _of_labels(train, dev, labels)
     is_regression = train.class_names is None
     constant: Any = DummyRegressor() if is_regression else DummyClassifier(strategy="most_frequent")
     constant.fit(np.zeros((len(train), 1)), _labels(train))
@@ -97,14 +102,38 @@ def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -
     return found
 
 
+def _of_labels(train: LabeledText, dev: LabeledText, labels: np.ndarray) -> Baselines:
+    """Returns the baselines of several labels: how frequent each is, and a bag for each label."""
+    shares = np.tile(_labels(train).mean(axis=0), (len(dev), 1))
+    found = {"frequency": classifier_scores.label_scores(labels, shares, [0.5] * shares.shape[1])}
+    if len(train) > MAX_TRAINING_ROWS:
+        train = train.rows(stratified_sample(train.strata, MAX_TRAINING_ROWS))
+    unit = "character" if _is_unspaced(train.texts) else "word"
+    bags = [
+        _bag(dataclasses.replace(train, labels=column), dev, unit, probable=True)
+        for column in _labels(train).T
+    ]
+    columns = [bag if bag is not None else share for bag, share in zip(bags, shares.T, strict=True)]
+    if any(bag is not None for bag in bags):
+        probabilities = np.stack(columns, axis=1)
+        thresholds = f1_thresholds(labels, probabilities)
+        found[f"bag_of_{unit}s"] = classifier_scores.label_scores(labels, probabilities, thresholds)
+    return found
+
+
 def _is_unspaced(texts: Sequence[str]) -> bool:
     """Returns whether most letters are of scripts without spaces between words."""
     text = " ".join(_cut(texts[:MAX_CHARACTERS]))
     return 2 * len(re.findall(_UNSPACED, text)) > len(re.findall(r"\w", text))
 
 
-def _bag(train: LabeledText, dev: LabeledText, unit: str) -> np.ndarray | None:
-    """Returns the predictions for `dev`, or `None` without words or with only one class."""
+def _bag(
+    train: LabeledText, dev: LabeledText, unit: str, probable: bool = False
+) -> np.ndarray | None:
+    """Returns the predictions for `dev`, or `None` without words or with only one class.
+
+    With `probable`, they are the probabilities of the second of two classes.
+    """
     labels = _labels(train)
     words = TfidfVectorizer(
         analyzer="char" if unit == "character" else "word",
@@ -122,6 +151,8 @@ def _bag(train: LabeledText, dev: LabeledText, unit: str) -> np.ndarray | None:
         Ridge() if train.class_names is None else LogisticRegression(C=3.0, tol=1e-3, max_iter=1000)
     )
     linear.fit(_features(words, train), labels)
+    if probable:
+        return np.asarray(linear.predict_proba(_features(words, dev))[:, 1])
     return np.asarray(linear.predict(_features(words, dev)))
 
 

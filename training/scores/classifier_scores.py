@@ -49,6 +49,8 @@ _METRICS: dict[str, tuple[Metric, float]] = {
     "spearman": (_correlation("spearmanr"), 100.0),
     "mse": (_of_sklearn("mean_squared_error"), 1.0),
 }
+_AVERAGES = ("micro", "macro")
+LABEL_METRICS = ("average_precision", "micro_f1", "macro_f1")
 _OF_SCORES = ("pearson", "spearman", "mse")
 
 
@@ -96,14 +98,43 @@ def score(
     }
 
 
+def label_scores(
+    labels: np.ndarray, probabilities: np.ndarray, thresholds: Sequence[float]
+) -> dict[str, float]:
+    """Scores several labels for a row as scikit-learn does, in percent.
+
+    `average_precision` is the mean over the labels and independent of thresholds; `micro_f1` is
+    over all labels together, and `macro_f1` the mean over the labels.
+
+    Args:
+        labels: 0 or 1, `(examples, classes)`.
+        probabilities: Of each label, in the same order.
+        thresholds: The lowest probability of each label that applies.
+
+    Example:
+
+    >>> label_scores(np.array([[1, 0], [1, 1]]), np.array([[0.9, 0.3], [0.8, 0.6]]), [0.85, 0.5])
+    {'average_precision': 100.0, 'micro_f1': 80.0, 'macro_f1': 83.33333333333333}
+    """
+    from sklearn import metrics
+
+    predicted = probabilities >= np.array(thresholds, probabilities.dtype)
+    with warnings.catch_warnings():  # of labels that no row has
+        warnings.simplefilter("ignore", UserWarning)
+        average = metrics.average_precision_score(labels, probabilities, average="macro")
+    f1 = (metrics.f1_score(labels, predicted, average=of, zero_division=0) for of in _AVERAGES)
+    scores = (average, *f1)
+    return {name: 100 * float(one) for name, one in zip(LABEL_METRICS, scores, strict=True)}
+
+
 def by_class(
     predictions: npt.ArrayLike, labels: npt.ArrayLike, class_names: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Returns precision, recall and F1 of each class, in percent, and the number of its rows.
 
     Args:
-        predictions: Class ids, `(examples,)`.
-        labels: Class ids, in the same order.
+        predictions: Class ids, `(examples,)`; of several labels 0 and 1, `(examples, classes)`.
+        labels: The same, in the same order.
         class_names: The classes, in the order of their ids.
     """
     from sklearn import metrics

@@ -11,36 +11,20 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-import json
-import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from keras_bert.text.characters import check_characters
 
-from ..readers.values import excerpt
+from .fields import RequestError, described, encoded, read_object
 from .signatures import CHOICES, DEFAULT_SIGNATURE, INT32, STRING, Row, Signature, Tensor
 
 _KEYS = ("instances", "inputs")
 _LOWEST_INT32, _HIGHEST_INT32 = -(2**31), 2**31 - 1
-_JSON_TYPES: dict[type, str] = {
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    str: "a string",
-    list: "a list",
-    dict: "an object",
-    type(None): "null",
-}
 # Characters of the names of an object in a message
 _LONGEST_NAMES = 80
-_MAX_BYTES_OF_ANSWER = 32 * 2**20
 # What fills up lists of an output
 _FILLER: dict[type, Any] = {str: "", int: 0, float: 0.0}
-
-
-class RequestError(ValueError):
-    """Raised for a request that is malformed; the message says what was received and expected."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,16 +53,11 @@ def read_request(body: bytes, signatures: Mapping[str, Signature], max_rows: int
     Raises:
         RequestError: If the request is malformed.
     """
-    request = _parsed(body)
-    if not isinstance(request, dict):
-        raise RequestError(
-            f"the request is {_described(request)}; expected an object, such as "
-            '{"instances": […]}'
-        )
+    request = read_object(body, '{"instances": […]}')
     name = request.get("signature_name", DEFAULT_SIGNATURE) or DEFAULT_SIGNATURE
     if not isinstance(name, str) or name not in signatures:
         raise RequestError(
-            f"signature_name is {_described(name)}; the model has {', '.join(sorted(signatures))}"
+            f"signature_name is {described(name)}; the model has {', '.join(sorted(signatures))}"
         )
     keys = [key for key in _KEYS if key in request]
     if len(keys) != 1:
@@ -115,13 +94,7 @@ def write_answer(request: PredictRequest, answers: Sequence[Row], count: str = "
         content = {"outputs": columns[names[0]] if is_bare else columns}
     else:
         content = {"predictions": [a[names[0]] for a in answers] if is_bare else list(answers)}
-    encoded = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
-    if len(encoded) > _MAX_BYTES_OF_ANSWER:
-        raise RequestError(
-            f"the answer has {len(encoded)} bytes; expected at most {_MAX_BYTES_OF_ANSWER}: send "
-            "fewer or shorter rows"
-        )
-    return encoded
+    return encoded(content)
 
 
 def _filled_up(answers: Sequence[Row], count: str) -> list[Row]:
@@ -144,31 +117,10 @@ def _filled_up(answers: Sequence[Row], count: str) -> list[Row]:
     ]
 
 
-def _parsed(body: bytes) -> Any:
-    try:
-        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
-    except RequestError:
-        raise
-    except UnicodeDecodeError as error:
-        raise RequestError(
-            f"the body is not UTF-8: byte {error.start} is 0x{body[error.start]:02x}; expected "
-            'JSON in UTF-8, with {"b64": "…"} for strings of other bytes'
-        ) from error
-    except RecursionError as error:
-        raise RequestError("the JSON is nested too deeply") from error
-    except ValueError as error:
-        received = "empty" if not body else f"{excerpt(body.decode())}, which is not JSON: {error}"
-        raise RequestError(f"the body is {received}") from error
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise RequestError(f"the body is not JSON: it has {name}; expected numbers that are finite")
-
-
 def _rows_of_instances(instances: Any, inputs: Mapping[str, Tensor], max_rows: int) -> list[Row]:
     if not isinstance(instances, list) or not instances:
         raise RequestError(
-            f"instances is {_described(instances)}; expected a list of one or more rows"
+            f"instances is {described(instances)}; expected a list of one or more rows"
         )
     only = next(iter(inputs)) if len(inputs) == 1 else None
     _check_number(instances, max_rows)
@@ -184,7 +136,7 @@ def _rows_of_instances(instances: Any, inputs: Mapping[str, Tensor], max_rows: i
             rows.append({only: _value(instance, inputs[only], where)})
             continue
         if not isinstance(instance, dict) or instance.keys() != inputs.keys():
-            has = _names(instance) if is_object else _described(instance)
+            has = _names(instance) if is_object else described(instance)
             raise RequestError(
                 f"{where} {'has' if is_object else 'is'} {has}; expected an object of "
                 f"{', '.join(inputs)}" + (", or its value alone" if only else "")
@@ -204,7 +156,7 @@ def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) 
     if len(inputs) == 1 and not is_object:
         columns = dict.fromkeys(inputs, columns)
     if not isinstance(columns, dict) or columns.keys() != inputs.keys():
-        has = f"has {_names(columns)}" if is_object else f"is {_described(columns)}"
+        has = f"has {_names(columns)}" if is_object else f"is {described(columns)}"
         raise RequestError(
             f"inputs {has}; expected an object of {', '.join(inputs)}, each a list with an element "
             "for each row"
@@ -212,7 +164,7 @@ def _rows_of_columns(columns: Any, inputs: Mapping[str, Tensor], max_rows: int) 
     for name, column in columns.items():
         if not isinstance(column, list) or not column:
             raise RequestError(
-                f"inputs.{name} is {_described(column)}; expected a list with an element for each "
+                f"inputs.{name} is {described(column)}; expected a list with an element for each "
                 "row, one at least"
             )
     lengths = {name: len(column) for name, column in columns.items()}
@@ -264,7 +216,7 @@ def _value(value: Any, tensor: Tensor, where: str, axis: int = 1) -> Any:
     """Checks a value of an input, and returns it as Python has it."""
     if axis < len(tensor.shape):
         if not isinstance(value, list):
-            raise RequestError(f"{where} is {_described(value)}; expected a list")
+            raise RequestError(f"{where} is {described(value)}; expected a list")
         values = [_value(x, tensor, f"{where}[{i}]", axis + 1) for i, x in enumerate(value)]
         if values and isinstance(values[0], list) and len(set(map(len, values))) > 1:
             raise RequestError(f"the lists in {where} differ in length")
@@ -278,14 +230,14 @@ def _value(value: Any, tensor: Tensor, where: str, axis: int = 1) -> Any:
             except ValueError as error:
                 raise RequestError(str(error)) from error
             return value
-        raise RequestError(f"{where} is {_described(value)}; expected a string")
+        raise RequestError(f"{where} is {described(value)}; expected a string")
     if tensor.dtype == INT32:
         if type(value) is int and _LOWEST_INT32 <= value <= _HIGHEST_INT32:
             return value
-        raise RequestError(f"{where} is {_described(value)}; expected an integer of 32 bits")
+        raise RequestError(f"{where} is {described(value)}; expected an integer of 32 bits")
     if type(value) in (int, float):
         return value
-    raise RequestError(f"{where} is {_described(value)}; expected a number")
+    raise RequestError(f"{where} is {described(value)}; expected a number")
 
 
 def _decoded(text: Any, where: str) -> bytes:
@@ -294,19 +246,7 @@ def _decoded(text: Any, where: str) -> bytes:
             return base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
         pass
-    raise RequestError(f"{where}.b64 is {_described(text)}; expected base64")
-
-
-def _described(value: Any) -> str:
-    """Returns the type of a value in JSON, and the value, for a message."""
-    kind = _JSON_TYPES[type(value)]
-    if value is None:
-        return kind
-    if not value and isinstance(value, (list, dict)):
-        return f"an empty {kind.split()[-1]}"
-    # (Of nested values, `repr` would show all, and recurse.)
-    text = reprlib.repr(value) if isinstance(value, (list, dict)) else excerpt(value)
-    return f"{kind}, {text}"
+    raise RequestError(f"{where}.b64 is {described(text)}; expected base64")
 
 
 def _names(value: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from ..engine.example_request import example_row
 
 Row = dict[str, Any]
 
-DEFAULT_SIGNATURE = "serving_default"
+DEFAULT_SIGNATURE, IDS_SIGNATURE = "serving_default", "serve_ids"
 DEFAULT_BATCH_SIZE = 32
 STRING, INT32 = "DT_STRING", "DT_INT32"
 CHOICES = "choices"
@@ -117,6 +117,36 @@ def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
     return {DEFAULT_SIGNATURE: Signature(inputs, {}, answer, count)}
 
 
+def of_token_ids(embedder: Any) -> Signature:
+    """Returns a signature of an embedder for `token_ids` with special tokens, as `serve_ids` is.
+
+    Args:
+        embedder: A task with one output, the embedding. All rows of a batch have one length.
+    """
+    import keras
+    import numpy as np
+
+    from keras_bert.data.loader import bucket_for, bucket_lengths
+
+    tokenizer = embedder.preprocessor.tokenizer
+    compiles = keras.backend.backend() == "jax"
+    buckets = bucket_lengths(embedder.preprocessor.sequence_length, coarse=compiles)
+
+    def answer(rows: Sequence[Row]) -> list[Row]:
+        ids = np.array([row["token_ids"] for row in rows], "int32")
+        missing = bucket_for(ids.shape[1], buckets) - ids.shape[1]
+        filled = (1 << (len(ids) - 1).bit_length()) - len(ids) if compiles else 0
+        ids = np.pad(ids, ((0, filled), (0, missing)), constant_values=tokenizer.pad_token_id)
+        # As in an export, [CLS] after the first column is padding.
+        is_token = (ids != tokenizer.pad_token_id) & (ids != tokenizer.cls_token_id)
+        is_token[:, 0] = True
+        features = {"token_ids": ids, "segment_ids": np.zeros_like(ids), "padding_mask": is_token}
+        vectors = embedder.predict(features, verbose=0)[: len(rows)]
+        return [{"embedding": vector} for vector in vectors.tolist()]
+
+    return Signature({"token_ids": Tensor(INT32, (-1, -1))}, {}, answer)
+
+
 def _as_text(value: Any) -> Any:
     """Drops the bytes of a text that are not UTF-8, as the graph of an export does."""
     if isinstance(value, list):
@@ -136,7 +166,7 @@ def warm_up(
         compiles: Whether each combination of the two is slow, and not each length and each size.
     """
     example = example_row(tuple(signature.inputs))
-    long_field = next(name for name in ("context", *example) if name in example)
+    long_field = next(name for name in ("context", "text") if name in example)
     lengths = [words for words in _WARM_UP_WORDS if words < longest] + [longest]
     for words in lengths:
         text = " ".join(["text"] * words)

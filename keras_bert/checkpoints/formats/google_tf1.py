@@ -109,10 +109,10 @@ def _find_prefix(folder: Path, release: TF1Release) -> Path:
     if folder / release.prefix in prefixes:
         return folder / release.prefix
     if len(prefixes) != 1:
-        found = ", ".join(prefix.name for prefix in prefixes) or "none"
+        names = ", ".join(prefix.name for prefix in prefixes) or "none"
         raise CheckpointError(
             f"{folder} must have {release.prefix}.index, or exactly one checkpoint of another "
-            f"name; found {found}."
+            f"name; found {names}."
         )
     return prefixes[0]
 
@@ -127,17 +127,16 @@ def save_google_tf1(
     """Saves a model in the format of the TF1 release of BERT, ALBERT or ELECTRA.
 
     The released code can then load it. The format cannot represent whether the tokenizer
-    lowercases text; that of ELECTRA has no configuration file, only the shapes of the variables.
+    lowercases text; ELECTRA's has no configuration file, only the shapes of the variables.
 
     Args:
-        model: The encoder, or a task, whose heads and tokenizer are saved too. Weights are saved in
-            float32.
+        model: The encoder, or a task with its heads and tokenizer. Weights are saved in float32.
         preset_dir: The folder to write to; existing files are replaced.
         heads: A dict of the layer, or layers, of each head: `"masked_lm"`, `"next_sentence"`,
             `"classifier"`, `"question_answerer"`, or ELECTRA's `"replaced_token"`. Defaults to the
             heads of the task.
         tokenizer: The config of the tokenizer. A WordPiece vocabulary is saved as `vocab.txt`, a
-            SentencePiece model as `30k-clean.model`. Defaults to that of the task's preprocessor.
+            SentencePiece model as `30k-clean.model`. Defaults to the task's tokenizer.
 
     Raises:
         TypeError: If the model is neither an encoder nor a task.
@@ -180,14 +179,14 @@ def save_google_tf1(
 
 def _matching_release(config: BertConfig, masked_lm: bool) -> TF1Release:
     needs = [release.config.misfits(config, masked_lm) for release in TF1_RELEASES]
-    for release, needed in zip(TF1_RELEASES, needs, strict=True):
-        if not needed:
+    for release, fields in zip(TF1_RELEASES, needs, strict=True):
+        if not fields:
             return release
-    wanted = "; ".join(
-        f"{release.config_file or release.prefix} needs {', '.join(needed)}"
-        for release, needed in zip(TF1_RELEASES, needs, strict=True)
+    requirements = "; ".join(
+        f"{release.config_file or release.prefix} needs {', '.join(fields)}"
+        for release, fields in zip(TF1_RELEASES, needs, strict=True)
     )
-    raise CheckpointError(f"No TF1 release can represent this architecture: {wanted}.")
+    raise CheckpointError(f"No TF1 release can represent this architecture: {requirements}.")
 
 
 def _check_no_other(folder: Path, release: TF1Release) -> None:
@@ -210,13 +209,13 @@ def _collect_tensors(
             f"The TF1 release has no head named {', '.join(unknown)}; "
             f"it has {', '.join(release.heads)}."
         )
-    parts: list[tuple[Layout, dict[str, Any]]] = [
+    layouts: list[tuple[Layout, dict[str, Any]]] = [
         (release.backbone_layout(backbone.config), weights.backbone_weights(backbone))
     ]
-    parts += [(release.heads[name], w) for name, w in weights.all_head_weights(heads).items()]
+    layouts += [(release.heads[name], w) for name, w in weights.all_head_weights(heads).items()]
     tensors = {
         name: value
-        for layout, values in parts
+        for layout, values in layouts
         for ours, weight in values.items()
         for name, value in disassemble(
             layout[ours], weights.to_numpy(weight).astype(np.float32, copy=False)
@@ -255,7 +254,7 @@ def _electra_heads(hidden_dim: int) -> int:
 
 
 class TensorFlowCheckpoint:
-    """The variables of a TensorFlow checkpoint, without those of the optimizer.
+    """The variables of a TensorFlow checkpoint, without the optimizer's.
 
     Args:
         prefix: The path of the `.index` file without its suffix.

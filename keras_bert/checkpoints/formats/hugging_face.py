@@ -27,6 +27,7 @@ from keras_bert.checkpoints.tensors import (
 )
 from keras_bert.checkpoints.weight_names import CLASSIFIERS, hf_dense
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS
+from keras_bert.checks import FRACTION
 from keras_bert.config import BertConfig
 from keras_bert.vocabularies.files import write_json
 from keras_bert.vocabularies.tokenizer_config import list_tokens
@@ -58,6 +59,8 @@ _ON_POOLED_OUTPUT = ("next_sentence", "classifier", "multiple_choice")
 # The pooler of causal models under names that do not exist: a stored pooler is reported as unused.
 _POOLER = {name: Stored((f"{name} (of the last token)",)) for name in POOLER_WEIGHTS}
 _SINGLE_LABEL, _MULTI_LABEL = "single_label_classification", "multi_label_classification"
+# What only this package reads of config.json
+_OWN_FIELD = "keras_bert"
 # Of a single output, which the pipeline and the cross-encoder else take for that of a sigmoid
 _REGRESSION = {
     "problem_type": "regression",
@@ -100,7 +103,10 @@ def open_folder(folder: Path) -> Checkpoint:
     class_names = _class_names(fields, path)
     num_outputs = len(class_names) if class_names else fields.get("num_labels", 2)
     activation, unsupported = _activation(fields, num_outputs, folder)
-    if num_outputs == 1 and activation == "Sigmoid" and "classifier" in head_layouts:
+    is_multi_label = fields.get("problem_type") == _MULTI_LABEL or num_outputs != 1
+    is_multi_label &= activation == "Sigmoid"
+    is_second_class = num_outputs == 1 and activation == "Sigmoid" and not is_multi_label
+    if is_second_class and "classifier" in head_layouts:
         class_names = None  # that of the second class alone
         head_layouts["classifier"] = {
             ours: dataclasses.replace(stored, second_of_two=True)
@@ -116,6 +122,7 @@ def open_folder(folder: Path) -> Checkpoint:
         open_tokenizer=lambda: read_tokenizer(folder),
         unsupported_heads={"classifier": unsupported} if unsupported else {},
         class_names=None if all(map(_PLACEHOLDER.fullmatch, class_names or ())) else class_names,
+        task=_multi_label_options(fields, path) if is_multi_label else None,
         decoder_is_tied=fields.get("tie_word_embeddings") is not False,
     )
 
@@ -123,29 +130,29 @@ def open_folder(folder: Path) -> Checkpoint:
 def _family(fields: Mapping[str, Any], path: Path) -> Family:
     # The miniature BERT models were published without a model_type.
     model_type = fields.get("model_type") or BERT.name
-    found = [
+    families = [
         family for family in FAMILIES.values() if model_type in (family.name, family.released_name)
     ]
-    if not found:
+    if not families:
         raise CheckpointError(
             f"{path}: model_type is {model_type!r}, which is not supported; it must be "
             f"{' or '.join(map(repr, FAMILIES))}."
         )
-    return found[0]
+    return families[0]
 
 
 def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> dict[str, Layout]:
     architectures = fields.get("architectures")
     names = map(str, architectures) if isinstance(architectures, list) else ()
-    # The prefix may be that of the released code.
-    known = sorted(filter(family.classes.get, family.classes), key=len, reverse=True)
-    ending = next((each for name in names for each in known if name.endswith(each)), "")
+    # The prefix may come from the released code.
+    suffixes = sorted(filter(family.classes.get, family.classes), key=len, reverse=True)
+    ending = next((each for name in names for each in suffixes if name.endswith(each)), "")
     # The head of several classes is named "classifier".
     layouts = family.hugging_face.heads
-    alike = {name for name in layouts if layouts[name] == layouts["token_classifier"]}
-    alike |= set(CLASSIFIERS)
-    absent = alike - set(family.classes.get(ending, ()))
-    if absent == alike:
+    classifiers = {name for name in layouts if layouts[name] == layouts["token_classifier"]}
+    classifiers |= set(CLASSIFIERS)
+    absent = classifiers - set(family.classes.get(ending, ()))
+    if absent == classifiers:
         absent.remove("classifier")
     if causal:
         absent |= set(_ON_POOLED_OUTPUT)
@@ -181,15 +188,32 @@ def _activation(fields: Mapping[str, Any], num_outputs: Any, folder: Path) -> tu
         activation = activation or ("Identity" if problem == "regression" else "Sigmoid")
         is_supported = activation in ("Identity", "Sigmoid")
     else:
-        activation = activation or "Softmax"
-        is_supported = problem in (None, _SINGLE_LABEL) and activation in ("Identity", "Softmax")
+        default = "Sigmoid" if problem == _MULTI_LABEL else "Softmax"
+        activation = activation or default
+        is_supported = activation == "Sigmoid" or (
+            problem in (None, _SINGLE_LABEL) and activation in ("Identity", "Softmax")
+        )
     message = (
         f"{CONFIG_FILE} has problem_type {problem!r}, {num_outputs} outputs and the activation "
-        f"{activation}, while those of a TextClassifier are mutually exclusive (a softmax), or a "
-        "single score. A task with several labels is the example of docs/extend/new_task.md; a "
-        "different number of classes gives a TextClassifier with a new head."
+        f"{activation}, while those of a TextClassifier are mutually exclusive (a softmax), "
+        "independent of each other (a sigmoid), or a single score. A different number of classes "
+        "gives a TextClassifier with a new head."
     )
     return activation, "" if is_supported else message
+
+
+def _multi_label_options(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Returns the options of a task with several labels for a text."""
+    own = fields.get(_OWN_FIELD) or {}
+    thresholds = own.get("thresholds") if isinstance(own, dict) else own
+    if thresholds is not None and not (
+        isinstance(thresholds, list) and all(map(FRACTION.allows, thresholds))
+    ):
+        raise CheckpointError(
+            f"{path}: thresholds of {_OWN_FIELD} is {thresholds!r}; it must be a list of numbers "
+            "from 0 to 1."
+        )
+    return {"multi_label": True, "thresholds": thresholds}
 
 
 def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | None:
@@ -207,29 +231,29 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
 def _locations(folder: Path, scopes: Sequence[str]) -> dict[str, Location]:
     """Locates the tensors, by their names without scope and with the current LayerNorm names."""
     locations: dict[str, Location] = {}
-    for path, promised in _weight_files(folder).items():
+    for path, expected_names in _weight_files(folder).items():
         with open_safetensors(path) as file:
             stored_names = list(file.keys())
-        absent = sorted(promised - set(stored_names))
+        absent = sorted(expected_names - set(stored_names))
         if absent:
             raise CheckpointError(
                 f"{folder / INDEX_FILE}: weight_map has the tensor {absent[0]!r} in {path.name}, "
                 "which does not contain it"
                 + (f" (nor {len(absent) - 1} others)." if absent[1:] else ".")
             )
-        for stored in stored_names:
-            scope = next(filter(stored.startswith, scopes), "")
-            name = stored.removeprefix(scope)
+        for stored_name in stored_names:
+            scope = next(filter(stored_name.startswith, scopes), "")
+            name = stored_name.removeprefix(scope)
             name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
             name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
             if name in locations:
                 raise CheckpointError(
-                    f"{path}: tensor {stored!r} is the same weight as {locations[name].name!r} "
-                    f"in {locations[name].path}; expected one of them."
+                    f"{path}: tensor {stored_name!r} is the same weight as "
+                    f"{locations[name].name!r} in {locations[name].path}; expected one of them."
                 )
             # Not a weight but a buffer of 0, 1, 2 …
             if name != "embeddings.position_ids":
-                locations[name] = Location(path, stored)
+                locations[name] = Location(path, stored_name)
     return locations
 
 
@@ -262,9 +286,9 @@ def _no_weights(folder: Path) -> str:
         for path in folder.iterdir()
         if path.suffix in (".bin", ".pt", ".pth", ".h5", ".msgpack")
     )
-    found = f" Found {', '.join(others)}." if others else ""
+    hint = f" Found {', '.join(others)}." if others else ""
     return (
-        f"{message}{found} Only safetensors are loaded: PyTorch's pickles can execute code when "
+        f"{message}{hint} Only safetensors are loaded: PyTorch's pickles can execute code when "
         "they are loaded. Convert a model that you trust with the transformers library: "
         "`AutoModel.from_pretrained(...).save_pretrained(folder)`."
     )
@@ -292,13 +316,13 @@ def save_hugging_face(
     are pooled and whether they are normalized.
 
     Args:
-        model: The encoder, or a task, whose heads, tokenizer and class names are saved too. Of a
-            distiller, the student is saved. Weights are saved in their dtype.
+        model: The encoder, or a task with its heads, tokenizer and class names. Of a distiller, the
+            student is saved. Weights are saved in their dtype.
         preset_dir: The folder to write to; existing files are replaced.
         heads: A dict of the layer, or layers, of each head. Defaults to the heads of the task.
-        tokenizer: The config of the tokenizer. Defaults to that of the task's preprocessor.
+        tokenizer: The config of the tokenizer. Defaults to the task's.
         class_names: The names of the classes of a classifier, in the order of its outputs. Defaults
-            to those of the task.
+            to the task's.
         card: Arguments of `model_card`, to write a model card too.
 
     Raises:
@@ -318,7 +342,7 @@ def save_hugging_face(
         "model_type": family.name,
         **family.config.write(backbone.config, _WORDS),
         **({"is_decoder": True} if causal else {}),
-        **_labels(heads, class_names),
+        **_labels(heads, class_names, getattr(model, "thresholds", None)),
         **_token_ids(family, tokenizer),
     }
     embeds = sentence_transformers.model_options(model)
@@ -344,11 +368,13 @@ def save_hugging_face(
 def _token_ids(family: Family, tokenizer: Mapping[str, Any] | None) -> dict[str, int | None]:
     """Returns the ids of special tokens that the class would otherwise take from its defaults."""
     tokens = list_tokens(tokenizer) if tokenizer else []
-    named = (tokenizer or {}).get("special_tokens") or {}
+    custom_tokens = (tokenizer or {}).get("special_tokens") or {}
     ids: dict[str, int | None] = {}
     for field, role in family.config.token_ids.items():
-        names = [name for name in (named.get(role), *_SPECIAL_TOKENS[role]) if name in tokens]
-        if names or role != "mask":  # whose id must be one
+        names = [
+            name for name in (custom_tokens.get(role), *_SPECIAL_TOKENS[role]) if name in tokens
+        ]
+        if names or role != "mask":  # its id must be an integer
             ids[field] = tokens.index(names[0]) if names else None
     return ids
 
@@ -358,10 +384,10 @@ def _matching_family(config: BertConfig, masked_lm: bool) -> Family:
     if fitting:
         return fitting[0]
     needs = {name: family.config.misfits(config, masked_lm) for name, family in FAMILIES.items()}
-    wanted = "; ".join(f"{name} needs {', '.join(needed)}" for name, needed in needs.items())
+    requirements = "; ".join(f"{name} needs {', '.join(fields)}" for name, fields in needs.items())
     raise CheckpointError(
-        f"No family of the transformers library has this architecture: {wanted}. Save it with "
-        "`save_preset`."
+        f"No family of the transformers library has this architecture: {requirements}. Save it "
+        "with `save_preset`."
     )
 
 
@@ -372,13 +398,13 @@ def _architecture_name(family: Family, heads: Mapping[str, Any], causal: bool) -
             "computed from the last token, but in the transformers library from the first. Save "
             "it with `save_preset`."
         )
-    named = set(heads) - {"pooler"}
-    endings = [ending for ending, names in family.classes.items() if set(names) == named]
+    head_names = set(heads) - {"pooler"}
+    endings = [ending for ending, names in family.classes.items() if set(names) == head_names]
     if not endings:
-        known = "; ".join(", ".join(names) for names in family.classes.values() if names)
+        choices = "; ".join(", ".join(names) for names in family.classes.values() if names)
         raise CheckpointError(
             f"No {family.name} class of the transformers library has the heads "
-            f"{', '.join(heads)}; expected one of: {known}."
+            f"{', '.join(heads)}; expected one of: {choices}."
         )
     # Of two classes with the same heads, the second one is causal.
     return endings[-1 if causal else 0]
@@ -417,7 +443,7 @@ def _collect_tensors(
 def _pooler_tensors(
     family: Family, ending: str, values: Mapping[str, Any]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns the tensors of a pooler that is part of the head of its class."""
+    """Returns the tensors of a pooler that its class has in the head."""
     layout: Layout = family.hugging_face.heads.get("pooler", {})
     if ending in family.poolers:
         layout = hf_dense(family.poolers[ending])
@@ -428,7 +454,11 @@ def _pooler_tensors(
     }
 
 
-def _labels(heads: Mapping[str, weights.Head], class_names: Sequence[str] | None) -> dict[str, Any]:
+def _labels(
+    heads: Mapping[str, weights.Head],
+    class_names: Sequence[str] | None,
+    thresholds: Sequence[float] | None,
+) -> dict[str, Any]:
     classifier = next((heads[name] for name in CLASSIFIERS[:2] if name in heads), None)
     if classifier is None:
         return {}
@@ -438,8 +468,11 @@ def _labels(heads: Mapping[str, weights.Head], class_names: Sequence[str] | None
         raise CheckpointError(
             f"class_names has {len(names)} names; the classifier has {num_classes} outputs."
         )
+    kind: dict[str, Any] = _REGRESSION if num_classes == 1 else {}
+    if thresholds is not None:
+        kind = {"problem_type": _MULTI_LABEL, _OWN_FIELD: {"thresholds": list(thresholds)}}
     return {
         "id2label": {str(index): name for index, name in enumerate(names)},
         "label2id": {name: index for index, name in enumerate(names)},
-        **(_REGRESSION if num_classes == 1 else {}),
+        **kind,
     }

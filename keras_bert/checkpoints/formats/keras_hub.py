@@ -50,12 +50,12 @@ _FAMILIES = tuple(family for family in FAMILIES.values() if family.keras_hub is 
 
 
 def _models_of(family: Family) -> KerasHubModels:
-    assert family.keras_hub is not None  # as of all `_FAMILIES`
+    assert family.keras_hub is not None  # true of all `_FAMILIES`
     return family.keras_hub
 
 
 def is_keras_hub(fields: Mapping[str, Any]) -> bool:
-    """Returns whether a config.json is that of a serialized Keras object, as in KerasHub."""
+    """Returns whether a config.json describes a serialized Keras object, as in KerasHub."""
     return "registered_name" in fields and "config" in fields
 
 
@@ -85,12 +85,12 @@ def open_folder(folder: Path) -> Checkpoint:
 
 def _family(fields: Mapping[str, Any], path: Path) -> Family:
     name = str(fields.get("registered_name"))
-    known = {f"{family.class_prefix}Backbone": family for family in _FAMILIES}
-    family = known.get(name.rpartition(">")[2])
+    families = {f"{family.class_prefix}Backbone": family for family in _FAMILIES}
+    family = families.get(name.rpartition(">")[2])
     if family is None:
         raise CheckpointError(
             f"{path}: registered_name is {name!r}; it must be "
-            f"{' or '.join(repr(f'keras_hub>{backbone}') for backbone in known)}."
+            f"{' or '.join(repr(f'keras_hub>{backbone}') for backbone in families)}."
         )
     return family
 
@@ -119,7 +119,7 @@ def _warn_of_epsilon(config: BertConfig, folder: Path) -> None:
     if config.layer_norm_epsilon != MASKED_LM_EPSILON:
         warn(
             f"{folder}: KerasHub's masked LM head has a LayerNorm epsilon of {MASKED_LM_EPSILON}, "
-            f"that of keras_bert has {config.layer_norm_epsilon} as the encoder: logits differ "
+            f"keras_bert's has {config.layer_norm_epsilon} as the encoder: logits differ "
             "slightly.",
         )
 
@@ -207,7 +207,7 @@ class KerasHubWeights:
             check_file_size(config, self._path.stat().st_size, self._path)
         backbone = _make_backbone(family, config)
         _read(backbone.load_weights, self._path)
-        # A pooler that is part of the classifier in KerasHub, and not of the encoder
+        # A pooler that KerasHub has in the classifier, and not in the encoder
         pooler = _models_of(family).heads.get("pooler", {})
         elsewhere = {name for stored in pooler.values() for name in stored.names}
         self._weights = {
@@ -251,8 +251,8 @@ def _make_backbone(family: Family, config: BertConfig) -> Any:
 
 def _find(model: Any, name: str) -> Any:
     """Returns an attribute by its dotted path, in which numbers are indices of lists."""
-    for part in name.split("."):
-        model = model[int(part)] if part.isdigit() else getattr(model, part)
+    for key in name.split("."):
+        model = model[int(key)] if key.isdigit() else getattr(model, key)
     return model
 
 
@@ -290,7 +290,7 @@ def _task_weights(family: Family, backbone: Any, folder: Path) -> dict[str, Any]
 
 
 def _task_arguments(fields: Mapping[str, Any], path: Path) -> dict[str, int]:
-    """Returns those sizes of the head of a task that its file contains."""
+    """Returns the sizes of a task's head, as far as its file contains them."""
     sizes = {name: fields[name] for name in ("num_classes", "hidden_dim") if name in fields}
     for name, size in sizes.items():
         if not POSITIVE_INT.allows(size):
@@ -347,8 +347,8 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
         return read_sentence_piece(folder / _PIECES, _PLAIN)
     if name in _WORDPIECE_CLASSES:
         return _wordpiece(check_class(fields, name, path), path, folder)
-    known = ", ".join((*_WORDPIECE_CLASSES, "RobertaTokenizer", "AlbertTokenizer"))
-    raise CheckpointError(f"{path}: registered_name is {name!r}; it must be one of {known}.")
+    choices = ", ".join((*_WORDPIECE_CLASSES, "RobertaTokenizer", "AlbertTokenizer"))
+    raise CheckpointError(f"{path}: registered_name is {name!r}; it must be one of {choices}.")
 
 
 def _wordpiece(arguments: Mapping[str, Any], path: Path, folder: Path) -> dict[str, Any]:
@@ -362,10 +362,10 @@ def _wordpiece(arguments: Mapping[str, Any], path: Path, folder: Path) -> dict[s
                 f"{expected!r} or absent."
             )
     strips = bool(arguments.get("strip_accents")) and not lowercase
-    typed = bool(arguments.get("special_tokens_in_strings"))
+    in_text = bool(arguments.get("special_tokens_in_strings"))
     return {
         "vocabulary": list(load_vocabulary(folder / _WORDS)),
         "lowercase": lowercase,
         **({"strip_accents": True} if strips else {}),
-        **({"special_tokens_in_text": True} if typed else {}),
+        **({"special_tokens_in_text": True} if in_text else {}),
     }

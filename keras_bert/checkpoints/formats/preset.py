@@ -49,8 +49,8 @@ def save_preset(
     Args:
         backbone: The encoder. Its weights are saved in their dtype, with LoRA updates merged into
             the kernels.
-        preset_dir: The folder to write to. All files are written before those of an existing preset
-            are replaced.
+        preset_dir: The folder to write to. All files are written before an existing preset is
+            replaced.
         heads: A dict of the layer, or layers, of each head, with any names.
         tokenizer: The config of the tokenizer.
         class_names: The names of the classes of a classifier, in the order of its outputs.
@@ -82,7 +82,7 @@ def save_preset(
 
 
 def is_ours(fields: Mapping[str, Any]) -> bool:
-    """Returns whether a config.json is that of a preset of this package."""
+    """Returns whether a config.json belongs to a preset of this package."""
     return fields.get("format") == FORMAT
 
 

@@ -129,11 +129,11 @@ def in_order(outputs_of_batches: Iterable[BatchOutputs], shape: Any) -> np.ndarr
     batches = [(index, outputs) for _, index, outputs in outputs_of_batches]
     if not batches:
         return np.zeros((0, *shape[1:]), "float32")
-    index, joined = (np.concatenate(part) for part in zip(*batches, strict=True))
-    # Filler rows repeat the index of a row.
-    restored = np.empty((index.max() + 1, *joined.shape[1:]), joined.dtype)
-    restored[index] = joined
-    return restored
+    index, values = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
+    # Padding rows repeat the index of a row.
+    in_order_of_input = np.empty((index.max() + 1, *values.shape[1:]), values.dtype)
+    in_order_of_input[index] = values
+    return in_order_of_input
 
 
 def sliced(values: Any, rows: slice) -> Any:

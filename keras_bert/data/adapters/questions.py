@@ -78,17 +78,17 @@ class QuestionAdapter(InputAdapter):
         return Loader(source, preprocessor, options, _with_positions)
 
     def _warn_of_lost_answers(self, rows: QuestionRows) -> None:
-        found = set(rows.question_index[rows.end_positions > 0].tolist())
-        lost = [
+        with_answer = set(rows.question_index[rows.end_positions > 0].tolist())
+        lost_ids = [
             example.id
             for index, example in enumerate(self.examples)
-            if example.answers and index not in found
+            if example.answers and index not in with_answer
         ]
-        if lost:
+        if lost_ids:
             warnings.warn(
-                f"{len(lost)} of {len(self.examples)} questions, the first of which is "
-                f"{lost[0]!r}, are trained on as if they had no answer: the tokenizer has no token "
-                "for their answers, or no window contains one of them as a whole.",
+                f"{len(lost_ids)} of {len(self.examples)} questions, starting with "
+                f"{lost_ids[0]!r}, are trained on as if they had no answer: the tokenizer has no "
+                "token for their answers, or no window contains one of them as a whole.",
                 stacklevel=2,
             )
 

@@ -130,11 +130,11 @@ class Features:
         """Whether there are labels; on JAX, Keras would train without them all the same."""
         if is_dataset(self.x):
             return dataset_has_labels(self.x)
-        # Of other objects, such as generators, the labels are seen only when they are read
+        # Other objects, such as generators, show their labels only when they are read
         return self.y is not None or not self.are_arrays
 
     def with_checked_weights(self) -> Self:
-        """Checks the sample weights; those of datasets and generators when they are read."""
+        """Checks the sample weights; in datasets and generators when they are read."""
         check_weights(self.sample_weight)
         if is_dataset(self.x):
             from keras_bert.data.tfdata.text_datasets import with_checked_weights
@@ -161,7 +161,7 @@ class Features:
                 count = None
             if count is None:
                 raise ValueError(
-                    f"x is a {type(self.x).__name__}, whose batches cannot be counted; expected "
+                    f"The batches of x, a {type(self.x).__name__}, cannot be counted; expected "
                     "rows in memory, or a dataset."
                 )
             return int(count)
@@ -226,8 +226,8 @@ def _leaves(row: object) -> Iterator[Any]:
     if not isinstance(row, (list, tuple)):
         yield row
         return
-    for part in row:
-        yield from _leaves(part)
+    for item in row:
+        yield from _leaves(item)
 
 
 def _is_number(x: object) -> bool:

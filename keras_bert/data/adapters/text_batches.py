@@ -30,7 +30,7 @@ from keras_bert.data.loader import (
 # and the index of the first.
 ReadColumns = Callable[..., tuple[np.ndarray, ...]]
 # Keras reads a batch or two to build the model, and then begins anew.
-_BATCHES_KEPT = 4
+_NUM_FIRST_BATCHES = 4
 
 
 class BatchedText(abc.ABC):
@@ -90,7 +90,7 @@ class _OfGenerator(BatchedText):
     def __init__(self, first: Any, generator: Generator[Any, None, None]) -> None:
         super().__init__(first)
         self._generator = generator
-        self._kept = [first]
+        self._first_batches = [first]
         self._has_ended = False
 
     def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
@@ -99,12 +99,14 @@ class _OfGenerator(BatchedText):
                 "The generator has ended. For several epochs, pass one with enough batches, and "
                 "steps_per_epoch; or a keras.utils.PyDataset."
             )
-        yield from itertools.islice(itertools.chain(list(self._kept), self._new()), first, None)
+        yield from itertools.islice(
+            itertools.chain(list(self._first_batches), self._new()), first, None
+        )
 
     def _new(self) -> Iterator[Any]:
         for batch in self._generator:
-            is_building = 0 < len(self._kept) < _BATCHES_KEPT
-            self._kept = [*self._kept, batch] if is_building else []
+            is_building = 0 < len(self._first_batches) < _NUM_FIRST_BATCHES
+            self._first_batches = [*self._first_batches, batch] if is_building else []
             yield batch
         self._has_ended = True
 
@@ -252,8 +254,8 @@ class GivenBatches(Batches):
         first_row = 0
         batches = self._text.read(number, first, self._options.shuffle_seed)
         for batch in itertools.islice(batches, self._steps):
-            x, *rest = parts = _parts(batch)
-            x = without_labels(parts) if self._read_columns is None else x
+            x, *rest = items = _parts(batch)
+            x = without_labels(items) if self._read_columns is None else x
             texts = text_columns(x, first_row)
             num_rows = len(texts["text"])
             if self._read_columns is None:
@@ -344,10 +346,10 @@ class TextDatasetAdapter(InputAdapter):
         from keras_bert.data.tfdata import text_datasets
 
         if text_datasets.is_batched(self.dataset):
-            batched = _OfDataset(self.dataset)
+            text = _OfDataset(self.dataset)
             # Each is padded to its longest row on all backends.
             options = dataclasses.replace(options, compiles=False)
-            return GivenBatches(batched, preprocessor, options, self._read_columns)
+            return GivenBatches(text, preprocessor, options, self._read_columns)
         source = text_datasets.DatasetRows(self.dataset, preprocessor, self._read_columns)
         return Loader(source, preprocessor, options)
 
@@ -359,9 +361,9 @@ class TextDatasetAdapter(InputAdapter):
         rows = self.dataset
         if text_datasets.is_batched(rows):
             rows = rows.unbatch()
-        # Keras warns at the end of predictions whose number it was not told.
+        # Keras warns at the end of predictions if it does not know their number.
         num_rows = text_datasets.num_elements(rows)
-        # (`map` would pass the parts of a tuple as arguments. A pair of texts that is an element by
+        # (`map` would pass the items of a tuple as arguments. A pair of texts that is an element by
         # itself would be read as a text with its label.)
         rows = rows.enumerate().map(lambda _, row: (without_labels(row),))
         source = text_datasets.DatasetRows(rows, preprocessor, _no_columns, num_rows)

@@ -122,7 +122,7 @@ def is_text(x: Any) -> bool:
     if not is_column or getattr(x, "ndim", 1) == 0:
         return False
     if not len(x):
-        # Of an empty series, the dtype tells; NumPy's are ids
+        # The dtype of an empty series decides; NumPy's are ids
         return isinstance(x, (list, tuple)) or str(dtype).lower() in _DTYPES_OF_TEXT
     first = next(iter(x))
     first = first.as_py() if hasattr(first, "as_py") else first  # a scalar of Arrow

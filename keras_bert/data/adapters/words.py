@@ -84,14 +84,14 @@ class WordsAdapter(InputAdapter):
         return len(self.words)
 
     def __getitem__(self, rows: slice) -> Self:
-        before, part = (
+        before, selection = (
             dataclasses.replace(self, words=self.words[some])
             for some in (slice(rows.start or 0), rows)
         )
         first = sum(map(len, before.sentences))
-        words = slice(first, first + sum(map(len, part.sentences)))
+        words = slice(first, first + sum(map(len, selection.sentences)))
         return dataclasses.replace(
-            part, labels=sliced(self.labels, words), weights=sliced(self.weights, words)
+            selection, labels=sliced(self.labels, words), weights=sliced(self.weights, words)
         )
 
     @property
@@ -106,9 +106,9 @@ class WordsAdapter(InputAdapter):
         if self.depth >= 2 or self.offsets is not None:
             return self
         texts = [as_string(text) for text in self.words]
-        parts = [split_words(text) for text in texts]
-        words = [found for found, _, _ in parts]
-        offsets = [starts for _, starts, _ in parts], [ends for _, _, ends in parts]
+        split_texts = [split_words(text) for text in texts]
+        words = [text_words for text_words, _, _ in split_texts]
+        offsets = [starts for _, starts, _ in split_texts], [ends for _, _, ends in split_texts]
         return dataclasses.replace(self, words=words, texts=texts, offsets=offsets)
 
     def nested(self, values: Sequence[Any]) -> Any:
@@ -207,8 +207,8 @@ def check_words(words: Any, depth: int, path: tuple[int, ...] = ()) -> None:
         ValueError: If it cannot; the message says where.
     """
     if depth:
-        for index, part in enumerate(words):
-            check_words(part, depth - 1, (*path, index))
+        for index, item in enumerate(words):
+            check_words(item, depth - 1, (*path, index))
     elif isinstance(words, str) and not words.isascii():
         check_characters(words, _where(path[:1] if len(path) < 3 else path[:2]))
 
@@ -243,8 +243,8 @@ def _flatten(words: Any, labels: Any, depth: int, path: tuple[int, ...], flat: l
     if depth == 1:
         flat.extend(labels)
         return
-    for index, (part, its_labels) in enumerate(zip(words, labels, strict=True)):
-        _flatten(part, its_labels, depth - 1, (*path, index), flat)
+    for index, (item, its_labels) in enumerate(zip(words, labels, strict=True)):
+        _flatten(item, its_labels, depth - 1, (*path, index), flat)
 
 
 def _where(path: tuple[int, ...]) -> str:

@@ -67,16 +67,16 @@ class DocumentOrder:
     def _encrypt(self, numbers: _Words) -> _Words:
         left, right = numbers >> self._half, numbers & self._mask
         for key in self._keys:
-            left, right = right, left ^ self._hashed(right, key)
+            left, right = right, left ^ self._hash(right, key)
         return left << self._half | right
 
     def _decrypt(self, numbers: _Words) -> _Words:
         left, right = numbers >> self._half, numbers & self._mask
         for key in self._keys[::-1]:
-            left, right = right ^ self._hashed(left, key), left
+            left, right = right ^ self._hash(left, key), left
         return left << self._half | right
 
-    def _hashed(self, numbers: _Words, key: np.uint64) -> _Words:
+    def _hash(self, numbers: _Words, key: np.uint64) -> _Words:
         """Mixes the bits of a half with a key, as SplitMix64 mixes its counter."""
         mixed = numbers + key
         mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)

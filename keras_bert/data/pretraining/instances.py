@@ -105,7 +105,7 @@ class InstanceMaker:
                 no document and no sentence is empty. With `independent_shards`, only its length and
                 the documents of `documents_of` are used.
             shard: Index of the shard.
-            num_shards: Number of shards. Each has an equal share of the documents of each
+            num_shards: Number of shards. Each has equally many documents of each
                 duplicate, in random order.
 
         Returns:
@@ -123,9 +123,13 @@ class InstanceMaker:
             partners = _ChosenDocuments(documents, own.tolist())
         instances: list[Instance] = []
         for duplicate in range(self.duplicate_factor):
-            share = self._share(len(documents), shard, num_shards, duplicate)
-            places = np.searchsorted(own, share) if self.independent_shards else share
-            instances += self._of_documents(partners, share.tolist(), places.tolist(), duplicate)
+            shard_indices = self._shard_documents(len(documents), shard, num_shards, duplicate)
+            places = (
+                np.searchsorted(own, shard_indices) if self.independent_shards else shard_indices
+            )
+            instances += self._of_documents(
+                partners, shard_indices.tolist(), places.tolist(), duplicate
+            )
         order = self._rng(_INSTANCE_ORDER, shard).permutation(len(instances))
         return [instances[index] for index in order]
 
@@ -141,11 +145,11 @@ class InstanceMaker:
             int64 `(documents,)`; a document that several duplicates have in this shard is there
             once.
         """
-        shares = [
-            self._share(num_documents, shard, num_shards, duplicate)
+        shards = [
+            self._shard_documents(num_documents, shard, num_shards, duplicate)
             for duplicate in range(self.duplicate_factor)
         ]
-        return np.unique(np.concatenate(shares))
+        return np.unique(np.concatenate(shards))
 
     def shards_of(self, documents: Integers, num_documents: int, num_shards: int) -> Integers:
         """Returns the shard of each duplicate of documents, for `independent_shards`.
@@ -160,13 +164,15 @@ class InstanceMaker:
         """
         orders = [self._order(num_documents, n) for n in range(self.duplicate_factor)]
         positions = np.stack([order.positions(documents) for order in orders], axis=1)
-        # The inverse of how `_share` cuts the order
+        # The inverse of how `_shard_documents` cuts the order
         return ((positions + 1) * num_shards - 1) // num_documents
 
     def _order(self, num_documents: int, duplicate: int) -> DocumentOrder:
         return DocumentOrder(num_documents, self.seed, _DOCUMENT_ORDER, duplicate)
 
-    def _share(self, num_documents: int, shard: int, num_shards: int, duplicate: int) -> Integers:
+    def _shard_documents(
+        self, num_documents: int, shard: int, num_shards: int, duplicate: int
+    ) -> Integers:
         """Returns the indices of the documents that a shard has of a duplicate, in their order."""
         bounds = [n * num_documents // num_shards for n in (shard, shard + 1)]
         if self.independent_shards:
@@ -175,23 +181,25 @@ class InstanceMaker:
         return order[slice(*bounds)]
 
     def _of_documents(
-        self, documents: Documents, share: list[int], places: list[int], duplicate: int
+        self, documents: Documents, indices: list[int], places: list[int], duplicate: int
     ) -> Iterator[Instance]:
-        """Creates the instances of a share: indices in the corpus, and places in `documents`."""
+        """Creates the instances of documents, by index in the corpus and in `documents`."""
         if self.kind in PAIR_MAKERS:
             pairs = PAIR_MAKERS[self.kind]
-            for index, place in zip(share, places, strict=True):
+            for index, place in zip(indices, places, strict=True):
                 rng = self._rng(_DOCUMENT, duplicate, index)
                 max_tokens = self.sequence_length - 3
                 for pair in pairs(documents, place, rng, max_tokens, self.short_seq_probability):
                     yield self._pair(pair)
             return
         max_tokens = self.sequence_length - 2
-        chosen = (documents[place] for place in places)
+        shard_documents = (documents[place] for place in places)
         if self.kind == "full_sentences":
-            yield from map(self._row, full_sentences(chosen, max_tokens, self.sep_token_id))
+            yield from map(
+                self._row, full_sentences(shard_documents, max_tokens, self.sep_token_id)
+            )
             return
-        for document in chosen:
+        for document in shard_documents:
             yield from map(self._row, document_sentences(document, max_tokens))
 
     def _row(self, tokens: Ids) -> Instance:
@@ -377,7 +385,7 @@ def single_sentence_pairs(
     """Creates pairs of single sentences; with probability 0.5, the second one is random.
 
     A second sentence that is replaced by one of another document begins the next pair. The
-    arguments are the same as of `next_sentence_pairs`; `short_seq_probability` is ignored.
+    arguments are the same as for `next_sentence_pairs`; `short_seq_probability` is ignored.
 
     Yields:
         `SegmentPair`s; label 1 means that the second sentence is from another document.
@@ -447,14 +455,14 @@ def _pairs(
     while position < len(sentences):
         end = _end_of_chunk(sentences, position, target)
         size = end - position
-        cut = position + (1 if size == 1 else int(rng.integers(1, size)))
-        first = np.concatenate(sentences[position:cut])
+        middle = position + (1 if size == 1 else int(rng.integers(1, size)))
+        first = np.concatenate(sentences[position:middle])
         is_changed = size == 1 or rng.random() < 0.5
         if is_changed and (size == 1 or not swap):
             second = _foreign_segment(documents, index, rng, min_tokens=target - len(first))
-            position = cut
+            position = middle
         else:
-            second = np.concatenate(sentences[cut:end])
+            second = np.concatenate(sentences[middle:end])
             first, second = (second, first) if is_changed else (first, second)
             position = end
         yield SegmentPair(*truncate_pair_randomly(first, second, max_tokens, rng), int(is_changed))
@@ -483,14 +491,14 @@ def _foreign_segment(
         )
     other = int(rng.integers(len(documents) - 1))
     document = documents[other + (other >= index)]
-    parts: list[Ids] = []
+    sentences: list[Ids] = []
     length = 0
     for position in range(int(rng.integers(len(document))), len(document)):
-        parts.append(document[position])
-        length += len(parts[-1])
+        sentences.append(document[position])
+        length += len(sentences[-1])
         if length >= min_tokens:
             break
-    return np.concatenate(parts)
+    return np.concatenate(sentences)
 
 
 PAIR_MAKERS: dict[str, PairMaker] = {

@@ -94,9 +94,9 @@ def choose_words(
     )
     # Back from the random order to positions in the flat batch
     flat = xp.cast(order, "int64") + (length * xp.arange(batch))[:, None]
-    taken = xp.select(flat, is_taken)
-    chosen = xp.scatter(taken, xp.full(xp.size(taken), True, "bool"), batch * length)
-    return xp.reshape(chosen, (batch, length))
+    positions = xp.select(flat, is_taken)
+    is_selected = xp.scatter(positions, xp.full(xp.size(positions), True, "bool"), batch * length)
+    return xp.reshape(is_selected, (batch, length))
 
 
 def word_starts(xp: Arrays, continues: Any, selectable: Any, sequence_ids: Any = None) -> Any:
@@ -114,11 +114,11 @@ def word_starts(xp: Arrays, continues: Any, selectable: Any, sequence_ids: Any =
     Returns:
         A bool array `(batch, length)`.
     """
-    joined = continues & _of_token_before(xp, selectable)
+    continues_word = continues & _of_token_before(xp, selectable)
     if sequence_ids is not None:
         before = xp.concat([sequence_ids[:, :1], sequence_ids[:, :-1]], axis=1)
-        joined = joined & (sequence_ids == before)
-    return selectable & ~joined
+        continues_word = continues_word & (sequence_ids == before)
+    return selectable & ~continues_word
 
 
 def run_starts(
@@ -192,17 +192,17 @@ def _take_while_they_fit(xp: Arrays, sizes: Any, starts: Any, budgets: Any) -> A
     def retry(candidates: Any, fits: Any) -> tuple[Any, Any]:
         # A word that exceeds the remaining budget always will: once such words are removed, at
         # least one more word fits.
-        left = budgets - xp.sum(xp.cast(fits, "int32"), axis=1)[:, None]
-        candidates = fits | (candidates & (sizes <= left))
+        remaining_budgets = budgets - xp.sum(xp.cast(fits, "int32"), axis=1)[:, None]
+        candidates = fits | (candidates & (sizes <= remaining_budgets))
         return candidates, fitting(candidates)
 
     candidates = (sizes > 0) & (sizes <= budgets)
-    _, taken = xp.while_loop(
+    _, is_taken = xp.while_loop(
         lambda candidates, fits: xp.any(candidates ^ fits),
         retry,
         (candidates, fitting(candidates)),
     )
-    return taken
+    return is_taken
 
 
 def _of_token_before(xp: Arrays, flags: Any) -> Any:

@@ -23,10 +23,11 @@ _CHOICE, _KIND, _RANDOM_TOKEN, _RUNS = range(4)
 _NUM_STREAMS = 4
 
 
-class BatchShare(NamedTuple):
+class BatchShard(NamedTuple):
     """Consecutive rows of a batch with their masks, but without the random tokens.
 
-    Those depend on how many tokens are selected in the rows before, which may be elsewhere.
+    The random tokens depend on how many tokens are selected in the rows before, which another
+    process may have.
 
     Args:
         features: The features of the rows, with their masks; `token_ids` are not replaced.
@@ -233,9 +234,9 @@ class MaskedLMMasker:
         if len(ids.shape) == 1:
             rows = {name: value[None] for name, value in features.items()}
             return {name: value[0] for name, value in self(rows, step).items()}
-        return self._share(xp, features, self._seeds(xp, ids, step), 0).completed(0)
+        return self._shard(xp, features, self._seeds(xp, ids, step), 0).completed(0)
 
-    def share(self, features: Any, step: int, first_row: int) -> BatchShare:
+    def shard(self, features: Any, step: int, first_row: int) -> BatchShard:
         """Masks some consecutive rows of a batch, without the others.
 
         Args:
@@ -245,7 +246,7 @@ class MaskedLMMasker:
         """
         xp, features = dense_features(features)
         seeds = self._seeds(xp, features["token_ids"], step)
-        return self._share(xp, features, seeds, first_row)
+        return self._shard(xp, features, seeds, first_row)
 
     def masked(self, dataset: Any, first_step: int = 0) -> Any:
         """Masks the batches of a `tf.data.Dataset`, each batch with different masks.
@@ -275,8 +276,8 @@ class MaskedLMMasker:
         """Returns `num_slots` for ids `(batch, length)`, a scalar if `length` is not static."""
         if ids.shape[1] is not None:
             return self.num_slots(int(ids.shape[1]))
-        share = self.mask_selection_rate * xp.cast(xp.size(ids, 1), "float64") - 1e-6
-        slots = xp.maximum(xp.cast(-(-share // 1), "int64"), 1)
+        num_selected = self.mask_selection_rate * xp.cast(xp.size(ids, 1), "float64") - 1e-6
+        slots = xp.maximum(xp.cast(-(-num_selected // 1), "int64"), 1)
         return slots if self.max_predictions is None else xp.minimum(slots, self.max_predictions)
 
     def _seeds(self, xp: Arrays, ids: Any, step: Any) -> list[tuple[Any, Any]]:
@@ -290,17 +291,17 @@ class MaskedLMMasker:
             first = xp.asarray(step, "int64") * _NUM_STREAMS
         return [(self.seed, first + stream) for stream in range(_NUM_STREAMS)]
 
-    def _share(
+    def _shard(
         self, xp: Arrays, features: dict[str, Any], seeds: list[tuple[Any, Any]], first_row: int
-    ) -> BatchShare:
+    ) -> BatchShard:
         ids = features["token_ids"]
-        chosen, slots = self._choose(xp, features, seeds, first_row)
+        is_selected, slots = self._choose(xp, features, seeds, first_row)
         batch, length = xp.size(ids), mask_selection.width(xp, ids)
-        # Positions of the chosen tokens in the flat rows
+        # Positions of the selected tokens in the flat rows
         flat, size = xp.reshape(ids, (-1,)), batch * length
-        positions = xp.select(xp.arange(size), xp.reshape(chosen, (-1,)))
+        positions = xp.select(xp.arange(size), xp.reshape(is_selected, (-1,)))
         labels = xp.take(flat, positions)
-        counts = xp.sum(xp.cast(chosen, "int64"), axis=1)
+        counts = xp.sum(xp.cast(is_selected, "int64"), axis=1)
 
         def in_slots(values: Any) -> Any:
             return xp.to_dense(Ragged(xp.cast(values, "int32"), counts), slots, 0)
@@ -308,7 +309,7 @@ class MaskedLMMasker:
         def replaced_ids(selected_before: Any) -> Any:
             replacements = self._replacements(xp, labels, seeds, selected_before)
             replacements = xp.reshape(xp.scatter(positions, replacements, size), (batch, length))
-            return xp.where(chosen, replacements, ids)
+            return xp.where(is_selected, replacements, ids)
 
         features = {
             **{name: values for name, values in features.items() if name != "word_starts"},
@@ -316,7 +317,7 @@ class MaskedLMMasker:
             "mask_ids": in_slots(labels),
             "mask_weights": xp.cast(xp.mask(counts, slots), "float32"),
         }
-        return BatchShare(features, xp.size(labels), replaced_ids)
+        return BatchShard(features, xp.size(labels), replaced_ids)
 
     def _choose(
         self,
@@ -376,11 +377,11 @@ class MaskedLMMasker:
         kind = mask_selection.as_fractions(xp, xp.random_bits(seeds[_KIND], count, first))
         ids = self._random_ids
         limit = self.vocabulary_size if ids is None else len(ids)
-        drawn = xp.random_bits(seeds[_RANDOM_TOKEN], count, first) % limit
+        random_ids = xp.random_bits(seeds[_RANDOM_TOKEN], count, first) % limit
         if ids is not None:
-            drawn = xp.take(xp.asarray(ids, "int32"), drawn)
+            random_ids = xp.take(xp.asarray(ids, "int32"), random_ids)
         is_changed = kind < self.mask_token_rate + self.random_token_rate
-        others = xp.where(is_changed, xp.cast(drawn, "int32"), labels)
+        others = xp.where(is_changed, xp.cast(random_ids, "int32"), labels)
         return xp.where(kind < self.mask_token_rate, self.mask_token_id, others)
 
     def _check_arguments(self) -> None:

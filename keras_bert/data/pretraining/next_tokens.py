@@ -103,9 +103,9 @@ class NextTokenTargets:
         if "sequence_ids" in features:
             sequence_ids = features["sequence_ids"]
             follows = follows & (sequence_ids[:, 1:] == sequence_ids[:, :-1])
-        kept = xp.cast(follows, "int32")
+        weights = xp.cast(follows, "int32")
         return {
-            "mask_positions": xp.cast(xp.arange(xp.size(kept, 1)), "int32") * kept,
-            "mask_ids": ids[:, 1:] * kept,
+            "mask_positions": xp.cast(xp.arange(xp.size(weights, 1)), "int32") * weights,
+            "mask_ids": ids[:, 1:] * weights,
             "mask_weights": xp.cast(follows, "float32"),
         }

@@ -72,7 +72,7 @@ def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[st
     Returns:
         A dict of the features, `(rows, sequence_length)`, padded with 0, and of
         `position_ids`: int32, the position of each token in its sequence, from 0;
-        `sequence_ids`: int32, which of its row's sequences each token belongs to, from 1, and 0 at
+        `sequence_ids`: int32, the number of each token's sequence in its row, from 1, and 0 at
         padding.
 
     Raises:
@@ -80,7 +80,7 @@ def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[st
             the lengths of their sequences, or a feature has one value per sequence instead of one
             per token.
     """
-    ragged = _ragged(features)
+    ragged = _to_ragged(features)
     lengths = ragged["token_ids"].lengths
     for name, feature in ragged.items():
         if feature.lengths.tolist() != lengths.tolist():
@@ -100,7 +100,7 @@ def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[st
 
 
 def in_order_of_rows(row: Integers) -> Integers:
-    """Returns the indices of sequences by their rows, without those that have none.
+    """Returns the indices of the sequences that have a row, by their rows.
 
     Args:
         row: The index of each sequence's row, or -1, int64 `(sequences,)`.
@@ -123,14 +123,14 @@ def filled_rows(
     row_lengths = np.bincount(row, lengths).astype("int64")
 
     def fill(flat: np.ndarray) -> np.ndarray:
-        filled: np.ndarray = NUMPY.to_dense(Ragged(flat, row_lengths), sequence_length, 0)
-        return filled
+        rows: np.ndarray = NUMPY.to_dense(Ragged(flat, row_lengths), sequence_length, 0)
+        return rows
 
-    packed = {name: fill(x.values) for name, x in features.items()}
-    packed["position_ids"] = fill(NUMPY.ranges(np.zeros_like(lengths), lengths).astype("int32"))
+    arrays = {name: fill(x.values) for name, x in features.items()}
+    arrays["position_ids"] = fill(NUMPY.ranges(np.zeros_like(lengths), lengths).astype("int32"))
     number = np.arange(len(row)) - np.searchsorted(row, row) + 1
-    packed["sequence_ids"] = fill(np.repeat(number, lengths).astype("int32"))
-    return packed
+    arrays["sequence_ids"] = fill(np.repeat(number, lengths).astype("int32"))
+    return arrays
 
 
 def best_fit_rows(lengths: Integers, row_length: int) -> Integers:
@@ -179,14 +179,14 @@ def best_fit_rows(lengths: Integers, row_length: int) -> Integers:
 
 def _in_order_of_arrival(rows: Integers) -> Integers:
     """Renumbers rows in the order of the first sequence in each."""
-    used = rows >= 0
-    _, first, inverse = np.unique(rows[used], return_index=True, return_inverse=True)
+    is_row = rows >= 0
+    _, first, inverse = np.unique(rows[is_row], return_index=True, return_inverse=True)
     rows = rows.copy()
-    rows[used] = np.argsort(np.argsort(first))[inverse]
+    rows[is_row] = np.argsort(np.argsort(first))[inverse]
     return rows
 
 
-def _ragged(features: Mapping[str, Any]) -> dict[str, Ragged]:
+def _to_ragged(features: Mapping[str, Any]) -> dict[str, Ragged]:
     """Converts features to rows of different lengths."""
     if "token_ids" not in features:
         raise ValueError(f"`token_ids` is missing; received the features {sorted(features)}.")

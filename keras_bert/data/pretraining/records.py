@@ -32,7 +32,7 @@ _MASK_FEATURES = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 _FEATURES = frozenset(
     ("input_ids", "input_mask", "segment_ids", "word_starts", "next_sentence_labels")
 ).union(_MASK_FEATURES)
-# The name of one of several files: what is before its number, its number, their count, the rest
+# The name of one of several files: the text before its number, its number, their count, the rest
 _SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)(.*)", re.DOTALL)
 # Number of consecutive rows that are shuffled together
 SHUFFLE_WINDOW = 8192
@@ -109,13 +109,13 @@ class InstanceEncoder:
     def _features(
         self, instances: Sequence[Instance], rng: np.random.Generator
     ) -> dict[str, Ragged]:
-        token_ids = _ragged([instance.token_ids for instance in instances])
-        segment_ids = _ragged([instance.segment_ids for instance in instances])
+        token_ids = _to_ragged([instance.token_ids for instance in instances])
+        segment_ids = _to_ragged([instance.segment_ids for instance in instances])
         word_starts = token_ids._replace(values=self._word_starts(token_ids))
         labels = np.array([[instance.label or 0] for instance in instances])
         if self.masker is not None:
-            features = self._masked(token_ids, word_starts.values, self.masker, rng)
-            features["segment_ids"] = _padded(segment_ids, self.sequence_length)
+            features = self._mask(token_ids, word_starts.values, self.masker, rng)
+            features["segment_ids"] = _pad(segment_ids, self.sequence_length)
             features["next_sentence_labels"] = _rows(labels)
             return features
         features = {"input_ids": token_ids, "segment_ids": segment_ids, "word_starts": word_starts}
@@ -123,22 +123,22 @@ class InstanceEncoder:
             features["next_sentence_labels"] = _rows(labels)
         return features
 
-    def _masked(
+    def _mask(
         self, token_ids: Ragged, word_starts: Flags, masker: StaticMasker, rng: np.random.Generator
     ) -> dict[str, Ragged]:
         ids, lengths = token_ids
-        parts = (ids, word_starts, ~self._is_special[ids])
-        rows = zip(*(Ragged(part, lengths).to_arrays() for part in parts), strict=True)
-        masked = [masker(row, starts, candidates, rng) for row, starts, candidates in rows]
-        positions = _ragged([row.positions for row in masked])
+        columns = (ids, word_starts, ~self._is_special[ids])
+        rows = zip(*(Ragged(column, lengths).to_arrays() for column in columns), strict=True)
+        masked_rows = [masker(row, starts, candidates, rng) for row, starts, candidates in rows]
+        positions = _to_ragged([row.positions for row in masked_rows])
         weights = positions._replace(values=np.ones(len(positions.values), np.float32))
         length, slots = self.sequence_length, masker.max_predictions
         return {
-            "input_ids": _padded(_ragged([row.token_ids for row in masked]), length),
-            "input_mask": _padded(Ragged(np.ones_like(ids), lengths), length),
-            "masked_lm_positions": _padded(positions, slots),
-            "masked_lm_ids": _padded(_ragged([row.ids for row in masked]), slots),
-            "masked_lm_weights": _padded(weights, slots),
+            "input_ids": _pad(_to_ragged([row.token_ids for row in masked_rows]), length),
+            "input_mask": _pad(Ragged(np.ones_like(ids), lengths), length),
+            "masked_lm_positions": _pad(positions, slots),
+            "masked_lm_ids": _pad(_to_ragged([row.ids for row in masked_rows]), slots),
+            "masked_lm_weights": _pad(weights, slots),
         }
 
     def _word_starts(self, rows: Ragged) -> Flags:
@@ -169,7 +169,7 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
         return tfrecords.write_records(file, records)
 
 
-def _ragged(rows: Sequence[Ids]) -> Ragged:
+def _to_ragged(rows: Sequence[Ids]) -> Ragged:
     return Ragged(np.concatenate(rows), np.array([len(row) for row in rows], "int64"))
 
 
@@ -178,7 +178,7 @@ def _rows(values: np.ndarray) -> Ragged:
     return Ragged(values.reshape(-1), np.full(len(values), values.shape[1], "int64"))
 
 
-def _padded(rows: Ragged, length: int) -> Ragged:
+def _pad(rows: Ragged, length: int) -> Ragged:
     return _rows(NUMPY.to_dense(rows, length, 0))
 
 
@@ -303,10 +303,10 @@ def record_paths(files: Files) -> list[str]:
     patterns = [files] if isinstance(files, str | os.PathLike) else list(files)
     paths: list[str] = []
     for pattern in [os.fspath(pattern) for pattern in patterns]:
-        found = tfrecords.find_files(pattern)
-        if found != [pattern]:
-            _check_all_shards(found, pattern)
-        paths += found
+        matches = tfrecords.find_files(pattern)
+        if matches != [pattern]:
+            _check_all_shards(matches, pattern)
+        paths += matches
     if not paths:
         raise FileNotFoundError(f"No file matches {files}; expected TFRecord files.")
     return paths
@@ -315,8 +315,8 @@ def record_paths(files: Files) -> list[str]:
 def _check_all_shards(paths: Sequence[str], pattern: str) -> None:
     shards: dict[tuple[str, int, str], set[int]] = {}
     for path in paths:
-        if named := _SHARD.fullmatch(path):
-            start, number, count, end = named.groups()
+        if match := _SHARD.fullmatch(path):
+            start, number, count, end = match.groups()
             shards.setdefault((start, int(count), end), set()).add(int(number))
     for (start, count, end), numbers in shards.items():
         first = 1 if count in numbers else 0
@@ -405,10 +405,10 @@ class _RecordBatches(Batches):
         in_order = itertools.chain.from_iterable(map(read_records, paths))
         records = in_order if seed is None else shuffled_records(paths, seed, number)
         in_window = 1 if self._buckets is None else WINDOW_BATCHES
-        done = 0
+        num_done = 0
         for count, window in enumerate(chunked(records, size * in_window)):
-            if done + in_window <= first:
-                done += in_window
+            if num_done + in_window <= first:
+                num_done += in_window
                 continue
             rows, rest = self._parser(window)
             # Without buckets, the order of the records stays.
@@ -417,9 +417,9 @@ class _RecordBatches(Batches):
             for index in rows_of_batches(lengths, size, order):
                 if self._drops_remainder and len(index) < size:
                     continue
-                if done >= first:
+                if num_done >= first:
                     yield self._batch(rows, rest, index)
-                done += 1
+                num_done += 1
 
     def _batch(self, rows: dict[str, Ragged], rest: Features, index: np.ndarray) -> Features:
         rows = {name: take_rows(NUMPY, values, index) for name, values in rows.items()}
@@ -456,8 +456,8 @@ class RecordParser:
         self._vocabulary_size = vocabulary_size
         first = tfrecords.spans(first_record)
         self.is_masked = is_masked = "masked_lm_positions" in first
-        needed = ["input_ids", "segment_ids", *(_MASK_FEATURES if is_masked else ["word_starts"])]
-        missing = [name for name in needed if name not in first]
+        required = ["input_ids", "segment_ids", *(_MASK_FEATURES if is_masked else ["word_starts"])]
+        missing = [name for name in required if name not in first]
         if missing:
             raise ValueError(
                 f"{path}: the first record lacks {', '.join(missing)}; it has {sorted(first)}."
@@ -473,12 +473,12 @@ class RecordParser:
         self._has_mask = "input_mask" in first
         optional = ["next_sentence_labels"] if "next_sentence_labels" in first else []
         # `input_mask` is parsed in every record: without it, padding would count as tokens.
-        self._kinds = dict.fromkeys([*needed, *optional, "input_mask"], "int64")
+        self._kinds = dict.fromkeys([*required, *optional, "input_mask"], "int64")
         self._slots = 0
         if is_masked:
             self._kinds["masked_lm_weights"] = "float"
-            parsed = tfrecords.parse([first_record], self._kinds)
-            self._slots = int(parsed["masked_lm_positions"].lengths[0])
+            example = tfrecords.parse([first_record], self._kinds)
+            self._slots = int(example["masked_lm_positions"].lengths[0])
 
     def __call__(self, records: Sequence[Record]) -> tuple[dict[str, Ragged], Features]:
         """Parses records.
@@ -493,21 +493,21 @@ class RecordParser:
         Raises:
             ValueError: If a record is malformed.
         """
-        parsed = tfrecords.parse(records, self._kinds)
-        self._check_numbers(parsed, records)
-        rows = {"token_ids": parsed["input_ids"], "segment_ids": parsed["segment_ids"]}
-        if "word_starts" in parsed:
-            rows["word_starts"] = parsed["word_starts"]
+        features = tfrecords.parse(records, self._kinds)
+        self._check_numbers(features, records)
+        rows = {"token_ids": features["input_ids"], "segment_ids": features["segment_ids"]}
+        if "word_starts" in features:
+            rows["word_starts"] = features["word_starts"]
         if self._has_mask:
-            lengths = _ones(parsed["input_mask"])
+            lengths = _ones(features["input_mask"])
             rows = {name: cut_rows(NUMPY, row, lengths) for name, row in rows.items()}
-        self._check_values(rows, parsed, records)
+        self._check_values(rows, features, records)
         dtypes = {"word_starts": "bool"}
         rows = {
             name: row._replace(values=row.values.astype(dtypes.get(name, "int32")))
             for name, row in rows.items()
         }
-        return rows, self._rest(parsed)
+        return rows, self._rest(features)
 
     def lengths(self, records: Sequence[Record]) -> np.ndarray:
         """Returns the number of tokens of each record, int64 `(records,)`.
@@ -521,44 +521,44 @@ class RecordParser:
             ValueError: If a record has no tokens, or too many.
         """
         name = "input_mask" if self._has_mask else "input_ids"
-        parsed = tfrecords.parse(records, {name: "int64"})[name]
-        lengths: np.ndarray = _ones(parsed) if self._has_mask else parsed.lengths
+        values = tfrecords.parse(records, {name: "int64"})[name]
+        lengths: np.ndarray = _ones(values) if self._has_mask else values.lengths
         _check(records, name, "at least 1 value", lengths > 0, lengths)
         self._check_length(records, lengths)
         return lengths
 
-    def _rest(self, parsed: dict[str, Ragged]) -> Features:
+    def _rest(self, features: dict[str, Ragged]) -> Features:
         rest = {}
         for name in _MASK_FEATURES:
-            if name in parsed:
+            if name in features:
                 dtype = "float32" if name == "masked_lm_weights" else "int32"
-                values = parsed[name].values.reshape(-1, self._slots)
+                values = features[name].values.reshape(-1, self._slots)
                 rest[name.replace("masked_lm", "mask")] = values.astype(dtype)
-        if "next_sentence_labels" in parsed:
-            rest["next_sentence_labels"] = parsed["next_sentence_labels"].values.astype("int32")
+        if "next_sentence_labels" in features:
+            rest["next_sentence_labels"] = features["next_sentence_labels"].values.astype("int32")
         return rest
 
     def _check_length(self, records: Sequence[Record], lengths: np.ndarray) -> None:
         expected = f"at most {self.sequence_length} tokens"
         _check(records, "input_ids", expected, lengths <= self.sequence_length, lengths)
 
-    def _check_numbers(self, parsed: dict[str, Ragged], records: Sequence[Record]) -> None:
-        lengths = parsed["input_ids"].lengths
+    def _check_numbers(self, features: dict[str, Ragged], records: Sequence[Record]) -> None:
+        lengths = features["input_ids"].lengths
         _check(records, "input_ids", "at least 1 value", lengths > 0, lengths)
         for name in self._kinds:
             if name in _MASK_FEATURES:
-                wanted, words = self._slots, f"{self._slots} values"
+                expected_lengths, words = self._slots, f"{self._slots} values"
             elif name == "next_sentence_labels":
-                wanted, words = 1, "1 value"
+                expected_lengths, words = 1, "1 value"
             elif name == "input_mask" and not self._has_mask:
-                wanted, words = 0, "no values, as in the first record"
+                expected_lengths, words = 0, "no values, as in the first record"
             else:
-                wanted, words = lengths, "as many values as input_ids"
-            received = parsed[name].lengths
-            _check(records, name, words, received == wanted, received)
+                expected_lengths, words = lengths, "as many values as input_ids"
+            received = features[name].lengths
+            _check(records, name, words, received == expected_lengths, received)
 
     def _check_values(
-        self, rows: dict[str, Ragged], parsed: dict[str, Ragged], records: Sequence[Record]
+        self, rows: dict[str, Ragged], features: dict[str, Ragged], records: Sequence[Record]
     ) -> None:
         ids = rows["token_ids"]
         lengths = ids.lengths
@@ -567,8 +567,8 @@ class RecordParser:
             expected = "one where input_ids end in padding"
             _check(records, "input_mask", expected, last != 0, last)
         else:
-            # A row is what its mask has ones for. Behind a hole, positions would be those of others
-            mask = parsed["input_mask"]
+            # The ones of its mask make up a row. Behind a hole, positions would be wrong
+            mask = features["input_mask"]
             ones = np.arange(mask.lengths.max()) < lengths[:, np.newaxis]
             is_one = ones[NUMPY.mask(mask.lengths, ones.shape[1])]
             expected = "ones, then zeros at padding"
@@ -578,12 +578,12 @@ class RecordParser:
         num_ids = self._vocabulary_size or 2**31 - 1
         limits = {"segment_ids": 2, "next_sentence_labels": 2}
         for name, limit in {**limits, "input_ids": num_ids, "masked_lm_ids": num_ids}.items():
-            if name in parsed:
-                values = parsed[name].values
+            if name in features:
+                values = features[name].values
                 is_good = (values >= 0) & (values < limit)
-                _check_each(records, name, f"values in [0, {limit})", parsed[name], is_good)
+                _check_each(records, name, f"values in [0, {limit})", features[name], is_good)
         if self._slots:
-            weights, positions = parsed["masked_lm_weights"], parsed["masked_lm_positions"]
+            weights, positions = features["masked_lm_weights"], features["masked_lm_positions"]
             is_good = np.isfinite(weights.values) & (weights.values >= 0)
             expected = f"values that are {checks.NON_NEGATIVE}"
             _check_each(records, "masked_lm_weights", expected, weights, is_good)

@@ -91,17 +91,17 @@ class StaticMasker:
         self, token_ids: Ids, word_starts: Flags, candidates: Flags, rng: np.random.Generator
     ) -> MaskedTokens:
         """Masks a row."""
-        wanted = round(self.masked_lm_probability * len(token_ids))
-        wanted = min(self.max_predictions, max(1, wanted))
+        num_masks = round(self.masked_lm_probability * len(token_ids))
+        num_masks = min(self.max_predictions, max(1, num_masks))
         selectable = np.flatnonzero(candidates)
         if self.whole_words:
-            chosen = _choose_words(selectable, word_starts, wanted, rng)
+            selection = _choose_words(selectable, word_starts, num_masks, rng)
         else:
-            chosen = rng.permutation(selectable)[:wanted]
-        positions = np.sort(chosen).astype(np.int32)
-        masked = token_ids.copy()
-        masked[positions] = self._replacements(token_ids[positions], rng)
-        return MaskedTokens(masked, positions, token_ids[positions])
+            selection = rng.permutation(selectable)[:num_masks]
+        positions = np.sort(selection).astype(np.int32)
+        masked_ids = token_ids.copy()
+        masked_ids[positions] = self._replacements(token_ids[positions], rng)
+        return MaskedTokens(masked_ids, positions, token_ids[positions])
 
     def _replacements(self, ids: Ids, rng: np.random.Generator) -> Ids:
         draw = rng.random(len(ids))
@@ -114,17 +114,17 @@ def default_max_predictions(sequence_length: int, masked_lm_probability: float =
     return max(1, math.ceil(masked_lm_probability * sequence_length))
 
 
-def _choose_words(positions: Any, word_starts: Flags, wanted: int, rng: np.random.Generator) -> Any:
-    """Selects random words with at most `wanted` tokens in total, skipping those that exceed it."""
+def _choose_words(positions: Any, word_starts: Flags, budget: int, rng: np.random.Generator) -> Any:
+    """Selects random words with at most `budget` tokens in total, skipping words that exceed it."""
     inner_starts = np.flatnonzero(word_starts[positions][1:]) + 1
     bounds = [0, *inner_starts.tolist(), len(positions)]
-    chosen: list[Any] = []
-    left = wanted
+    words: list[Any] = []
+    remaining = budget
     for word in rng.permutation(len(bounds) - 1).tolist():
-        if left == 0:
+        if remaining == 0:
             break
         start, end = bounds[word], bounds[word + 1]
-        if end - start <= left:
-            chosen.append(positions[start:end])
-            left -= end - start
-    return np.concatenate(chosen) if chosen else positions[:0]
+        if end - start <= remaining:
+            words.append(positions[start:end])
+            remaining -= end - start
+    return np.concatenate(words) if words else positions[:0]

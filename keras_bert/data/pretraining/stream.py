@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from keras_bert.data.arrays import NUMPY
-from keras_bert.data.loader import Batches, MappedBatches, check_shard, rows_of_share
+from keras_bert.data.loader import Batches, MappedBatches, check_shard, rows_of_shard
 from keras_bert.data.packing import Sequences
 from keras_bert.data.pretraining.masking import MaskedLMMasker
 from keras_bert.data.pretraining.packing import best_fit_rows, filled_rows, in_order_of_rows
@@ -59,7 +59,7 @@ class PretrainingStream:
         batch_size: Number of rows in a batch.
         sequence_length: Number of tokens in a row.
         masker: The masker of records without masks: a `MaskedLMMasker` or another callable of a
-            batch and a step. Unless it has `masks_rows_alone` or a method `share`, it is called
+            batch and a step. Unless it has `masks_rows_alone` or a method `shard`, it is called
             with whole batches.
         packed: Whether to pack several records into a row instead of padding; for records without
             masks only. Labels of pairs are dropped, since a row can have only one.
@@ -162,7 +162,7 @@ class PretrainingStream:
     def continued(self, num_batches: int, batch_size: int) -> Self:
         """Returns the rest of this stream after some batches, in batches of another size.
 
-        Its rows are those that follow, so that a row is not repeated before the end of the epoch.
+        It has the rows that follow, so that a row is not repeated before the end of the epoch.
 
         Args:
             num_batches: Number of batches before the rest.
@@ -187,7 +187,7 @@ class PretrainingStream:
         return StreamPosition(epoch + 1 + epochs, batches * self.batch_size, batch + num_batches)
 
     def from_batch(
-        self, first: int = 0, shard: tuple[int, int] = (0, 1), *, as_shares: bool = False
+        self, first: int = 0, shard: tuple[int, int] = (0, 1), *, as_shards: bool = False
     ) -> Batches:
         """Returns the infinite batches from a given one on.
 
@@ -195,8 +195,8 @@ class PretrainingStream:
             first: The index of the first batch, counted over all epochs.
             shard: The index of this process and the number of processes that share each batch: each
                 has as many of its consecutive rows, with the masks that they have in the batch.
-            as_shares: Whether a process decodes and masks its own rows only, instead of the whole
-                batch. If masks are drawn, batches are `BatchShare`s then, for processes that tell
+            as_shards: Whether a process decodes and masks its own rows only, instead of the whole
+                batch. If masks are drawn, batches are `BatchShard`s then, for processes that tell
                 one another how many tokens are selected in the rows of each.
 
         Returns:
@@ -205,14 +205,14 @@ class PretrainingStream:
             the batches in advance.
 
         Raises:
-            ValueError: If the processes cannot have equal shares.
+            ValueError: If the processes cannot have equal shards.
         """
         return _StreamBatches(
-            self, lambda skipped: self._from_batch(first + skipped, shard, as_shares), None, shard
+            self, lambda skipped: self._from_batch(first + skipped, shard, as_shards), None, shard
         )
 
     def first_batches(
-        self, count: int, shard: tuple[int, int] = (0, 1), *, as_shares: bool = False
+        self, count: int, shard: tuple[int, int] = (0, 1), *, as_shards: bool = False
     ) -> Batches:
         """Returns up to `count` batches in the order of the files, with fixed masks.
 
@@ -221,31 +221,31 @@ class PretrainingStream:
         Args:
             count: The number of batches.
             shard: See `from_batch`.
-            as_shares: See `from_batch`.
+            as_shards: See `from_batch`.
         """
         count = min(count, self.batches_per_epoch)
 
         def read(skipped: int) -> Iterator[Any]:
-            batches = self._batches(self._in_order, StreamPosition(), shard, as_shares)
+            batches = self._batches(self._in_order, StreamPosition(), shard, as_shards)
             return itertools.islice(batches, skipped, count)
 
         return _StreamBatches(self, read, count, shard)
 
     def example(self) -> Features:
         """Returns a batch of a single row."""
-        batch = self._unmasked(list(self._as_rows([self._parser.first])))
-        masked: Features = batch if self._masker is None else self._masker(batch, 0)
-        return masked
+        batch = self._unmask(list(self._as_rows([self._parser.first])))
+        features: Features = batch if self._masker is None else self._masker(batch, 0)
+        return features
 
-    def _from_batch(self, first: int, shard: tuple[int, int], as_shares: bool) -> Iterator[Any]:
+    def _from_batch(self, first: int, shard: tuple[int, int], as_shards: bool) -> Iterator[Any]:
         start = self._position(first)
         while True:
-            rows = functools.partial(self._shuffled, start.epoch)
-            yield from self._batches(rows, start, shard, as_shares)
+            rows = functools.partial(self._shuffle, start.epoch)
+            yield from self._batches(rows, start, shard, as_shards)
             count = (self.num_rows - start.row) // self.batch_size
             start = StreamPosition(start.epoch + 1, 0, start.batch + count)
 
-    def _shuffled(self, epoch: int, group: int) -> Iterator[Any]:
+    def _shuffle(self, epoch: int, group: int) -> Iterator[Any]:
         """Yields the rows of a group of files in the order of an epoch."""
         num_groups = len(self._groups)
         seed = (self.seed, epoch) if num_groups == 1 else (self.seed, epoch, group)
@@ -275,30 +275,30 @@ class PretrainingStream:
         rows_of_group: Callable[[int], Iterator[Any]],
         start: StreamPosition,
         shard: tuple[int, int],
-        as_shares: bool,
+        as_shards: bool,
     ) -> Iterator[Any]:
-        """Yields the full batches of the rest of an epoch, or a process's shares of them, masked.
+        """Yields the full batches of the rest of an epoch, or a process's shards of them, masked.
 
         Args:
             rows_of_group: Yields the rows of a group of files.
             start: Where the first batch begins.
-            shard, as_shares: See `from_batch`.
+            shard, as_shards: See `from_batch`.
         """
-        share = rows_of_share(shard, self.batch_size)
-        draws_share = as_shares and hasattr(self._masker, "share")
-        is_whole = self._masks_whole_batch and not draws_share
+        own_rows = rows_of_shard(shard, self.batch_size)
+        draws_shard = as_shards and hasattr(self._masker, "shard")
+        is_whole = self._masks_whole_batch and not draws_shard
         num_groups = len(self._groups)
-        groups = groups_of_share((0, 1) if is_whole else shard, num_groups)
+        groups = groups_of_shard((0, 1) if is_whole else shard, num_groups)
         in_group = self.batch_size // num_groups
-        read = [
+        chunks_of_groups = [
             chunked(itertools.islice(rows_of_group(group), start.row // num_groups, None), in_group)
             for group in groups
         ]
-        own = slice(share.start - groups[0] * in_group, share.stop - groups[0] * in_group)
+        own = slice(own_rows.start - groups[0] * in_group, own_rows.stop - groups[0] * in_group)
         count = (self.num_rows - start.row) // self.batch_size
         for step in range(start.batch, start.batch + count):
             rows: list[Any] = []
-            for group, chunks in zip(groups, read, strict=True):
+            for group, chunks in zip(groups, chunks_of_groups, strict=True):
                 chunk = next(chunks, [])
                 if len(chunk) < in_group:
                     raise ValueError(
@@ -306,17 +306,17 @@ class PretrainingStream:
                         "they were counted; expected files that do not change."
                     )
                 rows += chunk
-            batch = self._unmasked(rows if is_whole else rows[own])
-            if draws_share:
-                yield self._masker.share(batch, step, share.start)
+            batch = self._unmask(rows if is_whole else rows[own])
+            if draws_shard:
+                yield self._masker.shard(batch, step, own_rows.start)
                 continue
             if self._masker is not None:
                 batch = self._masker(batch, step)
             if is_whole:
-                batch = {name: values[share] for name, values in batch.items()}
+                batch = {name: values[own_rows] for name, values in batch.items()}
             yield batch
 
-    def _unmasked(self, rows: list[Any]) -> Features:
+    def _unmask(self, rows: list[Any]) -> Features:
         """Returns a batch of rows as they are recorded."""
         if self.packed:
             features, _ = self._parser(list(itertools.chain.from_iterable(rows)))
@@ -344,7 +344,7 @@ def grouped(paths: Sequence[str], file_groups: int) -> list[Sequence[str]]:
     return [paths[group::file_groups] for group in range(file_groups)]
 
 
-def groups_of_share(shard: tuple[int, int], file_groups: int) -> range:
+def groups_of_shard(shard: tuple[int, int], file_groups: int) -> range:
     """Returns the indices of the groups of files that have the rows of a process.
 
     Args:

@@ -30,7 +30,7 @@ _FOOTER = struct.Struct("<I")
 _BLOCK_BYTES = 1 << 20
 _FIRST_BLOCK_BYTES = 1 << 16
 _BLOCK_RECORDS = 1024
-# The bytes of each record whose checksum is computed at a time: the table of a few stays in the
+# The bytes of each record that a checksum takes at a time: the table of a few stays in the
 # cache, and many take fewer steps for a long record.
 _PIECES = (32, 1024)
 
@@ -113,11 +113,11 @@ def write_records(file: BinaryIO, records: Iterable[bytes]) -> int:
         contents = np.frombuffer(b"".join(chunk), "u1")
         of_contents = _checksums(contents, row_starts(NUMPY, lengths), lengths)
         numbers = zip(lengths.tolist(), of_lengths.tolist(), of_contents.tolist(), strict=True)
-        parts = [
+        frames = [
             (_HEADER.pack(length, of_length), record, _FOOTER.pack(of_content))
             for record, (length, of_length, of_content) in zip(chunk, numbers, strict=True)
         ]
-        file.write(b"".join(itertools.chain.from_iterable(parts)))
+        file.write(b"".join(itertools.chain.from_iterable(frames)))
         count += len(chunk)
     return count
 
@@ -129,8 +129,8 @@ def _blocks(
     number = 0
     with file or _open(path) as file:
         rest = b""
-        while read := file.read(block_bytes):
-            block = rest + read
+        while data := file.read(block_bytes):
+            block = rest + data
             starts: list[int] = []
             lengths: list[int] = []
             end = 0
@@ -171,8 +171,8 @@ def _check(
 ) -> None:
     """Compares the checksums of the contents of a block."""
     data = np.frombuffer(block, "u1")
-    written = data[(starts + lengths)[:, np.newaxis] + np.arange(_FOOTER.size)]
-    wrong = np.flatnonzero(written.view("<u4")[:, 0] != _checksums(data, starts, lengths))
+    file_checksums = data[(starts + lengths)[:, np.newaxis] + np.arange(_FOOTER.size)]
+    wrong = np.flatnonzero(file_checksums.view("<u4")[:, 0] != _checksums(data, starts, lengths))
     if len(wrong):
         raise ValueError(
             f"{path}, record {next(numbers) + wrong[0]}: truncated or corrupt: the checksum of its "
@@ -215,16 +215,16 @@ def _tables() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _checksums(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Returns the masked CRC-32C of parts of `data`, uint32 `(parts,)`."""
+    """Returns the masked CRC-32C of chunks of `data`, uint32 `(chunks,)`."""
     of_bytes, of_initial = _tables()
     small, large = _PIECES
     first = lengths % small
-    left = np.repeat(first + starts, first) - NUMPY.ranges(starts, first) - 1
+    bytes_after = np.repeat(first + starts, first) - NUMPY.ranges(starts, first) - 1
     crc: np.ndarray = of_initial[first]
-    if len(left):
-        values = of_bytes.reshape(-1)[left * 256 + data[NUMPY.ranges(starts, first)]]
-        some = first > 0
-        crc[some] ^= np.bitwise_xor.reduceat(values, row_starts(NUMPY, first)[some])
+    if len(bytes_after):
+        values = of_bytes.reshape(-1)[bytes_after * 256 + data[NUMPY.ranges(starts, first)]]
+        has_rest = first > 0
+        crc[has_rest] ^= np.bitwise_xor.reduceat(values, row_starts(NUMPY, first)[has_rest])
     starts = starts + first
     for size, counts in ((small, lengths // small % (large // small)), (large, lengths // large)):
         # The entries of a byte that has 0, 1, … and `size - 1` bytes before it
@@ -263,7 +263,7 @@ def serialize(features: Mapping[str, Ragged]) -> list[bytes]:
         features: The values of each feature, which has as many rows as the others: integers, which
             are written as int64, or float32.
     """
-    parts = []
+    columns = []
     for name in sorted(features):
         values, lengths = features[name]
         kind = "float" if values.dtype.kind == "f" else "int64"
@@ -273,8 +273,8 @@ def serialize(features: Mapping[str, Ragged]) -> list[bytes]:
             content, sizes = _varints(values, lengths)
         ends = np.cumsum(sizes)
         bounds = zip((ends - sizes).tolist(), ends.tolist(), sizes.tolist(), strict=True)
-        parts.append([_start(name, kind, size) + content[a:b] for a, b, size in bounds])
-    return [_FIRST + _sized(b"".join(row)) for row in zip(*parts, strict=True)]
+        columns.append([_start(name, kind, size) + content[a:b] for a, b, size in bounds])
+    return [_FIRST + _with_size(b"".join(row)) for row in zip(*columns, strict=True)]
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -282,8 +282,8 @@ def _start(name: str, kind: str, size: int) -> bytes:
     """Returns the bytes before the values of a feature: its name, kind and sizes."""
     values = bytes(size)
     # Protocol Buffers leave out an empty list.
-    feature = _TAGS[kind] + _sized(_FIRST + _sized(values) if size else b"")
-    entry = _FIRST + _sized(_FIRST + _sized(name.encode()) + _SECOND + _sized(feature))
+    feature = _TAGS[kind] + _with_size(_FIRST + _with_size(values) if size else b"")
+    entry = _FIRST + _with_size(_FIRST + _with_size(name.encode()) + _SECOND + _with_size(feature))
     return entry[: len(entry) - size]
 
 
@@ -300,24 +300,24 @@ def parse(records: Sequence[Record], kinds: Mapping[str, str]) -> dict[str, Ragg
     Raises:
         ValueError: If a record is not a `tf.train.Example`, or a feature is of another kind.
     """
-    parts: dict[str, list[bytes]] = {name: [] for name in kinds}
+    payloads: dict[str, list[bytes]] = {name: [] for name in kinds}
     for record in records:
-        found = spans(record)
+        feature_spans = spans(record)
         for name, kind in kinds.items():
-            own, start, end = found.get(name, (kind, 0, 0))
+            own, start, end = feature_spans.get(name, (kind, 0, 0))
             if own != kind and end > start:
                 raise ValueError(f"{record}, feature {name}: expected {kind}, received {own}.")
             values = [record.content[a:b] for _, a, b in _fields(record.content, start, end)]
-            parts[name].append(values[0] if len(values) == 1 else b"".join(values))
-    parsed = {}
-    for name, contents in parts.items():
+            payloads[name].append(values[0] if len(values) == 1 else b"".join(values))
+    features = {}
+    for name, contents in payloads.items():
         lengths = np.array([len(content) for content in contents], "int64")
         data = np.frombuffer(b"".join(contents), "u1")
         if kinds[name] == "float":
-            parsed[name] = Ragged(data.view("<f4"), lengths // 4)
+            features[name] = Ragged(data.view("<f4"), lengths // 4)
         else:
-            parsed[name] = _integers(data, lengths)
-    return parsed
+            features[name] = _integers(data, lengths)
+    return features
 
 
 def spans(record: Record) -> dict[str, tuple[str, int, int]]:
@@ -326,23 +326,23 @@ def spans(record: Record) -> dict[str, tuple[str, int, int]]:
     Raises:
         ValueError: If the record is not a `tf.train.Example`.
     """
-    content, found = record.content, {}
+    content, feature_spans = record.content, {}
     try:
         for tag, start, end in _fields(content, 0, len(content)):
             if tag != _FIRST[0]:
                 continue
             for _, entry, entry_end in _fields(content, start, end):
                 name, kind, values, values_end = "", "int64", 0, 0
-                for part, first, last in _fields(content, entry, entry_end):
-                    if part == _FIRST[0]:
+                for tag_of_field, first, last in _fields(content, entry, entry_end):
+                    if tag_of_field == _FIRST[0]:
                         name = content[first:last].decode()
                     else:
                         for of_kind, values, values_end in _fields(content, first, last):  # noqa: B007
                             kind = _KINDS[of_kind]
-                found[name] = (kind, values, values_end)
+                feature_spans[name] = (kind, values, values_end)
     except (IndexError, KeyError, UnicodeDecodeError):
         raise ValueError(f"{record}: it is not a tf.train.Example.") from None
-    return found
+    return feature_spans
 
 
 def _fields(content: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -413,17 +413,21 @@ def _varints(values: np.ndarray, lengths: np.ndarray) -> tuple[bytes, np.ndarray
     for bits in range(7, int(words.max()).bit_length(), 7):
         sizes += words >> np.uint64(bits) > 0
     ends = np.cumsum(sizes)
-    coded = np.empty(ends[-1], "u1")
+    encoding = np.empty(ends[-1], "u1")
     row_ends = np.concatenate([[0], ends])[np.cumsum(lengths)]
-    places, left = ends - sizes, sizes
+    positions, bytes_left = ends - sizes, sizes
     while len(words):
-        more = left > 1
-        coded[places] = words.astype("u1") & 0x7F | more.astype("u1") << 7
-        words, places, left = words[more] >> np.uint64(7), places[more] + 1, left[more] - 1
-    return coded.tobytes(), np.diff(row_ends, prepend=0)
+        more = bytes_left > 1
+        encoding[positions] = words.astype("u1") & 0x7F | more.astype("u1") << 7
+        words, positions, bytes_left = (
+            words[more] >> np.uint64(7),
+            positions[more] + 1,
+            bytes_left[more] - 1,
+        )
+    return encoding.tobytes(), np.diff(row_ends, prepend=0)
 
 
-def _sized(content: bytes) -> bytes:
+def _with_size(content: bytes) -> bytes:
     """Returns a content after its length."""
     length, size = len(content), bytearray()
     while length >= 128:

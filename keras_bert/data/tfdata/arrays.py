@@ -42,8 +42,8 @@ class TensorFlowArrays(Arrays):
     def full(self, count: Any, value: Any, dtype: str) -> tf.Tensor:
         return tf.fill([count], tf.cast(value, dtype))
 
-    def concat(self, parts: Sequence[tf.Tensor], axis: int = 0) -> tf.Tensor:
-        return tf.concat(parts, axis)
+    def concat(self, arrays: Sequence[tf.Tensor], axis: int = 0) -> tf.Tensor:
+        return tf.concat(arrays, axis)
 
     def highest(self, x: tf.Tensor, initial: int) -> tf.Tensor:
         return tf.reduce_max(tf.concat([x, tf.constant([initial], x.dtype)], axis=0))
@@ -66,12 +66,12 @@ class TensorFlowArrays(Arrays):
     def take_along(self, x: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
         return tf.gather(x, index, batch_dims=1)
 
-    def to_dense(self, rows: Ragged, width: Any, filler: Any) -> tf.Tensor:
+    def to_dense(self, rows: Ragged, width: Any, fill_value: Any) -> tf.Tensor:
         ragged = tf.RaggedTensor.from_row_lengths(rows.values, rows.lengths, validate=False)
         shape = (
             [None, width] if isinstance(width, int) else tf.stack([-1, tf.cast(width, tf.int64)])
         )
-        return ragged.to_tensor(filler, shape=shape)
+        return ragged.to_tensor(fill_value, shape=shape)
 
     def mask(self, lengths: tf.Tensor, width: Any) -> tf.Tensor:
         return tf.sequence_mask(lengths, width)

@@ -72,9 +72,9 @@ def mapped_by_group(
 
     @tf.autograph.experimental.do_not_convert
     def measured(*element: Any) -> Any:
-        # As Keras' trainer reads parts that are `None`
+        # As Keras' trainer reads items that are `None`
         element = tf.nest.map_structure(
-            lambda part: None if isinstance(part, tf.experimental.Optional) else part, element
+            lambda value: None if isinstance(value, tf.experimental.Optional) else value, element
         )
         return element, measure(element)
 
@@ -147,10 +147,10 @@ class DatasetRows:
         chunks: Iterator[_Columns] = map(_columns, elements)
         if options.shuffle_seed is not None:
             capacity = SHUFFLE_BATCHES * batch_size if self.num_rows is None else self.num_rows
-            chunks = _shuffled(chunks, capacity, (options.shuffle_seed, epoch))
+            chunks = _shuffle(chunks, capacity, (options.shuffle_seed, epoch))
         structure = _structure(self._dataset.element_spec)
         sizes = (batch_size * batches for batches in _window_sizes(in_window))
-        for number, columns in enumerate(_regrouped(chunks, sizes)):
+        for number, columns in enumerate(_regroup(chunks, sizes)):
             count = len(columns[0])
             if number >= skipped:
                 texts, rest = structure(columns)
@@ -191,46 +191,46 @@ def _window_sizes(in_window: int | None) -> Iterator[int]:
         number += 1
 
 
-def _regrouped(chunks: Iterator[_Columns], sizes: Iterator[int]) -> Iterator[_Columns]:
+def _regroup(chunks: Iterator[_Columns], sizes: Iterator[int]) -> Iterator[_Columns]:
     """Groups rows anew, into chunks of the given sizes; the last one has the rest."""
-    held: list[_Columns] = []
+    buffer: list[_Columns] = []
     size = next(sizes)
     for chunk in chunks:
-        held.append(chunk)
-        while sum(len(columns[0]) for columns in held) >= size:
-            joined = _joined(held)
-            yield [column[:size] for column in joined]
-            held = [[column[size:] for column in joined]]
+        buffer.append(chunk)
+        while sum(len(columns[0]) for columns in buffer) >= size:
+            rows = _concatenate(buffer)
+            yield [column[:size] for column in rows]
+            buffer = [[column[size:] for column in rows]]
             size = next(sizes)
-    if held and len(held[0][0]):
-        yield _joined(held)
+    if buffer and len(buffer[0][0]):
+        yield _concatenate(buffer)
 
 
-def _shuffled(
+def _shuffle(
     chunks: Iterator[_Columns], capacity: int, seed: tuple[int, int]
 ) -> Iterator[_Columns]:
     """Shuffles rows, `capacity` of them in memory; each new one replaces a random one."""
     filling: list[_Columns] = []
-    held: _Columns | None = None
+    reservoir: _Columns | None = None
     for number, chunk in enumerate(chunks):
-        if held is None:
+        if reservoir is None:
             filling.append(chunk)
             if sum(len(columns[0]) for columns in filling) >= capacity:
-                held = _joined(filling)
+                reservoir = _concatenate(filling)
             continue
-        replaced = permutation(len(held[0]), *seed, number)[: len(chunk[0])]
-        yield [column[replaced] for column in held]
-        for column, values in zip(held, chunk, strict=True):
-            column[replaced] = values[: len(replaced)]
-    if held is None and filling:
-        held = _joined(filling)
-    if held is not None:
-        order = permutation(len(held[0]), *seed)
-        yield [column[order] for column in held]
+        positions = permutation(len(reservoir[0]), *seed, number)[: len(chunk[0])]
+        yield [column[positions] for column in reservoir]
+        for column, values in zip(reservoir, chunk, strict=True):
+            column[positions] = values[: len(positions)]
+    if reservoir is None and filling:
+        reservoir = _concatenate(filling)
+    if reservoir is not None:
+        order = permutation(len(reservoir[0]), *seed)
+        yield [column[order] for column in reservoir]
 
 
-def _joined(chunks: list[_Columns]) -> _Columns:
-    return [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
+def _concatenate(chunks: list[_Columns]) -> _Columns:
+    return [np.concatenate(columns) for columns in zip(*chunks, strict=True)]
 
 
 # === Features ===
@@ -254,14 +254,14 @@ def with_checked_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
     @tf.autograph.experimental.do_not_convert
     def check(index: tf.Tensor, element: Any) -> Any:
-        checked = []
+        checked_weights = []
         for weights in tf.nest.flatten(element[2], expand_composites=True):
             numbers = tf.cast(weights, tf.float32)
             is_weight = tf.math.is_finite(numbers) & (numbers >= 0)
             message = ["The sample weights of element", index, "are", weights, expected]
             with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_weight), message)]):
-                checked.append(tf.identity(weights))
-        weights = tf.nest.pack_sequence_as(element[2], checked, expand_composites=True)
+                checked_weights.append(tf.identity(weights))
+        weights = tf.nest.pack_sequence_as(element[2], checked_weights, expand_composites=True)
         return (*element[:2], weights)
 
     return dataset.enumerate().map(check)

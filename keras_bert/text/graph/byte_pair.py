@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """BPE as TensorFlow operations.
 
-Text is split into words, each including the space before it, whose bytes are merged to tokens; or,
-with byte fallback, into parts that no merge crosses, whose characters are merged.
+Text is split into words, each including the space before it, and their bytes are merged to tokens;
+or, with byte fallback, into chunks that no merge crosses, and their characters are merged.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class BytePairGraph(GraphTokenizer):
         self._compose = compose
         self._space_before_first_word = space_before_first_word
         self._merge = PieceMerger(pieces, merges, byte_ids, ignore_merges, characters)
-        self._split = SplitTexts(splitter) if splitter else None
+        self._split_texts = SplitTexts(splitter) if splitter else None
         with tf.init_scope(), tf.device("CPU:0"):
             self._texts = tf.constant(list(texts))
             # An unknown token is a byte that is not in the vocabulary.
@@ -108,7 +108,7 @@ class BytePairGraph(GraphTokenizer):
         """The lookup tables that a SavedModel with this tokenizer must track."""
         return (
             *self._merge.resources,
-            *(self._split.resources if self._split else ()),
+            *(self._split_texts.resources if self._split_texts else ()),
             *(self._joints.resources if self._joints else ()),
         )
 
@@ -121,42 +121,50 @@ class BytePairGraph(GraphTokenizer):
                 is_first = first_in_rows(words)
 
         def ids_of_words(texts: tf.Tensor) -> tuple[tf.RaggedTensor]:
-            prefixed = _prefixed(texts)
-            return (self(prefixed if is_first is None else tf.where(is_first, texts, prefixed)),)
+            prefixed_texts = _add_prefix(texts)
+            return (
+                self(
+                    prefixed_texts
+                    if is_first is None
+                    else tf.where(is_first, texts, prefixed_texts)
+                ),
+            )
 
         (ids,) = on_any_shape(words, ids_of_words)
         return ids
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        texts = self._composed(drop_invalid(texts))
-        if self._split:
-            return self._split(texts, self._pieces).ids
+        texts = self._composed_texts(drop_invalid(texts))
+        if self._split_texts:
+            return self._split_texts(texts, self._pieces).ids
         words = split_byte_words(self._as_merged(texts), self._word_starts).words
-        return _joined(words, self._merge(words.flat_values))
+        return _concatenate(words, self._merge(words.flat_values))
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         texts = drop_invalid(texts)
-        after = self._composed(texts)
-        pieces = self._split(after, self._pieces) if self._split else self._pieces(after)
+        after = self._composed_texts(texts)
+        pieces = (
+            self._split_texts(after, self._pieces) if self._split_texts else self._pieces(after)
+        )
         return to_characters_before_composition(texts, pieces) if self._compose else pieces
 
-    def _composed(self, texts: tf.Tensor) -> tf.Tensor:
+    def _composed_texts(self, texts: tf.Tensor) -> tf.Tensor:
         return compose(texts) if self._compose else texts
 
     def _as_merged(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns texts as they are split into words, with a space before them if it is added."""
-        texts = _prefixed(texts) if self._add_prefix_space else texts
+        texts = _add_prefix(texts) if self._add_prefix_space else texts
         return tf.strings.regex_replace(texts, " ", BLANK) if self._byte_fallback else texts
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """Splits texts `(texts,)`, valid UTF-8, into tokens with offsets in characters."""
-        prefixed = self._as_merged(texts)
-        split = split_byte_words(prefixed, self._word_starts)
-        ids = _joined(split.words, self._merge(split.words.flat_values))
-        starts, ends = self._offsets(ids, split)
-        added = tf.strings.length(prefixed, unit="UTF8_CHAR")
-        added -= tf.strings.length(texts, unit="UTF8_CHAR")
-        begin = tf.cast(split.character_splits[:-1], tf.int32) + added
+        prefixed_texts = self._as_merged(texts)
+        byte_words = split_byte_words(prefixed_texts, self._word_starts)
+        ids = _concatenate(byte_words.words, self._merge(byte_words.words.flat_values))
+        starts, ends = self._offsets(ids, byte_words)
+        num_added = tf.strings.length(prefixed_texts, unit="UTF8_CHAR")
+        num_added -= tf.strings.length(texts, unit="UTF8_CHAR")
+        begin = tf.cast(byte_words.character_splits[:-1], tf.int32) + num_added
         begin = tf.gather(begin, row_ids(ids))
         return Pieces(
             ids,
@@ -164,12 +172,12 @@ class BytePairGraph(GraphTokenizer):
             ids.with_flat_values(ends - begin),
         )
 
-    def _offsets(self, ids: tf.RaggedTensor, split: ByteWords) -> tuple[tf.Tensor, tf.Tensor]:
+    def _offsets(self, ids: tf.RaggedTensor, byte_words: ByteWords) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the start and end of tokens in the characters of all texts, without spaces."""
         byte_ends = tf.cumsum(tf.gather(self._widths, ids.flat_values))
         byte_starts = tf.concat([[0], byte_ends[:-1]], axis=0)[: tf.size(byte_ends)]
-        num_characters = tf.size(split.character_bytes)
-        character = repeat(tf.range(num_characters), split.character_bytes)
+        num_characters = tf.size(byte_words.character_bytes)
+        character = repeat(tf.range(num_characters), byte_words.character_bytes)
         ends = tf.gather(character, byte_ends - 1) + 1
         starts = tf.gather(character, byte_starts) + tf.gather(self._leading, ids.flat_values)
         starts = tf.minimum(starts, ends)
@@ -182,13 +190,13 @@ class BytePairGraph(GraphTokenizer):
         return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
 
-def _prefixed(texts: tf.Tensor) -> tf.Tensor:
+def _add_prefix(texts: tf.Tensor) -> tf.Tensor:
     """Adds a space before texts that do not begin with one and are not empty."""
     return tf.strings.regex_replace(texts, r"\A([^ ])", r" \1", replace_global=False)
 
 
-def _joined(words: tf.RaggedTensor, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Concatenates the tokens of words, ragged `(words, None)`, to those of texts."""
+def _concatenate(words: tf.RaggedTensor, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Concatenates the tokens of words, ragged `(words, None)`, by text."""
     row_splits = tf.gather(pieces.row_splits, words.row_splits)
     return tf.RaggedTensor.from_row_splits(pieces.values, row_splits, validate=False)
 
@@ -197,7 +205,7 @@ class ByteWords(NamedTuple):
     """The words of texts, and their characters.
 
     Args:
-        words: Ragged strings `(texts, None)`, whose concatenation is the text.
+        words: Ragged strings `(texts, None)`; the words of a row make up the text.
         character_bytes: int32 `(characters,)`, the number of bytes of each character of all texts.
         character_splits: int64 `(texts + 1,)`, the row splits of the characters.
     """
@@ -219,7 +227,7 @@ bool tensor `(characters,)`.
 def split_byte_words(text: tf.Tensor, word_starts: WordStarts) -> ByteWords:
     """Splits texts into words, as `keras_bert.text.byte_pair.byte_word_splitter` does.
 
-    Its regular expressions have a lookahead, which those of TensorFlow do not support.
+    Its regular expressions have a lookahead, which TensorFlow's do not support.
 
     Args:
         text: String tensor `(texts,)`, valid UTF-8.
@@ -266,8 +274,8 @@ def _gpt2_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) ->
     # The last whitespace character before a word is not part of the run before it
     is_last = is_space & ~ends & (_ahead(kinds, 1, SPACES) != SPACES)
     joins_next = is_last & (points == _BLANK)
-    joined = _behind(joins_next, False)
-    starts = (changes & ~joined) | is_last
+    is_joined = _behind(joins_next, False)
+    starts = (changes & ~is_joined) | is_last
     # === Contractions ===
     return _with_contractions(starts, starts & (points == _APOSTROPHE), points, ends)
 
@@ -359,7 +367,7 @@ def _with_contractions(
 
     Args:
         starts: The first character of each other word, bool `(characters,)`.
-        apostrophes: Which of them may be those of contractions, likewise.
+        apostrophes: Which of them may begin a contraction, likewise.
         points: Code points, int32 `(characters,)`.
         ends: The last character of each text, bool `(characters,)`.
         any_case: Whether they may have capital letters.
@@ -378,24 +386,26 @@ def _spells(
     if any_case:
         is_capital = (points >= ord("A")) & (points <= ord("Z"))
         points = tf.where(points == _LONG_S, ord("s"), tf.where(is_capital, points + 32, points))
-    found = tf.zeros_like(ends)
+    is_match = tf.zeros_like(ends)
     for ending in endings:
         same = tf.ones_like(ends)
         for distance, letter in enumerate(ending, 1):
             same &= ~_ahead(ends, distance - 1, True)
             same &= _ahead(points, distance, 0) == ord(letter)
-        found |= same
-    return found
+        is_match |= same
+    return is_match
 
 
-def _ahead(values: tf.Tensor, distance: int, filler: object) -> tf.Tensor:
+def _ahead(values: tf.Tensor, distance: int, fill_value: object) -> tf.Tensor:
     """Shifts values, so that each position has the value `distance` positions after it."""
-    return tf.concat([values[distance:], tf.fill([distance], filler)], axis=0)[: tf.size(values)]
+    return tf.concat([values[distance:], tf.fill([distance], fill_value)], axis=0)[
+        : tf.size(values)
+    ]
 
 
-def _behind(values: tf.Tensor, filler: object, distance: int = 1) -> tf.Tensor:
+def _behind(values: tf.Tensor, fill_value: object, distance: int = 1) -> tf.Tensor:
     """Shifts values, so that each position has the value `distance` positions before it."""
-    return tf.concat([tf.fill([distance], filler), values], axis=0)[: tf.size(values)]
+    return tf.concat([tf.fill([distance], fill_value), values], axis=0)[: tf.size(values)]
 
 
 class PieceMerger:
@@ -434,7 +444,7 @@ class PieceMerger:
         # Constants that are created while a graph is traced would belong to that graph alone.
         with tf.init_scope(), tf.device("CPU:0"):
             self._byte_ids = tf.constant(byte_ids, tf.int64)
-            self._merged = tf.constant([*merges.values(), 0], tf.int64)
+            self._merge_results = tf.constant([*merges.values(), 0], tf.int64)
             singles = single_ranks(merges)
             self._is_single = (
                 tf.constant([rank in singles for rank in range(len(merges) + 1)])
@@ -452,9 +462,10 @@ class PieceMerger:
                 is_one = tf.strings.length(words) > 0
             else:
                 # A word that is equal to a token is looked up only if merging results in it.
-                made = self._merge(words)
-                is_one = (made.row_lengths() == 1) & (
-                    made.to_tensor(shape=[None, 1])[:, 0] == tf.range(self._size, dtype=tf.int64)
+                merged_ids = self._merge(words)
+                is_one = (merged_ids.row_lengths() == 1) & (
+                    merged_ids.to_tensor(shape=[None, 1])[:, 0]
+                    == tf.range(self._size, dtype=tf.int64)
                 )
             whole = tf.where(is_one)[:, 0]
             self._whole = _table(tf.gather(words, whole), whole, -1)
@@ -477,10 +488,10 @@ class PieceMerger:
         distinct, which = tf.unique(words)
         ids = self._whole.lookup(distinct)
         rest = tf.where(ids < 0)[:, 0]
-        merged = self._merge(tf.gather(distinct, rest))
-        # The tokens of all distinct words: those looked up first, then those of merged bytes
+        merged_ids = self._merge(tf.gather(distinct, rest))
+        # The tokens of all distinct words: first from the lookup, then from merges
         whole = tf.RaggedTensor.from_tensor(select(ids, ids >= 0)[:, tf.newaxis])
-        rows = tf.concat([whole, merged], axis=0)
+        rows = tf.concat([whole, merged_ids], axis=0)
         is_rest = tf.cast(ids < 0, tf.int64)
         row = tf.where(
             ids < 0,
@@ -499,19 +510,19 @@ class PieceMerger:
             of_word = word[:-1]
             rank = tf.where(of_word == word[1:], rank, _NO_RANK)
             best = tf.math.unsorted_segment_min(rank, of_word, num_words)
-            chosen = (rank < _NO_RANK) & (rank == tf.gather(best, of_word))
+            is_merged = (rank < _NO_RANK) & (rank == tf.gather(best, of_word))
             if self._is_single is not None:
-                # The first one of each word whose merge is done alone
-                index = tf.range(tf.size(chosen))
-                place = tf.where(chosen, index, tf.size(chosen))
+                # The first pair of each word, if its merge is done alone
+                index = tf.range(tf.size(is_merged))
+                place = tf.where(is_merged, index, tf.size(is_merged))
                 first = tf.math.unsorted_segment_min(place, of_word, num_words)
-                is_single = tf.gather(self._is_single, tf.where(chosen, rank, 0))
-                chosen &= ~is_single | (index == tf.gather(first, of_word))
-            chosen = _every_other(chosen)
-            merged = tf.gather(self._merged, tf.where(chosen, rank, 0))
-            ids = tf.concat([tf.where(chosen, merged, ids[:-1]), ids[-1:]], axis=0)
-            kept = tf.concat([tf.ones_like(ids[:1], tf.bool), ~chosen], axis=0)
-            return select(ids, kept), select(word, kept), tf.reduce_any(chosen)
+                is_single = tf.gather(self._is_single, tf.where(is_merged, rank, 0))
+                is_merged &= ~is_single | (index == tf.gather(first, of_word))
+            is_merged = _every_other(is_merged)
+            merged_ids = tf.gather(self._merge_results, tf.where(is_merged, rank, 0))
+            ids = tf.concat([tf.where(is_merged, merged_ids, ids[:-1]), ids[-1:]], axis=0)
+            is_kept = tf.concat([tf.ones_like(ids[:1], tf.bool), ~is_merged], axis=0)
+            return select(ids, is_kept), select(word, is_kept), tf.reduce_any(is_merged)
 
         unknown_length = tf.TensorShape([None])
         ids, word, _ = tf.while_loop(
@@ -527,22 +538,22 @@ class PieceMerger:
     def _symbols(self, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the ids of bytes or characters, int64 `(symbols,)`, and their words, int32."""
         if self._characters is None:
-            letters, known = words, None
+            letters, character_ids = words, None
             of_letters = tf.range(tf.size(words))
         else:
             points = tf.strings.unicode_decode(words, "UTF-8")
             letters, of_letters = encode_characters(points.flat_values), row_ids(points)
             of_letters = tf.cast(of_letters, tf.int32)
-            known = self._characters.lookup(letters)
+            character_ids = self._characters.lookup(letters)
         widths = tf.strings.length(letters)
         letter = repeat(tf.range(tf.size(letters)), widths)
         all_bytes = tf.io.decode_raw(tf.strings.reduce_join(letters), tf.uint8)
         ids = tf.gather(self._byte_ids, tf.cast(all_bytes, tf.int32))
         word = tf.gather(of_letters, letter)
-        if known is None:
+        if character_ids is None:
             return ids, word
         # A character that is a token is a symbol instead of its bytes.
-        of_byte = tf.gather(known, letter)
+        of_byte = tf.gather(character_ids, letter)
         is_first = letter != tf.concat([[-1], letter[:-1]], axis=0)[: tf.size(letter)]
         is_symbol = (of_byte < 0) | is_first
         ids = tf.where(of_byte < 0, ids, of_byte)
@@ -557,14 +568,14 @@ def _is_text(piece: bytes | None) -> bool:
         return False
 
 
-def _every_other(chosen: tf.Tensor) -> tf.Tensor:
+def _every_other(is_pair: tf.Tensor) -> tf.Tensor:
     """Selects the first, third, … of each run of overlapping pairs: `aaa` is merged to `aa a`."""
-    first = chosen & ~tf.concat([[False], chosen[:-1]], axis=0)
-    index = tf.range(tf.size(chosen))
+    first = is_pair & ~tf.concat([[False], is_pair[:-1]], axis=0)
+    index = tf.range(tf.size(is_pair))
     begins = select(index, first)
     run = tf.maximum(tf.cumsum(tf.cast(first, tf.int32)) - 1, 0)
     begin = tf.gather(tf.concat([begins, [0]], axis=0), run)
-    return chosen & ((index - begin) % 2 == 0)
+    return is_pair & ((index - begin) % 2 == 0)
 
 
 def _table(keys: tf.Tensor, values: tf.Tensor, default: int) -> tf.lookup.StaticHashTable:

@@ -21,7 +21,7 @@ def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
             contain `None`. It is traced once for each structure, dtype and rank; autograph is off.
 
     Returns:
-        A function of the same arguments, whose first dimensions may be of any size.
+        A function of the same arguments; their first dimensions may be of any size.
     """
     graph = tf.function(function, autograph=False)
 

@@ -30,7 +30,7 @@ from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH
 # Categories Cc and Cf except tab, newline and carriage return; and the replacement character.
 _DROPPED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
 _ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
-# What is not in a word, coarsely: CJK ideographs and most punctuation
+# Characters outside words, coarsely: CJK ideographs and most punctuation
 _BETWEEN_WORDS = (
     rf"\x00-\x20{_ASCII_PUNCTUATION}\p{{Z}}\x{{3000}}-\x{{3003}}\x{{3008}}-\x{{3011}}"
     rf"\x{{ff01}}-\x{{ff0f}}{IDEOGRAPHS}"
@@ -102,7 +102,7 @@ def normalize_slow_path(text: tf.Tensor, rules: Normalization) -> tf.Tensor:
     text = tf.strings.regex_replace(text, _DROPPED, "")
     if rules.lowercase:
         text = _lower(text)
-        text = tf.cond(is_usual, lambda: text, lambda: _shifted(text, _NEW_CAPITALS))
+        text = tf.cond(is_usual, lambda: text, lambda: _shift(text, _NEW_CAPITALS))
     if rules.strip_accents:
         text = normalize_unicode(text, "NFD")
         text = tf.strings.regex_replace(text, r"\p{Mn}", "")
@@ -110,7 +110,7 @@ def normalize_slow_path(text: tf.Tensor, rules: Normalization) -> tf.Tensor:
         return text
     characters, replacement = PRIVATE_PLANES
     text = tf.strings.regex_replace(text, f"[{characters}]", replacement)
-    return _shifted(text, IDEOGRAPHS_AS_LETTERS)
+    return _shift(text, IDEOGRAPHS_AS_LETTERS)
 
 
 def normalize_unicode(text: tf.Tensor, form: str) -> tf.Tensor:
@@ -146,8 +146,8 @@ def _in_canonical_order(text: tf.Tensor) -> tf.Tensor:
     run = tf.cumsum(tf.cast(~is_mark, tf.int32)) + tf.cast(row_ids(points), tf.int32)
     key = tf.cast(run, tf.int64) * _NUM_CLASSES + tf.cast(mark_class, tf.int64)
     order = tf.argsort(key, stable=True)
-    ordered = points.with_flat_values(tf.gather(points.flat_values, order))
-    return encode_texts(ordered)
+    sorted_points = points.with_flat_values(tf.gather(points.flat_values, order))
+    return encode_texts(sorted_points)
 
 
 def drop_invalid(text: tf.Tensor) -> tf.Tensor:
@@ -197,7 +197,7 @@ def lower(text: tf.Tensor) -> tf.Tensor:
     """
     is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
     text = _lower(text)
-    return tf.cond(is_usual, lambda: text, lambda: _shifted(text, _NEW_CAPITALS))
+    return tf.cond(is_usual, lambda: text, lambda: _shift(text, _NEW_CAPITALS))
 
 
 def _lower(text: tf.Tensor) -> tf.Tensor:
@@ -209,7 +209,7 @@ def _set_apart(text: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(text, f"([{_NEW_PUNCTUATION}])", r" \1 ")
 
 
-def _shifted(text: tf.Tensor, shifts: Sequence[tuple[str, int]]) -> tf.Tensor:
+def _shift(text: tf.Tensor, shifts: Sequence[tuple[str, int]]) -> tf.Tensor:
     """Adds a number to the code points of the characters of each class."""
     points = tf.strings.unicode_decode(text, "UTF-8")
     letters = encode_characters(points.flat_values)

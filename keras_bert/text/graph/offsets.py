@@ -72,7 +72,7 @@ def to_source_characters(source: tf.Tensor, rules: Normalization, pieces: Pieces
 
     Returns:
         `Pieces` with offsets in characters of `source`, int32: the shortest spans that contain all
-        characters of which the token has a part, and the dropped marks that belong to them.
+        characters that contribute to the token, and the dropped marks that belong to them.
     """
     points, letters, which = characters = Characters.of(source)
     widths = tf.gather(tf.strings.length(normalize_slow_path(letters, rules)), which)
@@ -99,7 +99,7 @@ def to_source_characters(source: tf.Tensor, rules: Normalization, pieces: Pieces
 
 
 def over_dropped_marks(
-    characters: Characters, kept: tf.Tensor, first: tf.Tensor, last: tf.Tensor
+    characters: Characters, is_kept: tf.Tensor, first: tf.Tensor, last: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Extends spans by the marks of their last character that normalization dropped.
 
@@ -107,17 +107,17 @@ def over_dropped_marks(
 
     Args:
         characters: The characters of the texts.
-        kept: Which of them are not dropped by normalization, bool `(characters,)`.
-        first: The index of each span's first character among those of all texts, int32 or int64.
+        is_kept: Which of them are not dropped by normalization, bool `(characters,)`.
+        first: The index of each span's first character in all texts, int32 or int64.
         last: The index of each span's last character, likewise.
 
     Returns:
         A tuple of the indices of the first and the last character of each span.
     """
     points, letters, which = characters
-    is_dropped = tf.gather(tf.strings.regex_full_match(letters, _EXTENDING), which) & ~kept
+    is_dropped = tf.gather(tf.strings.regex_full_match(letters, _EXTENDING), which) & ~is_kept
 
-    def upcast() -> tuple[tf.Tensor, tf.Tensor]:
+    def extend() -> tuple[tf.Tensor, tf.Tensor]:
         text = tf.cast(row_ids(points), tf.int32)
         begins = tf.concat([[True], text[1:] != text[:-1]], axis=0)
         # A cluster is a character and the dropped marks after it.
@@ -138,7 +138,7 @@ def over_dropped_marks(
             tf.gather(cluster_last, tf.gather(cluster, last)),
         )
 
-    first, last = tf.cond(tf.reduce_any(is_dropped), upcast, lambda: (first, last))
+    first, last = tf.cond(tf.reduce_any(is_dropped), extend, lambda: (first, last))
     return first, last
 
 
@@ -148,11 +148,11 @@ def _character_at(byte_ends: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
 
 
 def _over_moved_marks(
-    first: tf.Tensor, last: tf.Tensor, text: tf.Tensor, kept: tf.Tensor, movable: tf.Tensor
+    first: tf.Tensor, last: tf.Tensor, text: tf.Tensor, is_kept: tf.Tensor, movable: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Extends spans that begin or end at a mark that may be reordered, to all marks around it."""
     # Consecutive marks, without a kept character between them, are a cluster.
-    cluster = tf.cumsum(tf.cast(kept & ~movable, tf.int32)) + tf.cast(text, tf.int32)
+    cluster = tf.cumsum(tf.cast(is_kept & ~movable, tf.int32)) + tf.cast(text, tf.int32)
     number = tf.reduce_max(cluster) + 1
     index = tf.range(tf.size(movable))
     begins = tf.math.unsorted_segment_min(

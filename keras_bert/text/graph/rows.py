@@ -2,8 +2,8 @@
 """Rows of values one after another, by kernels of TensorFlow.
 
 `tf.repeat`, `tf.boolean_mask` and `RaggedTensor.value_rowids` do the same for tensors of any rank
-with ten times the operations, each of which takes time to trace and to start, and `tf.repeat` fills
-a row as long as the highest count for each value that it repeats.
+with ten times the operations, and each operation takes time to trace and to start; `tf.repeat`
+fills a row as long as the highest count for each value that it repeats.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def row_ids(ragged: tf.RaggedTensor) -> tf.Tensor:
 def ranges(starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     """Returns the integers from each of `starts` on, `lengths` of them, one after another."""
     one = tf.constant(1, starts.dtype)
-    made = tf.raw_ops.RaggedRange(starts=starts, limits=starts + lengths, deltas=one)
-    return made.rt_dense_values
+    ragged = tf.raw_ops.RaggedRange(starts=starts, limits=starts + lengths, deltas=one)
+    return ragged.rt_dense_values
 
 
 def _row_ids(ends: tf.Tensor, num_values: tf.Tensor) -> tf.Tensor:
     # The row of a value is the number of rows that end before or at it.
-    places = tf.range(num_values)
+    positions = tf.range(num_values)
     rows = tf.raw_ops.UpperBound(
-        sorted_inputs=ends[tf.newaxis], values=places[tf.newaxis], out_type=tf.int64
+        sorted_inputs=ends[tf.newaxis], values=positions[tf.newaxis], out_type=tf.int64
     )
     return rows[0]

@@ -24,7 +24,7 @@ _SPACE = "▁"
 # Number of bytes; runs in shorter texts take less time than to look for them.
 _LONG_TEXT = 10_000
 _MAX_POINT = 0x110000
-# The kinds of characters that no piece has: those that may be joined to others, and all others
+# The kinds of characters that no piece has: ones that may be joined to others, and all others
 _JOINING, _OTHER, _NUM_KINDS = 1, 2, 3
 # More than a character is composed of
 _KEPT = 8
@@ -66,7 +66,7 @@ class SentencePieceGraph(GraphTokenizer):
         self._blank_characters = blank_characters
         is_split = any(len(row) > 1 for row in parts)
         self._commas = _NumberCommas(parts, widths) if is_split else None
-        self._split = SplitTexts(splitter) if splitter else None
+        self._split_texts = SplitTexts(splitter) if splitter else None
         with tf.init_scope(), tf.device("CPU:0"):
             self._tokens = tf.constant(list(vocabulary))
             kinds = {**dict.fromkeys(joining_points(), _JOINING), **dict.fromkeys(known_points, 0)}
@@ -85,43 +85,45 @@ class SentencePieceGraph(GraphTokenizer):
     @property
     def resources(self) -> tuple[Any, ...]:
         """The lookup tables that a SavedModel with this tokenizer must track."""
-        return self._split.resources if self._split else ()
+        return self._split_texts.resources if self._split_texts else ()
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         texts = _valid(texts)
         texts = compose(texts) if self._compose else texts
-        if self._split:
-            return self._split(texts, self._pieces).ids
+        if self._split_texts:
+            return self._split_texts(texts, self._pieces).ids
         ids, _, _ = self._search(self._without_long_runs(self._cleaner(texts)))
         return self._commas.split_ids(ids) if self._commas else ids
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         texts = _valid(texts)
         after = compose(texts) if self._compose else texts
-        pieces = self._split(after, self._pieces) if self._split else self._pieces(after)
+        pieces = (
+            self._split_texts(after, self._pieces) if self._split_texts else self._pieces(after)
+        )
         return to_characters_before_composition(texts, pieces) if self._compose else pieces
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         """Splits texts `(texts,)`, valid UTF-8, into pieces with offsets in characters."""
-        cleaned = self._cleaner(texts)
-        shortened = self._without_long_runs(cleaned)
+        clean_texts = self._cleaner(texts)
+        shortened = self._without_long_runs(clean_texts)
         pieces = Pieces(*self._search(shortened))
         starts, ends = tf.cond(
-            _are_long(cleaned),
-            lambda: self._before_shortening(cleaned, shortened, pieces),
+            _are_long(clean_texts),
+            lambda: self._before_shortening(clean_texts, shortened, pieces),
             lambda: (pieces.starts.flat_values, pieces.ends.flat_values),
         )
         pieces = Pieces(
             pieces.ids, pieces.starts.with_flat_values(starts), pieces.ends.with_flat_values(ends)
         )
-        text_starts = tf.cumsum(tf.cast(tf.strings.length(cleaned), tf.int64), exclusive=True)
-        # From here on, offsets are those in the concatenation of all texts
+        text_starts = tf.cumsum(tf.cast(tf.strings.length(clean_texts), tf.int64), exclusive=True)
+        # From here on, offsets count in the concatenation of all texts
         begin = tf.gather(text_starts, row_ids(pieces.ids))
         pieces = _with_offsets(pieces, lambda offsets: offsets + begin)
         pieces = (
-            _without_spaces(pieces, cleaned)
+            _without_spaces(pieces, clean_texts)
             if self._blank_characters is None
-            else _without_blanks(pieces, cleaned, self._blank_characters)
+            else _without_blanks(pieces, clean_texts, self._blank_characters)
         )
         if self._commas:
             pieces = self._commas.split(pieces)
@@ -137,15 +139,17 @@ class SentencePieceGraph(GraphTokenizer):
         """
 
         def shorten() -> tf.Tensor:
-            points, is_kept = self._kept(texts)
+            points, is_kept = self._mark_kept(texts)
             count = tf.concat([[0], tf.cumsum(tf.cast(is_kept, tf.int64))], axis=0)
             splits = tf.gather(count, points.row_splits)
-            kept = select(points.flat_values, is_kept)
-            return encode_texts(tf.RaggedTensor.from_row_splits(kept, splits, validate=False))
+            kept_points = select(points.flat_values, is_kept)
+            return encode_texts(
+                tf.RaggedTensor.from_row_splits(kept_points, splits, validate=False)
+            )
 
         return tf.cond(_are_long(texts), shorten, lambda: texts)
 
-    def _kept(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    def _mark_kept(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """Returns the characters of texts, and which are not inside a run of unknown ones."""
         points = tf.strings.unicode_decode(texts, "UTF-8")
         flat, text = points.flat_values, row_ids(points)
@@ -164,19 +168,25 @@ class SentencePieceGraph(GraphTokenizer):
         self, texts: tf.Tensor, shortened: tf.Tensor, pieces: Pieces
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Converts offsets in bytes of shortened texts to offsets in the texts before."""
-        points, is_kept = self._kept(texts)
+        points, is_kept = self._mark_kept(texts)
         flat = points.flat_values
         widths = 1 + sum(tf.cast(flat >= first, tf.int32) for first in (0x80, 0x800, 0x10000))
-        places = tf.where(repeat(is_kept, widths))[:, 0]
+        byte_positions = tf.where(repeat(is_kept, widths))[:, 0]
         text = row_ids(pieces.ids)
         before, after = (
             tf.gather(tf.cumsum(tf.cast(tf.strings.length(each), tf.int64), exclusive=True), text)
             for each in (texts, shortened)
         )
-        places = tf.concat([places, [tf.reduce_sum(tf.cast(widths, tf.int64))]], axis=0)
-        first, last = (tf.cast(part.flat_values, tf.int64) for part in (pieces.starts, pieces.ends))
-        # What was dropped belongs to the token before it.
-        return tuple(tf.gather(places, after + part) - before for part in (first, last))
+        byte_positions = tf.concat(
+            [byte_positions, [tf.reduce_sum(tf.cast(widths, tf.int64))]], axis=0
+        )
+        first, last = (
+            tf.cast(offsets.flat_values, tf.int64) for offsets in (pieces.starts, pieces.ends)
+        )
+        # Dropped bytes belong to the token before them.
+        return tuple(
+            tf.gather(byte_positions, after + offsets) - before for offsets in (first, last)
+        )
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Concatenates pieces, and replaces their space characters with spaces."""
@@ -251,7 +261,8 @@ class _NumberCommas:
 def _with_offsets(pieces: Pieces, function: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
     """Applies a function to the flat offsets of pieces."""
     starts, ends = (
-        part.with_flat_values(function(part.flat_values)) for part in (pieces.starts, pieces.ends)
+        offsets.with_flat_values(function(offsets.flat_values))
+        for offsets in (pieces.starts, pieces.ends)
     )
     return Pieces(pieces.ids, starts, ends)
 
@@ -301,7 +312,7 @@ def _to_characters(
     is_space: tf.Tensor,
     characters: Characters,
     widths: tf.Tensor,
-    joined: tf.Tensor,
+    is_joined: tf.Tensor,
 ) -> Pieces:
     """Converts offsets in normalized texts to offsets in the original texts.
 
@@ -311,7 +322,8 @@ def _to_characters(
         characters: The characters of the original texts.
         widths: The number of bytes of each character in the normalized texts, int32
             `(characters,)`.
-        joined: Which characters are merged with the character before them, bool `(characters,)`.
+        is_joined: Which characters are merged with the character before them, bool
+            `(characters,)`.
 
     Returns:
         `Pieces` with offsets in characters of their texts, int32. Dropped marks are in the span of
@@ -328,7 +340,7 @@ def _to_characters(
     starts = tf.searchsorted(byte_ends, first, side="right", out_type=tf.int64)
     ends = tf.searchsorted(byte_ends, last - 1, side="right", out_type=tf.int64) + 1
     starts = tf.clip_by_value(starts, begin, end)
-    ends += tf.cast(tf.gather(tf.concat([joined, [False]], axis=0), ends), tf.int64)
+    ends += tf.cast(tf.gather(tf.concat([is_joined, [False]], axis=0), ends), tf.int64)
     ends = tf.minimum(ends, end)
     is_inside = starts < end
     inside = tf.where(is_inside, starts, 0)

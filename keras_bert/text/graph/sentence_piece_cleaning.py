@@ -49,8 +49,8 @@ class SentenceCleaner:
     def replacements(self) -> Sequence[tuple[str, str]]:
         """Regular expressions and the replacements of their matches, applied in this order."""
         if self.options.join_spaces:
-            joined = f"[{WHITE_SPACE}]{{2,}}|[\n\r\t]"
-            return ((f"[{WHITE_SPACE}]+\\z", ""), (joined, " "))
+            space_runs = f"[{WHITE_SPACE}]{{2,}}|[\n\r\t]"
+            return ((f"[{WHITE_SPACE}]+\\z", ""), (space_runs, " "))
         if not self.options.collapse:
             return ()
         quotes = ((quote * 2, '"') for quote in _QUOTES)
@@ -69,12 +69,12 @@ class SentenceCleaner:
             characters: The characters of the original texts.
 
         Returns:
-            A tuple of the number of bytes, int32 `(characters,)`; and of which characters have none
-            because they are merged with the character before them, bool `(characters,)`.
+            A tuple of the number of bytes, int32 `(characters,)`; and whether a character has none
+            because it is merged with the character before it, bool `(characters,)`.
         """
         points, letters, which = characters
         # The result does not depend on neighboring characters, except for the form of a lowercase
-        # sigma, whose two forms have the same number of bytes.
+        # sigma: its two forms have the same number of bytes.
         widths = tf.gather(tf.strings.length(self._fold(letters)), which)
         seconds = tf.zeros_like(widths, tf.bool)
         if self.options.collapse:
@@ -113,9 +113,9 @@ def _idle_spaces(points: tf.RaggedTensor, begins: tf.Tensor, is_space: tf.Tensor
 
 def _nothing_follows(points: tf.RaggedTensor, is_space: tf.Tensor) -> tf.Tensor:
     """Finds the characters after which there is only whitespace, bool `(characters,)`."""
-    seen = tf.concat([[0], tf.cumsum(tf.cast(~is_space, tf.int32))], axis=0)
+    counts = tf.concat([[0], tf.cumsum(tf.cast(~is_space, tf.int32))], axis=0)
     text_end = tf.gather(points.row_limits(), row_ids(points))
-    return tf.gather(seen, text_end) == seen[1:]
+    return tf.gather(counts, text_end) == counts[1:]
 
 
 def _second_quotes(points: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:

@@ -29,18 +29,18 @@ def mark_tokens(text: tf.Tensor, marks: TokenMarks) -> tf.Tensor:
     return text
 
 
-def to_unmarked_characters(marked: tf.Tensor, pieces: Pieces, marks: TokenMarks) -> Pieces:
+def to_unmarked_characters(marked_text: tf.Tensor, pieces: Pieces, marks: TokenMarks) -> Pieces:
     """Converts offsets in a marked text to offsets in the original text.
 
     Args:
-        marked: String tensor `(texts,)` that `mark_tokens` returned, valid UTF-8.
-        pieces: `Pieces` with offsets in characters of `marked`.
+        marked_text: String tensor `(texts,)` that `mark_tokens` returned, valid UTF-8.
+        pieces: `Pieces` with offsets in characters of `marked_text`.
         marks: The tokens.
 
     Returns:
         `Pieces` with offsets in characters of the text before `mark_tokens`.
     """
-    points = tf.strings.unicode_decode(marked, "UTF-8")
+    points = tf.strings.unicode_decode(marked_text, "UTF-8")
     lengths = tf.constant(marks.widths)
     index = points.flat_values - FIRST_MARK
     is_mark = (index >= 0) & (index < len(marks.widths))
@@ -49,8 +49,8 @@ def to_unmarked_characters(marked: tf.Tensor, pieces: Pieces, marks: TokenMarks)
     text = tf.cast(tf.gather(points.row_starts(), row_ids(pieces.ids)), tf.int32)
 
     def moved(offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-        unmarked = tf.gather(before, text + offsets.flat_values) - tf.gather(before, text)
-        return offsets.with_flat_values(unmarked)
+        text_offsets = tf.gather(before, text + offsets.flat_values) - tf.gather(before, text)
+        return offsets.with_flat_values(text_offsets)
 
     return Pieces(pieces.ids, moved(pieces.starts), moved(pieces.ends))
 
@@ -112,14 +112,14 @@ class SplitTexts:
         spaces = lengths - tf.strings.length(without_space, unit="UTF8_CHAR")
         starts = with_tokens(pieces.starts, tf.where(takes_space, spaces, 0))
         ends = with_tokens(pieces.ends, lengths)
-        moved = tf.gather(begin, row_ids(ids))
+        shift = tf.gather(begin, row_ids(ids))
         return Pieces(
             *(
-                segments.with_values(part).merge_dims(1, 2)
-                for part in (
+                segments.with_values(values).merge_dims(1, 2)
+                for values in (
                     ids,
-                    starts.with_flat_values(starts.flat_values + moved),
-                    ends.with_flat_values(ends.flat_values + moved),
+                    starts.with_flat_values(starts.flat_values + shift),
+                    ends.with_flat_values(ends.flat_values + shift),
                 )
             )
         )
@@ -131,8 +131,8 @@ class SplitTexts:
         for pattern in others:
             flat = segments.flat_values
             is_token = tf.strings.regex_full_match(flat, first)
-            parts = _split_around(flat, pattern, ~is_token)
-            segments = segments.with_values(parts).merge_dims(1, 2)
+            pieces = _split_around(flat, pattern, ~is_token)
+            segments = segments.with_values(pieces).merge_dims(1, 2)
         return segments
 
 
@@ -140,5 +140,5 @@ def _split_around(text: tf.Tensor, pattern: str, where: tf.Tensor | bool = True)
     """Splits some texts before and after each match of a pattern."""
     # A byte that valid UTF-8 does not contain. (TF Text's `regex_split` stops at a NUL.)
     border = b"\xff"
-    bordered = tf.strings.regex_replace(text, f"({pattern})", border + rb"\1" + border)
-    return tf.strings.split(tf.where(where, bordered, text), border)
+    with_borders = tf.strings.regex_replace(text, f"({pattern})", border + rb"\1" + border)
+    return tf.strings.split(tf.where(where, with_borders, text), border)

@@ -127,13 +127,13 @@ def on_any_shape(
         raise ValueError("The rank of the text is unknown; set it by tf.ensure_shape.")
     with tf.device("CPU:0"):
         if rank == 0:
-            return tuple(part[0] for part in function(texts[tf.newaxis]))
+            return tuple(values[0] for values in function(texts[tf.newaxis]))
         if rank == 1:
             return function(texts)
         if not isinstance(texts, tf.RaggedTensor):
             texts = tf.RaggedTensor.from_tensor(texts, ragged_rank=rank - 1)
         return tuple(
-            texts.with_flat_values(part) for part in on_any_shape(texts.flat_values, function)
+            texts.with_flat_values(values) for values in on_any_shape(texts.flat_values, function)
         )
 
 

@@ -38,7 +38,7 @@ class WordPieceGraph(GraphTokenizer):
         vocabulary: Sequence[str],
         special_token_ids: Sequence[int],
         unknown_id: int,
-        matched: Sequence[str],
+        matched_vocabulary: Sequence[str],
         rules: Normalization,
         token_marks: TokenMarks | None,
         max_word_length: int,
@@ -47,23 +47,23 @@ class WordPieceGraph(GraphTokenizer):
         self._rules = rules
         self._token_marks = token_marks
         self._max_word_length = max_word_length
-        self._find_pieces = PieceFinder(matched, unknown_id, max_word_length)
+        self._find_pieces = PieceFinder(matched_vocabulary, unknown_id, max_word_length)
         with tf.init_scope(), tf.device("CPU:0"):
             self._tokens = tf.constant(list(vocabulary))
 
     def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         marks = self._token_marks
-        marked = mark_tokens(texts, marks) if marks else texts
-        normalized = normalize(marked, self._rules, self._max_word_length)
-        return self._find_pieces(*normalized).ids
+        marked_texts = mark_tokens(texts, marks) if marks else texts
+        finder_inputs = normalize(marked_texts, self._rules, self._max_word_length)
+        return self._find_pieces(*finder_inputs).ids
 
     def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
         marks = self._token_marks
-        marked = drop_invalid(mark_tokens(texts, marks) if marks else texts)
-        normalized = normalize(marked, self._rules, self._max_word_length)
-        pieces = self._find_pieces(*normalized)
-        pieces = to_source_characters(marked, self._rules, pieces)
-        return to_unmarked_characters(marked, pieces, marks) if marks else pieces
+        marked_texts = drop_invalid(mark_tokens(texts, marks) if marks else texts)
+        finder_inputs = normalize(marked_texts, self._rules, self._max_word_length)
+        pieces = self._find_pieces(*finder_inputs)
+        pieces = to_source_characters(marked_texts, self._rules, pieces)
+        return to_unmarked_characters(marked_texts, pieces, marks) if marks else pieces
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Joins words and punctuation with spaces, and subwords without."""
@@ -98,38 +98,38 @@ class PieceFinder:
             self._is_suffix = tf.constant([token.startswith(SUFFIX) for token in tokens])
         self._unknown_id = unknown_id
 
-    def __call__(self, normalized: tf.Tensor, may_have_long_words: tf.Tensor) -> Pieces:
+    def __call__(self, normalized_texts: tf.Tensor, may_have_long_words: tf.Tensor) -> Pieces:
         """Splits texts.
 
         Args:
-            normalized: String tensor `(texts,)` that `normalize` returned.
+            normalized_texts: String tensor `(texts,)` that `normalize` returned.
             may_have_long_words: Bool scalar, whether words may be longer than the maximum.
 
         Returns:
             `Pieces` with offsets in bytes of the normalized text.
         """
-        pieces = Pieces(*self._search.tokenize_with_offsets(normalized))
+        pieces = Pieces(*self._search.tokenize_with_offsets(normalized_texts))
         row_splits, ids, starts, ends = tf.cond(
             may_have_long_words,
-            lambda: self._forget_long_words(normalized, pieces),
+            lambda: self._forget_long_words(normalized_texts, pieces),
             lambda: (pieces.ids.row_splits, *(part.flat_values for part in pieces)),
         )
         return Pieces(
             *(
-                tf.RaggedTensor.from_row_splits(part, row_splits, validate=False)
-                for part in (ids, starts, ends)
+                tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
+                for values in (ids, starts, ends)
             )
         )
 
     def _forget_long_words(
-        self, normalized: tf.Tensor, pieces: Pieces
+        self, normalized_texts: tf.Tensor, pieces: Pieces
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Replaces each word that is too long with one unknown token."""
-        ids, starts, ends = (part.flat_values for part in pieces)
+        ids, starts, ends = (values.flat_values for values in pieces)
         continues = tf.gather(self._is_suffix, ids)
         word = tf.cumsum(tf.cast(~continues, tf.int32)) - 1
         num_words = tf.reduce_sum(tf.cast(~continues, tf.int32))
-        lengths = _lengths_in_characters(normalized, pieces)
+        lengths = _lengths_in_characters(normalized_texts, pieces)
         is_long = tf.gather(tf.math.segment_sum(lengths, word) > self._max_word_length, word)
         word_ends = tf.gather(tf.math.unsorted_segment_max(ends, word, num_words), word)
         is_kept = ~(is_long & continues)
@@ -142,10 +142,10 @@ class PieceFinder:
         )
 
 
-def _lengths_in_characters(normalized: tf.Tensor, pieces: Pieces) -> tf.Tensor:
+def _lengths_in_characters(normalized_texts: tf.Tensor, pieces: Pieces) -> tf.Tensor:
     """Returns the number of characters in each subword, int32 `(pieces,)`."""
-    text_starts = tf.cumsum(tf.cast(tf.strings.length(normalized), tf.int64), exclusive=True)
-    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(normalized), tf.uint8)
+    text_starts = tf.cumsum(tf.cast(tf.strings.length(normalized_texts), tf.int64), exclusive=True)
+    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(normalized_texts), tf.uint8)
     # UTF-8: every character has exactly one byte that is not 10xxxxxx.
     begins = tf.bitwise.bitwise_and(all_bytes, tf.constant(0xC0, tf.uint8)) != 0x80
     before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int32))], axis=0)

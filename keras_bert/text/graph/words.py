@@ -47,8 +47,10 @@ def words_with_offsets(
         begin = tf.gather(in_characters, offsets)
 
         def characters(byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-            found = tf.gather(in_characters, offsets + tf.cast(byte_offsets.flat_values, tf.int32))
-            return byte_offsets.with_flat_values(found - begin)
+            character_offsets = tf.gather(
+                in_characters, offsets + tf.cast(byte_offsets.flat_values, tf.int32)
+            )
+            return byte_offsets.with_flat_values(character_offsets - begin)
 
         return words, characters(starts), characters(ends)
 

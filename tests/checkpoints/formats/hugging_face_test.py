@@ -28,7 +28,6 @@ from tests.checkpoints.small_models import (
     random_inputs,
     weights_of,
 )
-from tests.source_imports import ROOT
 
 # What each format is read to is the same on all backends, and so is how it is written.
 pytestmark = pytest.mark.on_tensorflow
@@ -173,20 +172,34 @@ def test_words_for_activations_mean_what_transformers_computes(word, activation,
     np.testing.assert_allclose(ours, theirs, atol=2e-6)
 
 
-def test_a_multi_label_head_is_refused_by_name(tmp_path):
-    saved_by_transformers(
-        "BertForSequenceClassification",
-        tmp_path,
-        num_labels=3,
-        problem_type="multi_label_classification",
-    )
-    save_vocabulary(VOCABULARY, tmp_path / "vocab.txt")
-    with pytest.raises(CheckpointError, match=r"has problem_type 'multi_label.*new_task\.md"):
-        TextClassifier.from_preset(tmp_path)
-    # The page that the error names has such a task.
-    assert "MultiLabelClassifier" in (ROOT / "docs/extend/new_task.md").read_text("utf-8")
-    with pytest.warns(CheckpointWarning, match="initialized randomly"):
-        assert TextClassifier.from_preset(tmp_path, num_classes=2).num_classes == 2
+def test_a_multi_label_head_is_read_and_written(tmp_path):
+    """Also of one label, which is neither a regression nor the second of two classes."""
+    for names in (["a", "b", "c"], ["a"]):
+        theirs, ours = tmp_path / f"theirs_{len(names)}", tmp_path / f"ours_{len(names)}"
+        model = saved_by_transformers(
+            "BertForSequenceClassification",
+            theirs,
+            id2label=dict(enumerate(names)),
+            problem_type="multi_label_classification",
+        )
+        save_vocabulary(VOCABULARY, theirs / "vocab.txt")
+        task = TextClassifier.from_preset(theirs)
+        assert (task.multi_label, task.thresholds) == (True, (0.5,) * len(names))
+        inputs = random_inputs(task.config)
+        logits = reference_outputs(model, inputs).logits
+        np.testing.assert_allclose(outputs_of(task, inputs), logits, atol=1e-5)
+        task.thresholds = (0.25,) * len(names)
+        task.save_hugging_face(ours)
+        again = transformers.BertForSequenceClassification.from_pretrained(ours).eval()
+        assert again.config.problem_type == "multi_label_classification"
+        np.testing.assert_allclose(reference_outputs(again, inputs).logits, logits, atol=1e-5)
+        loaded = TextClassifier.from_preset(ours)
+        assert (loaded.class_names, loaded.thresholds) == (tuple(names), task.thresholds)
+    edit_json(ours / "config.json", keras_bert={"thresholds": [2]})
+    with pytest.raises(CheckpointError, match=r"config\.json: thresholds of keras_bert is \[2\]"):
+        TextClassifier.from_preset(ours)
+    with pytest.warns(CheckpointWarning, match="for 3 labels, but expected 2 classes; .* randomly"):
+        assert not TextClassifier.from_preset(tmp_path / "theirs_3", num_classes=2).multi_label
 
 
 def test_a_cross_encoder_has_two_classes_or_a_score(tmp_path):

@@ -216,7 +216,7 @@ def test_shares_are_the_rows_of_the_whole_batch(files, tmp_path, form):
         assert_same(joined, read())
     assert one.from_batch(0, (1, 3)).rows_in_batch == 2
     for shard in ((0, 4), (3, 3)):
-        with pytest.raises(ValueError, match="of which batch_size is a multiple"):
+        with pytest.raises(ValueError, match="a batch_size that is a multiple"):
             one.from_batch(0, shard)
 
 
@@ -231,7 +231,7 @@ def test_rows_that_are_masked_alone_are_those_of_the_whole_batch(files, unit, pa
         lambda *shard, **options: take(one.from_batch(2, *shard, **options), 9),
         lambda *shard, **options: list(one.first_batches(3, *shard, **options)),
     ):
-        shares = [read((number, 3), as_shares=True) for number in range(3)]
+        shares = [read((number, 3), as_shards=True) for number in range(3)]
         whole = []
         for parts in zip(*shares, strict=True):
             # Each is completed by the number of selected tokens alone.
@@ -262,13 +262,13 @@ def test_a_process_reads_the_files_of_its_own_rows_only(files, tmp_path, packed)
     for path in Path(files).parent.iterdir():
         shutil.copy(path, tmp_path)
     one = stream(str(tmp_path / "*.tfrecord"), file_groups=3, batch_size=6, packed=packed)
-    expected = [batch.completed(0) for batch in take(one.from_batch(0, (1, 3), as_shares=True), 20)]
+    expected = [batch.completed(0) for batch in take(one.from_batch(0, (1, 3), as_shards=True), 20)]
     for other in (0, 2):
         (tmp_path / f"{other}.tfrecord").unlink()
-    found = take(one.from_batch(0, (1, 3), as_shares=True), 20)
+    found = take(one.from_batch(0, (1, 3), as_shards=True), 20)
     assert_same([batch.completed(0) for batch in found], expected)
     with pytest.raises(FileNotFoundError, match=r"0\.tfrecord"):
-        take(one.from_batch(0, (0, 3), as_shares=True), 1)
+        take(one.from_batch(0, (0, 3), as_shards=True), 1)
 
 
 def test_groups_that_cannot_be_equal(files):
@@ -281,7 +281,7 @@ def test_groups_that_cannot_be_equal(files):
 def test_rows_that_no_masker_masks_alone_are_masked_with_the_others(files):
     masker = MaskedLMMasker.from_vocabulary(TOKENS)
     one = stream(files, masker=lambda batch, step: masker(batch, step), batch_size=6)
-    (share,) = take(one.from_batch(2, (1, 3), as_shares=True), 1)
+    (share,) = take(one.from_batch(2, (1, 3), as_shards=True), 1)
     (whole,) = take(one.from_batch(2), 1)
     assert_same([share], [{name: values[2:4] for name, values in whole.items()}])
 

@@ -134,7 +134,7 @@ def test_help_is_of_the_task(monkeypatch):
 def test_a_run_folder_of_an_earlier_version_is_that_of_the_same_flags():
     """The default folders, from which an interrupted run resumes."""
     assert {name: task.config_class().output_dir for name, task in TASKS.items()} == {
-        **dict.fromkeys(("classification", "pairs", "regression"), "runs/finetune"),
+        **dict.fromkeys(("classification", "pairs", "regression", "labels"), "runs/finetune"),
         "tagging": "runs/finetune_tagging",
         "questions": "runs/finetune_squad",
         "choice": "runs/finetune_choice",

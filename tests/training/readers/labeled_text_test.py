@@ -423,3 +423,33 @@ def test_arguments_that_contradict(write):
         read_labeled_text(path, class_names=("1", "1"))
     with pytest.raises(ValueError, match="format is 'xml'"):
         read_labeled_text(path, format="xml")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "label"),
+    [
+        ("lists.tsv", 'text\tlabel\na\t["x, 1", "y"]\nb\t[]\nc\t["y"]\n', "label"),
+        ("pandas.csv", "text,label\na,\"['x', 'y']\"\nb,[]\nc,['y']\n", "label"),
+        ("names.tsv", "text\tlabel\na\tx; y\nb\t\nc\ty\n", "label"),
+        ("columns.csv", "text,x,y\na,1,1.0\nb,0,0\nc,0,1\n", "x,y"),
+        ("lists.jsonl", [{"label": ["x", "y"]}, {"label": []}, {"label": ["y"]}], "label"),
+        ("columns.jsonl", [{"x": 1, "y": True}, {"x": 0, "y": False}, {"x": 0, "y": 1}], "x,y"),
+    ],
+)
+def test_a_row_has_any_number_of_labels(write, name, content, label):
+    if isinstance(content, list):
+        rows = [{"text": text, **row} for text, row in zip("abc", content, strict=True)]
+        content = "\n".join(map(json.dumps, rows))
+    data = read_labeled_text(write(name, content), label=label, multi_label=True)
+    x = "x, 1" if name == "lists.tsv" else "x"
+    assert (data.class_names, data.labels.tolist()) == ((x, "y"), [[1, 1], [0, 0], [0, 1]])
+    assert data.counts() == {"rows": 3, x: 1, "y": 2}
+    assert (data.strata, data.shown_labels) == ([0, -1, 1], [f"{x}, y", "", "y"])
+
+
+def test_labels_of_a_row_are_checked(write):
+    path = write("rows.csv", 'text,label,y,z\na,x,1,0\nb,"w,x",1,2\n')
+    with pytest.raises(ValueError, match=r"line 3: unknown label 'w', expected one of \['x'\]"):
+        read_labeled_text(path, multi_label=True, class_names=["x"])
+    with pytest.raises(ValueError, match="line 3: z is '2', expected 0 or 1"):
+        read_labeled_text(path, label="y,z", multi_label=True)

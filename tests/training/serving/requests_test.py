@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from training.serving.requests import RequestError, read_request, write_answer
+from training.serving.fields import RequestError
+from training.serving.requests import read_request, write_answer
 from training.serving.signatures import INT32, STRING, Signature, Tensor
 
 pytestmark = pytest.mark.backend_independent

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server reads of texts, and the rows that it answers before the first client's."""
+
+import pytest
+
+from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
+from training.serving.models import TextLimits
+from training.serving.signatures import STRING, Signature, Tensor, warm_up
+
+pytestmark = pytest.mark.backend_independent
+
+
+@pytest.mark.parametrize(
+    ("limits", "row", "num_tokens", "is_cut"),
+    [
+        # With [CLS] and [SEP]; a pair with another [SEP]
+        ((4,), {"text": "a b"}, 4, False),
+        ((4,), {"text": "a b c"}, 5, True),
+        ((6,), {"text": "a b", "text_pair": "c"}, 6, False),
+        ((6,), {"text": "a b", "text_pair": "c a"}, 7, True),
+        ((6,), {"text": "a", "choices": ["b", "b c a", ""]}, 7, True),
+        # In windows, but of so many bytes
+        ((None, 3), {"text": "a b"}, 4, False),
+        ((None, 3), {"text": "a é"}, 4, True),
+        ((None,), {"text": "a " * 100}, 102, False),
+    ],
+)
+def test_rows_are_counted_with_special_tokens(limits, row, num_tokens, is_cut):
+    limits = TextLimits(of_tokens(*LETTER_TOKENS), *limits)
+    expected = {"num_tokens": num_tokens, "is_cut": is_cut}
+    assert limits.count([row, {"text": ""}]) == [expected, {"num_tokens": 2, "is_cut": False}]
+
+
+def test_the_warm_up_lengthens_a_text_and_not_choices():
+    """The inputs of an export are in the order of their names."""
+    rows = []
+    inputs = {"choices": Tensor(STRING, (-1, -1)), "text": Tensor(STRING, (-1,))}
+    warm_up(Signature(inputs, {}, rows.extend), [1], longest=8, compiles=False)
+    assert {type(row["choices"]) for row in rows} == {list}
+    assert len({row["text"] for row in rows}) > 1

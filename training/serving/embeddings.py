@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Embeddings of texts and of token ids, as several protocols ask for them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request
+
+from keras_bert.text.tokenizer import Tokenizer
+
+from .fields import RequestError, check_number, described, read_text
+from .models import OF_IDS, LoadedModel
+from .server import ModelServer
+
+# How far the norm of a vector of unit norm may be from 1, in bfloat16
+_TOLERANCE = 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingRequest:
+    """What is asked for.
+
+    Args:
+        inputs: Each a text, or token ids.
+        field: The field of the request that has them.
+        dimensions: The number of elements of a vector, its first ones; `None` for all.
+        normalize: Whether vectors are scaled to unit norm.
+        truncate: Whether inputs may be cut.
+    """
+
+    inputs: Sequence[str | list[int]]
+    field: str
+    dimensions: int | None = None
+    normalize: bool = True
+    truncate: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Embeddings:
+    """What is answered.
+
+    Args:
+        vectors: float32 `(inputs, dimensions)`.
+        num_tokens: The number of tokens that were read, with special tokens.
+        cut: The indices of the inputs that were cut.
+    """
+
+    vectors: np.ndarray
+    num_tokens: int
+    cut: list[int]
+
+
+def read_inputs(max_rows: int) -> Any:
+    """Returns a function that reads inputs: a string, token ids, or a list of these.
+
+    Args:
+        max_rows: The largest number of inputs.
+
+    Returns:
+        A function of the value and its name, which returns a list of the inputs, and whether the
+        value was a single one.
+    """
+
+    def read(value: Any, name: str) -> tuple[list[str | list[int]], bool]:
+        if isinstance(value, str):
+            return [read_text(value, name)], True
+        if not isinstance(value, list) or not value:
+            raise RequestError(
+                f"{name} is {described(value)}; expected a string, token ids, or a list of one or "
+                "more of these",
+                name,
+            )
+        if type(value[0]) is int:
+            return [_read_ids(value, name)], True
+        check_number(len(value), max_rows, name)
+        return [
+            _read_ids(one, f"{name}[{index}]")
+            if isinstance(one, list)
+            else read_text(one, f"{name}[{index}]")
+            for index, one in enumerate(value)
+        ], False
+
+    return read
+
+
+def _read_ids(value: list[Any], name: str) -> list[int]:
+    for index, token in enumerate(value):
+        if type(token) is not int or token < 0:
+            raise RequestError(
+                f"{name}[{index}] is {described(token)}; expected a token id", name.split("[")[0]
+            )
+    if not value:
+        raise RequestError(f"{name} is an empty list; expected token ids", name.split("[")[0])
+    return value
+
+
+async def embed(
+    server: ModelServer, request: Request, model: LoadedModel, asked: EmbeddingRequest
+) -> Embeddings:
+    """Computes embeddings.
+
+    Raises:
+        RequestError: If an input is too long, has other ids than the vocabulary, or the model does
+            not have vectors as they are asked for.
+        RefusedError: As `ModelServer.compute`.
+    """
+    inputs, field = asked.inputs, asked.field
+    vectors: list[Any] = [None] * len(inputs)
+    num_tokens, cut = 0, []
+    of_text = [index for index, one in enumerate(inputs) if isinstance(one, str)]
+    of_ids = [index for index, one in enumerate(inputs) if not isinstance(one, str)]
+    length = model.limits.sequence_length
+    if of_ids:
+        rows = [_with_special_tokens(inputs[index], model.tokenizer) for index in of_ids]
+        _check_ids(rows, of_ids, model, field)
+        cut = [index for index, row in zip(of_ids, rows, strict=True) if len(row) > length]
+        if cut and not asked.truncate:
+            raise RequestError(
+                f"{field}[{cut[0]}] has {len(inputs[cut[0]])} token ids; "
+                f"{model.limits.description}",
+                field,
+            )
+        rows = [row if len(row) <= length else [*row[: length - 1], row[-1]] for row in rows]
+        num_tokens += sum(map(len, rows))
+        answers = await server.compute(request, model, OF_IDS, [{"token_ids": row} for row in rows])
+        for index, answer in zip(of_ids, answers, strict=True):
+            vectors[index] = answer["embedding"]
+    if of_text:
+        rows = [{"text": inputs[index]} for index in of_text]
+        answers, cut_rows = await server.answer_texts(request, model, rows, field, asked.truncate)
+        cut += [of_text[row] for row in cut_rows]
+        num_tokens += sum(min(length, answer["num_tokens"]) for answer in answers)
+        for index, answer in zip(of_text, answers, strict=True):
+            vectors[index] = answer["embedding"]
+    return Embeddings(_scaled(np.array(vectors, "float32"), asked), num_tokens, sorted(cut))
+
+
+def _with_special_tokens(ids: list[int], tokenizer: Tokenizer) -> list[int]:
+    """Adds the special tokens of a row to ids that do not have them."""
+    if (ids[0], ids[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id):
+        return ids
+    return [*(tokenizer.row_format()[:1]), *ids, *(tokenizer.row_format()[-1:])]
+
+
+def _check_ids(
+    rows: Sequence[list[int]], indices: Sequence[int], model: LoadedModel, field: str
+) -> None:
+    size = model.tokenizer.vocabulary_size
+    for index, row in zip(indices, rows, strict=True):
+        if max(row) >= size:
+            raise RequestError(
+                f"{field}[{index}] has the token id {max(row)}; the vocabulary has {size} tokens. "
+                "Ids are those of this model's tokenizer, and not of tiktoken: send strings (in "
+                "LangChain check_embedding_ctx_length=False)",
+                field,
+            )
+
+
+def _scaled(vectors: np.ndarray, asked: EmbeddingRequest) -> np.ndarray:
+    """Returns vectors of the dimensions and the norm that are asked for."""
+    if asked.dimensions is not None and asked.dimensions > vectors.shape[1]:
+        raise RequestError(
+            f"dimensions is {asked.dimensions}; the vectors of the model have {vectors.shape[1]}",
+            "dimensions",
+        )
+    norms = np.linalg.norm(vectors, axis=1)
+    is_unit = bool(np.all(np.abs(norms - 1) < _TOLERANCE))
+    if not asked.normalize and is_unit:
+        raise RequestError(
+            "normalize is false; the model itself scales its vectors to unit norm", "normalize"
+        )
+    vectors = vectors[:, : asked.dimensions]
+    if not asked.normalize or (is_unit and asked.dimensions is None):
+        return vectors
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(norms > 0, norms, 1)

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model that is served: what it answers with, and what clients may ask about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from keras_bert.data.packing import num_special_tokens
+from keras_bert.text.tokenizer import Tokenizer
+
+from .batching import Batcher
+from .signatures import (
+    CHOICES,
+    DEFAULT_SIGNATURE,
+    IDS_SIGNATURE,
+    Row,
+    Signature,
+    of_saved_model,
+    of_task,
+    of_token_ids,
+)
+
+# The names of signatures that clients do not see
+COUNTED, OF_IDS = "counted", "of_ids"
+TEXT_PAIR = "text_pair"
+# The methods of tasks that read long texts in windows
+_IN_WINDOWS = ("tag", "answer")
+
+
+@dataclasses.dataclass(frozen=True)
+class TextLimits:
+    """How much of its texts a model reads.
+
+    Args:
+        tokenizer: Its tokenizer.
+        sequence_length: The length of a row in tokens at most; `None` if texts are read in windows.
+        max_text_bytes: The number of bytes that are read of each text; `None` for no limit.
+    """
+
+    tokenizer: Tokenizer
+    sequence_length: int | None
+    max_text_bytes: int | None = None
+
+    @property
+    def description(self) -> str:
+        """The limits in words."""
+        limits = {"tokens": self.sequence_length, "bytes of a text": self.max_text_bytes}
+        known = [f"{limit} {unit}" for unit, limit in limits.items() if limit is not None]
+        return f"the model reads {' and '.join(known) or 'all'}"
+
+    def count(self, rows: Sequence[Row]) -> list[Row]:
+        """Counts the tokens of rows of texts.
+
+        Returns:
+            For each row `num_tokens`, the number of tokens with special tokens, for choices of the
+            longest; and `is_cut`, whether the model does not read all of them.
+        """
+        texts = [_texts(row) for row in rows]
+        flat = list(itertools.chain.from_iterable(texts))
+        lengths = iter(self.tokenizer.flat_ids(flat)[1].tolist())
+        return [self._counted(row, list(itertools.islice(lengths, len(row)))) for row in texts]
+
+    def _counted(self, texts: Sequence[str], lengths: Sequence[int]) -> Row:
+        first, *others = lengths
+        special = num_special_tokens(self.tokenizer, 2 if others else 1)
+        num_tokens = first + max(others, default=0) + special
+        is_cut = self.sequence_length is not None and num_tokens > self.sequence_length
+        if self.max_text_bytes is not None:
+            is_cut |= any(len(text.encode()) > self.max_text_bytes for text in texts)
+        return {"num_tokens": num_tokens, "is_cut": is_cut}
+
+
+def _texts(row: Row) -> list[str]:
+    """Returns the text of a row and what is compared with it."""
+    return [row["text"], *row.get(CHOICES, [row[TEXT_PAIR]] if TEXT_PAIR in row else [])]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What a model answers, and what clients may know of it.
+
+    Args:
+        verb: The method of its task that answers as it does, such as `classify`.
+        signatures: What answers, by name.
+        of_ids: What answers rows of `token_ids`, for embedders.
+        limits: How much of its texts it reads.
+        class_names: The labels in the order of their ids; empty for a regression, and for tasks
+            without classes.
+        text_pairs: Whether a row may have, or must have, a second text: `""`, `"optional"` or
+            `"required"`.
+        dtype: The precision of the encoder's weights and products.
+    """
+
+    verb: str
+    signatures: Mapping[str, Signature]
+    of_ids: Signature | None
+    limits: TextLimits
+    class_names: tuple[str, ...] = ()
+    text_pairs: str = ""
+    dtype: str = "float32"
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the model."""
+        return self.limits.tokenizer
+
+    def compute(self, signature: str, rows: Sequence[Row]) -> list[Row]:
+        """Computes a batch.
+
+        Args:
+            signature: The name of one of the `signatures`; `COUNTED` for `serving_default` with
+                the values of `TextLimits.count`, or `OF_IDS`.
+            rows: The rows.
+        """
+        if signature == COUNTED:
+            answers = self.signatures[DEFAULT_SIGNATURE].answer(rows)
+            counts = self.limits.count(rows)
+            return [{**a, **count} for a, count in zip(answers, counts, strict=True)]
+        if signature == OF_IDS and self.of_ids is not None:
+            return self.of_ids.answer(rows)
+        return self.signatures[signature].answer(rows)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoadedModel(Answers):
+    """A model that is served.
+
+    Args:
+        name: Its name in addresses and requests.
+        version: The version, a number.
+        batcher: Computes rows.
+        since: The time at which it was loaded, in seconds since 1970.
+    """
+
+    name: str
+    version: str
+    batcher: Batcher
+    since: int = dataclasses.field(default_factory=lambda: int(time.time()))
+
+
+def answers_of_saved_model(served: Any) -> Answers:
+    """Returns the answers of a `keras_bert.export.ServedModel`."""
+    described = served.description
+    signatures = of_saved_model(served)
+    length = None if described.verb in _IN_WINDOWS else described.sequence_length
+    return Answers(
+        verb=described.verb,
+        signatures=signatures,
+        of_ids=signatures[IDS_SIGNATURE] if described.verb == "embed" else None,
+        limits=TextLimits(served.tokenizer, length, described.max_text_bytes),
+        class_names=described.class_names,
+        text_pairs="required" if TEXT_PAIR in described.fields else "",
+        dtype=described.dtype,
+    )
+
+
+def answers_of_task(task: Any, fields: Sequence[str]) -> Answers:
+    """Returns the answers of a task.
+
+    Args:
+        task: A task that answers text.
+        fields: The fields of a row of `serving_default`.
+    """
+    preprocessor = task.preprocessor
+    length = None if task.verb in _IN_WINDOWS else preprocessor.sequence_length
+    names = getattr(task, "class_names", None)
+    if names is None and not getattr(task, "is_regression", False):
+        names = range(getattr(task, "num_classes", 0))
+    return Answers(
+        verb=task.verb,
+        signatures=of_task(task, fields),
+        of_ids=of_token_ids(task) if task.verb == "embed" else None,
+        limits=TextLimits(preprocessor.tokenizer, length),
+        class_names=tuple(map(str, names or ())),
+        text_pairs="optional" if TEXT_PAIR in task.optional_fields else "",
+        dtype=task.compute_dtype,
+    )

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenAI's API: embeddings and the list of models."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from .embeddings import EmbeddingRequest, embed, read_inputs
+from .fields import Field, encoded, one_of, read_count, read_fields, read_object, read_text
+from .models import LoadedModel
+from .server import JSON, ModelServer, Protocol, RefusedError, respond
+
+_EXAMPLE = '{"model": "model", "input": ["a text"]}'
+
+
+def _routes(server: ModelServer) -> list[Route]:
+    fields = {
+        "model": Field(read_text, is_required=True),
+        "input": Field(read_inputs(server.max_rows), is_required=True),
+        "dimensions": Field(read_count),
+        "encoding_format": Field(one_of("float", "base64"), "float"),
+        "user": Field(read_text),
+    }
+
+    async def embeddings(request: Request, body: bytes) -> Response:
+        asked = read_fields(read_object(body, _EXAMPLE), fields)
+        model = server.model(request, asked["model"])
+        if model.verb != "embed":
+            raise RefusedError(
+                400, f"{model.name} answers to {model.verb!r} and not to 'embed'", field="model"
+            )
+        inputs, _ = asked["input"]
+        found = await embed(
+            server, request, model, EmbeddingRequest(inputs, "input", asked["dimensions"])
+        )
+        vectors: list[Any] = (
+            [base64.b64encode(vector.tobytes()).decode() for vector in found.vectors]
+            if asked["encoding_format"] == "base64"
+            else found.vectors.tolist()
+        )
+        data = [
+            {"object": "embedding", "index": index, "embedding": vector}
+            for index, vector in enumerate(vectors)
+        ]
+        usage = {"prompt_tokens": found.num_tokens, "total_tokens": found.num_tokens}
+        content = {"object": "list", "data": data, "model": model.name, "usage": usage}
+        return respond(lambda: encoded(content))
+
+    async def models(request: Request) -> Response:
+        data = [described_model(model) for model in server.models.values()]
+        return Response(json.dumps({"object": "list", "data": data}), media_type=JSON)
+
+    return [
+        server.post("/v1/embeddings", embeddings, _write_error),
+        Route("/v1/models", models),
+    ]
+
+
+PROTOCOL = Protocol(_routes, "POST /v1/embeddings")
+
+
+def described_model(model: LoadedModel) -> dict[str, Any]:
+    """Returns a model as OpenAI describes one."""
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": model.since,
+        "owned_by": "keras-bert",
+    }
+
+
+def _write_error(error: RefusedError) -> Response:
+    kind = "invalid_request_error" if error.status_code < 500 else "server_error"
+    is_unknown = error.status_code == 404
+    content = {
+        "message": error.detail,
+        "type": kind,
+        "param": "model" if is_unknown else error.field or None,
+        "code": "model_not_found" if is_unknown else None,
+    }
+    encoded_error = json.dumps({"error": content}, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(encoded_error, error.status_code, headers=error.headers, media_type=JSON)

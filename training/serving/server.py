@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models behind HTTP: what all protocols share, from the body of a request to its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from absl import logging
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from .batching import QueueFullError
+from .fields import RequestError
+from .metrics import Metrics
+from .models import COUNTED, LoadedModel
+from .signatures import Row
+
+_SECONDS_FOR_BODY = 60.0
+# Bytes of all requests that are being read or wait
+_MAX_BYTES_IN_MEMORY = 256 * 2**20
+# How much of a request that is too large is read before it is refused, as a multiple of the bound
+_READ_BEFORE_REFUSAL = 8
+_CLIENT_CLOSED_REQUEST = 499
+JSON = "application/json"
+# Has the indices of the texts that were cut, where the client allows it
+_CUT_HEADER = "X-Truncated-Inputs"
+
+
+class RefusedError(HTTPException):
+    """Raised for a request that gets no answer but an error.
+
+    Args:
+        status: The HTTP status.
+        message: The message.
+        headers: Headers of the answer.
+        field: The field of the request that it is about, if it is one.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        headers: Mapping[str, str] | None = None,
+        field: str = "",
+    ) -> None:
+        super().__init__(status, message, headers)
+        self.field = field
+
+
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+    """A protocol that clients speak.
+
+    Args:
+        routes: Returns its routes for a server.
+        example: Its most frequent request, for the message to those who ask another address.
+    """
+
+    routes: Callable[[ModelServer], list[Route]]
+    example: str
+
+
+class BodyReader:
+    """Reads the bodies of requests, and bounds the memory of all of them together."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._in_memory = 0
+
+    @contextlib.asynccontextmanager
+    async def body(self, request: Request) -> Any:
+        """Reads a body, whose size counts until the block ends.
+
+        Raises:
+            RefusedError: If it is too large or compressed, or does not arrive in time.
+        """
+        encoding = request.headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            raise RefusedError(415, f"the body is encoded with {encoding}; expected plain JSON")
+        chunks: list[bytes] = []
+        size = in_memory = 0
+        try:
+            try:
+                async with asyncio.timeout(_SECONDS_FOR_BODY):
+                    async for chunk in request.stream():
+                        size += len(chunk)
+                        if size <= self._max_bytes:
+                            chunks.append(chunk)
+                            in_memory += len(chunk)
+                            self._in_memory += len(chunk)
+                        # While it sends, a client does not read the answer.
+                        if size > _READ_BEFORE_REFUSAL * self._max_bytes:
+                            break
+                        if self._in_memory > _MAX_BYTES_IN_MEMORY:
+                            raise RefusedError(
+                                503,
+                                f"the requests that wait have over {_MAX_BYTES_IN_MEMORY} bytes",
+                                {"Retry-After": "1"},
+                            )
+            except TimeoutError as error:
+                raise RefusedError(
+                    408, f"the body did not arrive in {_SECONDS_FOR_BODY:.0f} s"
+                ) from error
+            except ClientDisconnect as error:
+                raise RefusedError(
+                    _CLIENT_CLOSED_REQUEST, "the client has closed the connection"
+                ) from error
+            if size > self._max_bytes:
+                raise RefusedError(413, f"the request has more than {self._max_bytes} bytes")
+            yield b"".join(chunks)
+        finally:
+            self._in_memory -= in_memory
+
+
+class ModelServer:
+    """Models that answer requests over HTTP.
+
+    Args:
+        models: The models by name.
+        metrics: What is measured.
+        max_rows: The largest number of rows in a request.
+        max_bytes: The largest size of a request.
+    """
+
+    def __init__(
+        self, models: Mapping[str, LoadedModel], metrics: Metrics, max_rows: int, max_bytes: int
+    ) -> None:
+        self.models = models
+        self.metrics = metrics
+        self.max_rows = max_rows
+        self.max_bytes = max_bytes
+        self._reader = BodyReader(max_bytes)
+
+    def close(self) -> None:
+        """Computes what is waiting, and ends the threads."""
+        for model in self.models.values():
+            model.batcher.close()
+
+    def post(
+        self,
+        path: str,
+        answer: Callable[[Request, bytes], Awaitable[Response]],
+        write_error: Callable[[RefusedError], Response],
+    ) -> Route:
+        """Returns a route for requests that models answer.
+
+        Args:
+            path: The address.
+            answer: Answers a request with a body. It may raise a `RequestError`, which becomes a
+                `RefusedError` of status 400, or a `RefusedError`.
+            write_error: Writes an error as the protocol has it.
+        """
+
+        async def handle(request: Request) -> Response:
+            start = time.perf_counter()
+            request.state.model = ""
+            try:
+                async with self._reader.body(request) as body:
+                    response = await answer(request, body)
+            except RequestError as error:
+                response = write_error(RefusedError(400, str(error), field=error.field))
+            except RefusedError as error:
+                response = write_error(error)
+            name = request.state.model
+            self.metrics.requests.labels(name, str(response.status_code)).inc()
+            self.metrics.request_seconds.labels(name).observe(time.perf_counter() - start)
+            return response
+
+        return Route(path, handle, methods=["POST"])
+
+    def model(self, request: Request, name: str) -> LoadedModel:
+        """Returns the model of a name for a request.
+
+        Raises:
+            RefusedError: If there is none.
+        """
+        if name not in self.models:
+            raise RefusedError(
+                404, f"received the model {name[:200]!r}; there is {', '.join(self.models)}"
+            )
+        request.state.model = name
+        return self.models[name]
+
+    def model_for(
+        self,
+        request: Request,
+        purpose: str,
+        fits: Callable[[LoadedModel], bool] = lambda model: True,
+    ) -> LoadedModel:
+        """Returns the model that an address names, or else the only one that fits.
+
+        Args:
+            request: A request to an address with `name` in its path, or without.
+            purpose: What the model has to have, for messages.
+            fits: Returns whether a model has it.
+
+        Raises:
+            RefusedError: If there is none, or the address names none of several.
+        """
+        name, path = request.path_params.get("name"), request.url.path
+        models = list(self.models.values()) if name is None else [self.model(request, name)]
+        fitting = [model for model in models if fits(model)]
+        if not fitting:
+            found = ", ".join(f"the method of {model.name} is {model.verb}" for model in models)
+            raise RefusedError(424, f"{path} needs a model with {purpose}; {found}")
+        if len(fitting) > 1:
+            others = ", ".join(f"/models/{model.name}{path.rstrip('/')}" for model in fitting)
+            raise RefusedError(404, f"several models answer at {path}; expected {others}")
+        return self.model(request, fitting[0].name)
+
+    async def compute(
+        self, request: Request, model: LoadedModel, signature: str, rows: Sequence[Row]
+    ) -> list[Row]:
+        """Returns the answers of rows.
+
+        Raises:
+            RefusedError: If there are none: the queue is full, the client has gone, the rows are
+                malformed, or the computation has failed.
+        """
+        try:
+            future = model.batcher.submit(signature, rows)
+            answers = await _unless_disconnected(request, asyncio.wrap_future(future))
+        except QueueFullError as error:
+            raise RefusedError(503, str(error), {"Retry-After": "1"}) from error
+        except Exception as error:
+            if _is_of_request(error):
+                raise RefusedError(400, _reason(error)) from error
+            logging.exception("a batch could not be computed")
+            raise RefusedError(500, f"{type(error).__name__}: {error}"[:1000]) from error
+        if answers is None:
+            raise RefusedError(_CLIENT_CLOSED_REQUEST, "the client has closed the connection")
+        found: list[Row] = answers
+        return found
+
+    async def answer_texts(
+        self, request: Request, model: LoadedModel, rows: Sequence[Row], field: str, truncate: bool
+    ) -> tuple[list[Row], list[int]]:
+        """Returns the answers of rows of texts, and the indices of the rows that are cut.
+
+        Args:
+            request: The request.
+            model: The model.
+            rows: The rows.
+            field: The field of the request that has them.
+            truncate: Whether rows may be cut.
+
+        Raises:
+            RefusedError: As `compute`.
+            RequestError: If a row must be cut and may not.
+        """
+        answers = await self.compute(request, model, COUNTED, rows)
+        return answers, self.check_cut(model, answers, field, truncate)
+
+    def check_cut(
+        self, model: LoadedModel, counts: Sequence[Row], field: str, truncate: bool
+    ) -> list[int]:
+        """Returns the indices of the rows that are cut, from `TextLimits.count`.
+
+        Raises:
+            RequestError: If there are any, and they may not be cut.
+        """
+        cut = [index for index, count in enumerate(counts) if count["is_cut"]]
+        if cut and not truncate:
+            raise RequestError(
+                f"{field}: text {cut[0]} has {counts[cut[0]]['num_tokens']} tokens with special "
+                f"tokens; {model.limits.description}. {len(cut)} of {len(counts)} texts are too "
+                "long",
+                field,
+            )
+        return cut
+
+
+def respond(make: Callable[[], bytes], cut: Sequence[int] = ()) -> Response:
+    """Returns an answer.
+
+    Args:
+        make: Returns its JSON.
+        cut: The indices of the texts that were cut.
+
+    Raises:
+        RefusedError: If it is too large, or has numbers that are not finite.
+    """
+    headers = {_CUT_HEADER: ",".join(map(str, cut))} if cut else {}
+    try:
+        return Response(make(), headers=headers, media_type=JSON)
+    except RequestError as error:
+        raise RefusedError(413, str(error)) from error
+    except ValueError as error:
+        raise RefusedError(
+            500, "the model returned a number that is not finite, and JSON has none such"
+        ) from error
+
+
+async def _unless_disconnected(request: Request, future: asyncio.Future[Any]) -> Any:
+    """Waits for a future; cancels it, and returns `None`, if the client has gone."""
+
+    async def disconnection() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    gone = asyncio.ensure_future(disconnection())
+    try:
+        await asyncio.wait((future, gone), return_when=asyncio.FIRST_COMPLETED)
+        return await future if future.done() else None
+    finally:
+        gone.cancel()
+        future.cancel()
+
+
+def _is_of_request(error: Exception) -> bool:
+    """Returns whether an error of the model is about what it was asked."""
+    return isinstance(error, ValueError) or type(error).__name__ == "InvalidArgumentError"
+
+
+def _reason(error: Exception) -> str:
+    """Returns the message of an error; of one of a TensorFlow graph, that of its check."""
+    found = re.search(r"assertion failed: \[(.*?)\]", str(error))
+    return found[1] if found else str(error).strip()[:1000]

@@ -1,0 +1,477 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API of Text Embeddings Inference (TEI), and of the Inference API of Hugging Face.
+
+Addresses, JSON and errors are those of TEI's `router/src/http`. Each address is for the only model
+that answers so, or behind `/models/NAME` for the model of that name. A `POST` to the address of the
+server itself is Hugging Face's Inference API, whose parameters are in `parameters`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+import keras_bert
+from keras_bert.data.tagging_schemes import OUTSIDE, Entity, are_span_labels, entities
+from keras_bert.text.tokenizer import Tokenizer
+
+from .embeddings import EmbeddingRequest, embed, read_inputs
+from .fields import (
+    Field,
+    RequestError,
+    check_number,
+    described,
+    encoded,
+    one_of,
+    read_boolean,
+    read_count,
+    read_fields,
+    read_object,
+    read_object_of,
+    read_text,
+    read_texts,
+)
+from .models import TEXT_PAIR, LoadedModel
+from .server import JSON, ModelServer, Protocol, RefusedError, respond
+from .signatures import CHOICES, DEFAULT_SIGNATURE, Row
+
+_EXAMPLE = '{"inputs": "a text"}'
+# The label of a regression, as in configs without labels
+_ONLY_LABEL = "LABEL_0"
+# How tokens become words: a word has the label of its first token.
+_STRATEGIES = ("none", "simple", "first")
+_UNSUPPORTED = {"/embed_sparse": "sparse vectors", "/embed_all": "vectors of all tokens"}
+# The methods of the tasks that answer `/predict`
+_PREDICTS = ("classify", "tag")
+# The options of pipelines by the method of the task
+_PARAMETERS = {
+    "classify": {
+        "top_k": Field(read_count),
+        "function_to_apply": Field(one_of("softmax", "sigmoid", "none")),
+    },
+    "tag": {
+        "aggregation_strategy": Field(one_of(*_STRATEGIES), "simple"),
+        "ignore_labels": Field(read_texts, [OUTSIDE]),
+    },
+}
+_ROWS = "a string, a pair of strings, or a list of lists of one or two strings"
+# Tokens of an answer at most, whose JSON has some 70 bytes each
+_MAX_TOKENS = 1 << 18
+# The types of TEI's errors by their status here, and their status there
+_ERRORS = {
+    400: (422, "Validation"),
+    413: (413, "Validation"),
+    424: (424, "Backend"),
+    500: (424, "Backend"),
+    503: (429, "Overloaded"),
+}
+
+
+def _routes(server: ModelServer) -> list[Route]:
+    api = _Api(server)
+    answers = {
+        "/": api.infer,
+        "/embed": api.embed,
+        "/similarity": api.similarity,
+        "/predict": api.predict,
+        "/rerank": api.rerank,
+        "/tokenize": api.tokenize,
+        "/decode": api.decode,
+        **dict.fromkeys(_UNSUPPORTED, _refuse),
+    }
+
+    async def info(request: Request) -> Response:
+        try:
+            return respond(lambda: encoded(api.info(request)))
+        except RefusedError as error:
+            return _write_error(error)
+
+    async def health(request: Request) -> Response:
+        return Response()
+
+    def post(path: str, answer: Callable[[Request, Row], Awaitable[Response]]) -> Route:
+        async def parse(request: Request, body: bytes) -> Response:
+            return await answer(request, read_object(body, _EXAMPLE))
+
+        return server.post(path, parse, _write_error)
+
+    routes = [Route("/health", health)]
+    for prefix in ("", "/models/{name}"):
+        routes.append(Route(f"{prefix}/info", info))
+        routes += [
+            post(f"{prefix}{path}".removesuffix("/") or "/", answer)
+            for path, answer in answers.items()
+        ]
+    return routes
+
+
+PROTOCOL = Protocol(_routes, "POST /embed, /predict or /rerank")
+
+
+class _Api:
+    """The answers at each address.
+
+    Args:
+        server: The server.
+    """
+
+    def __init__(self, server: ModelServer) -> None:
+        self._server = server
+        truncation = {
+            "truncate": Field(read_boolean, False),
+            "truncation_direction": Field(one_of("right", "Right", "left", "Left")),
+        }
+        self._embed_fields = {
+            "inputs": Field(read_inputs(server.max_rows), is_required=True),
+            "normalize": Field(read_boolean, True),
+            "dimensions": Field(read_count),
+            **truncation,
+        }
+        scores = {**truncation, "raw_scores": Field(read_boolean, False)}
+        self._predict_fields = {"inputs": Field(self._read_rows, is_required=True), **scores}
+        self._rerank_fields = {
+            "query": Field(read_text, is_required=True),
+            "texts": Field(self._read_texts, is_required=True),
+            "return_text": Field(read_boolean, False),
+            **scores,
+        }
+
+    async def infer(self, request: Request, asked: Row) -> Response:
+        """Answers as Hugging Face's Inference API, and without `parameters` as TEI."""
+        if "query" in asked:
+            return await self.rerank(request, asked)
+        model = self._server.model_for(
+            request, "vectors, labels or scores", lambda model: model.verb in (*_PREDICTS, "embed")
+        )
+        if model.verb == "embed":
+            is_similarity = isinstance(asked.get("inputs"), dict)
+            return await (self.similarity if is_similarity else self.embed)(request, asked)
+        if "parameters" not in asked:
+            return await self.predict(request, asked)
+        fields = {
+            "inputs": Field(self._read_texts, is_required=True),
+            "parameters": Field(read_object_of(_PARAMETERS[model.verb]), is_required=True),
+        }
+        is_single = isinstance(asked.get("inputs"), str)
+        texts, parameters = read_fields(asked, fields).values()
+        top_k = parameters.pop("top_k", None)
+        function = parameters.pop("function_to_apply", None)
+        if function is not None and (function == "softmax") != bool(model.class_names):
+            raise RequestError(
+                f"function_to_apply is {function}; expected "
+                f"{'softmax' if model.class_names else 'sigmoid or none'}",
+                "function_to_apply",
+            )
+        options = {"truncate": False, "raw_scores": function == "none", **parameters}
+        rows = [{"text": text} for text in texts]
+        answers, cut = await self._predictions(request, model, rows, options)
+        answers = [answer[:top_k] for answer in answers]
+        # (Pipelines answer one text with a list of lists of classes, or a list of entities.)
+        is_flat = is_single and model.verb == "tag"
+        return respond(lambda: encoded(answers[0] if is_flat else answers), cut)
+
+    async def embed(self, request: Request, asked: Row) -> Response:
+        """Computes a vector for each input."""
+        model = self._server.model_for(request, "vectors", _embeds)
+        options = read_fields(asked, self._embed_fields)
+        _check_direction(options, model)
+        (inputs, _), *_ = options.values()
+        found = await embed(
+            self._server,
+            request,
+            model,
+            EmbeddingRequest(
+                inputs, "inputs", options["dimensions"], options["normalize"], options["truncate"]
+            ),
+        )
+        return respond(lambda: encoded(found.vectors.tolist()), found.cut)
+
+    async def similarity(self, request: Request, asked: Row) -> Response:
+        """Compares a sentence with others."""
+        model = self._server.model_for(request, "vectors", _embeds)
+        sentences = {
+            "source_sentence": Field(read_text, is_required=True),
+            "sentences": Field(self._read_texts, is_required=True),
+        }
+        parameters = {"truncate": Field(read_boolean, False)}
+        options = read_fields(
+            asked,
+            {
+                "inputs": Field(read_object_of(sentences), is_required=True),
+                "parameters": Field(read_object_of(parameters), {"truncate": False}),
+            },
+        )
+        first, others = options["inputs"].values()
+        truncate = options["parameters"]["truncate"]
+        found = await embed(
+            self._server,
+            request,
+            model,
+            EmbeddingRequest([first, *others], "inputs", truncate=truncate),
+        )
+        return respond(lambda: encoded((found.vectors[1:] @ found.vectors[0]).tolist()), found.cut)
+
+    async def predict(self, request: Request, asked: Row) -> Response:
+        """Classifies texts, or finds entities."""
+        model = self._server.model_for(
+            request, "labels or scores", lambda model: model.verb in _PREDICTS
+        )
+        of_tags = _PARAMETERS["tag"] if model.verb == "tag" else {}
+        options = read_fields(asked, {**self._predict_fields, **of_tags})
+        _check_direction(options, model)
+        rows, is_single = options["inputs"]
+        answers, cut = await self._predictions(request, model, rows, options)
+        return respond(lambda: encoded(answers[0] if is_single else answers), cut)
+
+    async def rerank(self, request: Request, asked: Row) -> Response:
+        """Sorts texts by how well they answer a query."""
+        model = self._server.model_for(request, "scores of pairs", _scores_pairs)
+        options = read_fields(asked, self._rerank_fields)
+        _check_direction(options, model)
+        query, texts = options["query"], options["texts"]
+        # What is read with each text, and is sent once
+        if len(query) * len(texts) > self._server.max_bytes:
+            raise RequestError(
+                f"query has {len(query)} characters for each of {len(texts)} texts; expected at "
+                f"most {self._server.max_bytes} in all",
+                "query",
+            )
+        pairs = [{"text": query, TEXT_PAIR: text} for text in texts]
+        if model.verb == "choose":
+            scores, cut = await self._choice_scores(request, model, pairs, options)
+        else:
+            answers, cut = await self._server.answer_texts(
+                request, model, pairs, "texts", options["truncate"]
+            )
+            # Of two classes, the last one is the relevant one.
+            scores = [_scores(answer, options)[-1] for answer in answers]
+        ranks = [
+            {"index": index, "score": scores[index]}
+            | ({"text": texts[index]} if options["return_text"] else {})
+            for index in sorted(range(len(texts)), key=lambda index: -scores[index])
+        ]
+        return respond(lambda: encoded(ranks), cut)
+
+    async def tokenize(self, request: Request, asked: Row) -> Response:
+        """Converts texts to tokens."""
+        fields = {
+            "inputs": Field(self._read_texts, is_required=True),
+            "add_special_tokens": Field(read_boolean, True),
+        }
+        model = self._server.model_for(request, "tokens")
+        texts, adds_special_tokens = read_fields(asked, fields).values()
+        tokens = await asyncio.to_thread(_tokens, model.tokenizer, texts, adds_special_tokens)
+        return respond(lambda: encoded(tokens))
+
+    async def decode(self, request: Request, asked: Row) -> Response:
+        """Converts token ids to texts."""
+        fields = {
+            "ids": Field(read_inputs(self._server.max_rows), is_required=True),
+            "skip_special_tokens": Field(read_boolean, True),
+        }
+        model = self._server.model_for(request, "tokens")
+        (ids, _), skips = read_fields(asked, fields).values()
+        if any(isinstance(row, str) for row in ids):
+            raise RequestError("ids has a string; expected token ids, or lists of them", "ids")
+        try:
+            texts = await asyncio.to_thread(model.tokenizer.decode, ids, skips)
+        except ValueError as error:
+            raise RequestError(f"ids: {error}", "ids") from error
+        return respond(lambda: encoded(texts))
+
+    def info(self, request: Request) -> dict[str, Any]:
+        """Describes a model."""
+        model = self._server.model_for(request, "a description")
+        labels = dict(enumerate(model.class_names or [_ONLY_LABEL]))
+        of_labels = {"id2label": labels, "label2id": {label: id for id, label in labels.items()}}
+        kinds = {
+            "embed": {"embedding": {}},
+            "classify": {"classifier" if model.class_names else "reranker": of_labels},
+            "tag": {"classifier": of_labels},
+        }
+        length = model.limits.sequence_length
+        return {
+            "model_id": model.name,
+            "model_sha": None,
+            "model_dtype": model.dtype,
+            "served_model_name": model.name,
+            "model_type": kinds.get(model.verb, {model.verb: {}}),
+            "max_input_length": length,
+            "max_client_batch_size": self._server.max_rows,
+            "auto_truncate": False,
+            "version": keras_bert.__version__,
+        }
+
+    # === Fields ===
+
+    def _read_texts(self, value: Any, name: str) -> list[str]:
+        """Reads a string or a list of strings."""
+        values = [value] if isinstance(value, str) else value
+        if isinstance(values, list):
+            check_number(len(values), self._server.max_rows, name)
+        return read_texts(values, name)
+
+    def _read_rows(self, value: Any, name: str) -> tuple[list[Row], bool]:
+        """Reads a text, a pair, or a list of lists of one or two texts; and whether it is one."""
+        if isinstance(value, str):
+            return [{"text": read_text(value, name)}], True
+        if not isinstance(value, list) or not value:
+            raise RequestError(f"{name} is {described(value)}; expected {_ROWS}", name)
+        is_single = isinstance(value[0], str)
+        lists = [value] if is_single else value
+        check_number(len(lists), self._server.max_rows, name)
+        rows = []
+        for index, texts in enumerate(lists):
+            where = name if is_single else f"{name}[{index}]"
+            if not isinstance(texts, list) or len(texts) not in (1, 2):
+                raise RequestError(f"{where} is {described(texts)}; expected {_ROWS}", name)
+            rows.append(dict(zip(("text", TEXT_PAIR), read_texts(texts, where), strict=False)))
+        return rows, is_single
+
+    # === Answers ===
+
+    async def _predictions(
+        self, request: Request, model: LoadedModel, rows: Sequence[Row], options: Row
+    ) -> tuple[list[Any], list[int]]:
+        """Returns the classes or the entities of each row, and the indices of the rows cut."""
+        for index, row in enumerate(rows):
+            is_pair = TEXT_PAIR in row
+            if is_pair != (model.text_pairs == "required") and model.text_pairs != "optional":
+                raise RequestError(
+                    f"inputs: row {index} has {len(row)} texts; the model takes {2 - is_pair}: "
+                    f"expected {_ROWS}",
+                    "inputs",
+                )
+        answers, cut = await self._server.answer_texts(
+            request, model, rows, "inputs", options["truncate"]
+        )
+        if model.verb == "tag":
+            texts = [row["text"] for row in rows]
+            return [
+                _groups(answer, text, model.class_names, options)
+                for answer, text in zip(answers, texts, strict=True)
+            ], cut
+        labels = model.class_names or (_ONLY_LABEL,)
+        found = []
+        for answer in answers:
+            scores = zip(_scores(answer, options), labels, strict=True)
+            classes = [{"score": score, "label": label} for score, label in scores]
+            found.append(sorted(classes, key=lambda one: -one["score"]))
+        return found, cut
+
+    async def _choice_scores(
+        self, request: Request, model: LoadedModel, pairs: Sequence[Row], options: Row
+    ) -> tuple[list[float], list[int]]:
+        """Returns the probability of each text as a choice, and the indices of the texts cut."""
+        counts = await asyncio.to_thread(model.limits.count, pairs)
+        cut = self._server.check_cut(model, counts, "texts", options["truncate"])
+        row = {"text": pairs[0]["text"], CHOICES: [pair[TEXT_PAIR] for pair in pairs]}
+        (answer,) = await self._server.compute(request, model, DEFAULT_SIGNATURE, [row])
+        return _scores(answer, options), cut
+
+
+def _embeds(model: LoadedModel) -> bool:
+    return model.verb == "embed"
+
+
+def _scores_pairs(model: LoadedModel) -> bool:
+    """Returns whether a model has one score for a pair of texts."""
+    is_classifier = model.verb == "classify" and bool(model.text_pairs)
+    return model.verb == "choose" or (is_classifier and len(model.class_names) in (0, 2))
+
+
+def _scores(answer: Row, options: Row) -> list[float]:
+    """Returns the probabilities of an answer, or its score, to which a sigmoid is applied."""
+    if "probabilities" not in answer:
+        score = answer["score"]
+        return [score if options["raw_scores"] else _sigmoid(score)]
+    if options["raw_scores"]:
+        raise RequestError("raw_scores is true; the model answers with probabilities", "raw_scores")
+    probabilities: list[float] = answer["probabilities"]
+    return probabilities
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def _groups(
+    answer: Row, text: str, class_names: Sequence[str], options: Row
+) -> list[dict[str, Any]]:
+    """Returns the entities of a text, or without aggregation its words, with their offsets."""
+    count = answer["num_words"]  # What is behind it, other texts of the batch have.
+    labels, scores, starts, ends = (
+        answer[name][:count] for name in ("labels", "scores", "starts", "ends")
+    )
+    is_grouped = options["aggregation_strategy"] != "none"
+    if is_grouped and are_span_labels(class_names):
+        spans = list(entities(labels))
+    else:
+        spans = [Entity(label, index, index + 1) for index, label in enumerate(labels)]
+    return [
+        {
+            "entity_group" if is_grouped else "entity": kind,
+            "score": sum(scores[first:last]) / (last - first),
+            "word": text[starts[first] : ends[last - 1]],
+            "start": starts[first],
+            "end": ends[last - 1],
+        }
+        for kind, first, last in spans
+        if kind not in options["ignore_labels"]
+    ]
+
+
+def _tokens(
+    tokenizer: Tokenizer, texts: Sequence[str], adds_special_tokens: bool
+) -> list[list[dict[str, Any]]]:
+    ids, starts, ends, lengths = tokenizer.flat_tokens(texts)
+    if len(ids) > _MAX_TOKENS:
+        raise RequestError(
+            f"inputs has {len(ids)} tokens; expected at most {_MAX_TOKENS}", "inputs"
+        )
+
+    def special(token_id: int) -> dict[str, Any]:
+        token = tokenizer.id_to_token(token_id)
+        return {"id": token_id, "text": token, "special": True, "start": None, "stop": None}
+
+    tokens = zip(ids.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    first, *_, last = tokenizer.row_format()
+    rows = []
+    for text, length in zip(texts, lengths.tolist(), strict=True):
+        row = [
+            {"id": id, "text": text[start:stop], "special": False, "start": start, "stop": stop}
+            for id, start, stop in itertools.islice(tokens, length)
+        ]
+        rows.append([special(first), *row, special(last)] if adds_special_tokens else row)
+    return rows
+
+
+def _check_direction(options: Row, model: LoadedModel) -> None:
+    """Refuses to cut texts at another end than the model does."""
+    direction = options["truncation_direction"]
+    side = model.tokenizer.truncation_side
+    if options["truncate"] and direction is not None and direction.lower() != side:
+        raise RequestError(
+            f"truncation_direction is {direction}; the model cuts at the {side}",
+            "truncation_direction",
+        )
+
+
+async def _refuse(request: Request, asked: Row) -> Response:
+    path = "/" + request.url.path.rpartition("/")[2]
+    raise RefusedError(424, f"{path}: no model of this server has {_UNSUPPORTED[path]}")
+
+
+def _write_error(error: RefusedError) -> Response:
+    status, kind = _ERRORS.get(error.status_code, (error.status_code, "Validation"))
+    content = {"error": error.detail, "error_type": kind}
+    encoded_error = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(encoded_error, status, headers=error.headers, media_type=JSON)
