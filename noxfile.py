@@ -313,9 +313,9 @@ def newcomer(session: nox.Session, backend: str) -> None:
 @nox.session(default=False)
 def foreign_files(session: nox.Session) -> None:
     """Each field of the files of other libraries, altered, is read as they read it, or refused."""
-    for module in ("altered_configs", "altered_tokenizers"):
+    for module in ("checkpoints.altered_configs", "vocabularies.altered_tokenizers"):
         environment = {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"}
-        session.run("python", "-m", f"tests.checkpoints.{module}", env=environment)
+        session.run("python", "-m", f"tests.{module}", env=environment)
 
 
 @nox.session(default=False)

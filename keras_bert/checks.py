@@ -9,6 +9,7 @@ import difflib
 import math
 import numbers
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -133,6 +134,15 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(name.lower(), tuple(names), n=1)
     return f" Did you mean {near[0]}?" if near else ""
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Issues a warning that shows the line of code outside this package."""
+    package = __name__.partition(".")[0]
+    frame, level = sys._getframe(), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def install(extra: str) -> str:

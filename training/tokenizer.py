@@ -17,6 +17,9 @@ from pathlib import Path
 
 from absl import logging
 
+from keras_bert.vocabularies.tokenizer_settings import ALL_FILES, SETTINGS_FILE
+from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
+
 from .engine import output_folder, program
 from .engine.options import PositiveInt, ProgramConfig, check_one_of
 from .pretraining.config import named_architecture
@@ -78,8 +81,6 @@ def train_tokenizer(config: TokenizerConfig) -> list[Path]:
         ValueError: If there is no text, or `output_dir` is empty.
     """
     from keras_bert.checkpoints.folders import replaced_files
-    from keras_bert.checkpoints.tokenizer_files import ALL_FILES, write_tokenizer
-    from keras_bert.checkpoints.tokenizer_settings import SETTINGS_FILE
 
     from .pretraining.tokenizer_source import NO_LIMIT, family_options, make_tokenizer
 

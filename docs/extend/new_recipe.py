@@ -24,7 +24,7 @@ Hardware: two CPU cores; TensorFlow, mixed_bfloat16.
 
 from ..jobs.classification import FinetuneConfig
 
-CONFIG = FinetuneConfig(
+CONFIG = FinetuneConfig.from_flags(
     train_file="colors.csv",
     learning_rate=2e-4,
     epochs=3,
@@ -56,7 +56,6 @@ rows, changes = None, {}
 
 # %%
 import csv
-import dataclasses
 
 import numpy as np
 from matplotlib.colors import XKCD_COLORS, to_rgb
@@ -75,7 +74,7 @@ with open("colors.csv", "w", newline="", encoding="utf-8") as file:
 from training.engine import finetuning
 from training.jobs.classification import ClassificationJob
 
-config = dataclasses.replace(config, **changes)
+config = config.replace(**changes)
 data = ClassificationJob.read(config)
 results = finetuning.run(ClassificationJob, config, data)
 for name, scores in {

@@ -14,6 +14,7 @@ import numpy as np
 
 from keras_bert.checkpoints import layouts, weights
 from keras_bert.checkpoints.errors import CheckpointError, warn
+from keras_bert.checkpoints.folders import checkpoint_errors
 from keras_bert.checkpoints.layouts import Layout
 from keras_bert.checkpoints.tensors import TensorSource, are_equal
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS, Encoder, Head
@@ -99,7 +100,8 @@ class Checkpoint:
     @functools.cached_property
     def tokenizer(self) -> dict[str, Any] | None:
         """The config of the tokenizer; `None` if the folder has none."""
-        tokenizer = self.open_tokenizer()
+        with checkpoint_errors():
+            tokenizer = self.open_tokenizer()
         if tokenizer is None:
             return None
         size = len(list_tokens(tokenizer))

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The error and the warning class of checkpoints."""
 
-import sys
-import warnings
-
-_PACKAGE = __name__.partition(".")[0]
+from keras_bert import checks
 
 
 class CheckpointError(ValueError):
@@ -20,7 +17,4 @@ class CheckpointWarning(UserWarning):
 
 def warn(message: str) -> None:
     """Issues a `CheckpointWarning` that shows the line of code outside this package."""
-    frame, level = sys._getframe(), 1
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, CheckpointWarning, stacklevel=level)
+    checks.warn(message, CheckpointWarning)

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +33,6 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     with checkpoint_errors():
         return files.read_json(path)
-
-
-def write_json(path: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Writes an indented JSON object or array."""
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 @contextlib.contextmanager

@@ -15,8 +15,8 @@ from keras_bert.checkpoints.checkpoint import Checkpoint, EncoderT, registered_b
 from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.folders import checkpoint_errors, read_json
 from keras_bert.checkpoints.formats import google_tf1, hugging_face, keras_hub, preset
-from keras_bert.checkpoints.tokenizer_files import read_tokenizer
 from keras_bert.checks import did_you_mean
+from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
 
 _ADDRESS_FORM = (
     f"{hub.SCHEME}organization/model (such as {hub.SCHEME}google-bert/bert-base-uncased)"
@@ -99,7 +99,8 @@ def open_tokenizer(preset: str | os.PathLike[str]) -> dict[str, Any]:
         is_checkpoint = (folder / hugging_face.CONFIG_FILE).exists() or google_tf1.detect_release(
             folder
         )
-        tokenizer = None if is_checkpoint else read_tokenizer(folder)
+        with checkpoint_errors():
+            tokenizer = None if is_checkpoint else read_tokenizer(folder)
         if tokenizer is not None:
             return tokenizer
     return open_checkpoint(preset, weights=False).require_tokenizer()

@@ -9,11 +9,11 @@ from typing import Any
 
 from keras_bert.checkpoints.config_fields import check_needed
 from keras_bert.checkpoints.errors import CheckpointError, warn
-from keras_bert.checkpoints.folders import checkpoint_errors, read_json, write_json
-from keras_bert.checkpoints.tokenizer_files import read_tokenizer
-from keras_bert.checkpoints.tokenizer_settings import SETTINGS_FILE
+from keras_bert.checkpoints.folders import checkpoint_errors, read_json
 from keras_bert.checks import POSITIVE_INT
-from keras_bert.vocabularies.files import parse_json, read_text
+from keras_bert.vocabularies.files import parse_json, read_text, write_json
+from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
+from keras_bert.vocabularies.tokenizer_settings import SETTINGS_FILE
 
 MODULES_FILE = "modules.json"
 POOLING_FILE = "1_Pooling/config.json"
@@ -58,11 +58,14 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
     if (folder / LENGTH_FILE).exists():
         fields = read_json(folder / LENGTH_FILE)
         length = fields.get("max_seq_length")
-        if fields.get("do_lower_case") and not (read_tokenizer(folder) or {}).get("lowercase"):
-            raise CheckpointError(
-                f"{folder / LENGTH_FILE}: do_lower_case is {fields['do_lower_case']!r}, but the "
-                "tokenizer does not lowercase text; expected false, or such a tokenizer."
-            )
+        if fields.get("do_lower_case"):
+            with checkpoint_errors():
+                tokenizer = read_tokenizer(folder) or {}
+            if not tokenizer.get("lowercase"):
+                raise CheckpointError(
+                    f"{folder / LENGTH_FILE}: do_lower_case is {fields['do_lower_case']!r}, but "
+                    "the tokenizer does not lowercase text; expected false, or such a tokenizer."
+                )
     if (folder / POOLING_FILE).exists():
         options["pooling"] = _pooling(folder / POOLING_FILE)
         options["normalize"] = _NORMALIZE in _modules(folder)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading of small files, with error messages that name the file."""
+"""Reading and writing of small files, with error messages that name the file."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -77,6 +78,11 @@ def read_json(path: Path) -> dict[str, Any]:
             f"{path}: the file must contain a JSON object, received {type(value).__name__}."
         )
     return value
+
+
+def write_json(path: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
+    """Writes an indented JSON object or array."""
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -12,9 +12,9 @@ pytest.importorskip("sentencepiece")
 
 import keras_bert  # noqa: E402
 from keras_bert.checkpoints import CheckpointError  # noqa: E402
-from keras_bert.checkpoints.tokenizer_files import write_tokenizer  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from keras_bert.text import Tokenizer, WordPieceTokenizer  # noqa: E402
+from keras_bert.vocabularies.tokenizer_writer import write_tokenizer  # noqa: E402
 from tests.checkpoints.small_models import small_backbone  # noqa: E402
 from tests.text import real_text, small_tokenizers  # noqa: E402
 

@@ -42,7 +42,7 @@ def test_an_encoder_that_is_in_two_rows_is_trained_once():
     assert "--causal" in pretraining_cells(AblationConfig())["ltr"].command
 
 
-def test_what_is_done_is_not_done_again_and_becomes_a_table(tmp_path):
+def test_finished_runs_become_a_table_and_are_not_repeated(tmp_path):
     config = AblationConfig(output_dir=str(tmp_path), num_seeds=2, squad_dir="squad")
     finish_all(config, [{}] * 3)
     records = ablation(config)

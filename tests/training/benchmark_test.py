@@ -124,7 +124,7 @@ def test_batches_of_texts_have_their_ids_and_lengths(tmp_path):
 
 @pytest.mark.backend_independent
 @pytest.mark.needs_tensorflow
-@pytest.mark.parametrize("what", ["forward", "classify"])
+@pytest.mark.parametrize("what", ["forward", pytest.param("classify", marks=pytest.mark.release)])
 def test_texts_are_computed_by_all_libraries(tmp_path, what):
     from training.benchmarks import keras_subjects, products, torch_subject
 
@@ -181,7 +181,7 @@ def test_requests_are_joined_as_an_export_s_file_says(tmp_path, splits, sizes):
         ({"subjects": ("serve+sorted:tensorflow",)}, "expected options of serve: none"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(fields, message):
+def test_workloads_that_cannot_be_measured_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         benchmark.run(dataclasses.replace(TINY, **fields))
 

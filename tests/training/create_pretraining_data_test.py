@@ -267,7 +267,7 @@ def test_the_library_for_paragraphs_is_missed_before_any_work(
         assert not (tmp_path / "run").exists()
 
 
-def test_what_is_printed_is_for_people(config, tmp_path, capsys):
+def test_the_summary_is_printed_as_text_and_a_table(config, tmp_path, capsys):
     create_pretraining_data.main(CreatePretrainingDataConfig(config))
     printed = capsys.readouterr().out
     summary = json.loads((tmp_path / "records" / "summary.json").read_text())
@@ -292,7 +292,7 @@ def test_shards_follow_the_size_and_no_shard_is_empty(config, tmp_path):
     assert create(many)["files"] == 30
 
 
-def test_what_a_user_can_mend_is_said_without_a_traceback(config, tmp_path):
+def test_bad_files_and_flags_end_in_a_line(config, tmp_path):
     (tmp_path / "corpus" / "c.jsonl").write_text('{"text": 3}\n')
     with pytest.raises(ValueError, match=r"c.jsonl, line 1: 'text' is of type int"):
         create(config)

@@ -18,17 +18,11 @@ from keras_bert.data import (  # noqa: E402
     write_conll,
 )
 from keras_bert.data.tagging_schemes import convert_labels  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from training.evaluate import EvaluateConfig, evaluate  # noqa: E402
 from training.plots.classifier_plots import calibration  # noqa: E402
 
-SMALL = keras_bert.BertConfig(
-    vocabulary_size=8,
-    num_layers=1,
-    num_heads=2,
-    hidden_dim=8,
-    intermediate_dim=16,
-    max_sequence_length=16,
-)
+SMALL = small_config(vocabulary_size=8, num_layers=1, max_sequence_length=16)
 REVIEWS = "text\tlabel\na\tgood\nb\tbad\nc\tgood\nd\tgood\n"
 ANSWERS = [("good", 0.9), ("bad", 0.8), ("bad", 0.6), ("good", 0.7)]
 
@@ -348,7 +342,7 @@ def test_choices(tmp_path):
             evaluate(config)
 
 
-def test_what_is_asked_for(reviews, tmp_path):
+def test_a_model_or_predictions_and_a_known_kind_are_needed(reviews, tmp_path):
     with pytest.raises(ValueError, match="either --model or --answers"):
         evaluate(EvaluateConfig(data_file=reviews))
     with pytest.raises(FileNotFoundError, match="none does not exist"):

@@ -9,17 +9,11 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from training.export import ExportConfig, calibration_texts, export  # noqa: E402
 from training.predict import load_predictor  # noqa: E402
 
-SMALL = keras_bert.BertConfig(
-    vocabulary_size=8,
-    num_layers=1,
-    num_heads=2,
-    hidden_dim=8,
-    intermediate_dim=16,
-    max_sequence_length=16,
-)
+SMALL = small_config(vocabulary_size=8, num_layers=1, max_sequence_length=16)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +68,7 @@ def test_a_folder_for_the_hub_has_a_card(config, tmp_path):
         export(dataclasses.replace(asked, results="none.json", overwrite=True))
 
 
-def test_what_is_asked_for(config, tmp_path):
+def test_wrong_options_are_refused(config, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"--model=none\.keras does not exist"):
         export(ExportConfig(model="none.keras", output="x"))
     with pytest.raises(ValueError, match="expected --output, --deploy_to or --push_to"):

@@ -2,7 +2,6 @@
 """The multiple choice program, from files to predictions, at miniature size."""
 
 import csv
-import dataclasses
 import json
 
 import keras
@@ -13,8 +12,9 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 pytest.importorskip("tensorflow")
 
-from keras_bert import Backbone, BertConfig, MultipleChoice  # noqa: E402
+from keras_bert import Backbone, MultipleChoice  # noqa: E402
 from keras_bert.data import MultipleChoicePreprocessor  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
@@ -30,14 +30,7 @@ ENDINGS = [f"ending{index}" for index in range(4)]
 @pytest.fixture(scope="module")
 def preset(tmp_path_factory):
     folder = tmp_path_factory.mktemp("preset")
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=32,
-    )
+    config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=32)
     preprocessor = MultipleChoicePreprocessor(of_tokens(*TOKENS), 16)
     MultipleChoice(Backbone(config), preprocessor).save_to_preset(folder)
     return str(folder)
@@ -67,8 +60,7 @@ def test_a_recipe_runs_two_steps(recipe, preset, tmp_path):
         for name in (config.train_file, config.dev_file, config.test_file):
             text = "".join(row.format(index % 4) for index in range(8))
             (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
-    config = dataclasses.replace(
-        config,
+    config = config.replace(
         data_dir=str(tmp_path),
         test_file="test.csv" if recipe == "swag" else "test.tsv",
         preset=preset,
@@ -167,22 +159,13 @@ def test_an_error_names_file_line_and_field(name, text, message, tmp_path):
 
 
 @pytest.mark.backend_independent
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"format": "csv"}, "format is 'csv', expected one of auto, swag"),
-        ({"epochs": 0}, "epochs is 0"),
-        ({"accumulation": 3}, "accumulation is 3"),
-        ({"warmup": 1.0}, "warmup is 1.0"),
-    ],
-)
-def test_a_wrong_value_is_named(changes, message):
-    with pytest.raises(ValueError, match=message):
-        ChoiceConfig(**changes)
+def test_a_wrong_format_is_named():
+    with pytest.raises(ValueError, match="format is 'csv', expected one of auto, swag"):
+        ChoiceConfig(format="csv")
 
 
 @pytest.mark.backend_independent
-def test_what_is_missing_is_named(tmp_path):
+def test_missing_files_and_fields_are_named(tmp_path):
     with pytest.raises(ValueError, match="--train_file is empty"):
         read_data(ChoiceConfig())
     with pytest.raises(FileNotFoundError, match=r"train\.csv does not exist"):

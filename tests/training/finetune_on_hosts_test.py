@@ -71,13 +71,15 @@ print(json.dumps(answers))
 
 def classification(folder, name, **changes):
     files = {"train_file": str(folder / "train.tsv"), "test_file": str(folder / "train.tsv")}
-    return FinetuneConfig(**_options(folder, name) | files | changes), ClassificationJob
+    options = _options(folder, name) | files | changes
+    return FinetuneConfig.from_flags(**options), ClassificationJob
 
 
 def questions(folder, name, **changes):
     files = {"train_file": str(folder / "squad.json"), "dev_file": str(folder / "squad.json")}
     sizes = {"doc_stride": 8, "max_query_length": 8}
-    return SquadConfig(**_options(folder, name) | files | sizes | changes), QuestionJob
+    options = _options(folder, name) | files | sizes | changes
+    return SquadConfig.from_flags(**options), QuestionJob
 
 
 def _options(folder, name):

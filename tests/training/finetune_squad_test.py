@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The question-answering program, from files to an exported model, at miniature size."""
 
-import dataclasses
 import json
 
 import keras
@@ -11,9 +10,10 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 pytest.importorskip("tensorflow")
 
-from keras_bert import Backbone, BertConfig, QuestionAnswerer  # noqa: E402
+from keras_bert import Backbone, QuestionAnswerer  # noqa: E402
 from keras_bert.data import QuestionAnswererPreprocessor, read_squad  # noqa: E402
 from keras_bert.data.questions import question_rows  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
 from training.engine import finetuning  # noqa: E402
@@ -26,14 +26,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "?", "ann", "bob", "ran", "
 
 @pytest.fixture
 def preset(tmp_path):
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=16,
-    )
+    config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
     preprocessor = QuestionAnswererPreprocessor(of_tokens(*TOKENS), 16, 4, 4)
     QuestionAnswerer(Backbone(config), preprocessor).save_to_preset(tmp_path / "preset")
     return tmp_path / "preset"
@@ -74,8 +67,7 @@ MINIATURE = {
 
 
 def run(recipe, folder, preset, **changes):
-    config = dataclasses.replace(
-        recipes.load(recipe, SquadConfig),
+    config = recipes.load(recipe, SquadConfig).replace(
         **MINIATURE,
         data_dir=str(folder),
         preset=str(preset),
@@ -163,8 +155,8 @@ def test_version_2_on_articles_of_one_file(preset, tmp_path):
 @pytest.mark.backend_independent
 def test_articles_are_parted_by_their_titles(tmp_path):
     write_squad(tmp_path, "dev-v2.0-rebuilt.json", "b", "c", "a", is_version_2=True)
-    config = dataclasses.replace(
-        recipes.load("minilm_squad_v2", SquadConfig), data_dir=str(tmp_path), train_articles=2
+    config = recipes.load("minilm_squad_v2", SquadConfig).replace(
+        data_dir=str(tmp_path), train_articles=2
     )
     data = read_data(config)
     assert {example.title for example in data.train} == {"a", "b"}
@@ -173,19 +165,19 @@ def test_articles_are_parted_by_their_titles(tmp_path):
         "train": {"questions": 8, "passages": 4, "answerable": 6, "unanswerable": 2},
         "dev": {"questions": 4, "passages": 4, "answerable": 3, "unanswerable": 1},
     }
-    assert len(read_data(dataclasses.replace(config, max_questions=3)).train) == 3
+    assert len(read_data(config.replace(max_questions=3)).train) == 3
     with pytest.raises(ValueError, match="less than the 3 articles"):
-        read_data(dataclasses.replace(config, train_articles=3))
+        read_data(config.replace(train_articles=3))
 
 
 @pytest.mark.backend_independent
-def test_what_is_bad_in_a_file_is_refused_or_counted(tmp_path):
+def test_malformed_questions_are_refused_or_counted(tmp_path):
     write_squad(tmp_path, "train.json", "t", bad=True)
     write_squad(tmp_path, "dev.json", "d")
     config = SquadConfig(data_dir=str(tmp_path), train_file="train.json", dev_file="dev.json")
     with pytest.raises(ValueError, match=r"article 1 \('t'\), paragraph 1, .*'t0'.*'Bob' is not"):
         read_data(config)
-    data = read_data(dataclasses.replace(config, skip_bad=True))
+    data = read_data(config.replace(skip_bad=True))
     assert (len(data.train), len(data.skipped)) == (3, 1)
 
 
@@ -196,9 +188,6 @@ def test_what_is_bad_in_a_file_is_refused_or_counted(tmp_path):
         ({}, "--train_file is empty"),
         ({"train_file": "t.json"}, "either --dev_file or --train_articles"),
         ({"train_file": "t.json", "dev_file": "d.json"}, r"t\.json does not exist"),
-        ({"epochs": 0}, "epochs is 0"),
-        ({"accumulation": 5}, "divisor of --batch_size, 32"),
-        ({"warmup": 1.0}, "warmup is 1.0"),
         ({"unanswerable": "maybe"}, "unanswerable is 'maybe'"),
     ],
 )

@@ -2,7 +2,6 @@
 """The fine-tuning program, from files to an exported model, at miniature size."""
 
 import csv
-import dataclasses
 import hashlib
 import json
 import os
@@ -21,8 +20,9 @@ pytest.importorskip("tensorflow")
 from absl import flags  # noqa: E402
 from sklearn.metrics import average_precision_score, f1_score  # noqa: E402
 
-from keras_bert import Backbone, BertConfig, TextClassifier, load_model  # noqa: E402
+from keras_bert import Backbone, TextClassifier, load_model  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
 from training import recipes  # noqa: E402
@@ -43,14 +43,7 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "film", "a"]
 @pytest.fixture
 def preset(tmp_path):
     tokenizer = of_tokens(*TOKENS)
-    config = BertConfig(
-        vocabulary_size=len(TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=16,
-    )
+    config = small_config(vocabulary_size=len(TOKENS), num_layers=1, max_sequence_length=16)
     preprocessor = TextClassifierPreprocessor(tokenizer, sequence_length=16)
     TextClassifier(Backbone(config), 2, preprocessor).save_to_preset(tmp_path / "preset")
     return tmp_path / "preset"
@@ -73,7 +66,7 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path, monkeypatch
         return predict(self, x, *arguments, **options)
 
     monkeypatch.setattr(TextClassifier, "predict", counted_predict)
-    config = FinetuneConfig(
+    config = FinetuneConfig.from_flags(
         train_file=str(reviews),
         test_file=str(reviews),
         text="review",
@@ -140,7 +133,7 @@ def test_from_a_file_to_an_exported_model(preset, reviews, tmp_path, monkeypatch
     assert files[0].stat().st_mtime_ns > written[0]
     written = [path.stat().st_mtime_ns for path in files]
     with pytest.raises(ValueError, match="finished run of other settings"):
-        finetuning.run(ClassificationJob, dataclasses.replace(config, epochs=3), config_data)
+        finetuning.run(ClassificationJob, config.replace(epochs=3), config_data)
     # The same path may hold another checkpoint by now.
     classifier = TextClassifier.from_preset(preset, num_classes=2)
     classifier.trainable_weights[0].assign(1 + np.array(classifier.trainable_weights[0]))
@@ -162,7 +155,7 @@ class Diverging(ClassificationJob):
 
 
 def test_a_seed_that_diverges_is_told_and_leaves_the_others_as_they_are(preset, reviews, tmp_path):
-    config = FinetuneConfig(
+    config = FinetuneConfig.from_flags(
         train_file=str(reviews),
         text="review",
         label="stars",
@@ -188,9 +181,7 @@ def test_a_seed_that_diverges_is_told_and_leaves_the_others_as_they_are(preset, 
     assert "Best model: seed 2, epoch 1 of 1" in report
     assert f"Not in these scores:\n{first}\n{third}" in report
     # Seed 1 alone, in batches: the second one's loss is that of the first one's update.
-    alone = dataclasses.replace(
-        config, num_seeds=1, batch_size=8, output_dir=str(tmp_path / "alone")
-    )
+    alone = config.replace(num_seeds=1, batch_size=8, output_dir=str(tmp_path / "alone"))
     with pytest.raises(NotFiniteError, match="the loss is nan in epoch 1, batch 2; no"):
         finetuning.run(Diverging, alone, data)
     assert not list(tmp_path.glob("alone/**/model.keras"))
@@ -220,7 +211,7 @@ def test_a_model_that_cannot_be_written_leaves_the_older_one(preset, tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_a_run_without_a_terminal_is_quiet_plain_and_tells_what_is_wanted(
+def test_a_run_without_a_terminal_prints_plain_lines_and_the_next_command(
     preset, reviews, tmp_path
 ):
     folder = tmp_path / "run"
@@ -248,7 +239,7 @@ def test_a_run_without_a_terminal_is_quiet_plain_and_tells_what_is_wanted(
 
 @pytest.mark.backend_independent
 def test_a_preset_that_is_not_there_is_told_in_a_line(reviews, tmp_path):
-    config = FinetuneConfig(
+    config = FinetuneConfig.from_flags(
         train_file=str(reviews),
         text="review",
         label="stars",
@@ -261,7 +252,7 @@ def test_a_preset_that_is_not_there_is_told_in_a_line(reviews, tmp_path):
 
 
 def test_patience_stops_a_run_that_does_not_improve(preset, reviews, tmp_path):
-    config = FinetuneConfig(
+    config = FinetuneConfig.from_flags(
         train_file=str(reviews),
         text="review",
         label="stars",
@@ -322,7 +313,7 @@ def test_bad_values_are_refused(changes, message):
 
 
 @pytest.mark.backend_independent
-def test_what_is_held_out_or_sampled_has_each_classs_share(tmp_path):
+def test_held_out_and_sampled_rows_are_stratified(tmp_path):
     path = tmp_path / "reviews.tsv"
     rows = [f"text {i}\t{('neg', 'pos')[i % 2]}\n" for i in range(800)]
     path.write_text("text\tlabel\n" + "".join(rows))
@@ -335,10 +326,10 @@ def test_what_is_held_out_or_sampled_has_each_classs_share(tmp_path):
     assert sorted(data.train.texts + data.dev["dev"].texts) == sorted(
         f"text {i}" for i in range(800)
     )
-    again = read_data(dataclasses.replace(config, seed=7, train_rows=90))
+    again = read_data(config.replace(seed=7, train_rows=90))
     assert again.dev["dev"].texts == data.dev["dev"].texts
     assert count_rows(again.parts()["train"]) == {"rows": 90, "neg": 45, "pos": 45}
-    scored = read_data(dataclasses.replace(config, dev_rows=20))
+    scored = read_data(config.replace(dev_rows=20))
     assert count_rows(scored.parts()["dev"]) == {"rows": 20, "neg": 10, "pos": 10}
     assert scored.train.texts == data.train.texts
 
@@ -362,7 +353,7 @@ def test_flags_say_what_the_name_of_a_file_does_not(tmp_path):
     for name, message in {"format": "or --format: tsv", "allow_empty": "--allow_empty"}.items():
         default = getattr(FinetuneConfig(), name)
         with pytest.raises(ValueError, match=message):
-            read_data(dataclasses.replace(config, **{name: default}))
+            read_data(config.replace(**{name: default}))
 
 
 @pytest.mark.backend_independent
@@ -376,7 +367,7 @@ def test_too_few_rows_to_hold_out(reviews):
 def test_an_unlabeled_test_file_is_read_with_a_warning(reviews, tmp_path, caplog):
     path = tmp_path / "new.tsv"
     path.write_text("review\tStars\ngood film\t1\n")
-    config = FinetuneConfig(
+    config = FinetuneConfig.from_flags(
         train_file=str(reviews), test_file=str(path), text="review", label="stars"
     )
     with caplog.at_level("WARNING", logger="absl"):
@@ -386,7 +377,7 @@ def test_an_unlabeled_test_file_is_read_with_a_warning(reviews, tmp_path, caplog
 
 
 def test_rematerialize_is_of_the_encoder(preset, reviews):
-    config = FinetuneConfig(
+    config = FinetuneConfig.from_flags(
         train_file=str(reviews),
         text="review",
         label="stars",
@@ -405,7 +396,7 @@ def test_flags_change_only_what_they_name():
     changes = config_flags.given_flags(FinetuneConfig, values)
     assert changes == {"epochs": 7, "export": False}
     recipe = recipes.load("minilm_sst2", FinetuneConfig)
-    changed = dataclasses.replace(recipe, **changes)
+    changed = recipe.replace(**changes)
     assert changed.learning_rate == recipe.learning_rate
 
 
@@ -423,7 +414,7 @@ def test_several_labels_from_a_file_to_answers(preset, tmp_path):
     lines = [f"{text}\t{json.dumps(labels)}" for text, labels in rows.items()]
     path = tmp_path / "rows.tsv"
     path.write_text("text\tlabel\n" + "\n".join(lines * 8) + "\n")
-    config = FinetuneConfig(
+    config = FinetuneConfig.from_flags(
         train_file=str(path),
         test_file=str(path),
         multi_label=True,

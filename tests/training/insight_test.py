@@ -164,7 +164,7 @@ def test_taggers_and_answers_are_reported(tmp_path):
     assert numbers["attributions"][0]["texts"] == ["Who slept?", "Mary slept in Paris."]
 
 
-def test_what_does_not_fit_the_model_is_refused(tmp_path):
+def test_options_of_other_models_are_refused(tmp_path):
     model = saved(tmp_path / "model.keras", keras_bert.TextClassifier, class_names=["bad", "good"])
     (tmp_path / "dev.tsv").write_text("text\tlabel\na\tgood\n")
     options = {"model": model, "data_file": str(tmp_path / "dev.tsv"), "report_dir": str(tmp_path)}

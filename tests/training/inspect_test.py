@@ -104,7 +104,7 @@ def test_malformed_rows_and_classes_of_one_row_are_listed(tmp_path):
     assert "line 4" in report
 
 
-def test_what_is_asked_for(tmp_path):
+def test_wrong_options_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no data file is given"):
         inspect(InspectConfig())
     with pytest.raises(FileNotFoundError, match=r"none\.csv does not exist, expected a data file"):

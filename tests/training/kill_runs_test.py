@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training programs that are killed at random moments by `kill_runs`.
 
-For each change, `seed_runs_test` ends runs in its process, and `pretrain_test` and the guide
-docs/guides/resume.py kill one program each.
+For each change, `seed_runs_test` and `pretrain_test` end runs in their process, and the guide
+docs/guides/resume.py kills a program.
 """
 
 import pytest

@@ -214,7 +214,7 @@ def test_a_batch_that_does_not_fit_is_told():
     assert "t4 has 16 GB: use gradient accumulation" in plan(config)
 
 
-def test_what_is_asked_for():
+def test_wrong_options_are_refused():
     with pytest.raises(ValueError, match="--hardware is 'abacus', expected one of this, t4"):
         PlanConfig(hardware="abacus")
     with pytest.raises(ValueError, match="--objective is 'x', expected one of masked_lm"):

@@ -17,6 +17,7 @@ pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens  # noqa: E402
 from training.predict import (  # noqa: E402
     PredictConfig,
@@ -27,14 +28,7 @@ from training.predict import (  # noqa: E402
     read_rows,
 )
 
-CONFIG = keras_bert.BertConfig(
-    vocabulary_size=len(LETTER_TOKENS),
-    num_layers=1,
-    num_heads=2,
-    hidden_dim=8,
-    intermediate_dim=16,
-    max_sequence_length=32,
-)
+CONFIG = small_config(vocabulary_size=len(LETTER_TOKENS), num_layers=1, max_sequence_length=32)
 CLASSIFIER = Predictor(("text",), list)
 
 
@@ -355,7 +349,7 @@ def test_rows_that_are_cut_are_counted_once(models, tmp_path, caplog):
         "in.txt: 2 of 4 rows are cut: they have more tokens than sequence_length=32" in caplog.text
     )
     task = load_predictor(models["saved"]).model
-    task.compile("sgd")
+    task.compile("sgd", run_eagerly=True)  # tracing takes the time
     rows = ["a " * 31, "b"], [0, 1]  # of which those to validate on are counted too
     with pytest.warns(UserWarning, match=r"2 of 4 rows are cut: .*--sequence_length"):
         task.fit(*rows, validation_data=rows, epochs=2, batch_size=1, verbose=0)

@@ -23,8 +23,8 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-NUM_STEPS = 100
-MIDDLE = 60
+NUM_STEPS = 40
+MIDDLE = 20
 OPTIONS = {
     "input_files": ("train.txt",),
     "dev_files": ("dev.txt",),
@@ -37,7 +37,7 @@ OPTIONS = {
     "batch_size": 4,
     "num_steps": NUM_STEPS,
     "learning_rate": 0.003,
-    "interval": 20,
+    "interval": 10,
     # Each host reads files of its own.
     "num_shards": 3,
     "file_groups": 2,

@@ -5,8 +5,9 @@ import importlib.util
 
 import pytest
 
-from keras_bert import Backbone, BertConfig, TextClassifier
+from keras_bert import Backbone, TextClassifier
 from keras_bert.data import TextClassifierPreprocessor
+from tests.checkpoints.small_models import small_config
 from tests.text.small_tokenizers import of_tokens
 from training.quickstart import QuickstartConfig, quickstart
 from training.readers.emoji import split_emoji
@@ -17,14 +18,7 @@ pytestmark = pytest.mark.slow
 def test_it_trains_scores_and_asks_a_new_process(tmp_path, capsys):
     letters = "abcdefghijklmnopqrstuvwxyz"
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{c}" for c in letters)]
-    config = BertConfig(
-        vocabulary_size=len(tokens),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=128,
-    )
+    config = small_config(vocabulary_size=len(tokens), num_layers=1, max_sequence_length=128)
     preprocessor = TextClassifierPreprocessor(of_tokens(*tokens), sequence_length=128)
     TextClassifier(Backbone(config), 5, preprocessor).save_to_preset(tmp_path / "preset")
     (tmp_path / "run").mkdir()

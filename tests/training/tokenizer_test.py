@@ -7,8 +7,8 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 transformers = pytest.importorskip("transformers")
 
-from keras_bert.checkpoints.tokenizer_files import read_tokenizer  # noqa: E402
 from keras_bert.text import tokenizer_from_config  # noqa: E402
+from keras_bert.vocabularies.tokenizer_reader import read_tokenizer  # noqa: E402
 from tests.text import families, small_tokenizers  # noqa: E402
 from training.tokenizer import TokenizerConfig, train_tokenizer  # noqa: E402
 
@@ -32,7 +32,7 @@ def corpus(tmp_path_factory):
         ("sentence_piece", ["spiece.model", "tokenizer.json"]),
     ],
 )
-def test_what_is_made_is_read_as_a_checkpoint_s_tokenizer(kind, files, corpus, tmp_path):
+def test_a_trained_tokenizer_is_read_as_that_of_a_checkpoint(kind, files, corpus, tmp_path):
     config = TokenizerConfig((str(corpus),), str(tmp_path / "made"), kind, 400, lowercase=False)
     paths = train_tokenizer(config)
     assert sorted(path.name for path in paths) == sorted([*files, "tokenizer_config.json"])
@@ -146,7 +146,7 @@ def test_text_without_case_keeps_its_letters_unless_the_flag_is_given(
     assert "the vocabulary is cased: 0 % of the letters have a case" in caplog.text
 
 
-def test_what_is_refused(corpus, tmp_path):
+def test_wrong_options_are_refused(corpus, tmp_path):
     with pytest.raises(ValueError, match="kind is 'bpe', expected one of wordpiece, byte_pair"):
         TokenizerConfig(kind="bpe")
     with pytest.raises(ValueError, match="output_dir is empty"):

@@ -91,7 +91,7 @@ def make_optimizer(config: FineTuningConfig, num_steps: int) -> AdamW:
         weight_decay=config.weight_decay,
         layer_decay=None if config.layer_decay == 1 else config.layer_decay,
         gradient_accumulation_steps=config.accumulation if config.accumulation > 1 else None,
-        shard_state=config.shard_optimizer,
+        shard_state=config.compute.shard_optimizer,
     )
 
 
@@ -100,8 +100,8 @@ def preset_options(config: FineTuningConfig) -> dict[str, Any]:
     return {
         "sequence_length": config.sequence_length,
         "load_weights": config.pretrained,
-        "rematerialize": config.rematerialize,
-        "dtype": precision.resolve(config.precision, config.output_dir),
+        "rematerialize": config.compute.rematerialize,
+        "dtype": precision.resolve(config.compute.precision, config.output_dir),
     }
 
 
@@ -242,7 +242,7 @@ def run(
     try:
         runs, diverged = train_seeds(job, meter)
     except NotFiniteError as error:
-        results = {"config": dataclasses.asdict(job.config), "backend": keras.backend.backend()}
+        results = {"config": job.config.to_dict(), "backend": keras.backend.backend()}
         results |= {"runs": [], "diverged": [str(error)]}
         _write_results(results, folder)
         raise
@@ -286,7 +286,7 @@ def check_hosts(config: FineTuningConfig) -> None:
     """
     if hosts.count() == 1:
         return
-    settings = dataclasses.asdict(config)
+    settings = config.to_dict()
     # A folder may be mounted at another place; its files are compared.
     for name in (*HOST_OPTIONS, "output_dir", "data_dir", "preset"):
         settings.pop(name, None)
@@ -299,7 +299,7 @@ def check_hosts(config: FineTuningConfig) -> None:
             f"{num_devices} devices of the {hosts.count()} processes"
         )
     with hosts.writer_first():  # It measures, and the others read what it has chosen.
-        precision.resolve(config.precision, config.output_dir)
+        precision.resolve(config.compute.precision, config.output_dir)
 
 
 def total_cost(
@@ -312,8 +312,8 @@ def total_cost(
         sum(seconds.values()),
         sum(flops) if len(flops) == len(runs) else None,
         functools.reduce(Energy.plus, energies) if len(energies) == len(runs) else None,
-        config.country,
-        config.price_per_hour,
+        config.costs.country,
+        config.costs.price_per_hour,
     )
 
 
@@ -325,7 +325,7 @@ def train(
     Raises:
         NotFiniteError: If the training diverges.
     """
-    with devices.shared_by(job.config.devices) as scope:
+    with devices.shared_by(job.config.compute.devices) as scope:
         return _train(job, seed_run, meter, time_left, scope)
 
 
@@ -638,7 +638,7 @@ def results_record(
         to_beat: The baselines, by development set.
     """
     return {
-        "config": dataclasses.asdict(config),
+        "config": config.to_dict(),
         "backend": keras.backend.backend(),
         "encoder": best.encoder,
         "runs": [dataclasses.asdict(run) for run in runs],

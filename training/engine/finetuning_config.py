@@ -29,6 +29,7 @@ from .options import (
     NonNegativeInt,
     PositiveFraction,
     PositiveInt,
+    ProgramConfig,
     ProperFraction,
     Seed,
 )
@@ -46,7 +47,7 @@ _MIN_EPOCHS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuningConfig(DeviceOptions, CostOptions, HostOptions):
+class FineTuningConfig(ProgramConfig):
     """Options of fine-tuning an encoder, of every task.
 
     Args:
@@ -70,6 +71,9 @@ class FineTuningConfig(DeviceOptions, CostOptions, HostOptions):
         tensorboard: Whether to write logs for TensorBoard to output_dir.
         checkpoint_seconds: Seconds of training between two checkpoints, from which the same command
             resumes an interrupted run; 0 writes a checkpoint after each batch.
+        compute: How it computes.
+        costs: What it costs.
+        hosts: The place of this process among those of the run.
     """
 
     data_dir: str = ""
@@ -87,6 +91,9 @@ class FineTuningConfig(DeviceOptions, CostOptions, HostOptions):
     output_dir: str = "runs"
     tensorboard: bool = False
     checkpoint_seconds: NonNegativeFloat = 180.0
+    compute: DeviceOptions = dataclasses.field(default_factory=DeviceOptions)
+    costs: CostOptions = dataclasses.field(default_factory=CostOptions)
+    hosts: HostOptions = dataclasses.field(default_factory=HostOptions)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,11 +103,11 @@ class FineTuningConfig(DeviceOptions, CostOptions, HostOptions):
                 f"{self.batch_size}"
             )
         rows = self.batch_size // self.accumulation
-        if math.gcd(rows, SCORED_ROWS) % self.devices:
+        if math.gcd(rows, SCORED_ROWS) % self.compute.devices:
             raise ValueError(
-                f"--devices is {self.devices}, expected a divisor of the {rows} rows of a batch "
-                f"(--batch_size by --accumulation) and of {SCORED_ROWS}, the rows of a batch that "
-                "is scored"
+                f"--devices is {self.compute.devices}, expected a divisor of the {rows} rows of a "
+                f"batch (--batch_size by --accumulation) and of {SCORED_ROWS}, the rows of a batch "
+                "that is scored"
             )
 
     def path(self, name: str, content: str) -> str:

@@ -339,7 +339,7 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
         job_class: The task.
     """
     require(TRAINING_LIBRARIES, "training")
-    with joined_hosts(config, config):
+    with joined_hosts(config.hosts, config.compute):
         start = time.perf_counter()
         data = job_class.read(config)
         seconds = {"reading": time.perf_counter() - start}
@@ -354,7 +354,7 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
 
         with (
             locked_by_main_process(config.output_dir, config.settings()),
-            hosts.energy_meter(config.measure_energy, config.country) as meter,
+            hosts.energy_meter(config.costs.measure_energy, config.costs.country) as meter,
         ):
             results = finetuning.run(job_class, config, data, meter)
         print(run_report.report(results, seconds, job_class.example_input, job_class.fields))

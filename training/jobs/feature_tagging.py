@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from ..engine.job import Training
-from ..engine.options import NonNegativeFloat, PositiveInt, ProperFraction, check_one_of
+from ..engine.options import (
+    HostOptions,
+    NonNegativeFloat,
+    PositiveInt,
+    ProperFraction,
+    check_one_of,
+)
 from ..readers.tagged_words import model_inputs
 from .tagging import TaggedFilesConfig, TaggingData, TaggingJob
 
@@ -37,8 +43,6 @@ class FeatureTaggingConfig(TaggedFilesConfig):
         features: The hidden states to use: embeddings, second_to_last, last, weighted_last_4,
             concatenated_last_4 or weighted_all.
         cache_dir: Folder that features are cached in.
-        precision: Precision of the encoder: float32, bfloat16 or mixed_bfloat16; auto takes
-            mixed_bfloat16 on an accelerator and on CPUs that compute it faster.
         lstm_layers: Number of layers of the BiLSTM.
         lstm_units: Units of each direction of the BiLSTM.
         dropout: Dropout rate on the features, and before the classifier.
@@ -54,10 +58,7 @@ class FeatureTaggingConfig(TaggedFilesConfig):
     layer_decay: ClassVar[float] = 1.0
     bucketing_window: ClassVar[int | None] = None
     export: ClassVar[bool] = False
-    coordinator: ClassVar[str] = ""
-    num_processes: ClassVar[int | None] = None
-    process_id: ClassVar[int | None] = None
-    host_timeout: ClassVar[int] = 60
+    hosts: ClassVar[HostOptions] = HostOptions()
 
     features: str = "concatenated_last_4"
     cache_dir: str = "runs/features"
@@ -91,7 +92,7 @@ class FeatureTagging(TaggingJob):
             ROWS[config.features][0],
             config.cache_dir,
             sequence_length=config.sequence_length,
-            dtype=precision.resolve(config.precision, config.output_dir),
+            dtype=precision.resolve(config.compute.precision, config.output_dir),
         )
         # Computed before a seed is set, because the encoder's initializers draw random numbers.
         texts = {"train": data.train, "dev": data.dev, "test": data.test}

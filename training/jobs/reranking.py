@@ -97,7 +97,7 @@ def run_program(config: RerankConfig) -> None:
     (`model.keras`).
     """
     program.require(("bm25s", *program.TRAINING_LIBRARIES), "ranking")
-    with program.joined_hosts(config, config):
+    with program.joined_hosts(config.hosts, config.compute):
         collection = read_collection(
             Path(config.data_dir), config.documents, config.queries, config.qrels
         )
@@ -139,7 +139,7 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     seed_run = SeedRun(folder, config.seed, fingerprint, config.checkpoint_seconds, preset)
     baseline = {query: found[query] for query in test}
     try:
-        with devices.shared_by(config.devices) as scope:
+        with devices.shared_by(config.compute.devices) as scope:
             model = train(config, triples, seed_run, scope)
             rankings = {"bm25": baseline, "reranked": reranked(model, collection, baseline)}
     except NotFiniteError as error:

@@ -51,7 +51,7 @@ class FineTuningTask:
     @property
     def options(self) -> list[str]:
         """The names of the options."""
-        return [field.name for field in dataclasses.fields(self.config_class)]
+        return list(self.config_class().to_dict())
 
 
 def _task(job_class: type[Job], **settings: Any) -> FineTuningTask:
@@ -194,7 +194,7 @@ def configured(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningT
     settings = {
         option: value for option, value in task.settings.items() if not getattr(base, option)
     }
-    return task, dataclasses.replace(base, **{**settings, **given})
+    return task, base.replace(**{**settings, **given})
 
 
 def _named(name: str) -> FineTuningTask:

@@ -57,70 +57,44 @@ def check_init_preset(encoder: EncoderOptions, longest: int) -> None:
 
 def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingModel:
     """Returns the compiled model, with random weights or those of a checkpoint."""
-    makers = {
-        "masked_lm": _pretrainer,
-        "replaced_token": _detector,
-        "distillation": _distiller,
-    }
-    model = makers[config.task.objective](config, tokenizer)
+    encoder, task, compute = config.encoder, config.task, config.compute
+    common: dict[str, Any] = {"packed": config.text.packing, "dtype": compute.precision}
+
+    def make(task_class: Any, **options: Any) -> Any:
+        built = {**common, "rematerialize": compute.rematerialize}
+        if encoder.init_preset:
+            built["encoder_dropout"] = encoder.dropout
+            return task_class.from_preset(encoder.init_preset, **built, **options)
+        architecture = encoder.architecture(tokenizer, config.optimization.longest)
+        length = architecture.max_sequence_length
+        preprocessor = {"tokenizer": tokenizer.get_config(), "sequence_length": length}
+        return task_class(Backbone(architecture, **built), preprocessor, **options)
+
+    model: PretrainingModel
+    if task.objective == "masked_lm":
+        model = make(Pretrainer, next_sentence=config.text.rows.next_sentence)
+    elif task.objective == "replaced_token":
+        model = make(
+            ReplacedTokenDetector,
+            discriminator_weight=task.discriminator_weight,
+            generator_size=task.generator_size,
+        )
+    else:
+        teacher = MaskedLM.from_preset(task.teacher, **common)
+        student = make(MaskedLM)
+        if task.copy_layers and not encoder.init_preset:
+            layers = tuple(map(int, task.teacher_layers)) or spread_layers(
+                teacher.config.num_layers, student.config.num_layers
+            )
+            copy_layers(teacher, student, layers)
+        model = Distiller(student, teacher, temperature=task.temperature)
     model.compile(
-        config.optimization.make_optimizer(config.compute.shard_optimizer),
-        jit_compile=_jit(config.compute.jit),
-        steps_per_execution=_steps_per_execution(config.compute.steps_per_execution),
+        config.optimization.make_optimizer(compute.shard_optimizer),
+        jit_compile=_jit(compute.jit),
+        steps_per_execution=_steps_per_execution(compute.steps_per_execution),
     )
     model.optimizer.build(model.trainable_variables)
     return model
-
-
-def _pretrainer(config: PretrainConfig, tokenizer: Tokenizer) -> Pretrainer:
-    next_sentence = config.text.rows.next_sentence
-    model: Pretrainer = _task(Pretrainer, config, tokenizer, next_sentence=next_sentence)
-    return model
-
-
-def _detector(config: PretrainConfig, tokenizer: Tokenizer) -> ReplacedTokenDetector:
-    model: ReplacedTokenDetector = _task(
-        ReplacedTokenDetector,
-        config,
-        tokenizer,
-        discriminator_weight=config.task.discriminator_weight,
-        generator_size=config.task.generator_size,
-    )
-    return model
-
-
-def _distiller(config: PretrainConfig, tokenizer: Tokenizer) -> Distiller:
-    task = config.task
-    teacher = MaskedLM.from_preset(
-        task.teacher, dtype=config.compute.precision, packed=config.text.packing
-    )
-    student = _task(MaskedLM, config, tokenizer)
-    if task.copy_layers and not config.encoder.init_preset:
-        layers = tuple(map(int, task.teacher_layers)) or spread_layers(
-            teacher.config.num_layers, student.config.num_layers
-        )
-        copy_layers(teacher, student, layers)
-    return Distiller(student, teacher, temperature=task.temperature)
-
-
-def _task(task: Any, config: PretrainConfig, tokenizer: Tokenizer, **options: Any) -> Any:
-    """Returns a task with random weights or those of a checkpoint."""
-    built: dict[str, Any] = {
-        "packed": config.text.packing,
-        "rematerialize": config.compute.rematerialize,
-        "dtype": config.compute.precision,
-    }
-    encoder = config.encoder
-    if encoder.init_preset:
-        return task.from_preset(
-            encoder.init_preset, encoder_dropout=encoder.dropout, **built, **options
-        )
-    architecture = encoder.architecture(tokenizer, config.optimization.longest)
-    return task(
-        Backbone(architecture, **built),
-        {"tokenizer": tokenizer.get_config(), "sequence_length": architecture.max_sequence_length},
-        **options,
-    )
 
 
 def update_flops(model: PretrainingModel, rows: int, sequence_length: int, slots: int) -> int:

@@ -202,26 +202,6 @@ class PretrainingDataConfig(ProgramConfig):
                 raise FileNotFoundError(f"{argument} matches no file")
         return found
 
-    def fingerprint(self, inputs: Sequence[InputFile] | None = None) -> str:
-        """Returns a hash of everything that determines the records.
-
-        These are the settings, the vocabulary, and the names and contents of the files; of a URL,
-        its name and size.
-
-        Args:
-            inputs: The files, if they have been found before.
-        """
-        from .tokenizer_source import is_lowercased, tokenizer_content
-
-        files = content_of_inputs(self.inputs() if inputs is None else inputs)
-        settings = self.settings() | {
-            "lowercase": is_lowercased(self.vocabulary, self.corpus.lowercase)
-        }
-        for name in ("vocabulary", "input_files"):  # their contents instead
-            del settings[name]
-        content = json.dumps([settings, files], sort_keys=True).encode()
-        return hashlib.sha256(content + tokenizer_content(self.vocabulary)).hexdigest()
-
 
 def content_of_inputs(inputs: Sequence[InputFile]) -> str:
     """Returns a hash of the names and contents of files, and of the names and sizes of URLs."""

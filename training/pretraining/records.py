@@ -17,7 +17,7 @@ from keras_bert.data.text_files import COMPRESSIONS
 from keras_bert.progress import bar
 
 from ..engine import output_folder
-from .record_config import PretrainingDataConfig
+from .record_config import CorpusOptions, PretrainingDataConfig, content_of_inputs
 from .record_folder import RecordFolder
 from .shards import ShardStatistics, count_shards, shard_name, write_shards
 from .tokenized_corpus import CorpusCounts, write_token_store
@@ -57,6 +57,9 @@ def create_records(
         ValueError: If a file is malformed, if pairs need a second document and there is only one,
             or if the folder contains records of other settings.
     """
+    from ..plots.length_histogram import length_figure
+    from ..plots.style import png
+
     if runner:
         from . import beam_files
 
@@ -66,14 +69,20 @@ def create_records(
     else:
         inputs = config.inputs()
         folder = RecordFolder(config.output_dir)
-    fingerprint = config.fingerprint(inputs)
+    # Whether text is lower-cased is the tokenizer's own.
+    tokenizer = open_tokenizer(config.vocabulary, config.corpus.lowercase)
+    settings = config.settings() | {
+        "lowercase": None,
+        "vocabulary": tokenizer.get_config(),
+        "input_files": content_of_inputs(inputs),
+    }
+    fingerprint = output_folder.fingerprint(settings)
     if _is_done(folder, fingerprint):
         summary = folder.read_json(SUMMARY_FILE)
         _warn_of_unknown_tokens(summary, folder.path)
         return summary
-    require_libraries(config, inputs)
-    settings = {"config": config.to_dict(), "fingerprint": fingerprint}
-    folder.write_json(_SETTINGS_FILE, settings)
+    require_libraries(config.corpus, inputs)
+    folder.write_json(_SETTINGS_FILE, {"config": config.to_dict(), "fingerprint": fingerprint})
     engine: Any = _OneMachine(config, inputs)
     if runner:
         from .beam_pipeline import BeamEngine
@@ -83,7 +92,8 @@ def create_records(
     _check_documents(config, inputs, corpus.documents)
     shards = engine.write_shards(count_shards(config, corpus.documents, corpus.tokens))
     summary = _summary(config, corpus, shards) | {"fingerprint": fingerprint}
-    folder.write(FIGURE_FILE, _drawn(summary))
+    figure = length_figure(summary["lengths"], f"{summary['instances']:,} rows")
+    folder.write(FIGURE_FILE, png(figure))
     folder.write_json(SUMMARY_FILE, summary)
     _warn_of_unknown_tokens(summary, folder.path)
     if not config.rows.keep_store:
@@ -116,10 +126,10 @@ class _OneMachine:
             return write_shards(self.config, self.work, num_shards, shown.update)
 
 
-def require_libraries(config: PretrainingDataConfig, inputs: Sequence[InputFile]) -> None:
+def require_libraries(corpus: CorpusOptions, inputs: Sequence[InputFile]) -> None:
     """Checks that the library that splits paragraphs is installed, if there are any."""
-    if any(resolve_format(file.path, config.corpus.format) != "sentences" for file in inputs):
-        sentence_splitter(config.corpus.language)
+    if any(resolve_format(file.path, corpus.format) != "sentences" for file in inputs):
+        sentence_splitter(corpus.language)
 
 
 def _check_documents(
@@ -175,32 +185,17 @@ def _is_done(folder: RecordFolder, fingerprint: str) -> bool:
                 "folder"
             )
     if folder.names(SUMMARY_FILE):
-        missing = _missing_shards(folder)
+        count, found = folder.read_json(SUMMARY_FILE)["files"], folder.names("*.tfrecord")
+        missing = {shard_name(shard, count) for shard in range(count)} - set(found)
         if not missing:
             return True
         logging.warning(
             "%s has no %s: creating the records that are missing",
             folder.path,
-            ", ".join(missing[:5]),
+            ", ".join(sorted(missing)[:5]),
         )
         folder.remove(SUMMARY_FILE)
     return False
-
-
-def _missing_shards(folder: RecordFolder) -> list[str]:
-    """Returns the names of the files that a folder's summary counts and that do not exist."""
-    count = folder.read_json(SUMMARY_FILE)["files"]
-    found = set(folder.names("*.tfrecord"))
-    names = (shard_name(shard, count) for shard in range(count))
-    return [name for name in names if name not in found]
-
-
-def _drawn(summary: Mapping[str, Any]) -> bytes:
-    """Returns the histogram of the rows' lengths, as the content of a PNG."""
-    from ..plots.length_histogram import length_figure
-    from ..plots.style import png
-
-    return png(length_figure(summary["lengths"], f"{summary['instances']:,} rows"))
 
 
 def _summary(

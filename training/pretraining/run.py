@@ -42,7 +42,7 @@ from .model import (
 )
 from .optimization import Phase
 from .text_source import Batches, TextSource
-from .tokenizer_source import is_lowercased, open_tokenizer, tokenizer_content
+from .tokenizer_source import open_tokenizer
 from .unigrams import unigram_model
 
 _BATCHES_LOOKED_AT = 20
@@ -83,7 +83,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
 
 
 def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) -> dict[str, Any]:
-    folder, text = Path(config.output_dir), config.text
+    folder, text, costs = Path(config.output_dir), config.text, config.costs
     folder.mkdir(parents=True, exist_ok=True)
     if config.compute.deterministic:
         _be_deterministic()
@@ -99,12 +99,11 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
     with scope():
         model = build_model(config, tokenizer)
     checkpoints = RunCheckpoints(folder / "checkpoints", config.keep_checkpoints)
-    settings = {**config.settings(), "lowercase": is_lowercased(vocabulary, text.corpus.lowercase)}
-    fingerprint = output_folder.fingerprint(settings, tokenizer_content(vocabulary))
-    state = restore(model, checkpoints, source, fingerprint)
+    # Whether text is lower-cased is the tokenizer's own.
+    settings = config.settings() | {"lowercase": None, "tokenizer": tokenizer.get_config()}
+    state = restore(model, checkpoints, source, output_folder.fingerprint(settings))
     seconds_before = state.seconds
     peak = model_flops.peak_flops(keras.dtype_policies.get(config.compute.precision).compute_dtype)
-    costs = config.costs
     with checkpoints, hosts.energy_meter(costs.measure_energy, costs.country) as meter:
         run = Run(config, model, checkpoints, peak * hosts.count(), meter)
         run.time_left.skip_to(run.work(state.step))
@@ -113,17 +112,12 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
             if state.step < phase.end:
                 length = phase.sequence_length
                 if length not in baselines:
-                    of_tokens = (records[length][0], length, tokenizer, causal)
+                    scored = (train, _BATCHES_LOOKED_AT) if dev is None else (dev, text.dev_batches)
                     score = functools.partial(
-                        _unigram_baseline, of_tokens, train, dev, text.dev_batches
+                        _unigram_scores, records[length][0], length, tokenizer, causal, *scored
                     )
                     baselines[length] = hosts.from_main_process(score)
-                held_out = None
-                if dev is not None:
-                    held_out = dev.first_batches(
-                        text.dev_batches, hosts.shard(), as_shards=hosts.count() > 1
-                    )
-                state = run.train(phase, train, held_out, state, baselines[length])
+                state = run.train(phase, train, dev, state, baselines[length])
     if state.seconds > seconds_before:
         waited = model.seconds_waited / (state.seconds - seconds_before)
         logging.info("%.1f %% of the training waited for data", 100 * waited)
@@ -231,7 +225,7 @@ class Run:
         self,
         phase: Phase,
         train: PretrainingStream,
-        held_out: Any,
+        dev: PretrainingStream | None,
         state: RunState,
         baseline: report.Log,
     ) -> RunState:
@@ -240,14 +234,17 @@ class Run:
         Args:
             phase: The phase.
             train: The training batches.
-            held_out: The batches of the validation text, or `None`.
+            dev: The batches of the validation text, or `None`.
             state: Where the run is.
             baseline: The scores of a `UnigramModel`.
 
         Returns:
             The state at the end.
         """
-        dev = None if held_out is None else self._examples(held_out)
+        own = {"shard": hosts.shard(), "as_shards": hosts.count() > 1}
+        scored = None
+        if dev is not None:
+            scored = self._examples(dev.first_batches(self.config.text.dev_batches, **own))
         workload = self._workload(phase, train, baseline)
         logging.info(
             "%d tokens a row, %d rows an update: steps %d to %d, %d rows, %d batches an epoch",
@@ -271,10 +268,8 @@ class Run:
             # end, and those of an interval in which the run was interrupted
             rest = min(left, interval - done % interval)
             count, steps = (left // interval, interval) if rest == interval else (1, rest)
-            intervals = IntervalReport(self, state, steps, phase.end, workload, dev)
-            batches = train.from_batch(
-                done * self.optimization.accumulation, hosts.shard(), as_shards=hosts.count() > 1
-            )
+            intervals = IntervalReport(self, state, steps, phase.end, workload, scored)
+            batches = train.from_batch(done * self.optimization.accumulation, **own)
             state = self._fit(batches, intervals, count)
         return state
 
@@ -330,18 +325,17 @@ class Run:
         return Workload(tokens * self.optimization.accumulation, flops, baseline)
 
 
-def _unigram_baseline(
-    of_tokens: tuple[str, int, Tokenizer, bool],
-    train: PretrainingStream,
-    dev: PretrainingStream | None,
-    dev_batches: int,
+def _unigram_scores(
+    records: str,
+    sequence_length: int,
+    tokenizer: Tokenizer,
+    causal: bool,
+    scored: PretrainingStream,
+    num_batches: int,
 ) -> report.Log:
-    """Scores a unigram model of the training tokens on what the run itself is scored on.
-
-    Those are the masked tokens of the validation text; without it, of the first training batches.
-    """
-    scored, count = (train, _BATCHES_LOOKED_AT) if dev is None else (dev, dev_batches)
-    scores = unigram_model(*of_tokens).score(scored.first_batches(count))
+    """Scores a unigram model of training records on the masked tokens of some batches."""
+    model = unigram_model(records, sequence_length, tokenizer, causal)
+    scores = model.score(scored.first_batches(num_batches))
     return {
         "unigram_accuracy": round(scores["masked_accuracy"], 6),
         "unigram_perplexity": round(scores["perplexity"], 3),

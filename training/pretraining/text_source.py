@@ -85,7 +85,7 @@ class TextSource:
             are_made = all((folder / SUMMARY_FILE).exists() for folder in folders)
             if files and not getattr(self.text, name) and not are_made:
                 text = self.text.data_config(128, files, Path(), Path())
-                require_libraries(text, text.inputs())
+                require_libraries(text.corpus, text.inputs())
 
     def vocabulary(self) -> Path:
         """Returns the given vocabulary, or the checkpoint's, or else one trained on the text.
@@ -137,44 +137,42 @@ class TextSource:
         return files
 
     def all_records(self, vocabulary: Path) -> dict[int, tuple[str, str | None]]:
-        """Returns the patterns of the training and the validation records of each length."""
-        return {
-            length: (self.records(length, vocabulary), self.dev_records(length, vocabulary))
-            for length in self.lengths
-        }
-
-    def records(self, sequence_length: int, vocabulary: Path) -> str:
-        """Returns the glob pattern of a phase's records, which are created if there are none.
+        """Returns the patterns of the training and the validation records of each length.
 
         Raises:
             ValueError: If there is neither text nor records.
         """
-        if self.text.records:
-            return _given(self.text.records, sequence_length)
-        if not self.text.input_files:
+        text = self.text
+        if not text.records and not text.input_files:
             raise ValueError("--input_files and --records are both empty, expected one of them")
-        return self._made(self.text, "records", self.text.input_files, sequence_length, vocabulary)
+        return {
+            length: (
+                self.records(length, vocabulary),
+                self.records(length, vocabulary, of_validation=True)
+                if text.dev_records or text.dev_files
+                else None,
+            )
+            for length in self.lengths
+        }
 
-    def dev_records(self, sequence_length: int, vocabulary: Path) -> str | None:
-        """Returns the pattern of the validation text's records, or `None` if there is none."""
-        text = self.text.of_validation()
-        if text.dev_records:
-            return _given(text.dev_records, sequence_length)
-        if not text.dev_files:
-            return None
-        return self._made(text, "dev_records", text.dev_files, sequence_length, vocabulary)
+    def records(self, sequence_length: int, vocabulary: Path, of_validation: bool = False) -> str:
+        """Returns the glob pattern of the records of a length, which are created if there are none.
 
-    def _made(
-        self,
-        text: TextOptions,
-        name: str,
-        files: tuple[str, ...],
-        sequence_length: int,
-        vocabulary: Path,
-    ) -> str:
+        Args:
+            sequence_length: The length.
+            vocabulary: The path that `vocabulary` returned.
+            of_validation: Whether those of the validation text are meant.
+        """
+        text, name, files = self.text, "records", self.text.input_files
+        if of_validation:
+            text, name, files = text.of_validation(), "dev_records", text.dev_files
+        if given := getattr(text, name):
+            folder = _records_folder(given, sequence_length)
+            warn_of_unknown_tokens(folder)
+            return os.fspath(folder / _RECORDS)
         folder = self.folder / f"{name}_{sequence_length}"
         create_records(text.data_config(sequence_length, files, folder, vocabulary))
-        return str(folder / "*.tfrecord")
+        return os.fspath(folder / "*.tfrecord")
 
     def _tokenizer_config(self) -> dict[str, Any]:
         if self.preset:
@@ -260,12 +258,6 @@ def _described(source: Mapping[str, Any], other: Mapping[str, Any]) -> str:
         else:
             words.append(f"--{name}={value}")
     return ", ".join(words)
-
-
-def _given(records: str, sequence_length: int) -> str:
-    folder = _records_folder(records, sequence_length)
-    warn_of_unknown_tokens(folder)
-    return os.fspath(folder / _RECORDS)
 
 
 def _records_folder(records: str, sequence_length: int) -> Path:

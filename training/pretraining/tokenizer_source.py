@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,10 +14,9 @@ from keras_bert import text
 from keras_bert.atomic import atomic_path, make_folder
 from keras_bert.config import BertConfig
 from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
+from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 from keras_bert.vocabularies.vocab_txt import looks_uncased
-
-# Checkpoints are imported where a folder is read or written: they import Keras, which takes as long
-# as a worker needs for its first million tokens.
 
 # The maximum length written with a tokenizer that does not belong to an encoder yet
 NO_LIMIT = 1_000_000
@@ -36,48 +34,25 @@ def open_tokenizer(path: str | os.PathLike[str], lowercase: bool | None = None) 
         FileNotFoundError: If the file does not exist.
         ValueError: If a file is malformed, or the folder has no tokenizer's files.
     """
-    if os.path.isdir(path):
-        return text.tokenizer_from_config(_read_config(Path(path)))
-    return text.WordPieceTokenizer(path, lowercase=is_lowercased(path, lowercase))
-
-
-def is_lowercased(path: str | os.PathLike[str], lowercase: bool | None) -> bool:
-    """Returns whether text is lower-cased for a vocab.txt: as given, or inferred from its tokens.
-
-    For a folder, whose files specify it, the result has no effect; `None` returns True.
-    """
-    if lowercase is not None:
-        return lowercase
-    return os.path.isdir(path) or looks_uncased(text.load_vocabulary(path))
-
-
-def tokenizer_content(path: str | os.PathLike[str]) -> bytes:
-    """Returns everything that a tokenizer's ids depend on, to be hashed."""
-    if os.path.isdir(path):
-        return json.dumps(_read_config(Path(path)), sort_keys=True).encode()
-    return Path(path).read_bytes()
+    if not os.path.isdir(path):
+        if lowercase is None:
+            lowercase = looks_uncased(text.load_vocabulary(path))
+        return text.WordPieceTokenizer(path, lowercase=lowercase)
+    config = read_tokenizer(Path(path))
+    if config is None:
+        raise ValueError(
+            f"{path} has no tokenizer, expected vocab.txt, vocab.json and merges.txt, "
+            "spiece.model or tokenizer.json, as the program tokenizer writes them"
+        )
+    return text.tokenizer_from_config(config)
 
 
 def save_tokenizer(tokenizer: dict[str, Any], folder: Path) -> None:
     """Writes a folder with a tokenizer's files, atomically."""
-    from keras_bert.checkpoints.tokenizer_files import write_tokenizer
-
     make_folder(folder.parent)
     with atomic_path(folder) as temporary:
         temporary.mkdir()
         write_tokenizer(temporary, tokenizer, NO_LIMIT)
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    from keras_bert.checkpoints.tokenizer_files import read_tokenizer
-
-    config = read_tokenizer(folder)
-    if config is None:
-        raise ValueError(
-            f"{folder} has no tokenizer, expected vocab.txt, vocab.json and merges.txt, "
-            "spiece.model or tokenizer.json, as the program tokenizer writes them"
-        )
-    return config
 
 
 def make_tokenizer(
@@ -140,6 +115,7 @@ def make_tokenizer(
 
 def family_options(config: BertConfig) -> Mapping[str, Any]:
     """Returns the arguments of a tokenizer's class that the family of an architecture has."""
+    # Checkpoints import Keras, which takes as long as a worker needs for its first million tokens.
     from keras_bert.checkpoints.families import fitting_families
 
     families = fitting_families(config)

@@ -7,11 +7,9 @@ import contextlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-from absl import logging
 
 from keras_bert import checks
 
@@ -61,14 +59,14 @@ def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dic
             has no files, has several splits, lacks a file of the split, or has files of others.
     """
     number, bad = 0, bad or BadRows()
-    files, indices = ([path], []) if path.is_file() else _split_files(path)
+    files = [path] if path.is_file() else _split_files(path)
     names = _class_names(files)
     unknown = {
         column
         for column, classes in names.items()
         if isinstance(classes, list) and all(_are_unknown(file, column) for file in files)
     }
-    for table in _tables(files, indices):
+    for table in map(_read, files):
         kept = [name for name in table.column_names if name not in unknown]
         for batch in table.select(kept).to_batches():
             for values in zip(*map(_values, batch.columns), strict=True):
@@ -81,50 +79,28 @@ def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dic
                     bad.add(row_error(path, f"row {number}", str(error)))
                 else:
                     yield f"row {number}", record
-    info = path / "dataset_info.json"
-    if info.is_file():
-        _check_number(info, number)
 
 
-def _check_number(info: Path, number: int) -> None:
-    """Warns if a folder of `save_to_disk` has not as many rows as it says.
-
-    This is no error: a selection, as by `filter`, is saved with the number of all rows.
-    """
-    with contextlib.suppress(KeyError, RecursionError, TypeError, ValueError):
-        state = json.loads(info.with_name("state.json").read_text(encoding="utf-8"))
-        splits = json.loads(info.read_text(encoding="utf-8"))["splits"]
-        expected = splits[state["_split"]]["num_examples"]
-        if expected != number:
-            logging.warning(
-                "%s: num_examples is %s, and the folder has %d rows: they are a selection, or "
-                "files are missing or of another data set", info, expected, number
-            )  # fmt: skip
-
-
-def _split_files(path: Path) -> tuple[list[Path], list[Path]]:
-    """Returns the files of a folder with one split, or of one split of a folder.
-
-    Returns:
-        A tuple of the files, and of those with the indices of the rows to take of them, which old
-        versions of `save_to_disk` wrote after a selection; empty to take all rows.
-    """
+def _split_files(path: Path) -> list[Path]:
+    """Returns the files of a folder with one split, or of one split of a folder."""
     state = path / "state.json"
     if state.is_file():  # written by save_to_disk
         try:
             content = json.loads(state.read_text(encoding="utf-8"))
-            names = [
-                [str(file["filename"]) for file in files]
-                for files in (content["_data_files"], content.get("_indices_data_files") or ())
-            ]
+            names = [str(file["filename"]) for file in content["_data_files"]]
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{state}: expected _data_files with a filename each") from error
-        for name in (*names[0], *names[1]):
+        if content.get("_indices_data_files"):
+            raise ValueError(
+                f"{state} is of a selection by an old version of datasets; load and save it by a "
+                "new one"
+            )
+        for name in names:
             if Path(name).name != name:
                 raise ValueError(f"{state} names {name!r}, expected files of its folder")
-        return [path / name for name in names[0]], [path / name for name in names[1]]
+        return [path / name for name in names]
     if not path.is_dir():
-        return _one_set(path, _splits(path.parent)[path.name]), []
+        return _one_set(path, _splits(path.parent)[path.name])
     splits = _splits(path)
     if not splits:
         of_classes = next(path.glob("*/*.txt"), None)
@@ -137,7 +113,7 @@ def _split_files(path: Path) -> tuple[list[Path], list[Path]]:
             f"{path} has the splits {', '.join(splits)}; expected the path of one, such as "
             f"{path / next(iter(splits))}"
         )
-    return _one_set(path, next(iter(splits.values()))), []
+    return _one_set(path, next(iter(splits.values())))
 
 
 def _splits(folder: Path) -> dict[str, list[Path]]:
@@ -177,19 +153,6 @@ def _one_set(path: Path, files: list[Path]) -> list[Path]:
             + (f"; number {missing[0]} is missing" if missing else "")
         )
     return files
-
-
-def _tables(files: Sequence[Path], indices: Sequence[Path]) -> Iterable[Any]:
-    """Returns the tables of files, or one of those of their rows that other files number."""
-    if not indices:
-        return map(_read, files)
-    import pyarrow
-
-    tables, order = (pyarrow.concat_tables(map(_read, paths)) for paths in (files, indices))
-    try:
-        return [tables.take(order["indices"])]
-    except (pyarrow.ArrowException, KeyError) as error:
-        raise ValueError(f"{indices[0]}: expected the indices of rows: {error}") from error
 
 
 def _read(file: Path, columns: list[str] | None = None) -> Any:

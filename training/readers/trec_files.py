@@ -15,7 +15,7 @@ from absl import logging
 from keras_bert.atomic import atomic_path
 from keras_bert.data.text_files import COMPRESSIONS, read_lines
 
-from .data_files import FORMATS, data_suffix, infer_format, read_cells, read_records
+from .data_files import data_suffix, infer_format, read_cells, read_records
 from .values import excerpt, row_error
 
 # The file names of collections by BEIR, MS MARCO and others
@@ -130,9 +130,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     """Reads relevance qrels (qrels): `query iteration document grade` on each line.
 
     Lines of three fields lack the iteration, as in Cranfield's file, and in BEIR's, which has a
-    header. In the files of SMART's collections (CACM, CISI), a line is `query document 0 grade`:
-    the third field is 0 on each. If all their grades are 0, they list what is relevant, which has
-    grade 1. JSON Lines have BEIR's fields `query-id`, `corpus-id` and `score`.
+    header. JSON Lines have BEIR's fields `query-id`, `corpus-id` and `score`.
 
     Raises:
         ValueError: If a line is malformed; the message names the file, the line and the field.
@@ -159,21 +157,8 @@ def _qrels(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
             )
     if rows and rows[0][1][0].casefold() in _QREL[0]:
         del rows[0]
-    if len(rows) > 1 and all(len(fields) == 4 and fields[2] == "0" for _, fields in rows):
-        yield from _smart_qrels(rows)
-        return
     for place, fields in rows:
         yield place, (fields[0], fields[-2], fields[-1])
-
-
-def _smart_qrels(
-    rows: Sequence[tuple[str, list[str]]],
-) -> Iterator[tuple[str, tuple[str, str, str]]]:
-    lists_relevant = all(re.fullmatch(r"0+(\.0*)?", grade) for _, (*_, grade) in rows)
-    for place, (query, document, _, grade) in rows:
-        # Numbers may begin with zeros, unlike those of the queries
-        ids = (str(int(id)) if id.isdecimal() else id for id in (query, document))
-        yield place, (*ids, "1" if lists_relevant else grade)
 
 
 def read_collection(
@@ -183,7 +168,7 @@ def read_collection(
 
     Documents and queries are JSON Lines with `_id` (or `id`), `text` and optionally `title`, as in
     BEIR; or tables with such a header; or tables of an id and a text without a header, as in MS
-    MARCO; or records that begin with `.I`, as in CACM. Queries without qrels are dropped.
+    MARCO. Queries without qrels are dropped.
     Qrels of queries or documents that are not in the files are dropped with a warning.
 
     Files of qrels, and of queries, may be those of splits, whose names or folders have the
@@ -305,10 +290,6 @@ def _texts(path: Path) -> dict[str, str]:
 
 
 def _texts_with_ids(path: Path) -> Iterator[tuple[str, str, str]]:
-    if data_suffix(path) not in FORMATS and next(read_lines(path), "").startswith(".I"):
-        for number, text in _records(path, ("T", "W")):
-            yield f"record {number}", str(number), text
-        return
     format = infer_format(path)
     if format in ("jsonl", "arrow"):
         for place, record in read_records(path, format):

@@ -12,7 +12,7 @@ three epochs.
 
 from ..jobs.glue_grid import FinetuneGlueConfig
 
-CONFIG = FinetuneGlueConfig(
+CONFIG = FinetuneGlueConfig.from_flags(
     preset="hf://albert/albert-base-v2",
     learning_rates=("1e-5", "2e-5", "3e-5", "5e-5"),
     batch_sizes=("16", "32", "128"),

@@ -11,7 +11,7 @@ Hardware: one GPU.
 
 from ..jobs.glue_grid import FinetuneGlueConfig
 
-CONFIG = FinetuneGlueConfig(
+CONFIG = FinetuneGlueConfig.from_flags(
     preset="hf://google-bert/bert-base-uncased",
     output_dir="runs/bert_glue",
 )

@@ -14,7 +14,7 @@ Hardware: one GPU.
 
 from ..jobs.question_answering import SquadConfig
 
-CONFIG = SquadConfig(
+CONFIG = SquadConfig.from_flags(
     train_file="qa/wikipedia-train.json",
     dev_file="qa/wikipedia-dev.json",
     document_words=400,

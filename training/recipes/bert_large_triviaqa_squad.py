@@ -11,7 +11,7 @@ Hardware: one GPU.
 
 from ..jobs.question_answering import SquadConfig
 
-CONFIG = SquadConfig(
+CONFIG = SquadConfig.from_flags(
     train_file="train-v1.1.json",
     dev_file="dev-v1.1.json",
     preset="runs/bert_large_triviaqa",

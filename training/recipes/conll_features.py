@@ -14,7 +14,7 @@ Hardware: one GPU; the features of the last four layers of the training set take
 
 from ..jobs.feature_tagging import FeatureTaggingConfig
 
-CONFIG = FeatureTaggingConfig(
+CONFIG = FeatureTaggingConfig.from_flags(
     train_file="eng.train",
     dev_file="eng.testa",
     test_file="eng.testb",

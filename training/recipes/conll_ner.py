@@ -13,7 +13,7 @@ Hardware: one GPU.
 
 from ..jobs.tagging import TaggingConfig
 
-CONFIG = TaggingConfig(
+CONFIG = TaggingConfig.from_flags(
     train_file="eng.train",
     dev_file="eng.testa",
     test_file="eng.testb",

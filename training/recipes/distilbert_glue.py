@@ -9,7 +9,7 @@ Hardware: one GPU.
 
 from ..jobs.glue_grid import FinetuneGlueConfig
 
-CONFIG = FinetuneGlueConfig(
+CONFIG = FinetuneGlueConfig.from_flags(
     preset="hf://distilbert/distilbert-base-uncased",
     output_dir="runs/distilbert_glue",
 )

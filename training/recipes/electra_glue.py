@@ -13,7 +13,7 @@ Hardware: one GPU.
 
 from ..jobs.glue_grid import FinetuneGlueConfig
 
-CONFIG = FinetuneGlueConfig(
+CONFIG = FinetuneGlueConfig.from_flags(
     preset="hf://google/electra-base-discriminator",
     learning_rates=("1e-4",),
     epochs_of=("rte=10", "stsb=10"),

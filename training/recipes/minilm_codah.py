@@ -12,7 +12,7 @@ Recorded: 21 November 2026, commit 53f4983.
 
 from ..jobs.multiple_choice import ChoiceConfig
 
-CONFIG = ChoiceConfig(
+CONFIG = ChoiceConfig.from_flags(
     train_file="train.tsv",
     dev_file="dev.tsv",
     test_file="test.tsv",

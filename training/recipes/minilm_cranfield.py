@@ -14,4 +14,4 @@ Recorded: 21 November 2026, commit 878956c.
 
 from ..jobs.reranking import RerankConfig
 
-CONFIG = RerankConfig(output_dir="runs/minilm_cranfield")
+CONFIG = RerankConfig.from_flags(output_dir="runs/minilm_cranfield")

@@ -12,7 +12,7 @@ Recorded: 21 November 2026, commit ef97f29.
 
 from ..jobs.classification import FinetuneConfig
 
-CONFIG = FinetuneConfig(
+CONFIG = FinetuneConfig.from_flags(
     task="mrpc",
     learning_rate=0.00015,
     epochs=3,

@@ -13,7 +13,7 @@ Recorded: 21 November 2026, commit 1a8ee57.
 
 from ..jobs.question_answering import SquadConfig
 
-CONFIG = SquadConfig(
+CONFIG = SquadConfig.from_flags(
     train_file="squadshifts-new_wiki-v1.0.json",
     dev_file="dev-v1.1.json",
     epochs=3,

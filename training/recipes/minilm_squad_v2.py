@@ -12,7 +12,7 @@ Recorded: 22 November 2026, commit c80b65d.
 
 from ..jobs.question_answering import SquadConfig
 
-CONFIG = SquadConfig(
+CONFIG = SquadConfig.from_flags(
     train_file="dev-v2.0-rebuilt.json",
     train_articles=20,
     unanswerable="yes",

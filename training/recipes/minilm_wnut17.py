@@ -15,7 +15,7 @@ seeds 1 to 6 then gave 52.0, 52.2, 51.7, 50.9, 53.1 and 51.3.
 
 from ..jobs.tagging import TaggingConfig
 
-CONFIG = TaggingConfig(
+CONFIG = TaggingConfig.from_flags(
     train_file="wnut17train.conll",
     dev_file="emerging.dev.conll",
     test_file="emerging.test.annotated",

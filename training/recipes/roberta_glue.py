@@ -9,7 +9,7 @@ Hardware: one GPU.
 
 from ..jobs.glue_grid import FinetuneGlueConfig
 
-CONFIG = FinetuneGlueConfig(
+CONFIG = FinetuneGlueConfig.from_flags(
     preset="hf://FacebookAI/roberta-base",
     learning_rates=("1e-5", "2e-5", "3e-5"),
     batch_sizes=("16", "32"),

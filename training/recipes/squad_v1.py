@@ -10,7 +10,7 @@ Hardware: one GPU.
 
 from ..jobs.question_answering import SquadConfig
 
-CONFIG = SquadConfig(
+CONFIG = SquadConfig.from_flags(
     train_file="train-v1.1.json",
     dev_file="dev-v1.1.json",
     preset="hf://google-bert/bert-base-uncased",

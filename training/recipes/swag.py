@@ -10,7 +10,7 @@ Hardware: one GPU.
 
 from ..jobs.multiple_choice import ChoiceConfig
 
-CONFIG = ChoiceConfig(
+CONFIG = ChoiceConfig.from_flags(
     train_file="train.csv",
     dev_file="val.csv",
     format="swag",

@@ -20,7 +20,7 @@ instead of all 67,349 there was no gain.
 
 from ..jobs.classification import FinetuneConfig
 
-CONFIG = FinetuneConfig(
+CONFIG = FinetuneConfig.from_flags(
     task="sst2",
     preset="runs/wikitext2_cpu_more/preset",
     batch_size=64,

@@ -13,6 +13,7 @@ bfloat16 to float32 on a CPU, so that mixed_bfloat16 saves nothing here.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -72,9 +73,12 @@ def main(config: MemoryConfig) -> None:
 
 def table(config: MemoryConfig) -> str:
     """Returns the table in Markdown: of each step the memory in GB, and that of its state."""
-    from .compiled_memory import step_memory
-
-    columns = dict.fromkeys(name for name, _ in _variants(config))
+    variants: dict[str, dict[str, Any]] = {
+        "stored": {},
+        "rematerialized": {"rematerialize": True},
+        f"{config.accumulation} batches": {"accumulation": config.accumulation},
+        f"shared by {config.devices}": {"devices": config.devices},
+    }
     rows = []
     for model, length, precision in itertools.product(
         config.models, map(int, config.lengths), config.precisions
@@ -82,37 +86,128 @@ def table(config: MemoryConfig) -> str:
         architecture = BertConfig.from_name(model)
         if length > architecture.max_sequence_length:
             continue
-        cells: list[Any] = [model, f"{max(1, config.tokens // length)} x {length:,}", precision]
-        for _, options in _variants(config):
-            if options.get("accumulation", 1) > max(1, config.tokens // length):
+        in_update = max(1, config.tokens // length)
+        slots = default_max_predictions(length, config.masked)
+        cells: list[Any] = [model, f"{in_update} x {length:,}", precision]
+        for options in variants.values():
+            batches = options.get("accumulation", 1)
+            if batches > in_update:
                 cells.append(None)  # fewer rows than batches
                 continue
-            found = step_memory(_step(config, architecture, length, precision=precision, **options))
-            cells.append(f"{found.total / 1e9:.1f} ({found.state / 1e9:.1f})")
+            shape = in_update // batches, length
+            total, state = step_memory(architecture, shape, slots, precision, **options)
+            cells.append(f"{total / 1e9:.1f} ({state / 1e9:.1f})")
         rows.append(cells)
         print(*(cell or "-" for cell in cells), file=sys.stderr, flush=True)
-    return markdown_table(["model", "rows", "precision", *columns], rows)
+    return markdown_table(["model", "rows", "precision", *variants], rows)
 
 
-def _variants(config: MemoryConfig) -> list[tuple[str, dict[str, Any]]]:
-    """Returns the columns: their names, and what differs in their steps."""
-    return [
-        ("stored", {}),
-        ("rematerialized", {"rematerialize": True}),
-        (f"{config.accumulation} batches", {"accumulation": config.accumulation}),
-        (
-            f"shared by {config.devices}",
-            {"devices": config.devices, "shard_optimizer": True},
-        ),
-    ]
+def step_memory(
+    config: BertConfig,
+    shape: tuple[int, int],
+    slots: int,
+    precision: str,
+    rematerialize: bool = False,
+    accumulation: int = 1,
+    devices: int = 1,
+) -> tuple[int, int]:
+    """Compiles a masked LM's training step with AdamW on JAX.
+
+    Neither weights nor batches get values, so that it needs no such memory itself.
+
+    Args:
+        config: The encoder's architecture.
+        shape: Rows of a device in a batch, and tokens in a row.
+        slots: Masked tokens in a row.
+        precision: Keras' dtype policy.
+        rematerialize: Whether blocks are computed again in the backward pass.
+        accumulation: The number of batches of an update.
+        devices: The number of devices, each with its rows, that share the optimizer's state.
+
+    Returns:
+        The bytes that a device needs in all, and those of weights and the optimizer's state.
+    """
+    import keras
+
+    from keras_bert.optimizers import AdamW
+
+    from ..costs.model_flops import without_values
+
+    if keras.backend.backend() != "jax":
+        raise ValueError(f"expected KERAS_BACKEND=jax, the backend is {keras.backend.backend()}")
+    distribution = None
+    if devices > 1:
+        distribution = keras.distribution.DataParallel(
+            devices=keras.distribution.list_devices()[:devices]
+        )
+    # Its counter has a value.
+    optimizer = AdamW(
+        1e-4,
+        gradient_accumulation_steps=accumulation if accumulation > 1 else None,
+        shard_state=devices > 1,
+    )
+    built = {"dtype": precision, "rematerialize": rematerialize}
+    rows, length = shape[0] * devices, shape[1]
+    return without_values(
+        lambda: _analyzed(config, built, (rows, length), slots, optimizer, distribution)
+    )
 
 
-def _step(config: MemoryConfig, architecture: BertConfig, length: int, **options: Any) -> Any:
-    from .compiled_memory import Step
+def _analyzed(
+    config: BertConfig,
+    built: dict[str, Any],
+    shape: tuple[int, int],
+    slots: int,
+    optimizer: Any,
+    distribution: Any,
+) -> tuple[int, int]:
+    import jax
 
-    rows = max(1, config.tokens // length // options.get("accumulation", 1))
-    slots = default_max_predictions(length, config.masked)
-    return Step(architecture, rows, length, slots, **options)
+    from keras_bert import Backbone, Pretrainer
+
+    def described(variable: Any) -> Any:
+        sharding = None
+        if distribution is not None:
+            layout = variable._layout or distribution.get_variable_layout(variable)
+            sharding = layout.backend_layout
+        return jax.ShapeDtypeStruct(variable.shape, variable.dtype, sharding=sharding)
+
+    def array(width: int, dtype: str = "int32") -> Any:
+        size, sharding = (shape[0], width), None
+        if distribution is not None:
+            sharding = distribution.get_data_layout(size).backend_layout
+        return jax.ShapeDtypeStruct(size, dtype, sharding=sharding)
+
+    with contextlib.nullcontext() if distribution is None else distribution.scope():
+        model = Pretrainer(Backbone(config, **built), next_sentence=False)
+        model.compile(optimizer)
+        if distribution is not None:
+            for variable in model.variables:
+                # As it would be with a value
+                variable._layout = distribution.get_variable_layout(variable)
+        features = {"token_ids": array(shape[1]), "segment_ids": None, "padding_mask": None}
+        features["mask_positions"] = array(slots)
+        name = "masked_lm_logits"
+        batch = features, {name: array(slots)}, {name: array(slots, "float32")}
+        model._symbolic_build(data_batch=batch)
+        parts = (
+            *(model.trainable_variables, model.non_trainable_variables),
+            *(optimizer.variables, model.metrics_variables),
+        )
+        state = tuple([described(variable) for variable in part] for part in parts)
+        shardings = None
+        if distribution is not None:
+            shardings = None, tuple([array.sharding for array in part] for part in state)
+        compiled = (
+            jax.jit(model.train_step, donate_argnums=0, out_shardings=shardings)
+            .lower(state, batch)
+            .compile()
+        )
+    analysis = compiled.memory_analysis()
+    # What the step returns replaces the state, but for the metrics.
+    new = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
+    held = analysis.argument_size_in_bytes
+    return held + analysis.temp_size_in_bytes + new, held
 
 
 if __name__ == "__main__":

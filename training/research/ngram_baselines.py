@@ -118,10 +118,10 @@ def baselines(folder: Path) -> dict[str, dict[str, float]]:
     source, causal = TextSource.of(config), config.encoder.causal
     vocabulary, length = source.vocabulary(), source.lengths[-1]
     tokenizer = open_tokenizer(vocabulary, config.text.corpus.lowercase)
-    records = source.dev_records(length, vocabulary)
-    if records is None:
+    if not config.text.dev_files and not config.text.dev_records:
         raise ValueError(f"{folder} is a run without validation text (--dev_files)")
     batches = Batches(config.text, config.task, causal, tokenizer)
+    records = source.records(length, vocabulary, of_validation=True)
     dev = batches.of_validation(records, length, config.optimization.dev_batch_size(length))
     model = NgramModel(tokenizer.vocabulary_size, never_predicted(tokenizer, causal))
     for rows in unmasked_rows(source.records(length, vocabulary), length):

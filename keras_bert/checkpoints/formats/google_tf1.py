@@ -19,16 +19,14 @@ from keras_bert.checkpoints import weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.families import TF1_RELEASES, TF1Release
-from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files, write_json
+from keras_bert.checkpoints.folders import checkpoint_errors, read_json, replaced_files
 from keras_bert.checkpoints.layouts import Layout, disassemble
 from keras_bert.checkpoints.tensors import ALL_ROWS
-from keras_bert.checkpoints.tokenizer_files import (
-    RELEASED_MODEL_FILE,
-    VOCABULARY_FILE,
-    read_tokenizer,
-)
 from keras_bert.config import BertConfig
+from keras_bert.vocabularies.files import write_json
 from keras_bert.vocabularies.tokenizer_config import SENTENCE_PIECE, WORDPIECE, decode_model
+from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
+from keras_bert.vocabularies.tokenizer_settings import RELEASED_MODEL_FILE, VOCABULARY_FILE
 from keras_bert.vocabularies.vocab_txt import save_vocabulary
 
 # A constant in the released code, which the files do not contain.

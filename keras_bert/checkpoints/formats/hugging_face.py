@@ -16,7 +16,7 @@ from keras_bert.checkpoints import sentence_transformers, weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.families import BERT, FAMILIES, Family, fitting_families
-from keras_bert.checkpoints.folders import read_json, replaced_files, write_json
+from keras_bert.checkpoints.folders import read_json, replaced_files
 from keras_bert.checkpoints.layouts import Layout, Stored, disassemble
 from keras_bert.checkpoints.model_card import CARD_FILE, model_card
 from keras_bert.checkpoints.tensors import (
@@ -25,12 +25,15 @@ from keras_bert.checkpoints.tensors import (
     open_safetensors,
     write_safetensors,
 )
-from keras_bert.checkpoints.tokenizer_files import ALL_FILES, read_tokenizer, write_tokenizer
 from keras_bert.checkpoints.weight_names import CLASSIFIERS, hf_dense
 from keras_bert.checkpoints.weights import POOLER_WEIGHTS
 from keras_bert.checks import FRACTION
 from keras_bert.config import BertConfig
+from keras_bert.vocabularies.files import write_json
 from keras_bert.vocabularies.tokenizer_config import list_tokens
+from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
+from keras_bert.vocabularies.tokenizer_settings import ALL_FILES
+from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"

@@ -19,15 +19,12 @@ from keras_bert.checkpoints.errors import CheckpointError, warn
 from keras_bert.checkpoints.families import FAMILIES, Family, KerasHubModels
 from keras_bert.checkpoints.folders import read_json
 from keras_bert.checkpoints.tensors import ALL_ROWS
-from keras_bert.checkpoints.tokenizer_files import (
-    read_byte_pair,
-    read_sentence_piece,
-    read_vocabulary,
-)
 from keras_bert.checkpoints.weight_names import HUB_ATTENTION
 from keras_bert.checkpoints.weights import check_file_size, to_numpy
 from keras_bert.checks import POSITIVE_INT
 from keras_bert.config import BertConfig, ConfigError
+from keras_bert.vocabularies.tokenizer_reader import read_byte_pair, read_sentence_piece
+from keras_bert.vocabularies.vocab_txt import load_vocabulary
 
 CONFIG_FILE = "config.json"
 # A constant in KerasHub's masked LM head
@@ -367,7 +364,7 @@ def _wordpiece(arguments: Mapping[str, Any], path: Path, folder: Path) -> dict[s
     strips = bool(arguments.get("strip_accents")) and not lowercase
     in_text = bool(arguments.get("special_tokens_in_strings"))
     return {
-        "vocabulary": read_vocabulary(folder / _WORDS),
+        "vocabulary": list(load_vocabulary(folder / _WORDS)),
         "lowercase": lowercase,
         **({"strip_accents": True} if strips else {}),
         **({"special_tokens_in_text": True} if in_text else {}),

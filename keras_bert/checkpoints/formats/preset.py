@@ -11,7 +11,7 @@ from typing import Any
 from keras_bert.checkpoints import weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.checkpoints.folders import read_json, replaced_files, write_json
+from keras_bert.checkpoints.folders import read_json, replaced_files
 from keras_bert.checkpoints.layouts import Layout, Stored
 from keras_bert.checkpoints.tensors import (
     Location,
@@ -19,10 +19,13 @@ from keras_bert.checkpoints.tensors import (
     open_safetensors,
     write_safetensors,
 )
-from keras_bert.checkpoints.tokenizer_files import ALL_FILES, read_tokenizer, write_tokenizer
 from keras_bert.checks import POSITIVE_INT
 from keras_bert.config import BertConfig, ConfigError
+from keras_bert.vocabularies.files import write_json
 from keras_bert.vocabularies.tokenizer_config import list_tokens
+from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
+from keras_bert.vocabularies.tokenizer_settings import ALL_FILES
+from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 
 FORMAT = "keras_bert"
 FORMAT_VERSION = 1

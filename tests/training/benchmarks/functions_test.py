@@ -21,6 +21,7 @@ def config(**fields):
     return benchmark.BenchmarkConfig(**{"rounds": 2, "steps": 3, **fields})
 
 
+@pytest.mark.release
 def test_all_tokenizers_cut_the_same_texts_into_as_many_tokens(tmp_path):
     path = tmp_path / "texts.txt"
     # The third is one too few for a batch of two
@@ -41,6 +42,7 @@ def test_without_a_file_texts_are_sentences_of_docstrings():
     assert all(row.tokens_per_second > 0 for row in rows)
 
 
+@pytest.mark.release
 def test_all_mask_the_same_share_of_the_same_rows():
     measured = config(what="mask", batch_size=256, sequence_length=20)
     masked = masking.masked_batches(measured.workload(Load()))

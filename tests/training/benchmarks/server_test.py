@@ -95,7 +95,7 @@ def test_the_program_sends_json_lines_and_writes_a_table_json_and_a_plot(server,
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_cannot_be_measured_is_said(server, tmp_path):
+def test_servers_that_cannot_be_measured_are_named(server, tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_bytes(b"a\nb\xff\n")
     url = server[0].replace("small", "other")

@@ -8,7 +8,7 @@ from training.costs.run_cost import cost_record, describe
 pytestmark = pytest.mark.backend_independent
 
 
-def test_what_is_unknown_is_left_out():
+def test_unknown_costs_are_left_out():
     assert cost_record(1800, None, None, "FRA", 0.0) == {"hours": 0.5}
     assert describe(cost_record(1800, None, None, "FRA", 0.0)) == ""
     everything = cost_record(7200, 4e18, Energy(0.5, 0.02, True), "FRA", 1.5)

@@ -25,3 +25,19 @@ def test_a_child_is_announced_by_a_command_that_can_be_pasted(tmp_path, caplog):
     announced = caplog.messages[0].removeprefix(f"{folder.name}: ")
     assert shlex.split(announced)[1:] == error.value.cmd[1:]
     assert announced.startswith("python -m training.pretrain ")
+
+
+def test_more_seeds_start_the_program_again_in_the_same_folder(tmp_path, monkeypatch):
+    """It trains only those that are missing: `seed_runs_test`."""
+    started = []
+
+    def run(command, check):
+        started.append(command)
+        (tmp_path / "results.json").write_text('{"runs": [1]}')
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    for seeds in (1, 1, 2):
+        command = ["training.finetune", "--epochs=1", f"--num_seeds={seeds}"]
+        assert child_programs.run_once(tmp_path, command) == {"runs": [1]}
+    assert ["--num_seeds=2" in command for command in started] == [False, True]

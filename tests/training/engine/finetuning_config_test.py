@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The default learning rate and number of epochs."""
 
-import dataclasses
-
 import pytest
 
 from keras_bert import (
@@ -52,7 +50,7 @@ def test_only_what_was_not_given_is_chosen(tmp_path, caplog):
     assert (completed.learning_rate, completed.epochs) == (1.5e-4, 10)
     given = FinetuneConfig(learning_rate=2e-5)
     completed = finetuning_config.complete(given, 800, str(tmp_path))
-    assert completed == dataclasses.replace(given, epochs=10)
+    assert completed == given.replace(epochs=10)
     given = FinetuneConfig(learning_rate=0.0, epochs=2)
     assert finetuning_config.complete(given, 800, "nowhere") is given
 

@@ -11,7 +11,7 @@ from training.engine.grid import Cell, run_cells, seed_scores
 pytestmark = pytest.mark.backend_independent
 
 
-def test_what_diverged_is_told_and_left_out(tmp_path, caplog):
+def test_runs_that_diverged_are_left_out_of_the_scores(tmp_path, caplog):
     cells = {name: Cell(tmp_path / name, ["training.finetune"]) for name in "abc"}
     finish(cells["a"], {"summary": {"dev": {"f1": {"seeds": [70.0, 72.0]}}}, "runs": [1]})
     finish(cells["b"], {"diverged": ["seed 1 diverged"], "runs": []})

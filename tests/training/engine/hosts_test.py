@@ -122,7 +122,7 @@ def test_slurm_tells_the_processes_and_an_error_ends_the_others_with_its_reason(
 
 @ON_JAX
 def test_a_process_that_does_not_answer_ends_the_others(tmp_path):
-    """As does one that is killed: tests/training/kill_hosts_test.py."""
+    """As does one that is killed: `kill_hosts_test`, before a release."""
     processes = run(tmp_path, "SIGSTOP")
     end = time.monotonic() + SECONDS
     first = processes.processes[0]

@@ -70,7 +70,7 @@ CONFIGS = [
     for module, path in source_files().items()
     if module.startswith("training")
     for node in ast.parse(path.read_text()).body
-    if isinstance(node, ast.ClassDef) and node.name.endswith("Config")
+    if isinstance(node, ast.ClassDef) and node.name.endswith(("Config", "Options"))
 ]
 
 

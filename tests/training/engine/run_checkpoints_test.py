@@ -51,7 +51,7 @@ def assert_same(model, other):
         np.testing.assert_array_equal(tensor, expected[name], err_msg=name)
 
 
-def test_what_is_restored_goes_on_as_if_nothing_had_happened(tmp_path):
+def test_a_restored_model_trains_on_to_the_same_weights(tmp_path):
     model, other = build(), build(seed=1)
     checkpoints = RunCheckpoints(tmp_path / "checkpoints")
     assert checkpoints.restore(other) is None
@@ -115,7 +115,7 @@ def test_no_changed_bit_of_a_state_is_taken(tmp_path):
         assert found in states if changed in damaged else found == states[0]
 
 
-def test_what_a_killed_process_left_is_no_checkpoint(tmp_path):
+def test_a_partial_folder_is_no_checkpoint(tmp_path):
     checkpoints = RunCheckpoints(tmp_path)
     partial = tmp_path / ".step_000000007.x.partial"
     (partial / "step_000000007").mkdir(parents=True)

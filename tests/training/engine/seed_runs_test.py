@@ -157,7 +157,7 @@ def test_a_run_of_other_settings_is_not_gone_on_from(tmp_path):
         train(tmp_path, fingerprint="other")
 
 
-def test_what_is_finished_is_not_done_again(tmp_path):
+def test_a_finished_seed_is_not_trained_again(tmp_path):
     run = SeedRun(tmp_path, 1, "abc", 0.0)
     assert run.finished() is None
     run.checkpoints.folder.mkdir()

@@ -187,7 +187,7 @@ def test_each_device_reads_its_part(written):
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
 
-def test_what_cannot_be_written_is_no_checkpoint(written):
+def test_a_checkpoint_that_cannot_be_written_is_removed(written):
     _, answer = written
     assert re.fullmatch(r"after step 4, model\.\d+\.bias is not finite", answer["not finite"])
     assert "not enough disk space for the checkpoint of step 5" in answer["full"]

@@ -98,7 +98,7 @@ def test_a_recipe_tells_its_task(name):
         (["--train_file=none.csv"], "none.csv does not exist"),
     ],
 )
-def test_what_does_not_fit_is_named(arguments, message):
+def test_flags_that_contradict_the_task_are_named(arguments, message):
     with pytest.raises((ValueError, OSError), match=message):
         configured(*arguments)
 

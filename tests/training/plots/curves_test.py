@@ -68,7 +68,7 @@ def test_labels_of_curves_that_end_together_do_not_cover_each_other():
     assert min(middle - low, high - middle) >= 0.079
 
 
-def test_what_cannot_be_drawn():
+def test_curves_without_values_are_refused():
     with pytest.raises(ValueError, match="nothing to plot"):
         curves_figure({"loss": [float("nan")]})
     with pytest.raises(ValueError, match=r"an evaluation has \['epoch', 'f1'\], expected 'step'"):

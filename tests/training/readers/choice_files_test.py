@@ -114,7 +114,7 @@ def test_copa_asks_for_the_cause_or_the_effect(question, text):
         ({"question": {"stem": None}}, "stem is None, expected a string"),
     ],
 )
-def test_what_is_wrong_with_a_row_is_told(row, message, tmp_path):
+def test_a_malformed_row_is_named_with_its_fault(row, message, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(ROWS["own"]) + "\n" + json.dumps(row) + "\n")
     with pytest.raises(ValueError, match=rf"a\.jsonl, line 2: {message}"):

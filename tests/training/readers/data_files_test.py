@@ -197,18 +197,6 @@ def test_folders_of_datasets_are_read(tmp_path):
         read(tmp_path / "saved")
 
 
-def test_a_folder_with_another_number_of_rows_than_it_says_is_named(tmp_path, caplog):
-    write_arrow(tmp_path / "data.arrow", class_table([1, 0]))
-    state = {"_data_files": [{"filename": "data.arrow"}], "_split": "train"}
-    (tmp_path / "state.json").write_text(json.dumps(state))
-    for number in (2, 3):
-        info = {"splits": {"train": {"num_examples": number}}}
-        (tmp_path / "dataset_info.json").write_text(json.dumps(info))
-        assert read(tmp_path)[1] == [1, 0]
-    (message,) = (record.getMessage() for record in caplog.records)
-    assert "dataset_info.json: num_examples is 3, and the folder has 2 rows" in message
-
-
 def test_numbers_that_are_no_class_are_named(tmp_path):
     path = tmp_path / "a.parquet"
     for label in (2, -2):
@@ -303,16 +291,12 @@ def test_files_of_a_folder_that_are_not_one_data_set_are_refused(names, message,
         read(path)
 
 
-def test_the_rows_that_a_saved_selection_numbers_are_read(tmp_path):
-    write_arrow(tmp_path / "a" / "dataset.arrow", class_table([1, 0, 1]))
-    write_arrow(tmp_path / "a" / "indices.arrow", pa.table({"indices": pa.array([2, 1], "uint64")}))
-    state = {"_data_files": [{"filename": "dataset.arrow"}]}
-    indices = {"_indices_data_files": [{"filename": "indices.arrow"}]}
-    (tmp_path / "a" / "state.json").write_text(json.dumps(state | indices))
-    assert read(tmp_path / "a")[:2] == (["text 2", "text 1"], [1, 0])
-    write_arrow(tmp_path / "a" / "indices.arrow", pa.table({"indices": [7]}))
-    with pytest.raises(ValueError, match=r"indices\.arrow: expected the indices of rows"):
-        read(tmp_path / "a")
+def test_a_selection_of_an_old_version_is_refused(tmp_path):
+    """Its rows are numbered in another file, and all rows would be read."""
+    state = {"_data_files": [{"filename": "a"}], "_indices_data_files": [{"filename": "b"}]}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    with pytest.raises(ValueError, match=r"state\.json is of a selection by an old version"):
+        read(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["../other.arrow", "/etc/passwd"])

@@ -315,7 +315,7 @@ def test_lines_that_end_in_carriage_returns_are_lines(write):
     assert len(read_labeled_text(write("a.jsonl", rows))) == 3
 
 
-def test_what_an_error_quotes_is_short(write):
+def test_errors_quote_long_values_in_part(write):
     long = "word " * 200_000
     for name, content, arguments in [
         ("a.tsv", f"{long}\tb\r{long}\tc", {}),

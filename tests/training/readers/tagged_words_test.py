@@ -47,7 +47,7 @@ def test_numbers_of_labels_become_their_names(is_wrapped, tmp_path):
         ({"labels": ["O"]}, "words is None, expected a list"),
     ],
 )
-def test_what_is_wrong_with_a_row_is_told(row, message, tmp_path):
+def test_a_malformed_row_is_named_with_its_fault(row, message, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"words": ["a"], "labels": ["O"]}\n' + json.dumps(row))
     with pytest.raises(ValueError, match=rf"a\.jsonl, line 2: {message}"):

@@ -115,7 +115,7 @@ def test_a_test_file_has_no_answers(tmp_path):
         ({"Question": None}, "Question is None, expected a string"),
     ],
 )
-def test_what_is_malformed_is_named_or_skipped(changes, message, tmp_path):
+def test_malformed_questions_are_named_or_skipped(changes, message, tmp_path):
     documents = {"wikipedia/Ann.txt": "Ann", "web/secret.txt": "secret"}
     path = write(tmp_path, question(1), question(2, **changes), documents=documents)
     folder = tmp_path / "evidence" / "wikipedia"

@@ -211,7 +211,7 @@ def make_preprocessor(files):
     return keras_bert.load_model(files / "model.keras").preprocessor
 
 
-def test_what_is_asked_for(files, tmp_path):
+def test_wrong_options_are_refused(files, tmp_path):
     with pytest.raises(ValueError, match=r"--exports has 'onnx:bfloat16', expected some of tf_sav"):
         CompareExportsConfig(exports=("onnx:bfloat16",))
     with pytest.raises(ValueError, match="--batches has '8x', expected rows, or rows x tokens"):

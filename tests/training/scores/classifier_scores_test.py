@@ -51,7 +51,7 @@ def test_constant_predictions_score_zero():
         (["pearson"], [1.0, float("nan")], [0, 1], "1 of 2 predictions are not finite"),
     ],
 )
-def test_what_cannot_be_scored(names, predictions, labels, message):
+def test_predictions_that_do_not_match_the_labels_are_refused(names, predictions, labels, message):
     with pytest.raises(ValueError, match=message):
         score(names, predictions, labels)
 

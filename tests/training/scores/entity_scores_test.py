@@ -95,6 +95,6 @@ def test_tags_that_spell_no_spans_have_an_accuracy():
         ([], [], "at least one word"),
     ],
 )
-def test_what_cannot_be_scored(predictions, labels, message):
+def test_tags_that_do_not_match_the_labels_are_refused(predictions, labels, message):
     with pytest.raises(ValueError, match=message):
         tagging_scores(predictions, labels)

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.backend_independent
         ("the", ""),
     ],
 )
-def test_what_does_not_count_is_taken_away(text, expected):
+def test_articles_punctuation_and_case_are_normalized(text, expected):
     assert normalized(text) == expected
 
 

@@ -9,12 +9,8 @@ from pathlib import Path
 import pytest
 import transformers
 
-from keras_bert.checkpoints import CheckpointError, CheckpointWarning
-from keras_bert.checkpoints.tokenizer_files import (
-    read_tokenizer,
-    read_vocabulary,
-    write_tokenizer,
-)
+from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
+from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 from keras_bert.vocabularies.vocab_txt import load_vocabulary, looks_uncased, save_vocabulary
 
 pytestmark = pytest.mark.backend_independent
@@ -72,7 +68,7 @@ def test_a_file_is_read_as_the_tokenizer_reads_it(settings, tmp_path):
 )
 def test_a_malformed_vocabulary_names_the_file(content, message, tmp_path):
     (tmp_path / "vocab.txt").write_bytes(content)
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(ValueError, match=message):
         read_tokenizer(tmp_path)
 
 
@@ -80,7 +76,7 @@ def test_a_tokenizer_json_without_special_tokens_is_an_error(tmp_path):
     model = {"type": "WordPiece", "vocab": {"[PAD]": 0, "film": 1}}
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json: .* lacks \[UNK\], \[CLS\]"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json: .* lacks \[UNK\], \[CLS\]"):
         read_tokenizer(tmp_path)
 
 
@@ -99,7 +95,7 @@ def test_a_tokenizer_json_without_special_tokens_is_an_error(tmp_path):
 )
 def test_another_tokenizer_is_an_error(model, message, tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
-    with pytest.raises(CheckpointError, match=message) as raised:
+    with pytest.raises(ValueError, match=message) as raised:
         read_tokenizer(tmp_path)
     assert str(tmp_path / "tokenizer.json") in str(raised.value)
 
@@ -133,14 +129,14 @@ def test_added_tokens_join_the_vocabulary(tmp_path):
 def test_what_is_no_tokenizer_of_bert_s_is_refused_by_name(settings, message, tmp_path):
     save_vocabulary(VOCABULARY, tmp_path / "vocab.txt")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    with pytest.raises(CheckpointError, match=rf"tokenizer_config\.json: {message}"):
+    with pytest.raises(ValueError, match=rf"tokenizer_config\.json: {message}"):
         read_tokenizer(tmp_path)
 
 
 def test_the_class_in_config_json_counts_too(tmp_path):
     save_vocabulary(VOCABULARY, tmp_path / "vocab.txt")
     (tmp_path / "config.json").write_text('{"tokenizer_class": "BertJapaneseTokenizer"}')
-    with pytest.raises(CheckpointError, match="tokenizer_class is 'BertJapaneseTokenizer'"):
+    with pytest.raises(ValueError, match="tokenizer_class is 'BertJapaneseTokenizer'"):
         read_tokenizer(tmp_path)
 
 
@@ -157,7 +153,7 @@ def test_the_class_in_config_json_counts_too(tmp_path):
 def test_added_tokens_that_do_not_fit_are_an_error(added, message, tmp_path):
     save_vocabulary(VOCABULARY, tmp_path / "vocab.txt")
     (tmp_path / "added_tokens.json").write_text(json.dumps(added))
-    with pytest.raises(CheckpointError, match=rf"added_tokens\.json: .*{message}"):
+    with pytest.raises(ValueError, match=rf"added_tokens\.json: .*{message}"):
         read_tokenizer(tmp_path)
 
 
@@ -197,9 +193,7 @@ def test_tokens_added_to_byte_pairs(tmp_path):
     write_tokenizer(tmp_path / "saved", config, 12)
     assert read_tokenizer(tmp_path / "saved") == config
     path.write_text('{"<new>": 8}')
-    with pytest.raises(
-        CheckpointError, match=r"added_tokens\.json: the added token '<new>' has id 8"
-    ):
+    with pytest.raises(ValueError, match=r"added_tokens\.json: the added token '<new>' has id 8"):
         read_tokenizer(tmp_path)
 
 
@@ -250,7 +244,7 @@ def test_the_released_vocabularies_are_told_apart(name, uncased):
     path = Path(os.environ.get("KERAS_BERT_DATA", "")) / "vocab" / f"{name}.txt"
     if not path.is_file():
         pytest.skip("KERAS_BERT_DATA does not name a folder with vocab/")
-    assert looks_uncased(read_vocabulary(path)) is uncased
+    assert looks_uncased(load_vocabulary(path)) is uncased
 
 
 @pytest.mark.parametrize(
@@ -269,7 +263,7 @@ def test_a_field_that_changes_ids_is_refused_by_name(settings, message, tmp_path
     write_tokenizer(tmp_path, {"vocabulary": VOCABULARY}, 12)
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
-    with pytest.raises(CheckpointError, match=rf"tokenizer_config\.json: {message}"):
+    with pytest.raises(ValueError, match=rf"tokenizer_config\.json: {message}"):
         read_tokenizer(tmp_path)
 
 
@@ -277,7 +271,7 @@ def test_a_side_of_padding_that_may_change_results_warns(tmp_path):
     write_tokenizer(tmp_path, {"vocabulary": VOCABULARY}, 12)
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "padding_side": "left"}))
-    with pytest.warns(CheckpointWarning, match="Rows are padded on the right here"):
+    with pytest.warns(UserWarning, match="Rows are padded on the right here"):
         read_tokenizer(tmp_path)
 
 
@@ -417,7 +411,7 @@ def test_each_step_of_a_tokenizer_json_is_applied_or_named(changes, expected, se
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     if expected:
         # Warnings are errors here.
-        with pytest.raises((CheckpointError, CheckpointWarning), match=expected):
+        with pytest.raises((ValueError, UserWarning), match=expected):
             read_tokenizer(tmp_path)
     else:
         text = " film. CAFÉS Café caf-film\tfilm?  s 中文 film中"
@@ -490,7 +484,7 @@ def test_rows_of_a_tokenizer_json_are_those_of_the_preprocessors(post_processor,
     if not message:
         read_tokenizer(tmp_path)
         return
-    with pytest.raises((CheckpointError, CheckpointWarning), match=message):
+    with pytest.raises((ValueError, UserWarning), match=message):
         read_tokenizer(tmp_path)
 
 

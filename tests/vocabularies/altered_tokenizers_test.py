@@ -7,7 +7,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")
 
-from tests.checkpoints import altered_tokenizers
+from tests.vocabularies import altered_tokenizers
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 

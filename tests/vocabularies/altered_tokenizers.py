@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds the reader of tokenizer files against `transformers`, on files that are altered.
 
-    python -m tests.checkpoints.altered_tokenizers            # all, before a release
-    python -m tests.checkpoints.altered_tokenizers --every=40  # every 40th one
+    python -m tests.vocabularies.altered_tokenizers            # all, before a release
+    python -m tests.vocabularies.altered_tokenizers --every=40  # every 40th one
 
 Each key and each step of the tokenizer files of each kind is removed, and replaced by other values;
 keys that the classes of `transformers` know are added. Both libraries then read the folder, and
 encode some texts and pairs. They must be equal, or one of them must refuse the files; a file whose
 word changes the answer, and that is read without that word, is a fault. So is an exception that is
-not a `CheckpointError`.
+not a `ValueError`.
 """
 
 import argparse
@@ -27,10 +27,10 @@ from typing import Any
 import transformers
 from tqdm import tqdm
 
-from keras_bert.checkpoints import CheckpointError
-from keras_bert.checkpoints.tokenizer_files import read_tokenizer, write_tokenizer
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.text import tokenizer_from_config
+from keras_bert.vocabularies.tokenizer_reader import read_tokenizer
+from keras_bert.vocabularies.tokenizer_writer import write_tokenizer
 from tests.text import families, small_tokenizers
 
 OUTCOMES = (
@@ -522,7 +522,7 @@ def _ours(folder: Path) -> Any:
     """What this library makes of a folder: rows and segment ids of texts and pairs."""
     config = read_tokenizer(folder)
     if config is None:
-        raise CheckpointError("no tokenizer")
+        raise ValueError("no tokenizer")
     tokenizer = tokenizer_from_config(config).reading_special_tokens
     mask = tokenizer.mask_token
     rows = []
@@ -570,7 +570,7 @@ def compare(files: Files) -> tuple[str, str]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 ours = _ours(folder)
-        except CheckpointError as error:
+        except ValueError as error:
             refused = str(error)
         except Exception as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tokenizer files of a checkpoint, read to and written from the config of a tokenizer."""
+"""Reads the tokenizer files of a folder to the config of a tokenizer."""
 
 from __future__ import annotations
 
@@ -8,33 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints.errors import CheckpointError
-from keras_bert.checkpoints.folders import checkpoint_errors, write_json
-from keras_bert.checkpoints.tokenizer_settings import (
-    ADDED_FILE,
-    ALBERT,
-    ALBERT_TOKENS,
-    CAMEMBERT,
-    DEBERTA_V2,
-    DEFINED_BY_FILE,
-    KINDS,
-    MPNET,
-    MPNET_TOKENS,
-    NAMES_FILE,
-    ROBERTA_TOKENS,
-    SAME_ROLES,
-    SETTINGS_FILE,
-    WORDPIECE_TOKENS,
-    XLM_ROBERTA,
-    TokenizerSettings,
-)
 from keras_bert.vocabularies import fairseq_ids, vocab_txt
 from keras_bert.vocabularies.byte_pair_files import (
     MERGES_FILE,
     TOKENS_FILE,
     load_merges,
     load_tokens,
-    save_tokens_and_merges,
 )
 from keras_bert.vocabularies.files import read_bytes
 from keras_bert.vocabularies.sentence_piece_model import (
@@ -52,43 +31,39 @@ from keras_bert.vocabularies.tokenizer_config import (
     SENTENCE_PIECE,
     WORD_LENGTH,
     WORDPIECE,
-    decode_model,
-    list_tokens,
     without_defaults,
 )
 from keras_bert.vocabularies.tokenizer_json import (
     TOKENIZER_FILE,
     TokenizerJson,
-    byte_pair_json,
     byte_pair_options,
     merges_of,
-    pieces_without_mask,
     row_formats,
-    unigram_json,
     unigram_model,
     unigram_options,
-    wordpiece_json,
     wordpiece_options,
 )
-
-VOCABULARY_FILE = "vocab.txt"
-MODEL_FILE = "spiece.model"
-DEBERTA_MODEL_FILE = "spm.model"
-RELEASED_MODEL_FILE = "30k-clean.model"
-"""The SentencePiece model of ALBERT's TF1 release."""
-ALL_FILES = (
-    VOCABULARY_FILE,
-    TOKENS_FILE,
-    MERGES_FILE,
-    MODEL_FILE,
+from keras_bert.vocabularies.tokenizer_settings import (
+    ALBERT,
+    ALBERT_TOKENS,
+    CAMEMBERT,
     DEBERTA_MODEL_FILE,
-    fairseq_ids.MODEL_FILE,
-    TOKENIZER_FILE,
-    SETTINGS_FILE,
-    ADDED_FILE,
-    NAMES_FILE,
+    DEBERTA_V2,
+    DEFINED_BY_FILE,
+    FIRST_WORD_FIELD,
+    KINDS,
+    MODEL_FILE,
+    MPNET,
+    RELEASED_MODEL_FILE,
+    ROBERTA_TOKENS,
+    SAME_ROLES,
+    SPECIAL_IN_TEXT_FIELD,
+    VOCABULARY_FILE,
+    WORD_LENGTH_FIELD,
+    WORDPIECE_TOKENS,
+    XLM_ROBERTA,
+    TokenizerSettings,
 )
-"""The names of all tokenizer files; those that are not written belong to another tokenizer."""
 
 # The classes of the SentencePiece models, where no file names one
 _MODEL_FILES = {
@@ -111,21 +86,6 @@ _USUAL_NAMES = {
     "sep": ("<eos>", "</s>", "[SEP]"),
     "mask": ("<mask>", "[MASK]", "<|mask|>"),
 }
-# Fields of this package, which the transformers library ignores
-_SPECIAL_IN_TEXT = "special_tokens_in_text"
-_FIRST_WORD = "space_before_first_word"
-_WORD_LENGTH = "max_word_length"
-# The fields of a config that RoBERTa's own files have
-_ROBERTA_FIELDS = {
-    "kind",
-    "vocabulary",
-    "merges",
-    "add_prefix_space",
-    "added_tokens",
-    "mask_takes_space",
-    "truncation_side",
-    _SPECIAL_IN_TEXT,
-}
 
 
 def read_tokenizer(folder: Path) -> dict[str, Any] | None:
@@ -147,27 +107,27 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
         none of the files.
 
     Raises:
-        CheckpointError: If a file is malformed, or the tokenizer is not supported.
+        OSError: If a file cannot be read.
+        ValueError: If a file is malformed, or the tokenizer is not supported.
     """
-    with checkpoint_errors():
-        path = folder / TOKENIZER_FILE
-        file = TokenizerJson(path) if path.exists() else None
-        kind = _kind_of_files(folder, file)
-        if kind is None:
-            return None
-        settings = TokenizerSettings(folder, file, kind)
-        expected = KINDS.get(settings.tokenizer_class or "", kind)
-        if expected != kind:
-            raise CheckpointError(
-                f"{folder}: the class of the tokenizer is {settings.tokenizer_class}, of the kind "
-                f"{expected}; the files have a {kind} vocabulary."
-            )
-        settings.check(kind)
-        readers = {WORDPIECE: _wordpiece, BYTE_PAIR: _byte_pair, SENTENCE_PIECE: _sentence_pieces}
-        tokenizer = readers[kind](folder, settings, file)
-    in_text = settings.flag(_SPECIAL_IN_TEXT)
+    path = folder / TOKENIZER_FILE
+    file = TokenizerJson(path) if path.exists() else None
+    kind = _kind_of_files(folder, file)
+    if kind is None:
+        return None
+    settings = TokenizerSettings(folder, file, kind)
+    expected = KINDS.get(settings.tokenizer_class or "", kind)
+    if expected != kind:
+        raise ValueError(
+            f"{folder}: the class of the tokenizer is {settings.tokenizer_class}, of the kind "
+            f"{expected}; the files have a {kind} vocabulary."
+        )
+    settings.check(kind)
+    readers = {WORDPIECE: _wordpiece, BYTE_PAIR: _byte_pair, SENTENCE_PIECE: _sentence_pieces}
+    tokenizer = readers[kind](folder, settings, file)
+    in_text = settings.flag(SPECIAL_IN_TEXT_FIELD)
     if in_text is not None:
-        tokenizer[_SPECIAL_IN_TEXT] = in_text
+        tokenizer[SPECIAL_IN_TEXT_FIELD] = in_text
     return tokenizer | without_defaults(kind, {"truncation_side": settings.side("truncation")})
 
 
@@ -183,16 +143,6 @@ def _kind_of_files(folder: Path, file: TokenizerJson | None) -> str | None:
     return BYTE_PAIR if has_merges else None
 
 
-def read_vocabulary(path: Path) -> list[str]:
-    """Reads the tokens of a `vocab.txt`.
-
-    Raises:
-        CheckpointError: If the file is missing or malformed, or lacks a special token.
-    """
-    with checkpoint_errors():
-        return list(vocab_txt.load_vocabulary(path))
-
-
 def read_byte_pair(tokens_path: Path, merges_path: Path, add_prefix_space: bool) -> dict[str, Any]:
     """Reads the config of a BPE tokenizer from its two files.
 
@@ -202,12 +152,11 @@ def read_byte_pair(tokens_path: Path, merges_path: Path, add_prefix_space: bool)
         add_prefix_space: Whether to tokenize the first word of a text as if it followed a space.
 
     Raises:
-        CheckpointError: If a file is missing or malformed; the message names the file and line.
+        ValueError: If a file is missing or malformed; the message names the file and line.
     """
-    with checkpoint_errors():
-        vocabulary = load_tokens(tokens_path)
-        config = _roberta(vocabulary, add_prefix_space, tokens_path)
-        return {**config, "merges": list(load_merges(merges_path, set(vocabulary)))}
+    vocabulary = load_tokens(tokens_path)
+    config = _roberta(vocabulary, add_prefix_space, tokens_path)
+    return {**config, "merges": list(load_merges(merges_path, set(vocabulary)))}
 
 
 def _byte_pair(
@@ -254,7 +203,7 @@ def _byte_pair_of_file(file: TokenizerJson, settings: TokenizerSettings) -> dict
     }
     config, lstrip = _with_added_tokens(config, settings)
     is_roberta = names["cls"] == ROBERTA_TOKENS["cls"]
-    first_word = settings.flag(_FIRST_WORD)
+    first_word = settings.flag(FIRST_WORD_FIELD)
     return config | without_defaults(
         BYTE_PAIR,
         {
@@ -262,7 +211,7 @@ def _byte_pair_of_file(file: TokenizerJson, settings: TokenizerSettings) -> dict
             "special_tokens": config.pop("special_tokens"),
             "pair_separators": len(between),
             "mask_takes_space": lstrip.get(names["mask"], False),
-            _FIRST_WORD: is_roberta if first_word is None else first_word,
+            FIRST_WORD_FIELD: is_roberta if first_word is None else first_word,
             "repeats_cls": between[-1] == names["cls"],
         },
     )
@@ -287,7 +236,7 @@ def _special_tokens(
         number of segments.
 
     Raises:
-        CheckpointError: If the post-processor makes other rows.
+        ValueError: If the post-processor makes other rows.
     """
     names = {}
     for role, usual in _USUAL_NAMES.items():
@@ -348,7 +297,7 @@ def _check_names(
     required = list(dict.fromkeys(names[role] for role in ("cls", "pad", "sep", "unk")))
     missing = [token for token in required if token not in vocabulary]
     if missing:
-        raise CheckpointError(
+        raise ValueError(
             f"{path}: the vocabulary of {len(vocabulary)} tokens lacks {', '.join(missing)}; "
             f"{expected} {', '.join(required)}."
         )
@@ -367,12 +316,10 @@ def read_sentence_piece(path: Path, settings: Mapping[str, Any]) -> dict[str, An
         settings: The fields of `tokenizer_config.json`.
 
     Raises:
-        CheckpointError: If the file is missing, or is not a model with ALBERT's special tokens.
+        ValueError: If the file is missing, or is not a model with ALBERT's special tokens.
     """
-    with checkpoint_errors():
-        model = read_bytes(path)
     return _sentence_piece(
-        model,
+        read_bytes(path),
         path,
         ALBERT_TOKENS,
         lowercase=bool(settings.get("do_lower_case", True)),
@@ -395,12 +342,12 @@ def _sentence_pieces(
         if model is None:
             model = of_file
         elif not _are_same_models(model, of_file, name):
-            raise CheckpointError(
+            raise ValueError(
                 f"{file.path}: model.vocab or the Precompiled normalizer differs from {path}; "
                 "expected the same pieces, or one of the files."
             )
     if model is None:
-        raise CheckpointError(f"{folder} has no SentencePiece model.")
+        raise ValueError(f"{folder} has no SentencePiece model.")
     model = _with_added_pieces(model, settings)
     if name == DEBERTA_V2:
         model = _with_mask(model)
@@ -440,7 +387,7 @@ def _sentence_pieces(
         )
     unknown = [piece.text for piece in read_pieces(model) if piece.type == PieceType.UNKNOWN]
     if unknown != [names["unk"]]:
-        raise CheckpointError(
+        raise ValueError(
             f"{where}: the unknown piece is {', '.join(unknown) or 'missing'}; expected "
             f"{names['unk']}."
         )
@@ -462,7 +409,7 @@ def _released_model(path: Path, name: str | None) -> bytes:
             return fairseq_ids.with_fairseq_ids(model, ids)
         read_pieces(model)
     except ValueError as error:
-        raise CheckpointError(f"{path}: the file is {error}.") from error
+        raise ValueError(f"{path}: the file is {error}.") from error
     return model
 
 
@@ -501,7 +448,7 @@ def _with_control_pieces(
     """Returns a model in which other special tokens are control pieces, as those of a row are.
 
     Raises:
-        CheckpointError: If other tokens were added: SentencePiece finds only pieces of the model.
+        ValueError: If other tokens were added: SentencePiece finds only pieces of the model.
     """
     pieces = read_pieces(model)
     indices = {piece.text: index for index, piece in enumerate(pieces)}
@@ -512,7 +459,7 @@ def _with_control_pieces(
         if content in names.values() or (content in ALBERT_TOKENS.values() and index is None):
             continue
         if index is None or not token.get("special", False) or token["id"] not in (None, index):
-            raise CheckpointError(
+            raise ValueError(
                 f"{token['path']}: the token {content!r} was added to the vocabulary; this is not "
                 f"supported for a {SENTENCE_PIECE} tokenizer, but for special tokens that are "
                 "pieces of its model."
@@ -535,7 +482,7 @@ def _sentence_piece(
     try:
         pieces = {piece.text for piece in read_pieces(model)}
     except ValueError as error:
-        raise CheckpointError(f"{path}: the file is {error}.") from error
+        raise ValueError(f"{path}: the file is {error}.") from error
     _check_names(names, pieces, path, "expected")
     renamed = _renamed(names, ALBERT_TOKENS)
     return {
@@ -587,16 +534,16 @@ def _wordpiece(
         try:
             vocab_txt.check_vocabulary(vocabulary, required)
         except ValueError as error:
-            raise CheckpointError(f"{file.path}: {error}") from error
+            raise ValueError(f"{file.path}: {error}") from error
     if not isinstance(lowercase, bool):
         lowercase = vocab_txt.looks_uncased(vocabulary)
     options["special_tokens"] = _renamed(names, WORDPIECE_TOKENS)
     if options["strip_accents"] == lowercase:
         options["strip_accents"] = None
-    own_length = settings.fields.get(_WORD_LENGTH)
+    own_length = settings.fields.get(WORD_LENGTH_FIELD)
     if own_length is not None:
         if not WORD_LENGTH.allows(own_length):
-            raise settings.error(_WORD_LENGTH, f"it must be {WORD_LENGTH}", own_length)
+            raise settings.error(WORD_LENGTH_FIELD, f"it must be {WORD_LENGTH}", own_length)
         options["max_word_length"] = own_length
     config: dict[str, Any] = {
         "vocabulary": list(vocabulary),
@@ -610,7 +557,7 @@ def _wordpiece(
         added: Sequence[str] = config.get("added_tokens", ())
         for token in (*added, *names.values()):
             if token in of_model and token not in uncased and token.isalnum():
-                raise CheckpointError(
+                raise ValueError(
                     f"{folder}: the added token {token!r} is also a word of the vocabulary, which "
                     "is found in lowercased text; this is not supported."
                 )
@@ -631,7 +578,7 @@ def _with_added_tokens(
         before it, where files say so.
 
     Raises:
-        CheckpointError: If ids do not continue those of the vocabulary, or differ from them, or if
+        ValueError: If ids do not continue those of the vocabulary, or differ from them, or if
             a token has `single_word`, or one of BPE `lstrip` or `rstrip`, which is not supported.
     """
     kind = config.get("kind", WORDPIECE)
@@ -652,7 +599,7 @@ def _with_added_tokens(
             vocabulary.append(content)
         elif not 0 <= index < len(vocabulary) or vocabulary[index] != content:
             has = repr(vocabulary[index]) if 0 <= index < len(vocabulary) else "nothing"
-            raise CheckpointError(
+            raise ValueError(
                 f"{token['path']}: the added token {content!r} has id {index}, where the "
                 f"vocabulary of {len(vocabulary)} tokens has {has}."
             )
@@ -669,7 +616,7 @@ def _with_added_tokens(
             refused.append("normalized")
         for option in refused:
             if token.get(option):
-                raise CheckpointError(
+                raise ValueError(
                     f"{token['path']}: the added token {token['content']!r} has {option}, which is "
                     "not supported."
                 )
@@ -688,150 +635,3 @@ def _with_added_tokens(
         **({"uncased_tokens": uncased} if uncased else {}),
     }
     return config, lstrip
-
-
-def _added_tokens_field(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the field `added_tokens_decoder` of `tokenizer_config.json`."""
-    ids = {token: index for index, token in enumerate(config["vocabulary"])}
-    # RoBERTa's mask token includes the space before it, which its class in `transformers` 5 does
-    # not know by itself.
-    masks = ["<mask>"] if config.get("kind") == BYTE_PAIR and "<mask>" in ids else []
-    takes_space = config.get("mask_takes_space", True)
-    return {
-        str(ids[token]): {
-            "content": token,
-            "lstrip": token in masks and takes_space,
-            "rstrip": False,
-            "single_word": False,
-            "normalized": token in config.get("uncased_tokens", ()),
-            "special": token not in config.get("uncased_tokens", ()),
-        }
-        for token in (*masks, *config.get("added_tokens", ()))
-    }
-
-
-def write_tokenizer(
-    folder: Path, tokenizer: Mapping[str, Any] | None, max_sequence_length: int
-) -> None:
-    """Writes the files of a tokenizer, including `tokenizer_config.json`.
-
-    Args:
-        folder: The folder to write to.
-        tokenizer: The config of a tokenizer; with `None`, nothing is written.
-        max_sequence_length: Maximum length of a row in tokens.
-
-    Raises:
-        CheckpointError: If a token cannot be written to a line, or `kind` is not supported.
-    """
-    if tokenizer is None:
-        return
-    kind = tokenizer.get("kind", WORDPIECE)
-    writers = {
-        WORDPIECE: _write_wordpiece,
-        BYTE_PAIR: _write_byte_pair,
-        SENTENCE_PIECE: _write_sentence_piece,
-    }
-    if kind not in writers:
-        raise CheckpointError(
-            f"kind of the tokenizer is {kind!r}; expected one of {', '.join(writers)}."
-        )
-    settings = writers[kind](folder, tokenizer)
-    settings["model_max_length"] = max_sequence_length
-    if "truncation_side" in tokenizer:
-        settings["truncation_side"] = tokenizer["truncation_side"]
-    if _SPECIAL_IN_TEXT in tokenizer:
-        settings[_SPECIAL_IN_TEXT] = bool(tokenizer[_SPECIAL_IN_TEXT])
-    write_json(folder / SETTINGS_FILE, settings)
-
-
-def _write_wordpiece(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes a WordPiece vocabulary; returns the fields of `tokenizer_config.json`."""
-    names = {**WORDPIECE_TOKENS, **(config.get("special_tokens") or {})}
-    rows = config.get("pair_separators", 1), config.get("num_segments", 2)
-    name = "PreTrainedTokenizerFast"
-    if names == WORDPIECE_TOKENS and rows[0] == 1:
-        name = "BertTokenizer"
-    elif names == MPNET_TOKENS and rows == (2, 1):
-        name = MPNET
-    else:
-        write_json(folder / TOKENIZER_FILE, wordpiece_json(config, names))
-    settings: dict[str, Any] = {
-        "tokenizer_class": name,
-        **(_names_field(names, config["vocabulary"]) if name != "BertTokenizer" else {}),
-        "do_lower_case": bool(config.get("lowercase", True)),
-        **{
-            field: config[field]
-            for field in ("strip_accents", "tokenize_chinese_chars")
-            if field in config
-        },
-        _WORD_LENGTH: int(config.get(_WORD_LENGTH, MAX_WORD_LENGTH)),
-    }
-    if rows[1] == 1:
-        settings["model_input_names"] = ["input_ids", "attention_mask"]
-    if config.get("added_tokens"):
-        settings["added_tokens_decoder"] = _added_tokens_field(config)
-    with checkpoint_errors():
-        vocab_txt.save_vocabulary(config["vocabulary"], folder / VOCABULARY_FILE)
-    return settings
-
-
-def _write_byte_pair(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes the vocabulary of a BPE tokenizer; returns the fields of `tokenizer_config.json`."""
-    prefix = bool(config.get("add_prefix_space", False))
-    if set(config) <= _ROBERTA_FIELDS:
-        save_tokens_and_merges(config["vocabulary"], config["merges"], folder)
-        return {
-            "tokenizer_class": "RobertaTokenizer",
-            "add_prefix_space": prefix,
-            "added_tokens_decoder": _added_tokens_field(config),
-        }
-    names = {**ROBERTA_TOKENS, **(config.get("special_tokens") or {})}
-    write_json(folder / TOKENIZER_FILE, byte_pair_json(config, names))
-    return {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "add_prefix_space": prefix,
-        **_names_field(names, config["vocabulary"]),
-        "model_input_names": ["input_ids", "attention_mask"],
-        _FIRST_WORD: bool(config.get(_FIRST_WORD, True)),
-    }
-
-
-def _write_sentence_piece(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes a SentencePiece model; returns the fields of `tokenizer_config.json`."""
-    model = decode_model(config)
-    names = {**ALBERT_TOKENS, **(config.get("special_tokens") or {})}
-    write_json(folder / TOKENIZER_FILE, unigram_json(model, config, names))
-    names_field = _names_field(names, list_tokens(config))
-    segments = ["token_type_ids"] if config.get("num_segments", 2) > 1 else []
-    inputs = {"model_input_names": ["input_ids", *segments, "attention_mask"]}
-    released = fairseq_ids.released_model(model)
-    if released and names == fairseq_ids.SPECIAL_TOKENS:
-        original, ids = released
-        (folder / fairseq_ids.MODEL_FILE).write_bytes(original)
-        name = CAMEMBERT if ids == fairseq_ids.CAMEMBERT else XLM_ROBERTA
-        return {"tokenizer_class": name, **names_field, **inputs}
-    if names == WORDPIECE_TOKENS and config.get("compose"):
-        pieces = pieces_without_mask(read_pieces(model), names["mask"])
-        (folder / DEBERTA_MODEL_FILE).write_bytes(replace_pieces(model, pieces))
-        return {"tokenizer_class": DEBERTA_V2, **names_field, **inputs, "do_lower_case": False}
-    if names != ALBERT_TOKENS:
-        return {"tokenizer_class": "PreTrainedTokenizerFast", **names_field, **inputs}
-    rules = bool(config.get("albert_rules", True))
-    (folder / MODEL_FILE).write_bytes(model)
-    return {
-        # ALBERT's class has its rules whatever is in tokenizer.json.
-        "tokenizer_class": "AlbertTokenizer" if rules else "PreTrainedTokenizerFast",
-        # It knows their names too.
-        **({} if rules else names_field),
-        # Both classes leave out the segment ids, which ALBERT needs for pairs.
-        **inputs,
-        "do_lower_case": bool(config.get("lowercase", True)),
-        "keep_accents": bool(config.get("keep_accents", False)),
-        "remove_space": True,
-        "albert_rules": rules,
-    }
-
-
-def _names_field(names: Mapping[str, str], vocabulary: Collection[str]) -> dict[str, str]:
-    """Returns the fields of `tokenizer_config.json` for the special tokens of a vocabulary."""
-    return {f"{role}_token": name for role, name in names.items() if name in vocabulary}

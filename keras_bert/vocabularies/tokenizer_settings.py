@@ -2,7 +2,7 @@
 """What the settings of a tokenizer may say: `tokenizer_config.json` and the files beside it.
 
 A field is read, or has no effect on ids, or is refused unless it has its default, so that no word
-of a file is lost. `python -m tests.checkpoints.altered_tokenizers` compares this with
+of a file is lost. `python -m tests.vocabularies.altered_tokenizers` compares this with
 `transformers`.
 """
 
@@ -13,20 +13,45 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints.errors import CheckpointError, warn
-from keras_bert.checkpoints.folders import read_json
+from keras_bert import checks
+from keras_bert.vocabularies import fairseq_ids
+from keras_bert.vocabularies.byte_pair_files import MERGES_FILE, TOKENS_FILE
+from keras_bert.vocabularies.files import read_json
 from keras_bert.vocabularies.tokenizer_config import (
     BYTE_PAIR,
     SENTENCE_PIECE,
     TRUNCATION_SIDES,
     WORDPIECE,
 )
-from keras_bert.vocabularies.tokenizer_json import TokenizerJson
+from keras_bert.vocabularies.tokenizer_json import TOKENIZER_FILE, TokenizerJson
 
 SETTINGS_FILE = "tokenizer_config.json"
 NAMES_FILE = "special_tokens_map.json"
 """The special tokens by their roles, of files whose settings do not have all added tokens."""
 ADDED_FILE = "added_tokens.json"
+VOCABULARY_FILE = "vocab.txt"
+MODEL_FILE = "spiece.model"
+DEBERTA_MODEL_FILE = "spm.model"
+RELEASED_MODEL_FILE = "30k-clean.model"
+"""The SentencePiece model of ALBERT's TF1 release."""
+ALL_FILES = (
+    VOCABULARY_FILE,
+    TOKENS_FILE,
+    MERGES_FILE,
+    MODEL_FILE,
+    DEBERTA_MODEL_FILE,
+    fairseq_ids.MODEL_FILE,
+    TOKENIZER_FILE,
+    SETTINGS_FILE,
+    ADDED_FILE,
+    NAMES_FILE,
+)
+"""The names of all tokenizer files; those that are not written belong to another tokenizer."""
+
+# Fields of this package, which the transformers library ignores
+SPECIAL_IN_TEXT_FIELD = "special_tokens_in_text"
+FIRST_WORD_FIELD = "space_before_first_word"
+WORD_LENGTH_FIELD = "max_word_length"
 
 WORDPIECE_TOKENS = {
     "pad": "[PAD]",
@@ -131,7 +156,7 @@ class TokenizerSettings:
         kind: The kind of its vocabulary.
 
     Raises:
-        CheckpointError: If a file is malformed, or names a class that is not supported.
+        ValueError: If a file is malformed, or names a class that is not supported.
     """
 
     def __init__(self, folder: Path, file: TokenizerJson | None, kind: str) -> None:
@@ -182,7 +207,7 @@ class TokenizerSettings:
             kind: The kind of the tokenizer.
 
         Raises:
-            CheckpointError: If one has another value than its default; the message names it.
+            ValueError: If one has another value than its default; the message names it.
         """
         defaults = {**_DEFAULTS}
         if not self.is_defined_by_file:
@@ -203,12 +228,12 @@ class TokenizerSettings:
         words = self.fields.get("never_split") or ()
         others = [word for word in words if word not in WORDPIECE_TOKENS.values()]
         if others:
-            raise CheckpointError(
+            raise ValueError(
                 f"{self.path}: never_split has {', '.join(map(repr, others[:5]))}, which is not "
                 "supported; it may have special tokens only."
             )
         if self.side("padding", ("right", "left")) == "left":
-            warn(
+            checks.warn(
                 f"{self.path}: padding_side is 'left'. Rows are padded on the right here, which "
                 "does not change their results; in transformers, it does with absolute positions, "
                 "or where the first token of a row is pooled."
@@ -254,19 +279,19 @@ class TokenizerSettings:
         optionally `single_word`, `lstrip`, `rstrip`, `special` and `normalized`.
 
         Raises:
-            CheckpointError: If one is malformed.
+            ValueError: If one is malformed.
         """
         found: dict[str, dict[str, Any]] = {}
         for path, tokens in self._lists_of_added_tokens():
             for token in tokens:
                 content, index = token.get("content"), token.get("id")
                 if not isinstance(content, str) or not _ID.fullmatch(str(index)):
-                    raise CheckpointError(
+                    raise ValueError(
                         f"{path}: each added token must have a content, a string, and an id, an "
                         f"integer from 0; received {token!r}."
                     )
                 if not all(isinstance(token.get(flag, False), bool) for flag in _FLAGS):
-                    raise CheckpointError(
+                    raise ValueError(
                         f"{path}: {', '.join(_FLAGS)} of an added token must be true or false; "
                         f"received {token!r}."
                     )
@@ -320,11 +345,9 @@ class TokenizerSettings:
             flags = value if isinstance(value, dict) else {}
             yield {**flags, "content": content, "id": None, "special": True, "path": self.path}
 
-    def error(self, field: str, expected: str, value: Any) -> CheckpointError:
+    def error(self, field: str, expected: str, value: Any) -> ValueError:
         """Creates an error that names a field."""
-        return CheckpointError(
-            f"{self.path}: {field} is {value!r}, which is not supported; {expected}."
-        )
+        return ValueError(f"{self.path}: {field} is {value!r}, which is not supported; {expected}.")
 
 
 def _content(token: Any) -> Any:
