@@ -147,6 +147,8 @@ class TaskOptions(ProgramConfig):
         generator_size: For replaced_token, width of the generator relative to the model's; the
             generator of an init_preset keeps its width.
         discriminator_weight: For replaced_token, weight of the discriminator's loss.
+        embedding_sharing: For replaced_token, all as in ELECTRA, or disentangled as in DeBERTaV3,
+            whose discriminator adds to the token embeddings of the generator.
         teacher: For distillation, the checkpoint of the teacher, whose vocabulary is used.
         teacher_layers: For distillation, the indices from 0 of the teacher's layers that initialize
             the student; empty takes evenly spaced layers.
@@ -163,6 +165,7 @@ class TaskOptions(ProgramConfig):
     objective: str = "masked_lm"
     generator_size: PositiveFraction = 0.25
     discriminator_weight: NonNegativeFloat = 50.0
+    embedding_sharing: str = "all"
     teacher: str = ""
     teacher_layers: tuple[str, ...] = ()
     copy_layers: bool = True
@@ -174,7 +177,12 @@ class TaskOptions(ProgramConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_one_of(self, objective=OBJECTIVES, masking_unit=UNITS)
+        check_one_of(
+            self,
+            objective=OBJECTIVES,
+            masking_unit=UNITS,
+            embedding_sharing=("all", "disentangled"),
+        )
         if (self.objective == "distillation") != bool(self.teacher):
             raise ValueError(
                 f"--objective is {self.objective} and --teacher is {self.teacher!r}, expected "

@@ -78,6 +78,7 @@ def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingMode
             ReplacedTokenDetector,
             discriminator_weight=task.discriminator_weight,
             generator_size=task.generator_size,
+            embedding_sharing=task.embedding_sharing,
         )
     else:
         teacher = MaskedLM.from_preset(task.teacher, **common)
