@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dense layer of encoders and heads, which saves its LoRA update."""
+"""The dense layer of encoders and heads, with LoRA updates that are saved and static int8."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import keras
+import numpy as np
+from keras import ops
+
+from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.int8 import LARGEST, Int8Kernel, int8_product
 
 _LORA_NAMES = ("lora_kernel_a", "lora_kernel_b")
+_SCALE_NAMES = ("input_scale", "output_scale")
+# How far the differences of input channels are moved to the kernel: from 0, none, to 1, all
+_SMOOTHING = 0.8
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -29,6 +37,63 @@ class Dense(keras.layers.Dense):
         # Keras' check would reject subclasses.
         super().quantize(mode, type_check=False, config=config)
 
+    # float32 `(in,)` and `(units,)` of static int8, see `Int8Kernel`
+    input_scale: Any = None
+    output_scale: Any = None
+
+    def quantize_statically(self, largest: np.ndarray[Any, Any]) -> None:
+        """Quantizes the kernel and the inputs, by the largest inputs that are expected.
+
+        Args:
+            largest: The largest absolute value of each input channel, `(in,)`, or `(1,)` for one
+                scale for all channels. Larger inputs are clipped.
+
+        Reference:
+            [SmoothQuant](https://arxiv.org/abs/2211.10438), equation 4, for the input channels.
+        """
+        kernel = np.asarray(ops.convert_to_numpy(self.kernel), "float32")
+        tiny = np.finfo("float32").tiny ** 0.25
+        largest = np.maximum(largest, tiny)
+        in_kernel = np.maximum(np.abs(kernel).max(axis=1), tiny)
+        channels = np.ones(len(kernel), "float32")
+        if len(largest) > 1:
+            channels = largest**_SMOOTHING / in_kernel ** (1 - _SMOOTHING)
+        # The value of an integer of each channel
+        steps = channels * (largest / channels).max() / LARGEST
+        kernel = kernel * steps[:, None]
+        output_scale = np.maximum(np.abs(kernel).max(axis=0), tiny) / LARGEST
+        self.quantize("int8")
+        self._kernel.assign(np.round(kernel / output_scale).astype("int8"))
+        self.add_static_scales()
+        self.input_scale.assign(1 / steps)
+        self.output_scale.assign(output_scale)
+
+    def add_static_scales(self) -> None:
+        """Creates the variables of static int8, of a layer that is quantized."""
+        sizes = (self._kernel.shape[0], self.units)
+        self._tracker.unlock()
+        for name, size in zip(_SCALE_NAMES, sizes, strict=True):
+            options = {"dtype": "float32", "autocast": False, "trainable": False}
+            variable = self.add_weight(name=name, shape=(size,), initializer="ones", **options)
+            setattr(self, name, variable)
+        self._tracker.lock()
+
+    @property
+    def int8_kernel(self) -> Int8Kernel | None:
+        """The kernel of static int8, or `None`."""
+        if self.input_scale is None:
+            return None
+        scales = (ops.convert_to_tensor(getattr(self, name)) for name in _SCALE_NAMES)
+        return Int8Kernel(ops.convert_to_tensor(self._kernel), *scales)
+
+    def _int8_call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        kernel = self.int8_kernel
+        if kernel is None:
+            return super()._int8_call(inputs, training=training)
+        if training:
+            raise ValueError(f"{self.path} has static int8 scales: train before quantizing.")
+        return int8_product(inputs, kernel, self.bias)
+
     def __delattr__(self, name: str) -> None:
         value = getattr(self, name)
         if not isinstance(value, keras.Variable):
@@ -41,6 +106,8 @@ class Dense(keras.layers.Dense):
 
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
+        for name in _SCALE_NAMES if self.input_scale is not None else ():
+            store[name] = getattr(self, name)
         if self.lora_enabled:
             for name, variable in self._with_lora().items():
                 store[name] = variable
@@ -50,6 +117,8 @@ class Dense(keras.layers.Dense):
             for name, variable in self._with_lora().items():
                 variable.assign(store[name])
             return
+        for name in _SCALE_NAMES if self.input_scale is not None else ():
+            getattr(self, name).assign(store[name])
         # Keras' own variables have numbers as keys
         super().load_own_variables({key: store[key] for key in store.keys() if key.isdigit()})  # noqa: SIM118
 
