@@ -31,7 +31,8 @@ def product(x: Tensor, weights: Int8Kernel, bias: Tensor | None) -> Tensor:
     if bias is None:
         bias = tf.zeros(weights.output_scale.shape)
     rows = tf.reshape(x, (-1, x.shape[-1]))
-    outputs = _product(_rounded(rows, weights), weights, bias, ["Dequantize"], x.dtype)
+    outputs = _product(_rounded(rows, weights), weights, bias, ["Dequantize"], tf.float32)
+    outputs = tf.cast(outputs, x.dtype)
     if x.shape.rank == 2:
         return outputs
     return tf.reshape(outputs, tf.concat([tf.shape(x)[:-1], [outputs.shape[-1]]], 0))
@@ -45,7 +46,8 @@ def feed_forward(
     steps = [ACTIVATIONS[activation], "Requantize"]
     inner = _product(_rounded(x, first), first, bias, steps, tf.qint8, largest)
     no_bias = tf.zeros(second.output_scale.shape)
-    return _product(inner, second, no_bias, ["Dequantize"], x.dtype)
+    outputs = _product(inner, second, no_bias, ["Dequantize"], tf.float32)
+    return tf.cast(outputs, x.dtype)
 
 
 def _rounded(x: Tensor, weights: Int8Kernel) -> Tensor:
