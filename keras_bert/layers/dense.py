@@ -86,6 +86,14 @@ class Dense(keras.layers.Dense):
         scales = (ops.convert_to_tensor(getattr(self, name)) for name in _SCALE_NAMES)
         return Int8Kernel(ops.convert_to_tensor(self._kernel), *scales)
 
+    @property
+    def variable_serialization_spec(self) -> dict[Any, list[str]]:
+        """The names of the variables that Keras saves and loads, by the mode of quantization."""
+        spec: dict[Any, list[str]] = super().variable_serialization_spec
+        if self.input_scale is None:
+            return spec
+        return {**spec, "int8": [*spec["int8"], *_SCALE_NAMES]}
+
     def _int8_call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         kernel = self.int8_kernel
         if kernel is None:
@@ -106,8 +114,6 @@ class Dense(keras.layers.Dense):
 
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
-        for name in _SCALE_NAMES if self.input_scale is not None else ():
-            store[name] = getattr(self, name)
         if self.lora_enabled:
             for name, variable in self._with_lora().items():
                 store[name] = variable
@@ -117,8 +123,6 @@ class Dense(keras.layers.Dense):
             for name, variable in self._with_lora().items():
                 variable.assign(store[name])
             return
-        for name in _SCALE_NAMES if self.input_scale is not None else ():
-            getattr(self, name).assign(store[name])
         # Keras' own variables have numbers as keys
         super().load_own_variables({key: store[key] for key in store.keys() if key.isdigit()})  # noqa: SIM118
 

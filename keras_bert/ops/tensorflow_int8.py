@@ -7,7 +7,8 @@ It has no Python function, and no gradient.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -26,6 +27,18 @@ def has_kernel() -> bool:
     return bool(kernels.get_registered_kernels_for_op(_OPERATION).kernel)
 
 
+def _in_graph(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Makes a function one of graphs, since the operation cannot be executed outside of them."""
+    graph = tf.function(function, autograph=False)
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Tensor:
+        return (graph if tf.executing_eagerly() else function)(*arguments)
+
+    return call
+
+
+@_in_graph
 def product(x: Tensor, weights: Int8Kernel, bias: Tensor | None) -> Tensor:
     """`keras_bert.ops.int8.int8_product`."""
     if bias is None:
@@ -38,6 +51,7 @@ def product(x: Tensor, weights: Int8Kernel, bias: Tensor | None) -> Tensor:
     return tf.reshape(outputs, tf.concat([tf.shape(x)[:-1], [outputs.shape[-1]]], 0))
 
 
+@_in_graph
 def feed_forward(
     x: Tensor, first: Int8Kernel, bias: Tensor, activation: str, second: Int8Kernel
 ) -> Tensor:
