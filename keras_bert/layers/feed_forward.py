@@ -101,12 +101,11 @@ class FeedForward(keras.layers.Layer):
         return self.add_weight(name=name, shape=(dim,), initializer="zeros", autocast=False)
 
     def call(self, inputs: Tensor, add_bias: bool = True, training: bool = False) -> Tensor:
-        kernels = self.intermediate.int8_kernel, self.output_projection.int8_kernel
-        if kernels[0] is None:
+        first, second = self.intermediate.int8_kernel, self.output_projection.int8_kernel
+        if first is None or second is None:
             inner = self._activated(self.intermediate(inputs), training)
             outer = self.output_projection(inner)
         else:
-            first, second = kernels
             bias = self.intermediate_bias
             outer = int8_feed_forward(inputs, first, bias, self.activation, second)
         if add_bias and self.use_bias:
