@@ -6,16 +6,16 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
-from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.int8 import LARGEST, Int8Kernel, int8_product
+from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
+from keras_bert.ops.int8 import int8_product
 
 _LORA_NAMES = ("lora_kernel_a", "lora_kernel_b")
 _SCALE_NAMES = ("input_scale", "output_scale")
 # How far the differences of input channels are moved to the kernel: from 0, none, to 1, all
 _SMOOTHING = 0.8
+_TINY = 1e-9
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -41,7 +41,7 @@ class Dense(keras.layers.Dense):
     input_scale: Any = None
     output_scale: Any = None
 
-    def quantize_statically(self, largest: np.ndarray[Any, Any]) -> None:
+    def quantize_statically(self, largest: Tensor) -> None:
         """Quantizes the kernel and the inputs, by the largest inputs that are expected.
 
         Args:
@@ -51,19 +51,18 @@ class Dense(keras.layers.Dense):
         Reference:
             [SmoothQuant](https://arxiv.org/abs/2211.10438), equation 4, for the input channels.
         """
-        kernel = np.asarray(ops.convert_to_numpy(self.kernel), "float32")
-        tiny = np.finfo("float32").tiny ** 0.25
-        largest = np.maximum(largest, tiny)
-        in_kernel = np.maximum(np.abs(kernel).max(axis=1), tiny)
-        channels = np.ones(len(kernel), "float32")
-        if len(largest) > 1:
+        kernel = ops.cast(self.kernel, "float32")
+        largest = ops.maximum(ops.cast(largest, "float32"), _TINY)
+        in_kernel = ops.maximum(ops.max(ops.abs(kernel), axis=1), _TINY)
+        channels = ops.ones_like(in_kernel)
+        if largest.shape[0] > 1:
             channels = largest**_SMOOTHING / in_kernel ** (1 - _SMOOTHING)
         # The value of an integer of each channel
-        steps = channels * (largest / channels).max() / LARGEST
+        steps = channels * ops.max(largest / channels) / LARGEST
         kernel = kernel * steps[:, None]
-        output_scale = np.maximum(np.abs(kernel).max(axis=0), tiny) / LARGEST
+        output_scale = ops.maximum(ops.max(ops.abs(kernel), axis=0), _TINY) / LARGEST
         self.quantize("int8")
-        self._kernel.assign(np.round(kernel / output_scale).astype("int8"))
+        self._kernel.assign(ops.cast(ops.round(kernel / output_scale), "int8"))
         self.add_static_scales()
         self.input_scale.assign(1 / steps)
         self.output_scale.assign(output_scale)

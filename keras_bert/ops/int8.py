@@ -7,31 +7,12 @@ depend neither on the other rows nor on their number.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import keras
 from keras import ops
 
 from keras_bert.ops import dispatch
 from keras_bert.ops.activations import bias_activation
-from keras_bert.ops.annotations import Tensor
-
-# Integers are symmetric, so that 0 is 0.
-LARGEST = 127
-
-
-class Int8Kernel(NamedTuple):
-    """A matrix of 8-bit integers with its scales.
-
-    Attributes:
-        kernel: int8 `(in, out)`.
-        input_scale: float32 `(in,)`: an input is rounded to an integer after this factor.
-        output_scale: float32 `(out,)`: the factor of the sum of the integers' products.
-    """
-
-    kernel: Tensor
-    input_scale: Tensor
-    output_scale: Tensor
+from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
 
 
 def int8_product(x: Tensor, weights: Int8Kernel, bias: Tensor | None = None) -> Tensor:

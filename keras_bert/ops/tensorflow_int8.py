@@ -14,8 +14,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import kernels, op_def_library
 
-from keras_bert.ops.annotations import Tensor
-from keras_bert.ops.int8 import LARGEST, Int8Kernel
+from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
 
 # By the names of `BertConfig.activation`
 ACTIVATIONS = {"gelu_erf": "GeluExact", "gelu_tanh": "GeluApproximate", "relu": "Relu"}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from keras_bert.ops import dispatch
-from keras_bert.ops.int8 import Int8Kernel, int8_feed_forward, int8_product
+from keras_bert.ops.annotations import Int8Kernel
+from keras_bert.ops.int8 import int8_feed_forward, int8_product
 from tests.models.small_backbone import to_numpy
 
 RANDOM = np.random.default_rng(0)
