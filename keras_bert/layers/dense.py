@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dense layer of encoders and heads, which saves its LoRA update."""
+"""The dense layer of encoders and heads, with LoRA updates that are saved and static int8."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import keras
+from keras import ops
+
+from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
+from keras_bert.ops.int8 import int8_product
 
 _LORA_NAMES = ("lora_kernel_a", "lora_kernel_b")
+_SCALE_NAMES = ("input_scale", "output_scale")
+# How far the differences of input channels are moved to the kernel: from 0, none, to 1, all
+_SMOOTHING = 0.8
+_TINY = 1e-9
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -28,6 +36,70 @@ class Dense(keras.layers.Dense):
     def quantize(self, mode: Any = None, type_check: bool = True, config: Any = None) -> None:
         # Keras' check would reject subclasses.
         super().quantize(mode, type_check=False, config=config)
+
+    # float32 `(in,)` and `(units,)` of static int8, see `Int8Kernel`
+    input_scale: Any = None
+    output_scale: Any = None
+
+    def quantize_statically(self, largest: Tensor) -> None:
+        """Quantizes the kernel and the inputs, by the largest inputs that are expected.
+
+        Args:
+            largest: The largest absolute value of each input channel, `(in,)`, or `(1,)` for one
+                scale for all channels. Larger inputs are clipped.
+
+        Reference:
+            [SmoothQuant](https://arxiv.org/abs/2211.10438), equation 4, for the input channels.
+        """
+        kernel = ops.cast(self.kernel, "float32")
+        largest = ops.maximum(ops.cast(largest, "float32"), _TINY)
+        in_kernel = ops.maximum(ops.max(ops.abs(kernel), axis=1), _TINY)
+        channels = ops.ones_like(in_kernel)
+        if largest.shape[0] > 1:
+            channels = largest**_SMOOTHING / in_kernel ** (1 - _SMOOTHING)
+        # The value of an integer of each channel
+        steps = channels * ops.max(largest / channels) / LARGEST
+        kernel = kernel * steps[:, None]
+        output_scale = ops.maximum(ops.max(ops.abs(kernel), axis=0), _TINY) / LARGEST
+        self.quantize("int8")
+        self._kernel.assign(ops.cast(ops.round(kernel / output_scale), "int8"))
+        self.add_static_scales()
+        self.input_scale.assign(1 / steps)
+        self.output_scale.assign(output_scale)
+
+    def add_static_scales(self) -> None:
+        """Creates the variables of static int8, of a layer that is quantized."""
+        sizes = (self._kernel.shape[0], self.units)
+        self._tracker.unlock()
+        for name, size in zip(_SCALE_NAMES, sizes, strict=True):
+            options = {"dtype": "float32", "autocast": False, "trainable": False}
+            variable = self.add_weight(name=name, shape=(size,), initializer="ones", **options)
+            setattr(self, name, variable)
+        self._tracker.lock()
+
+    @property
+    def int8_kernel(self) -> Int8Kernel | None:
+        """The kernel of static int8, or `None`."""
+        if self.input_scale is None:
+            return None
+        scales = (ops.convert_to_tensor(getattr(self, name)) for name in _SCALE_NAMES)
+        return Int8Kernel(ops.convert_to_tensor(self._kernel), *scales)
+
+    @property
+    def variable_serialization_spec(self) -> dict[Any, list[str]]:
+        """The names of the variables that Keras saves and loads, by the mode of quantization."""
+        spec: dict[Any, list[str]] = super().variable_serialization_spec
+        if self.input_scale is None:
+            return spec
+        return {**spec, "int8": [*spec["int8"], *_SCALE_NAMES]}
+
+    def _int8_call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        kernel = self.int8_kernel
+        if kernel is None:
+            return super()._int8_call(inputs, training=training)
+        if training:
+            raise ValueError(f"{self.path} has static int8 scales: train before quantizing.")
+        return int8_product(inputs, kernel, self.bias)
 
     def __delattr__(self, name: str) -> None:
         value = getattr(self, name)

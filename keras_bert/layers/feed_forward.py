@@ -13,6 +13,7 @@ from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.ops import bias_activation, bias_add, gated_activation
 from keras_bert.ops.activations import activation_function
 from keras_bert.ops.annotations import Shape, Tensor
+from keras_bert.ops.int8 import int8_feed_forward
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -100,8 +101,13 @@ class FeedForward(keras.layers.Layer):
         return self.add_weight(name=name, shape=(dim,), initializer="zeros", autocast=False)
 
     def call(self, inputs: Tensor, add_bias: bool = True, training: bool = False) -> Tensor:
-        inner = self._activate(self.intermediate(inputs), training)
-        outer = self.output_projection(inner)
+        first, second = self.intermediate.int8_kernel, self.output_projection.int8_kernel
+        if first is None or second is None:
+            inner = self._activate(self.intermediate(inputs), training)
+            outer = self.output_projection(inner)
+        else:
+            bias = self.intermediate_bias
+            outer = int8_feed_forward(inputs, first, bias, self.activation, second)
         if add_bias and self.use_bias:
             outer = bias_add(outer, self.output_bias, training=training)
         return outer

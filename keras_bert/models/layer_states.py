@@ -12,7 +12,7 @@ from typing import Any
 
 import keras
 
-_STATES = ("frozen_layers", "frozen_variables", "quantized", "lora")
+_STATES = ("frozen_layers", "frozen_variables", "quantized", "static_int8", "lora")
 
 
 def layer_states(model: keras.Model, parts: Sequence[keras.Model] = ()) -> dict[str, Any]:
@@ -25,7 +25,8 @@ def layer_states(model: keras.Model, parts: Sequence[keras.Model] = ()) -> dict[
     Returns:
         A dict of those of these fields that are not empty: `frozen_layers`, the paths of frozen
         layers; `frozen_variables`, the paths of frozen variables in other layers; `quantized`, a
-        dict of dtype policies by the path of the layer; `lora`, a dict of `[rank, alpha]` by the
+        dict of dtype policies by the path of the layer; `static_int8`, the paths of those with
+        scales of their inputs; `lora`, a dict of `[rank, alpha]` by the
         path of the layer.
     """
     layers = _own_layers(model, parts)
@@ -47,6 +48,9 @@ def layer_states(model: keras.Model, parts: Sequence[keras.Model] = ()) -> dict[
             for layer in layers
             if layer.quantization_mode is not None
         },
+        "static_int8": [
+            layer.path for layer in layers if getattr(layer, "input_scale", None) is not None
+        ],
         "lora": lora,
     }
     return {name: state for name, state in states.items() if state}
@@ -77,6 +81,8 @@ def restore_layer_states(
         quantized = states.get("quantized", {}).get(layer.path)
         if quantized is not None:
             layer.dtype_policy = keras.dtype_policies.deserialize(quantized)
+        if layer.path in states.get("static_int8", ()):
+            layer.add_static_scales()
         lora = states.get("lora", {}).get(layer.path)
         if lora is not None:
             layer.enable_lora(lora[0], lora_alpha=lora[1])

@@ -4,9 +4,26 @@
 Keras has no type annotations, so that both are `Any` to a type checker; they tell readers more.
 """
 
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 # A tensor of the backend, a KerasTensor while a functional model is built, or a NumPy array.
 Tensor: TypeAlias = Any
 # The shape of a tensor, with `None` for dimensions that vary; or a nested structure of shapes.
 Shape: TypeAlias = Any
+
+# Integers are symmetric, so that 0 is 0.
+LARGEST = 127
+
+
+class Int8Kernel(NamedTuple):
+    """A matrix of 8-bit integers with its scales.
+
+    Attributes:
+        kernel: int8 `(in, out)`.
+        input_scale: float32 `(in,)`: an input is rounded to an integer after this factor.
+        output_scale: float32 `(out,)`: the factor of the sum of the integers' products.
+    """
+
+    kernel: Tensor
+    input_scale: Tensor
+    output_scale: Tensor

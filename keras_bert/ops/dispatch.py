@@ -38,6 +38,19 @@ def tensorflow_plain() -> ModuleType | None:
     return tensorflow_plain
 
 
+def tensorflow_int8() -> ModuleType | None:
+    """Returns the module of oneDNN's 8-bit products in TensorFlow, or `None` where there are none.
+
+    There are none in builds for other processors, nor with an accelerator or XLA.
+    """
+    plain = tensorflow_plain()
+    if plain is None or not _tensorflow_without_accelerator() or plain.is_compiled_as_a_whole():
+        return None
+    from keras_bert.ops import tensorflow_int8
+
+    return tensorflow_int8 if tensorflow_int8.has_kernel() else None
+
+
 def is_tensorflow_graph() -> bool:
     """Returns whether TensorFlow is tracing a graph."""
     if keras.backend.backend() != "tensorflow":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """LoRA and int8 quantization."""
 
+import dataclasses
 import gc
 import operator
 import weakref
@@ -152,3 +153,36 @@ def test_a_rank_is_positive(rank):
 def test_a_dropout_rate_is_below_one():
     with pytest.raises(ValueError, match=r"dropout is 2; it must be a number in \[0, 1\)"):
         ClassificationHead(2, dropout=2)
+
+
+def static_backbone(config=SMALL) -> tuple[Backbone, np.ndarray]:
+    backbone = Backbone(config)
+    random_weights(backbone, stddev=0.1)
+    before = sequence_output(backbone)
+    backbone.quantize("int8", calibration=features())
+    return backbone, before
+
+
+def test_static_int8_is_near_and_is_loaded(tmp_path):
+    backbone, before = static_backbone()
+    layer = backbone.blocks[0].feed_forward.intermediate
+    assert layer.int8_kernel is not None
+    after = sequence_output(backbone)
+    assert 0 < abs(after - before).max() < 0.1
+    backbone.save(tmp_path / "int8.keras")
+    again = keras.saving.load_model(tmp_path / "int8.keras")
+    np.testing.assert_array_equal(sequence_output(again), after)
+    with pytest.raises(ValueError, match="train before quantizing"):
+        again(features(), training=True)
+    with pytest.raises(ValueError, match="is quantized; calibrate the model as it was before"):
+        again.quantize("int8", calibration=features())
+
+
+def test_calibration_is_refused_where_it_does_not_apply():
+    with pytest.raises(ValueError, match="calibration is for mode='int8'"):
+        Backbone(SMALL).quantize("int4", calibration=features())
+    gated = dataclasses.replace(SMALL, feed_forward="gated")
+    with pytest.raises(ValueError, match="is a GatedFeedForward"):
+        static_backbone(gated)
+    with pytest.raises(ValueError, match="has a LoRA update"):
+        backbone_with_lora().quantize("int8", calibration=features())

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of 8-bit integers, with scales of the inputs that are known before the inputs are.
+
+Each value of an input is rounded by the scale of its channel alone. So the bits of a product's row
+depend neither on the other rows nor on their number.
+"""
+
+from __future__ import annotations
+
+import keras
+from keras import ops
+
+from keras_bert.ops import dispatch
+from keras_bert.ops.activations import bias_activation
+from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
+
+
+def int8_product(x: Tensor, weights: Int8Kernel, bias: Tensor | None = None) -> Tensor:
+    """Multiplies tokens by a kernel of integers.
+
+    Args:
+        x: Float tensor of shape `(..., in)`.
+        weights: The kernel and its scales.
+        bias: A bias `(out,)`, which is added in float32.
+
+    Returns:
+        A tensor of shape `(..., out)` in the dtype of `x`. Inputs beyond 127 integers are clipped.
+
+    Reference:
+        [SmoothQuant](https://arxiv.org/abs/2211.10438), section 3, for scales per input channel.
+    """
+    kernels = dispatch.tensorflow_int8()
+    if kernels is not None:
+        return kernels.product(x, weights, bias)
+    integers = ops.round(ops.cast(x, "float32") * weights.input_scale)
+    integers = ops.cast(ops.clip(integers, -LARGEST, LARGEST), "int8")
+    product = ops.cast(ops.matmul(integers, weights.kernel), "float32") * weights.output_scale
+    if bias is not None:
+        product += ops.cast(bias, "float32")
+    return ops.cast(product, keras.backend.standardize_dtype(x.dtype))
+
+
+def int8_feed_forward(
+    x: Tensor, first: Int8Kernel, bias: Tensor, activation: str, second: Int8Kernel
+) -> Tensor:
+    """Computes `second(activation(first(x) + bias))`.
+
+    Args:
+        x: Float tensor of shape `(tokens, hidden)`.
+        first: The first kernel, `(hidden, intermediate)`.
+        bias: The bias of the first product, `(intermediate,)`.
+        activation: A name that `BertConfig.activation` allows.
+        second: The second kernel, `(intermediate, hidden)`, with one scale for all of its inputs.
+
+    Returns:
+        A tensor of the shape and the dtype of `x`.
+    """
+    kernels = dispatch.tensorflow_int8()
+    if kernels is not None and activation in kernels.ACTIVATIONS:
+        return kernels.feed_forward(x, first, bias, activation, second)
+    return int8_product(bias_activation(int8_product(x, first), bias, activation), second)

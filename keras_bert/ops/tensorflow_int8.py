@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of 8-bit integers by oneDNN, which TensorFlow has in its CPU builds for x86.
+
+The operation `_QuantizedMatMul` is what TensorFlow's own graph optimizer makes of quantized models.
+It has no Python function, and no gradient.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import kernels, op_def_library
+
+from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
+
+# By the names of `BertConfig.activation`
+ACTIVATIONS = {"gelu_erf": "GeluExact", "gelu_tanh": "GeluApproximate", "relu": "Relu"}
+_OPERATION = "_QuantizedMatMul"
+
+
+def has_kernel() -> bool:
+    """Returns whether this build of TensorFlow has the operation for a CPU."""
+    return bool(kernels.get_registered_kernels_for_op(_OPERATION).kernel)
+
+
+def _in_graph(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Makes a function one of graphs, since the operation cannot be executed outside of them."""
+    graph = tf.function(function, autograph=False)
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Tensor:
+        return (graph if tf.executing_eagerly() else function)(*arguments)
+
+    return call
+
+
+@_in_graph
+def product(x: Tensor, weights: Int8Kernel, bias: Tensor | None) -> Tensor:
+    """`keras_bert.ops.int8.int8_product`."""
+    if bias is None:
+        bias = tf.zeros(weights.output_scale.shape)
+    rows = tf.reshape(x, (-1, x.shape[-1]))
+    outputs = _product(_rounded(rows, weights), weights, bias, ["Dequantize"], tf.float32)
+    outputs = tf.cast(outputs, x.dtype)
+    if x.shape.rank == 2:
+        return outputs
+    return tf.reshape(outputs, tf.concat([tf.shape(x)[:-1], [outputs.shape[-1]]], 0))
+
+
+@_in_graph
+def feed_forward(
+    x: Tensor, first: Int8Kernel, bias: Tensor, activation: str, second: Int8Kernel
+) -> Tensor:
+    """`keras_bert.ops.int8.int8_feed_forward`; between the products there are integers alone."""
+    largest = LARGEST / second.input_scale[0]
+    steps = [ACTIVATIONS[activation], "Requantize"]
+    inner = _product(_rounded(x, first), first, bias, steps, tf.qint8, largest)
+    no_bias = tf.zeros(second.output_scale.shape)
+    outputs = _product(inner, second, no_bias, ["Dequantize"], tf.float32)
+    return tf.cast(outputs, x.dtype)
+
+
+def _rounded(x: Tensor, weights: Int8Kernel) -> Tensor:
+    scaled = tf.round(tf.cast(x, tf.float32) * weights.input_scale)
+    clipped = tf.minimum(tf.maximum(scaled, -LARGEST), LARGEST)
+    return tf.bitcast(tf.cast(clipped, tf.int8), tf.qint8)
+
+
+def _product(
+    integers: Tensor,
+    weights: Int8Kernel,
+    bias: Tensor,
+    steps: Sequence[str],
+    dtype: Any,
+    largest_output: Any = 1.0,
+) -> Tensor:
+    """Multiplies integers, adds the bias and does the steps.
+
+    Args:
+        integers: qint8 `(tokens, in)`.
+        weights: The kernel and its scales.
+        bias: `(out,)`.
+        steps: What follows the bias, by the names of oneDNN in TensorFlow.
+        dtype: The dtype of the output: a float one, or qint8.
+        largest_output: The value of the integer 127 in an output of integers.
+    """
+    # Ranges, which say what the integers -127 and 127 are: of inputs, kernel and outputs
+    ranges = (float(LARGEST), LARGEST * weights.output_scale, largest_output)
+    limits = [sign * tf.cast(limit, tf.float32) for limit in ranges for sign in (-1, 1)]
+    kernel = tf.bitcast(tf.convert_to_tensor(weights.kernel), tf.qint8)
+    outputs, _ = op_def_library.apply_op(
+        _OPERATION,
+        name="int8_product",
+        device_inputs=[integers, kernel, tf.cast(bias, tf.float32), *limits],
+        host_inputs=[],
+        Tdevice_outputs=[dtype, *[tf.float32] * (2 if dtype == tf.qint8 else 0)],
+        Thost_outputs=[],
+        T1=tf.qint8,
+        T2=tf.qint8,
+        Tbias=tf.float32,
+        U=tf.float32,
+        Tout=dtype,
+        fused_ops=["BiasAdd", *steps],
+        # oneDNN would keep its own copy of a constant, whatever is assigned to the variable later.
+        is_weight_const=False,
+        is_bias_const=True,
+        transpose_a=False,
+        transpose_b=False,
+        leakyrelu_alpha=0.2,
+        input_quant_mode="SCALED",
+        output_quant_mode="SCALED",
+    )
+    return tf.ensure_shape(outputs[0], (None, weights.output_scale.shape[0]))

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of 8-bit integers."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.ops import dispatch
+from keras_bert.ops.annotations import Int8Kernel
+from keras_bert.ops.int8 import int8_feed_forward, int8_product
+from tests.models.small_backbone import to_numpy
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(33, 16)).astype("float32")
+BIAS = RANDOM.normal(size=24).astype("float32")
+
+
+def new_kernel(inputs: int, outputs: int, input_scale: np.ndarray) -> Int8Kernel:
+    kernel = RANDOM.integers(-127, 128, (inputs, outputs)).astype("int8")
+    scales = input_scale, RANDOM.uniform(1e-4, 3e-4, outputs)
+    floats = (keras.ops.convert_to_tensor(scale.astype("float32")) for scale in scales)
+    return Int8Kernel(keras.ops.convert_to_tensor(kernel), *floats)
+
+
+FIRST = new_kernel(16, 24, RANDOM.uniform(30, 80, 16))
+SECOND = new_kernel(24, 16, np.full(24, 40.0))
+
+
+def feed_forward(x: np.ndarray, activation: str = "gelu_erf") -> np.ndarray:
+    bias = keras.ops.convert_to_tensor(BIAS)
+    x = keras.ops.convert_to_tensor(x)
+    return to_numpy(int8_feed_forward(x, FIRST, bias, activation, SECOND))
+
+
+def test_a_product_is_one_of_rounded_and_clipped_integers():
+    product = to_numpy(int8_product(keras.ops.convert_to_tensor(X), FIRST, BIAS))
+    kernel, input_scale, output_scale = (to_numpy(part) for part in FIRST)
+    integers = np.clip(np.round(X * input_scale), -127, 127)
+    assert abs(integers).max() == 127
+    expected = integers @ kernel.astype("float32") * output_scale + BIAS
+    np.testing.assert_allclose(product, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("activation", ["gelu_erf", "gelu_tanh", "relu", "silu"])
+def test_kernels_round_between_the_products_as_the_definition(monkeypatch, activation):
+    fast = feed_forward(X, activation)
+    monkeypatch.setattr(dispatch, "tensorflow_int8", lambda: None)
+    # An integer between them may be rounded to its neighbor, which moves an output by some 0.03.
+    difference = abs(fast - feed_forward(X, activation))
+    assert np.median(difference) < 1e-4
+    assert difference.max() < 0.1
+
+
+def test_the_bits_of_a_row_do_not_depend_on_the_others():
+    rows = feed_forward(X)
+    large = feed_forward(np.concatenate([X, 100 * X]))
+    np.testing.assert_array_equal(large[: len(X)], rows)
+    for index in (0, len(X) - 1):
+        np.testing.assert_array_equal(feed_forward(X[index : index + 1])[0], rows[index])
