@@ -52,7 +52,7 @@ class ExportConfig(ProgramConfig):
         license: For hugging_face, the license of the weights, such as apache-2.0.
         export_format: tf_saved_model, onnx, openvino, litert or hugging_face; auto infers it from
             --output.
-        dtype: float32; for a SavedModel also bfloat16, for the other formats also int8.
+        dtype: float32 or int8; for a SavedModel also bfloat16.
         pair: Whether a classifier takes two texts.
         takes_text: Whether an OpenVINO model takes text instead of token ids; a SavedModel does.
         class_names: Labels in the order of the class ids; the model's own by default.
@@ -61,7 +61,7 @@ class ExportConfig(ProgramConfig):
         padded_batches: Whether a SavedModel is for servers that pad requests of ids, words or
             choices of unequal lengths, so that they share a batch.
         calibration_file: Texts like those that will be served (.tsv, .csv, .jsonl or .json,
-            optionally with .gz); required for openvino in int8.
+            optionally with .gz); required for a SavedModel and openvino in int8.
         text: The column of the text in that file, by name or by index from 0.
         text_pair: The column of the second text, likewise; empty for single texts.
         calibration_rows: Number of rows of that file to use.
@@ -194,12 +194,12 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
     is_calibrated = registered and registered.is_calibrated and config.dtype == "int8"
     if is_calibrated and not config.calibration_file:
         raise ValueError(
-            "--dtype=int8 in openvino needs --calibration_file, some 300 texts like those that "
+            f"--dtype=int8 in {format} needs --calibration_file, some 300 texts like those that "
             "will be served"
         )
     if config.calibration_file and not is_calibrated:
         raise ValueError(
-            "--calibration_file is for openvino in int8, but the format is "
+            "--calibration_file is for tf_saved_model and openvino in int8, but the format is "
             f"{format} in {config.dtype}"
         )
     _check_destinations(config, format)

@@ -64,13 +64,14 @@ def export_task(
             to the task's, or to the ids if it has none.
         dtype: `"float32"`. A SavedModel may also be `"bfloat16"`, which halves the size of weights
             and computes matrix products in bfloat16, but LayerNorm, the head and the outputs in
-            float32. The other formats may also be `"int8"`, with 8-bit products, quantized by NNCF
-            (`openvino`), ONNX Runtime or TensorFlow (`onnx`, `litert`: weights statically,
-            activations dynamically). An int8 model answers differently: evaluate it before serving.
+            float32. `"int8"` has 8-bit products, as of `quantize` with `calibration` in a
+            SavedModel, which is for servers on x86 CPUs; quantized by NNCF (`openvino`), ONNX
+            Runtime or TensorFlow (`onnx`, `litert`: weights statically, activations dynamically) in
+            the other formats. An int8 model answers differently: evaluate it before serving.
         calibration: About 300 texts like those that will be served; pairs of texts for a classifier
             of pairs, and of a question and its passage for a question answerer. Required for
-            `openvino` in int8, which is calibrated with their activations; the other
-            formats take none.
+            a SavedModel and for `openvino` in int8, which are calibrated with their activations;
+            the other formats take none.
         pair: Whether a classifier takes two texts.
         text: Whether an OpenVINO model takes text instead of ids. A SavedModel always does; ONNX
             and LiteRT cannot.
@@ -224,19 +225,19 @@ def _calibration_rows(
     if dtype != "int8" or not FORMATS[format].is_calibrated:
         if calibration is not None:
             raise ValueError(
-                "calibration is for format='openvino' with dtype='int8'; received it with "
-                f"format={format!r} and dtype={dtype!r}."
+                "calibration is for dtype='int8' of 'tf_saved_model' and 'openvino'; received it "
+                f"with format={format!r} and dtype={dtype!r}."
             )
         return ()
     if not (task.is_sequence_level or "question" in task.fields):
         raise ExportError(
-            "format='openvino' with dtype='int8' is for classifiers, regressions, embedders and "
+            f"format={format!r} with dtype='int8' is for classifiers, regressions, embedders and "
             f"question answerers; for a {type(task).__name__} there is 'onnx' with dtype='int8'."
         )
     _ = task.preprocessor  # Raises where there is none
     if calibration is None or isinstance(calibration, str) or not len(calibration):
         raise ValueError(
-            "format='openvino' with dtype='int8' needs calibration: a list of texts, or of pairs, "
+            f"format={format!r} with dtype='int8' needs calibration: a list of texts, or of pairs, "
             f"like those that will be served, some 300 of them; received {calibration!r}."
         )
     rows = tuple((row,) if isinstance(row, str) else tuple(row) for row in calibration)

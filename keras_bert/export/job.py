@@ -68,6 +68,10 @@ def run_job(folder: Path) -> None:
     task, options = read_job(folder)
     path = folder / NEW_FOLDER / options.name
     if options.format == "tf_saved_model":
+        if options.dtype == "int8":
+            columns = zip(*options.calibration, strict=True)
+            texts = tuple(map(list, columns))
+            task.quantize("int8", calibration=texts if len(texts) > 1 else texts[0])
         write_saved_model(task, path, options)
     else:
         write_model(task, path, options)

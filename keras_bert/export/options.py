@@ -35,9 +35,10 @@ class ExportFormat:
 FORMATS = {
     "tf_saved_model": ExportFormat(
         suffixes=("",),
-        dtypes=("float32", "bfloat16"),
+        dtypes=("float32", "bfloat16", "int8"),
         packages=("tensorflow_text",),
         text_packages=(),
+        is_calibrated=True,
     ),
     "onnx": ExportFormat(
         suffixes=(".onnx",),
@@ -96,7 +97,8 @@ class ExportOptions:
         text: Whether an OpenVINO model takes text.
         max_text_bytes: The number of bytes read of each text; `None` for no limit.
         part_tokens: The number of tokens that a SavedModel computes at a time, padding included.
-        calibration: The calibration rows, of one or two texts each, of an int8 OpenVINO model.
+        calibration: The calibration rows, of one or two texts each, of an int8 SavedModel or
+            OpenVINO model.
         padded_batches: Whether servers may pad the rows of several requests to one length.
     """
 

@@ -29,7 +29,7 @@ _SERVING_OPS = """
     Erf Erfc Erfinv Exp Expm1 Floor FloorDiv FloorMod Inv Invert LeftShift Lgamma Log Log1p
     Maximum Minimum Mod Mul MulNoNan Ndtri Neg PopulationCount Pow RealDiv Reciprocal RightShift
     Rint Round Rsqrt Sign Sin Sinh Sqrt Square SquaredDifference Sub Tan Tanh TruncateDiv
-    TruncateMod Xdivy Xlog1py Xlogy
+    TruncateMod Xdivy Xlog1py Xlogy _QuantizedMatMul
     ApproximateEqual Equal Greater GreaterEqual IsFinite IsInf IsNan Less LessEqual LogicalAnd
     LogicalNot LogicalOr NotEqual Select SelectV2
     All Any ArgMax ArgMin BatchMatMul BatchMatMulV2 BatchMatMulV3 BiasAdd Bincount Bucketize

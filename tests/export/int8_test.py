@@ -84,6 +84,22 @@ def test_scaled_channels_leave_the_product_as_it_was():
     np.testing.assert_allclose(outputs[1], features["y"] @ kernel, atol=1e-4)
 
 
+def test_a_saved_model_answers_as_the_calibrated_task(classifier, tmp_path):
+    folder = tmp_path / "1"
+    classifier.export(folder, dtype="int8", pair=True, calibration=PAIRS)
+    assert b"_QuantizedMatMul" in (folder / "saved_model.pb").read_bytes()
+    texts, seconds = map(list, zip(*PAIRS, strict=True))
+    serve = tf.saved_model.load(folder).signatures["serving_default"]
+    answers = serve(text=tf.constant(texts), text_pair=tf.constant(seconds))
+    calibrated = make_classifier(class_names=["bad", "fair", "good"])
+    exact = calibrated.predict(PAIRS, verbose=0)
+    calibrated.quantize("int8", calibration=(texts, seconds))
+    logits = calibrated.predict(PAIRS, verbose=0)
+    assert 0 < abs(logits - exact).max() < 0.5
+    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
+
+
 def test_openvino_takes_pairs_of_texts(classifier, tmp_path):
     openvino = pytest.importorskip("openvino")
     pytest.importorskip("nncf")
@@ -138,7 +154,7 @@ def test_calibration_is_texts_for_openvino(classifier, tmp_path):
         export("model.xml", format="openvino", dtype="int8")
     with pytest.raises(ValueError, match=r"calibration\[1\] is \('b', 'c'\); expected a text"):
         export("model.xml", format="openvino", dtype="int8", calibration=["a", ("b", "c")])
-    with pytest.raises(ValueError, match="calibration is for format='openvino'"):
+    with pytest.raises(ValueError, match="calibration is for dtype='int8' of 'tf_saved_model' and"):
         export("model.onnx", format="onnx", dtype="int8", calibration=TEXTS)
     with pytest.raises(ValueError, match="must be one of float32, bfloat16"):
         export("1", dtype="int8")

@@ -129,7 +129,7 @@ def test_errors_name_the_flags(config, tmp_path):
     refused(ValueError, "in openvino needs --calibration_file", "x.xml", dtype="int8")
     refused(
         ValueError,
-        r"--calibration_file is for openvino in int8, .* onnx in int8",
+        r"--calibration_file is for tf_saved_model and openvino in int8, .* onnx in int8",
         dtype="int8",
         calibration_file=str(tmp_path / "texts.csv"),
     )
