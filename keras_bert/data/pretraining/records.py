@@ -222,7 +222,8 @@ def pretraining_batches(
             file is truncated; and when a corrupt or malformed record is read. The message names the
             file, the record and the feature.
     """
-    if buckets is not None and (list(buckets) != sorted(buckets) or buckets[-1] != sequence_length):
+    lengths = list(buckets or ())
+    if buckets is not None and (lengths != sorted(lengths) or lengths[-1:] != [sequence_length]):
         raise ValueError(
             f"buckets are {list(buckets)}, expected ascending lengths up to {sequence_length}."
         )
