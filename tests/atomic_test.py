@@ -77,7 +77,7 @@ def test_several_write_one_file_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_fails_leaves_nothing(tmp_path, kind):
+def test_a_failure_leaves_nothing(tmp_path, kind):
     (tmp_path / "target").write_text("older")
 
     def write(temporary):
@@ -98,7 +98,7 @@ def test_what_fails_leaves_nothing(tmp_path, kind):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
-def test_what_is_written_on_a_full_disk_is_named(tmp_path):
+def test_a_file_on_a_full_disk_is_named(tmp_path):
     with (
         pytest.raises(OSError, match="No space left") as caught,
         atomic.atomic_path(tmp_path / "a.txt"),

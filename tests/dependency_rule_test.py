@@ -304,5 +304,5 @@ def test_a_folder_that_imports_a_program_or_a_folder_above_is_found():
         ("keras_bert.layers.spy", "import math\nimport keras\nfrom keras_bert.ops import gelu"),
     ],
 )
-def test_what_the_rule_allows_is_no_violation(module, source):
+def test_allowed_imports_are_no_violation(module, source):
     assert violations(module, source) == []

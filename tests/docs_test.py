@@ -52,7 +52,7 @@ COMMON_FLAGS = {"help", "verbosity", "version"}
 # === Installation ===
 
 
-def test_what_is_installed_without_tensorflow_is_the_rest_of_the_dependencies():
+def test_requirements_without_tensorflow_are_the_rest_of_the_dependencies():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *extras["training"], *extras["serve"], *extras["jax"]]

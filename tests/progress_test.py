@@ -20,7 +20,7 @@ def test_without_a_terminal_each_state_is_a_line():
     assert all(line.isprintable() for line in lines)
 
 
-def test_what_is_done_soon_shows_nothing_without_a_terminal():
+def test_short_work_shows_nothing_without_a_terminal():
     file = io.StringIO()
     with bar("reading", file=file) as shown:
         shown.update(1)

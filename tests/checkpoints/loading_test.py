@@ -141,7 +141,7 @@ def test_a_name_with_an_organization_is_told_its_own_address(tmp_path):
 
 
 @pytest.mark.parametrize("make", [Backbone, MaskedLM, TextClassifier])
-def test_what_is_no_path_is_an_error(make):
+def test_names_that_are_no_path_are_an_error(make):
     for source in (None, 3, b"folder"):
         with pytest.raises(TypeError, match=f"The checkpoint is {source!r}; expected a folder, "):
             make.from_preset(source)

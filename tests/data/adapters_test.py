@@ -38,7 +38,7 @@ def test_text_is_told(x):
 @pytest.mark.parametrize(
     "x", [np.zeros((2, 3), int), {"token_ids": np.zeros((2, 3), int)}, [[1, 2]], None, 3]
 )
-def test_what_is_not_text_is_told(x):
+def test_inputs_that_are_not_text_are_named(x):
     assert not is_text(x)
 
 
@@ -133,7 +133,7 @@ def test_ids_of_other_names_of_classes_become_names():
     assert label_column(rows, ("neg", "pos")) == [["pos", "neg"], []]
 
 
-def test_what_is_not_read_yet_is_refused():
+def test_unsupported_inputs_are_refused():
     class LazyFrame:
         collect = None
 
@@ -217,7 +217,7 @@ def test_every_form_is_known_and_read(x):
         None,
     ],
 )
-def test_what_is_no_question_is_left_alone(x):
+def test_rows_that_are_no_question_stay(x):
     assert not is_questions(x)
 
 

@@ -193,7 +193,7 @@ def test_sentences_with_a_malformed_line_are_skipped_if_asked(write):
         read_conll(write("a\n\nb\n"), skip_bad=True)
 
 
-def test_what_is_written_is_read_again(tmp_path):
+def test_sentences_are_written_and_read_again(tmp_path):
     text = TaggedText([["New York", "x"], ["y"], ["z"]], [["B", "O"], ["O"], ["O"]], [0, 2])
     predicted = [["O", "O"], ["B"], ["O"]]
     path = tmp_path / "predictions.conll"
@@ -213,7 +213,7 @@ def test_what_is_written_is_read_again(tmp_path):
         ([["a\tb"]], [["O"]], r"has 'a\\tb'; a value must not"),
     ],
 )
-def test_what_cannot_be_written_is_refused(tmp_path, words, predicted, message):
+def test_sentences_that_cannot_be_written_are_refused(tmp_path, words, predicted, message):
     with pytest.raises(ValueError, match=message):
         write_conll(tmp_path / "a", TaggedText(words, None), predicted)
     assert list(tmp_path.iterdir()) == []

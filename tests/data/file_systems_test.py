@@ -42,7 +42,7 @@ def test_files_of_a_url_are_found_by_name(folder):
     assert names(f"{folder}/_SUCCESS") == [("_SUCCESS", 0)]
 
 
-def test_what_is_found_can_be_opened(folder):
+def test_listed_files_can_be_opened(folder):
     for file in find_urls(folder):
         assert file.path.startswith("memory://")
         with open_file(file.path) as opened:

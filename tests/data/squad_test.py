@@ -185,7 +185,7 @@ def test_a_malformed_file_names_the_place(tmp_path, case):
 
 
 @pytest.mark.parametrize("case", [case for case in MALFORMED if case != "no articles"])
-def test_what_is_bad_can_be_left_out_and_is_listed(tmp_path, case):
+def test_bad_questions_can_be_skipped_and_are_listed(tmp_path, case):
     change, message = MALFORMED[case]
     value = content("v2.0")
     value["data"].append(copy.deepcopy(value["data"][0]))
@@ -217,7 +217,7 @@ def test_a_file_of_another_form_is_told_which_one_is_expected(tmp_path, content,
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", '{"data": 3}', '{"data": [}'])
-def test_what_is_no_squad_file_is_always_refused(tmp_path, text):
+def test_files_of_other_formats_are_always_refused(tmp_path, text):
     path = tmp_path / "squad.json"
     path.write_text(text)
     with pytest.raises(SquadError, match=r"squad\.json"):
@@ -242,7 +242,7 @@ def test_two_fields_of_the_same_name_are_refused(tmp_path):
         read_squad(path)
 
 
-def test_what_is_nested_too_deeply_is_refused(tmp_path):
+def test_json_that_is_nested_too_deeply_is_refused(tmp_path):
     path = tmp_path / "squad.json"
     path.write_text('{"data": ' + "[" * 200_000)
     with pytest.raises(SquadError, match=r"squad\.json is nested too deeply"):

@@ -292,7 +292,7 @@ def test_an_embedder_of_byte_pairs_answers_without_tensorflow(tmp_path):
     np.testing.assert_allclose(answers["embedding"], embedder.embed(TEXTS[:6]), atol=1e-4)
 
 
-def test_what_has_no_tokenizer_there_is_refused(tmp_path):
+def test_tokenizers_that_openvino_lacks_are_refused(tmp_path):
     classifier = make_classifier(num_classes=2)
     for name, format in (("model.onnx", "onnx"), ("model.tflite", "litert")):
         with pytest.raises(ExportError, match="format='openvino' with text=True"):

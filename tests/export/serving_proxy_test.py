@@ -121,7 +121,7 @@ def send(port):
         {"instances": [{"text": "a", "choices": ["b", "b"], "num_choices": 2}]},
     ],
 )
-def test_what_a_client_sends_reaches_the_server(send, request_):
+def test_requests_reach_the_server(send, request_):
     status, body, received = send(json.dumps(request_), accept_encoding="gzip", x_secret="a")
     assert (status, json.loads(body)) == (418, {"predictions": ["ä"]})
     ((path, headers, written),) = received
@@ -186,13 +186,13 @@ ROWS = "instances: expected a list of 1 to 1024 rows"
     ],
     ids=range(24),
 )
-def test_what_the_server_does_not_survive_does_not_reach_it(send, body, reason):
+def test_requests_that_end_the_server_do_not_reach_it(send, body, reason):
     status, answer, received = send(body)
     assert (status, received) == (400, [])
     assert reason in json.loads(answer)["error"]
 
 
-def test_what_cannot_be_looked_into_or_is_too_large_is_refused(send):
+def test_compressed_and_large_requests_are_refused(send):
     packed = gzip.compress(b'{"instances": ["a"]}')
     assert send(packed, content_encoding="gzip")[::2] == (415, [])
     huge = b'{"instances": ["' + b"a" * 1_100_000 + b'"]}'

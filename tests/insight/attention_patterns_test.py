@@ -204,7 +204,7 @@ def test_heads_can_be_drawn(patterns):
         patterns.plot("length")
 
 
-def test_what_has_no_text_is_refused():
+def test_models_and_inputs_without_text_are_refused():
     config = BertConfig(
         vocabulary_size=len(TOKENS), num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=8
     )

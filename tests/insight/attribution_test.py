@@ -242,7 +242,7 @@ def test_words_can_be_drawn(folder):
     assert labels == ["dull", "was", "film", "the"]
 
 
-def test_what_is_no_input_is_refused(folder):
+def test_inputs_of_other_kinds_are_refused(folder):
     classifier = TextClassifier.from_preset(folder)
     for arguments, message in (
         (("the", "lime"), "method is 'lime'"),
@@ -265,7 +265,7 @@ def test_what_is_no_input_is_refused(folder):
         insight.attributions(embedder, "the")
 
 
-def test_what_is_longer_than_a_row_is_refused_by_every_task():
+def test_every_task_refuses_inputs_longer_than_a_row():
     for kind, arguments, x, message in (
         (TokenClassifier, (3,), ["film"] * 30, "becomes 2 windows"),
         (QuestionAnswerer, (), ("who " * 7, "ann"), "The question has 7 tokens; expected at most"),

@@ -98,7 +98,7 @@ def test_neighbors_have_the_nearest_embeddings(folder, model):
     assert [label.get_text() for label in found.plot().get_yticklabels()] == expected[::-1]
 
 
-def test_what_cannot_be_compared_is_refused(model):
+def test_contexts_that_cannot_be_compared_are_refused(model):
     backbone, preprocessor = model
     with pytest.raises(ValueError, match=r"'banks' is not a token.*\['bank', '##s'\]"):
         insight.neighbors(backbone, "banks", preprocessor=preprocessor)

@@ -190,7 +190,7 @@ def test_errors_are_counted_by_slice(classifier, probabilities):
     assert "No text belongs to empty." in str(rates)
 
 
-def test_what_does_not_fit_is_refused(classifier):
+def test_rows_that_do_not_fit_are_refused(classifier):
     for swaps, message in (
         ({"x": [("he",)]}, r"swaps\['x'\] has the line \['he'\]"),
         ({"x": [("he", "she"), ("he", "it")]}, "'he' in 2 lines"),

@@ -344,7 +344,7 @@ def test_a_report_has_scores_parameters_and_time(pruned):
     assert report._repr_html_().count("<tr>") == len(report.rows) + 1
 
 
-def test_what_cannot_be_pruned_is_refused():
+def test_models_that_cannot_be_pruned_are_refused():
     task = TextClassifier(Backbone(config_of("bert")), 2)
     for heads, message in (
         ({3: [0]}, "heads has layer 3; expected layers 0 to 2"),

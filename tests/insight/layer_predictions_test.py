@@ -109,7 +109,7 @@ def test_results_are_plain_values_and_pages(masked_lm_and_reference):
     np.testing.assert_array_equal(axes.images[0].get_array(), found.probabilities[:, :, 0])
 
 
-def test_what_has_no_head_is_refused(masked_lm_and_reference, small_task):
+def test_models_without_a_head_are_refused(masked_lm_and_reference, small_task):
     with pytest.raises(ValueError, match="Received a TextClassifier; expected a MaskedLM"):
         insight.layers(small_task, TEXT)
     with pytest.raises(ValueError, match=r"top_k is 13; it must be an integer in \[1, 12\]"):

@@ -150,7 +150,7 @@ def test_shares_can_be_drawn():
     assert [label.get_text() for label in axes.get_yticklabels()] == ["b (2)", "age (2)", "all (4)"]
 
 
-def test_what_cannot_be_scored_is_refused(masked_lm):
+def test_texts_and_models_that_cannot_be_scored_are_refused(masked_lm):
     with pytest.raises(ValueError, match="Text 1 has 0 tokens"):
         insight.pseudo_log_likelihood(masked_lm, ["he", ""])
     with pytest.raises(ValueError, match="Text 0 has 100 tokens; expected 1 to 62"):

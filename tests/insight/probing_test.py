@@ -250,7 +250,7 @@ def test_gains_of_layers_have_their_mean():
     assert np.isnan(scores.rows[0]["accuracy_interval"])
 
 
-def test_what_cannot_be_probed_is_refused(model, files, tmp_path):
+def test_files_and_models_that_cannot_be_probed_are_refused(model, files, tmp_path):
     backbone, preprocessor = model
     for changes, message in (
         ({"tasks": ["xpos"]}, r"tasks is \['xpos'\]; expected a list of upos, relation"),

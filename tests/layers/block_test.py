@@ -102,7 +102,7 @@ def test_attention_dropout_falls_on_the_probabilities():
     )
 
 
-def test_what_dropout_keeps_is_scaled_up():
+def test_dropout_scales_the_other_elements_up():
     zeros, ones = np.zeros((400, 8), "float32"), np.ones((400, 8), "float32")
     weights = (zeros[0], np.full(8, 2.0, "float32"), zeros[0])
     # Rows of ones become rows of 0 and 2 in equal shares: mean 1 and deviation 1 on average

@@ -157,7 +157,7 @@ def test_padding_does_not_change_real_positions(backbone):
     )
 
 
-def test_what_stands_at_padding_does_not_matter(backbone):
+def test_ids_at_padding_do_not_matter(backbone):
     inputs = features()
     real = inputs["padding_mask"]
     expected = to_numpy(backbone(inputs)["sequence_output"])[real]

@@ -208,7 +208,7 @@ def test_a_student_of_shared_layers():
         np.testing.assert_array_equal(weight, value)
 
 
-def test_what_is_refused():
+def test_unlike_students_and_teachers_are_refused():
     student, teacher = masked_pair()
     with pytest.raises(TypeError, match="received MaskedLM and TextClassifier"):
         Distiller(student, classifier_pair()[1])

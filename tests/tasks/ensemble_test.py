@@ -156,7 +156,7 @@ def test_the_null_threshold_is_the_mean_of_those_of_the_members(tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_what_an_ensemble_cannot_do_is_refused(tmp_path):
+def test_an_ensemble_refuses_training_and_unlike_members(tmp_path):
     ensemble = keras_bert.Ensemble([make_text_task("TextClassifier", 2)] * 2)
     with pytest.raises(ValueError, match="An ensemble is not trained: train its members"):
         ensemble.fit(["a"], [0])

@@ -59,7 +59,7 @@ def foreign(path):
         (lambda path: path.mkdir(), "is a folder without config.json"),
     ],
 )
-def test_what_is_no_model_of_ours_is_an_error_that_says_what_was_found(write, message, tmp_path):
+def test_files_of_other_models_are_an_error_that_names_them(write, message, tmp_path):
     path = tmp_path / "model.keras"
     write(path)
     with pytest.raises(ValueError, match=rf"model\.keras.*{message}"):

@@ -105,7 +105,7 @@ def test_texts_of_all_lengths_share_a_few_shapes_and_answer_as_they_do_alone(mon
         ("[MASK]", 0, r"top_k is 0; it must be an integer in \[1, 12\]"),
     ],
 )
-def test_what_cannot_be_filled(masked_lm, text, top_k, message):
+def test_texts_that_cannot_be_filled_are_refused(masked_lm, text, top_k, message):
     with pytest.raises(ValueError, match=message):
         masked_lm.fill(text, top_k=top_k)
 

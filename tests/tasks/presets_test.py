@@ -45,7 +45,7 @@ ROBERTA = {"position_offset": 2, "pad_token_id": 1}
         (byte_pair(BYTE_PAIRS), {"pad_token_id": 3}),
     ],
 )
-def test_what_fits_is_taken(preprocessor, changes):
+def test_preprocessors_that_fit_are_taken(preprocessor, changes):
     check_preprocessor(preprocessor, config(**changes))
 
 
@@ -59,7 +59,7 @@ def test_what_fits_is_taken(preprocessor, changes):
         (byte_pair(BYTE_PAIRS[2:]), ROBERTA, r"token None; .* is 1"),
     ],
 )
-def test_what_does_not_fit_is_refused(preprocessor, changes, message):
+def test_preprocessors_that_do_not_fit_are_refused(preprocessor, changes, message):
     with pytest.raises(ValueError, match=message):
         check_preprocessor(preprocessor, config(**changes))
 

@@ -48,7 +48,7 @@ def test_padding_changes_nothing(answerer):
     )
 
 
-def test_what_follows_is_seen_in_spite_of_a_causal_encoder(answerer):
+def test_later_tokens_are_seen_in_spite_of_a_causal_encoder(answerer):
     changed = {**FEATURES, "token_ids": np.where(np.arange(6) == 4, 11, IDS)}
     after = answerer.predict(changed, verbose=0)["start_logits"]
     assert (np.abs(after - logits(answerer)[0])[0, :4] > 0).all()

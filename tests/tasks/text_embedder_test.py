@@ -78,7 +78,7 @@ def test_embed_takes_text_in_order():
         ([("a", "b")], [1], "without labels"),
     ],
 )
-def test_what_it_does_not_learn_from_is_explained(x, y, message):
+def test_labels_that_it_does_not_learn_from_are_explained(x, y, message):
     with pytest.raises(ValueError, match=message):
         make_embedder().fit(x, y)
 

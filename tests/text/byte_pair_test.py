@@ -154,7 +154,7 @@ def test_files_and_lists_make_the_same_tokenizer(tmp_path):
         ([*SPECIAL, "a"], [("a", "b")], ValueError, "Merge 0 is .'a', 'b'.; expected a string"),
     ],
 )
-def test_what_is_refused(vocabulary, merges, error, message):
+def test_invalid_vocabularies_and_texts_are_refused(vocabulary, merges, error, message):
     with pytest.raises(error, match=message):
         BytePairTokenizer(vocabulary, merges)
 

@@ -113,7 +113,7 @@ def test_ids_decode_as_detokenize_but_for_spaces(tokenizer):
         ((5,), "expected text"),
     ],
 )
-def test_what_is_no_text_or_pair_is_refused(tokenizer, arguments, message):
+def test_rows_that_are_no_text_or_pair_are_refused(tokenizer, arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
         tokenizer.encode(*arguments)
 
@@ -156,7 +156,7 @@ def test_from_preset_of_a_subclass(folder, tokenizer):
         other.from_preset(folder)
 
 
-def test_what_has_no_tokenizer_is_refused(tmp_path):
+def test_folders_without_a_tokenizer_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match="has no checkpoint: looked for"):
         Tokenizer.from_preset(tmp_path)
     (tmp_path / "model.keras").touch()

@@ -325,7 +325,7 @@ def test_special_tokens_are_not_typed_unless_that_is_wanted():
                 assert not special & {*executor(token), *executor(f"a {token} b")}
 
 
-def test_what_is_refused():
+def test_invalid_vocabularies_and_options_are_refused():
     config = families.CONFIGS["modernbert"]()
     del config["kind"]
     with pytest.raises(ValueError, match="word_pattern is 'gpt5'; expected gpt2, llama3"):
@@ -349,7 +349,7 @@ def test_what_is_refused():
         ),
     ],
 )
-def test_what_byte_fallback_needs(changes, message):
+def test_byte_fallback_needs_all_bytes(changes, message):
     config = families.CONFIGS["mmbert"]()
     del config["kind"]
     tokens = config["vocabulary"]

@@ -39,7 +39,7 @@ def test_values_have_the_number_of_their_row(lengths):
 
 
 @pytest.mark.parametrize("shape", [(0,), (5,), (3, 4)])
-def test_what_fulfils_a_condition_is_selected(shape):
+def test_elements_that_fulfill_a_condition_are_selected(shape):
     x = np.arange(np.prod(shape)).reshape(shape)
     for condition in (x % 3 == 1, x < 0, x >= 0):
         np.testing.assert_array_equal(select(tf.constant(x), tf.constant(condition)), x[condition])

@@ -139,7 +139,7 @@ def test_a_file_and_bytes_make_the_same_tokenizer(tmp_path):
         SentencePieceTokenizer(tmp_path / "none.model")
 
 
-def test_what_is_no_model_is_refused():
+def test_files_that_are_no_model_are_refused():
     with pytest.raises(ValueError, match="of 4 bytes is not a SentencePiece model"):
         SentencePieceTokenizer(b"text")
     config = small_tokenizers.make("sentence_piece").get_config()

@@ -151,7 +151,7 @@ def test_rare_words_are_forgotten_where_there_are_too_many():
     assert "x" not in vocabulary
 
 
-def test_what_is_refused():
+def test_invalid_sizes_and_corpora_are_refused():
     with pytest.raises(ValueError, match="has no words"):
         train_vocabulary(["", " \n"], 100, progress=False)
     with pytest.raises(ValueError, match=r"vocabulary_size is 9.* the 3 characters.* need 11"):

@@ -41,7 +41,7 @@ def config_of(family):
 
 
 @pytest.mark.parametrize("family", CONFIGS)
-def test_what_is_written_is_read(family, tmp_path):
+def test_tokenizers_of_all_families_are_written_and_read(family, tmp_path):
     config = config_of(family)
     write_tokenizer(tmp_path, config, 12)
     assert read_tokenizer(tmp_path) == config

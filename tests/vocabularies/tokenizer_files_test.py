@@ -20,7 +20,7 @@ VOCABULARY = [*SPECIAL, "film", "##s", "\u2028", "é"]
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_what_is_written_is_read(lowercase, tmp_path):
+def test_a_tokenizer_is_written_and_read(lowercase, tmp_path):
     write_tokenizer(tmp_path, {"vocabulary": VOCABULARY, "lowercase": lowercase}, 12)
     tokenizer = read_tokenizer(tmp_path)
     assert tokenizer["vocabulary"] == VOCABULARY
@@ -126,7 +126,7 @@ def test_added_tokens_join_the_vocabulary(tmp_path):
         ({"never_split": ["[MASK]", "C++"]}, r"never_split has 'C\+\+'"),
     ],
 )
-def test_what_is_no_tokenizer_of_bert_s_is_refused_by_name(settings, message, tmp_path):
+def test_other_tokenizers_are_refused_by_name(settings, message, tmp_path):
     save_vocabulary(VOCABULARY, tmp_path / "vocab.txt")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     with pytest.raises(ValueError, match=rf"tokenizer_config\.json: {message}"):

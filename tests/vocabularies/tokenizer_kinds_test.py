@@ -54,7 +54,7 @@ def ids_of(config, texts=TEXTS):
 
 
 @pytest.mark.parametrize(("kind", "options"), [(k, each) for k in OPTIONS for each in OPTIONS[k]])
-def test_what_is_written_is_read(kind, options, tmp_path):
+def test_tokenizers_of_all_kinds_are_written_and_read(kind, options, tmp_path):
     config = small_tokenizers.make(kind, **options).get_config()
     write_tokenizer(tmp_path, config, 12)
     assert read_tokenizer(tmp_path) == config
@@ -297,7 +297,7 @@ def test_another_unigram_is_refused(change, message, tmp_path):
     [b"", b"no model", b"\x0a\xff\xff", b"\x0a\x03\x0a\x01\xff", b"\xff" * 10**6],
     ids=lambda content: repr(content[:8]),
 )
-def test_what_is_no_model_names_the_file(content, tmp_path):
+def test_the_error_about_a_malformed_model_names_the_file(content, tmp_path):
     (tmp_path / "spiece.model").write_bytes(content)
     with pytest.raises(ValueError, match=r"spiece\.model: the file is not a SentencePiece"):
         read_tokenizer(tmp_path)

@@ -49,7 +49,7 @@ def test_other_released_vocabularies_are_written_as_they_were(name, size, tmp_pa
         (SPECIAL + "a\x0bb\n\x1ca\u2029b", ["a\x0bb", "a\u2029b"]),
     ],
 )
-def test_what_files_are_like(tmp_path, content, tokens):
+def test_each_line_is_a_token_without_surrounding_spaces(tmp_path, content, tokens):
     assert load(tmp_path, content)[4:] == tuple(tokens)
 
 
@@ -66,7 +66,7 @@ def test_what_files_are_like(tmp_path, content, tokens):
         (SPECIAL.encode() + b"caf\xe9\n", r"vocab\.txt, line 5 is not UTF-8: b'caf\\xe9'"),
     ],
 )  # fmt: skip
-def test_what_is_refused(tmp_path, content, message):
+def test_duplicates_and_missing_tokens_are_refused(tmp_path, content, message):
     with pytest.raises(ValueError, match=message):
         load(tmp_path, content)
 

@@ -88,7 +88,7 @@ def test_from_the_released_code_to_our_preset_and_back_is_bit_exact(fixture_fold
     _assert_same_variables(fixture_folder, tmp_path / "back")
 
 
-def test_what_is_written_is_read_back_bit_by_bit(tmp_path):
+def test_weights_are_read_back_bit_by_bit(tmp_path):
     backbone = small_backbone(**TANH, num_heads=4, num_segments=3)
     heads, _ = pretraining_heads(backbone)
     checkpoints.save_google_tf1(
@@ -267,7 +267,9 @@ def test_an_unknown_activation_names_the_allowed(tmp_path):
         ({**TANH, "causal": True}, "causal is True"),
     ],
 )
-def test_what_the_released_code_would_compute_otherwise_is_not_written(changes, message, tmp_path):
+def test_models_that_the_released_code_computes_otherwise_are_not_written(
+    changes, message, tmp_path
+):
     with pytest.raises(CheckpointError, match=message):
         checkpoints.save_google_tf1(small_backbone(**changes), tmp_path / "new")
     assert not (tmp_path / "new").exists()

@@ -507,7 +507,7 @@ def test_no_pickle_is_opened(name, tmp_path):
         ({"id2label": ["a", "b"]}, "id2label is"),
     ],
 )
-def test_what_is_not_supported_is_an_error_that_names_file_and_field(changes, message, tmp_path):
+def test_unsupported_values_are_an_error_that_names_file_and_field(changes, message, tmp_path):
     saved_by_transformers("BertModel", tmp_path)
     edit_json(tmp_path / "config.json", **changes)
     with pytest.raises(CheckpointError, match=message) as raised:

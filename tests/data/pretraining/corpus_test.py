@@ -159,7 +159,7 @@ def test_malformed_input_is_an_error_with_file_and_line(tmp_path, name, content,
         read(tmp_path / name, content)
 
 
-def test_what_cannot_be_is_refused_at_once(tmp_path):
+def test_invalid_options_are_refused_at_once(tmp_path):
     with pytest.raises(FileNotFoundError, match=re.escape(str(tmp_path / "none.txt"))):
         read_corpus(tmp_path / "none.txt")
     with pytest.raises(ValueError, match="format is 'pdf', expected one of auto"):

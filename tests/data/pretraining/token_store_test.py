@@ -50,7 +50,7 @@ def test_indices_out_of_range_are_refused(tmp_path):
         store[0][1]
 
 
-def test_what_is_empty_is_dropped(tmp_path):
+def test_empty_documents_are_dropped(tmp_path):
     store = write(tmp_path / "store", [[], [[], [5], []], [[]], [[6, 7]]])
     assert [[s.tolist() for s in document] for document in store] == [[[5]], [[6, 7]]]
 
