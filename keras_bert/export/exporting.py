@@ -64,10 +64,10 @@ def export_task(
             to the task's, or to the ids if it has none.
         dtype: `"float32"`. A SavedModel may also be `"bfloat16"`, which halves the size of weights
             and computes matrix products in bfloat16, but LayerNorm, the head and the outputs in
-            float32. `"int8"` has 8-bit products, as of `quantize` with `calibration` in a
-            SavedModel, which is for servers on x86 CPUs; quantized by NNCF (`openvino`), ONNX
-            Runtime or TensorFlow (`onnx`, `litert`: weights statically, activations dynamically) in
-            the other formats. An int8 model answers differently: evaluate it before serving.
+            float32. `"int8"` has 8-bit products: in a SavedModel as `quantize` with `calibration`,
+            for TensorFlow Serving 2.20 or later on x86 CPUs; in the other formats quantized by
+            NNCF (`openvino`), ONNX Runtime or TensorFlow (`onnx`, `litert`: weights statically,
+            activations dynamically). An int8 model answers differently: evaluate it before serving.
         calibration: About 300 texts like those that will be served; pairs of texts for a classifier
             of pairs, and of a question and its passage for a question answerer. Required for
             a SavedModel and for `openvino` in int8, which are calibrated with their activations;

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ _SERVING_OPS = """
     Erf Erfc Erfinv Exp Expm1 Floor FloorDiv FloorMod Inv Invert LeftShift Lgamma Log Log1p
     Maximum Minimum Mod Mul MulNoNan Ndtri Neg PopulationCount Pow RealDiv Reciprocal RightShift
     Rint Round Rsqrt Sign Sin Sinh Sqrt Square SquaredDifference Sub Tan Tanh TruncateDiv
-    TruncateMod Xdivy Xlog1py Xlogy _QuantizedMatMul
+    TruncateMod Xdivy Xlog1py Xlogy
     ApproximateEqual Equal Greater GreaterEqual IsFinite IsInf IsNan Less LessEqual LogicalAnd
     LogicalNot LogicalOr NotEqual Select SelectV2
     All Any ArgMax ArgMin BatchMatMul BatchMatMulV2 BatchMatMulV3 BiasAdd Bincount Bucketize
@@ -82,6 +82,8 @@ _SERVING_OPS = """
     UnicodeScriptTokenizeWithOffsets WhitespaceTokenizeWithOffsets WordpieceTokenizeWithOffsets
 """
 SERVING_OPS = frozenset(_SERVING_OPS.split())
+# Operations of int8 exports, which a server of TensorFlow 2.20 runs and 2.15 does not know
+INT8_OPS = frozenset({"_QuantizedMatMul"})
 
 # Servers built without XLA reject functions with these attributes ("XLA compilation disabled").
 _COMPILED = ("_XlaMustCompile", "_XlaCompile")
@@ -101,7 +103,7 @@ def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> N
     functions = task.serving_signatures(options)
     signatures = {name: function.get_concrete_function() for name, function in functions.items()}
     save_signatures(signatures, folder, task.preprocessor.tokenizer.graph.resources)
-    check_serving_ops(folder)
+    check_serving_ops(folder, INT8_OPS if options.dtype == "int8" else frozenset())
     description = folder / DESCRIPTION_FILE
     description.parent.mkdir()
     description.write_text(ExportDescription.of_task(task, options).to_json(), encoding="utf-8")
@@ -136,11 +138,12 @@ def save_signatures(
     tf.saved_model.save(root, str(folder), signatures=signatures)
 
 
-def check_serving_ops(folder: Path) -> None:
+def check_serving_ops(folder: Path, newer_ops: Set[str] = frozenset()) -> None:
     """Checks that the oldest supported server can run the graphs of a SavedModel.
 
     Args:
         folder: The folder of the SavedModel.
+        newer_ops: Operations that only newer servers must know.
 
     Raises:
         ExportError: If the server lacks an operation, or one requires XLA; the message names it.
@@ -150,14 +153,14 @@ def check_serving_ops(folder: Path) -> None:
     saved_model = saved_model_pb2.SavedModel()
     saved_model.ParseFromString((folder / "saved_model.pb").read_bytes())
     for meta_graph in saved_model.meta_graphs:
-        check_graph(meta_graph.graph_def)
+        check_graph(meta_graph.graph_def, newer_ops)
 
 
-def check_graph(graph_def: Any) -> None:
+def check_graph(graph_def: Any, newer_ops: Set[str] = frozenset()) -> None:
     """Applies `check_serving_ops` to a `tf.compat.v1.GraphDef`."""
     functions = {function.signature.name for function in graph_def.library.function}
     nodes = list(_nodes(graph_def))
-    unknown = sorted({node.op for node in nodes} - SERVING_OPS - functions)
+    unknown = sorted({node.op for node in nodes} - SERVING_OPS - newer_ops - functions)
     if unknown:
         raise ExportError(
             f"The graph holds operations that {OLDEST_SERVING} may not know: "
