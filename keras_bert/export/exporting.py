@@ -65,7 +65,7 @@ def export_task(
         dtype: `"float32"`. A SavedModel may also be `"bfloat16"`, which halves the size of weights
             and computes matrix products in bfloat16, but LayerNorm, the head and the outputs in
             float32. `"int8"` has 8-bit products: in a SavedModel as `quantize` with `calibration`,
-            for TensorFlow Serving 2.20 or later on x86 CPUs; in the other formats quantized by
+            for TensorFlow Serving 2.18 or later on x86 CPUs; in the other formats quantized by
             NNCF (`openvino`), ONNX Runtime or TensorFlow (`onnx`, `litert`: weights statically,
             activations dynamically). An int8 model answers differently: evaluate it before serving.
         calibration: About 300 texts like those that will be served; pairs of texts for a classifier

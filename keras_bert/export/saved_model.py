@@ -82,7 +82,7 @@ _SERVING_OPS = """
     UnicodeScriptTokenizeWithOffsets WhitespaceTokenizeWithOffsets WordpieceTokenizeWithOffsets
 """
 SERVING_OPS = frozenset(_SERVING_OPS.split())
-# Operations of int8 exports, which a server of TensorFlow 2.20 runs and 2.15 does not know
+# Operations of int8 exports, which TensorFlow 2.18 runs and 2.15 does not know
 INT8_OPS = frozenset({"_QuantizedMatMul"})
 
 # Servers built without XLA reject functions with these attributes ("XLA compilation disabled").
