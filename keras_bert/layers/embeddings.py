@@ -19,6 +19,9 @@ from keras_bert.ops import SeedGenerator, dropout, norm, take, take_of_few, toke
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.shapes import length_of
 
+# In a file, the sum of a table and the one that it is based on
+_SUM = "sum"
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenEmbedding(keras.layers.Layer):
@@ -118,13 +121,16 @@ class TokenEmbedding(keras.layers.Layer):
         return vectors
 
     def save_own_variables(self, store: Any) -> None:
-        # Without its base, a copy of this layer has the sum.
-        store["0"] = self.embeddings
+        super().save_own_variables(store)
         if self._base_table is not None:
-            store["difference"] = self._table
+            store[_SUM] = self.embeddings
 
     def load_own_variables(self, store: Any) -> None:
-        self._table.assign(store["0" if self._base_table is None else "difference"])
+        # A layer without a base, of the same model without its generator, gets the sum.
+        if _SUM not in set(store.keys()):
+            super().load_own_variables(store)
+        else:
+            self._table.assign(store[_SUM if self._base_table is None else "0"])
 
     def compute_output_spec(
         self, inputs: Tensor, reverse: bool = False, training: bool = False
