@@ -99,7 +99,7 @@ def test_another_bilstm_starts_fresh_and_says_so(classifier, numbers, tmp_path):
 def test_a_preset_without_one_takes_a_fresh_one(tmp_path):
     make_classifier(top_layers=None).save_to_preset(tmp_path / "preset")
     with pytest.warns(
-        CheckpointWarning, match=r"but expected 2 \(bilstm_units=4, bilstm_layers=2\); the"
+        CheckpointWarning, match=r"but expected 2 classes \(bilstm_units=4, bilstm_layers=2\); the"
     ):
         other = TextClassifier.from_preset(tmp_path / "preset", top_layers=bidirectional_lstm(4))
     assert other.get_layer("bilstm_1").forward_layer.units == 4
@@ -138,7 +138,7 @@ def test_any_layers_may_stand_on_top(tmp_path):
     with pytest.raises(ValueError, match=r"presets have only those of .*bidirectional_lstm"):
         model.save_to_preset(tmp_path / "preset")
     make_classifier().save_to_preset(tmp_path / "preset")
-    with pytest.warns(CheckpointWarning, match=r"but expected 2 \(other top_layers\)"):
+    with pytest.warns(CheckpointWarning, match=r"but expected 2 classes \(other top_layers\)"):
         TextClassifier.from_preset(tmp_path / "preset", top_layers=pooling_layers())
 
 
