@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """TriviaQA, then SQuAD, at miniature size: the second run starts from the first one's head."""
 
-import dataclasses
 import json
 
 import pytest
@@ -47,8 +46,7 @@ def trivia(tmp_path):
 
 def test_squad_starts_from_the_head_that_triviaqa_has_trained(trivia, preset, tmp_path):  # noqa: F811
     first = tmp_path / "first"
-    config = dataclasses.replace(
-        recipes.load("bert_large_triviaqa", SquadConfig),
+    config = recipes.load("bert_large_triviaqa", SquadConfig).replace(
         **MINIATURE,
         train_file=str(trivia / "train.json"),
         dev_file=str(trivia / "dev.json"),
@@ -85,8 +83,7 @@ def test_squad_starts_from_the_head_that_triviaqa_has_trained(trivia, preset, tm
 
     for name in ("train-v1.1.json", "dev-v1.1.json"):
         write_squad(tmp_path, name, name[0])
-    second = dataclasses.replace(
-        recipes.load("bert_large_triviaqa_squad", SquadConfig),
+    second = recipes.load("bert_large_triviaqa_squad", SquadConfig).replace(
         **MINIATURE,
         data_dir=str(tmp_path),
         preset=str(first),

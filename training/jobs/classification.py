@@ -271,8 +271,9 @@ def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
         labeled=bool(config.label),
         multi_label=model.multi_label,
     )
-    scores = data.labels.tolist() if model.is_regression and data.labels is not None else None
-    return InsightRows(data.inputs, data.inputs, scores or data.shown_labels)
+    # (Without names, labels are ids, or the scores of a regression.)
+    numbers = None if model.class_names or data.labels is None else data.labels.tolist()
+    return InsightRows(data.inputs, data.inputs, numbers or data.shown_labels)
 
 
 def predicted_class(model: TextClassifier, row: Any) -> tuple[Any, Any, str]:
