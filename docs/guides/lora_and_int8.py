@@ -8,7 +8,7 @@
 # | to train where memory is short | LoRA: no optimizer state for the encoder |
 # | many tasks with one encoder | LoRA: a task is its updates and its head |
 # | the best score | train all weights, where memory allows, and compare |
-# | a small or fast model to serve | `export(…, dtype="int8")`, or `dtype="bfloat16"` as a SavedModel |
+# | a small or fast model to serve | `export(…, dtype="int8")`, or `dtype="bfloat16"` |
 # | int8 in a Keras program | `quantize("int8")` |
 #
 # LoRA freezes the encoder and trains for each layer an update, the product of two narrow matrices. int8 stores the trained weights as 8-bit
