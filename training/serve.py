@@ -191,12 +191,12 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
         answers = answers_of_saved_model(model)
         threads = threads or num_cores()
     else:
-        import keras
+        from keras_bert.ops.dispatch import compiles_each_shape
 
         answers = answers_of_task(model, predictor.fields)
         threads = threads or 1
         longest = model.preprocessor.sequence_length
-        compiles = keras.backend.backend() == "jax"
+        compiles = compiles_each_shape()
         if compiles:
             batch_size = min(batch_size, _JAX_BATCH_SIZE)
     sizes = [1 << power for power in range(batch_size.bit_length())]

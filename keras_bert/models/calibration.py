@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -50,8 +49,6 @@ def quantize_statically(model: Any, rows: Any) -> None:
     for layer in seconds:
         unclipped = np.quantile(largest[layer.path], _UNCLIPPED_CHANNELS)
         layer.quantize_statically(np.array([unclipped], "float32"))
-    # On PyTorch, the weights that were replaced are part of cycles.
-    gc.collect()
 
 
 def _check(networks: Any, products: Sequence[Dense]) -> None:

@@ -117,8 +117,8 @@ class TokenModel(keras.Model):
                     f"mode={mode!r} and filters={filters!r}."
                 )
             quantize_statically(self, calibration)
-            return
-        super().quantize(mode, config=config, filters=filters, **options)
+        else:
+            super().quantize(mode, config=config, filters=filters, **options)
         # On PyTorch, the weights that were replaced are part of cycles.
         gc.collect()
 

@@ -75,6 +75,7 @@ def compiles_each_shape() -> bool:
     return bool(keras.backend.backend() == "jax")
 
 
+@functools.cache
 def backend_steps() -> ModuleType:
     """Returns the module of the steps of Keras' training loop on this backend."""
     return importlib.import_module(f"keras_bert.ops.{keras.backend.backend()}_steps")

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_bert import checkpoints, checks
 from keras_bert.config import BertConfig, ConfigError
 from keras_bert.data.adapters.texts import single_texts
+from keras_bert.data.labels import sigmoid
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers import ReplacedTokenHead, SampledTokens, ScatteredTokens, spread_slots
 from keras_bert.layers.encoder_layers import check_same_embeddings
@@ -374,7 +374,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         answers: list[Any] = [None] * len(texts)
         for _, index, encoded in self._outputs_of_batches(batches, verbose, self.backbone):
             logits = ops.convert_to_numpy(self.head(encoded["sequence_output"]))
-            for row, scores in zip(index.tolist(), _sigmoid(logits), strict=True):
+            probabilities = sigmoid(logits.astype("float64"))
+            for row, scores in zip(index.tolist(), probabilities, strict=True):
                 answers[row] = [
                     {
                         "token": tokenizer.vocabulary[token],
@@ -391,10 +392,6 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "generator": self.generator.config.to_dict()}
-
-
-def _sigmoid(logits: np.ndarray) -> np.ndarray:
-    return np.asarray(1 / (1 + np.exp(-logits.astype("float64"))))
 
 
 def generator_config(config: BertConfig, size: float) -> BertConfig:

@@ -19,6 +19,7 @@ import pytest
 
 import keras_bert
 from keras_bert.data import TextClassifierPreprocessor
+from tests.checkpoints.small_models import small_config
 from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
 from training.serve import ServeConfig, listening
 
@@ -31,14 +32,7 @@ IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 
 @pytest.fixture(scope="module")
 def classifier():
-    config = keras_bert.BertConfig(
-        vocabulary_size=len(LETTER_TOKENS),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=32,
-    )
+    config = small_config(vocabulary_size=len(LETTER_TOKENS), num_layers=1, max_sequence_length=32)
     return keras_bert.TextClassifier(
         keras_bert.Backbone(config),
         preprocessor=TextClassifierPreprocessor(of_tokens(*LETTER_TOKENS), sequence_length=16),

@@ -27,6 +27,7 @@ from keras_bert.data.loader import (
 )
 from keras_bert.data.texts import InMemory
 from keras_bert.data.words import TokenClassifierPreprocessor
+from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.tasks.presets import preprocessor_config
 
 from ..engine.job import finite
@@ -104,7 +105,7 @@ class WordFeatures:
         word_window, position = windows.word_window, windows.word_position
         shape = (len(word_window), *self.shape)
         file = np.lib.format.open_memmap(path, mode="w+", dtype="float32", shape=shape)
-        compiles = keras.backend.backend() == "jax"
+        compiles = compiles_each_shape()
         source = RowsInMemory(InMemory(windows.sequences))
         options = BatchOptions(self.batch_size, compiles=compiles, training=compiles)
         for inputs, index in Loader(source, self.preprocessor, options, with_index):

@@ -98,10 +98,10 @@ def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
         task: A task that answers text.
         fields: The fields of a row.
     """
-    import keras
+    from keras_bert.ops.dispatch import compiles_each_shape
 
     inputs = {name: Tensor(STRING, (-1, -1) if name == CHOICES else (-1,)) for name in fields}
-    compiles = keras.backend.backend() == "jax"
+    compiles = compiles_each_shape()
 
     def answer(rows: Sequence[Row]) -> list[Row]:
         rows = [{name: _as_text(value) for name, value in row.items()} for row in rows]
@@ -123,13 +123,13 @@ def of_token_ids(embedder: Any) -> Signature:
     Args:
         embedder: A task with one output, the embedding. All rows of a batch have one length.
     """
-    import keras
     import numpy as np
 
     from keras_bert.data.loader import bucket_for, bucket_lengths
+    from keras_bert.ops.dispatch import compiles_each_shape
 
     tokenizer = embedder.preprocessor.tokenizer
-    compiles = keras.backend.backend() == "jax"
+    compiles = compiles_each_shape()
     buckets = bucket_lengths(embedder.preprocessor.sequence_length, coarse=compiles)
 
     def answer(rows: Sequence[Row]) -> list[Row]:

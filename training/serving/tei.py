@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 import keras_bert
+from keras_bert.data.labels import sigmoid
 from keras_bert.data.tagging_schemes import OUTSIDE, Entity, are_span_labels, entities
 from keras_bert.text.tokenizer import Tokenizer
 
@@ -392,15 +393,11 @@ def _scores(answer: Row, options: Row) -> list[float]:
     """Returns the probabilities of an answer, or its score, to which a sigmoid is applied."""
     if "probabilities" not in answer:
         score = answer["score"]
-        return [score if options["raw_scores"] else _sigmoid(score)]
+        return [score if options["raw_scores"] else float(sigmoid(np.float64(score)))]
     if options["raw_scores"]:
         raise RequestError("raw_scores is true; the model answers with probabilities", "raw_scores")
     probabilities: list[float] = answer["probabilities"]
     return probabilities
-
-
-def _sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
 def _groups(

@@ -24,6 +24,7 @@ from keras_bert.data import (
     TokenClassifierPreprocessor,
 )
 from keras_bert.export import ServedModel
+from tests.checkpoints.small_models import small_config
 from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
 from training.serve import listening
 from training.serving import connections
@@ -43,12 +44,9 @@ TEXTS = ["a film", "", "naïve é"]
 
 def tasks():
     """Small tasks, whose weights differ from row to row enough to be told apart."""
-    config = keras_bert.BertConfig(
+    config = small_config(
         vocabulary_size=len(LETTER_TOKENS),
         num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
         max_sequence_length=32,
         initializer_range=1.0,
     )
