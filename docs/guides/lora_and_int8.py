@@ -106,7 +106,7 @@ answers = {"float32.keras": expected, "int8.keras": merged.predict(test, verbose
 # ## int8 in an export
 #
 # `export` quantizes with the tools of the other runtimes, with the embeddings: ONNX, OpenVINO and LiteRT take `dtype="int8"`. The exported network
-# takes ids from the preprocessor.
+# takes ids from the preprocessor. A SavedModel in int8 takes text, and `calibration` ([how](../serving_openvino.md#int8)).
 
 # %% small="dtypes = ['int8']"
 dtypes = ["float32", "int8"]
