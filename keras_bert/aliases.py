@@ -91,17 +91,9 @@ def suggestion(names: Iterable[str], known: Collection[str]) -> str:
 
 
 def refuse_aliases(function: Callable[..., Any], received: Iterable[str], owner: str) -> None:
-    """Raises an error for arguments that other libraries have, and this function does not.
+    """Raises a TypeError for arguments that other libraries have, with what to write instead.
 
     Keras ignores some arguments that it does not know.
-
-    Args:
-        function: The function.
-        received: The names of the arguments that it received.
-        owner: What the message calls the function.
-
-    Raises:
-        TypeError: If there is one; the message says what to write instead.
     """
     others = [name for name in received if name in _OUR_NAMES]
     known = inspect.signature(function).parameters if others else ()

@@ -75,14 +75,7 @@ class Numbers:
         return kind + "".join(f"{words} {n}" for words, n in limits.items() if n is not None)
 
     def check(self, **options: Any) -> None:
-        """Checks options.
-
-        Args:
-            **options: The value of each option.
-
-        Raises:
-            ValueError: If a value is not accepted; the message names the option.
-        """
+        """Raises a ValueError with the name of the option if a value is not accepted."""
         for name, value in options.items():
             if not self.allows(value):
                 raise ValueError(f"{name} is {value!r}; it must be {self}.")
@@ -108,15 +101,7 @@ SEED = Numbers(at_least=0, below=2**32, integer=True)
 
 
 def check_names(option: str, names: Iterable[Any]) -> None:
-    """Checks that the value of an option is some names, and not one, which iterates too.
-
-    Args:
-        option: The name of the option, for the error message.
-        names: The value.
-
-    Raises:
-        ValueError: If it is a string, or has something that is not one.
-    """
+    """Checks that the value of an option is some names, and not one, which iterates too."""
     if isinstance(names, (str, bytes)):
         raise ValueError(f"{option} is {names!r}; it must be a list or tuple of names.")
     for index, name in enumerate(names):
@@ -152,15 +137,7 @@ def install(extra: str) -> str:
 
 @contextlib.contextmanager
 def importing(extra: str, purpose: str) -> Iterator[None]:
-    """Says what to install where a library of an extra is not installed.
-
-    Args:
-        extra: The extra.
-        purpose: What needs the library, to begin the message with.
-
-    Raises:
-        ImportError: If the library is not installed.
-    """
+    """Says which extra to install where a library of it is not, after what needs the library."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -25,13 +25,6 @@ def resolve(preset: str | os.PathLike[str]) -> str:
     """Returns the folder that the name `"minilm"` stands for; any other checkpoint as it is.
 
     A folder of this name in the current directory takes precedence, as over every other name.
-
-    Args:
-        preset: A folder, address or name, as for `keras_bert.checkpoints.open_checkpoint`.
-
-    Raises:
-        FileNotFoundError: As for `folder`.
-        ValueError: As for `folder`.
     """
     preset = os.fspath(preset)
     return os.fspath(folder()) if preset == NAME and not os.path.isdir(preset) else preset
@@ -62,12 +55,7 @@ def folder() -> Path:
 
 
 def check_sha256(path: Path, expected: str) -> None:
-    """Verifies the checksum of a file of the package.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If its SHA-256 checksum differs.
-    """
+    """Verifies the checksum of a file of the package; a ValueError if it differs."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != expected:

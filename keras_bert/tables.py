@@ -41,11 +41,7 @@ def text_table(
 
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """Returns a table in Markdown.
-
-    Args:
-        columns: The headers.
-        rows: The cells of each row, as Markdown.
+    """Returns a table in Markdown; columns and rows are those of `text_table`.
 
     Example:
 

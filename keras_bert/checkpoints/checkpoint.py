@@ -25,11 +25,7 @@ EncoderT = TypeVar("EncoderT", bound=Encoder)
 
 
 def registered_backbone(config: BertConfig, **arguments: Any) -> Any:
-    """Creates a `keras_bert.Backbone`, by its class in Keras' registry.
-
-    Raises:
-        TypeError: If `keras_bert.models` is not imported, so that it is not registered.
-    """
+    """Creates a `keras_bert.Backbone`, by its class in Keras' registry."""
     cls = keras.saving.get_registered_object("keras_bert>Backbone")
     if cls is None:
         raise TypeError("Pass the class of the encoder: cls=keras_bert.Backbone.")

@@ -57,16 +57,7 @@ IGNORED = (
 def check_needed(
     fields: Mapping[str, Any], needed: Mapping[str, tuple[Any, ...]], path: Path
 ) -> None:
-    """Checks that fields of a file have allowed values, or are absent or null.
-
-    Args:
-        fields: The JSON object of the file.
-        needed: The allowed values of each field.
-        path: Path of the file, for the error message.
-
-    Raises:
-        CheckpointError: If a field has another value.
-    """
+    """Checks that fields of a file have allowed values, or are absent or null."""
     for name, allowed_values in needed.items():
         # Some files have null for an absent value.
         if fields.get(name) not in (None, *allowed_values):
@@ -77,18 +68,7 @@ def check_needed(
 def meaning(
     fields: Mapping[str, Any], name: str, words: Mapping[str, str], path: Path, default: str = ""
 ) -> str:
-    """Returns the name in `BertConfig` of the word in a field.
-
-    Args:
-        fields: The JSON object of a file.
-        name: The name of the field.
-        words: The names in `BertConfig` of the words that are allowed.
-        path: Path of the file, for the error message.
-        default: The word of a file without the field.
-
-    Raises:
-        CheckpointError: If the field has something else.
-    """
+    """Returns the name in `BertConfig` of the word in a field; `default` is that of no field."""
     word = fields.get(name, default)
     if not isinstance(word, str) or word not in words:
         raise CheckpointError(f"{path}: {name} is {word!r}; it must be one of {', '.join(words)}.")

@@ -26,11 +26,7 @@ def checkpoint_errors() -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a file that contains a JSON object.
-
-    Raises:
-        CheckpointError: If the file cannot be read, or does not contain a JSON object.
-    """
+    """Reads a file that contains a JSON object."""
     with checkpoint_errors():
         return files.read_json(path)
 

@@ -59,19 +59,8 @@ def upload(
 ) -> str:
     """Uploads the files of a folder to a model on the Hub, which is created if it does not exist.
 
-    The account is the one of `hf auth login`, or of the environment variable `HF_TOKEN`.
-
-    Args:
-        folder: The folder.
-        uri: `hf://organization/model`, or `organization/model`.
-        private: Whether a new model is private.
-        message: The message of the commit.
-
-    Returns:
-        The web address of the commit.
-
-    Raises:
-        CheckpointError: If the files cannot be uploaded.
+    The account is the one of `hf auth login`, or of the environment variable `HF_TOKEN`. Returns
+    the web address of the commit.
     """
     import huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError

@@ -77,16 +77,7 @@ def stored_shapes(stored: Stored, shape: tuple[int, ...]) -> list[tuple[int, ...
 
 
 def check_shape(stored: Stored, shape: tuple[int, ...], source: TensorSource) -> None:
-    """Checks that the tensors of a weight have the right shapes.
-
-    Args:
-        stored: How the weight is stored.
-        shape: The shape of the weight.
-        source: The tensors.
-
-    Raises:
-        CheckpointError: If they have not; the message names the file, the tensor, and both shapes.
-    """
+    """Checks that the tensors of a weight have the right shapes."""
     for name, expected in zip(stored.names, stored_shapes(stored, shape), strict=True):
         actual = source.shape(name)
         if actual != expected:
@@ -97,18 +88,9 @@ def check_shape(stored: Stored, shape: tuple[int, ...], source: TensorSource) ->
 
 
 def assemble(stored: Stored, source: TensorSource) -> np.ndarray[Any, Any]:
-    """Reads the tensors of a weight, and combines them to its value.
+    """Reads the tensors of a weight, and combines them to its value, float32.
 
-    Args:
-        stored: How the weight is stored.
-        source: The tensors.
-
-    Returns:
-        A float32 array.
-
-    Raises:
-        CheckpointError: If a tensor cannot be read, or has integers (a quantized model), NaN or
-            infinity.
+    Integers (of a quantized model), NaN and infinity are errors.
     """
     arrays = [_read_float(name, source) for name in stored.names]
     if stored.transposed:
@@ -137,15 +119,7 @@ def _read_float(name: str, source: TensorSource) -> np.ndarray[Any, Any]:
 
 
 def check_finite(weight: np.ndarray[Any, Any], name: str) -> None:
-    """Checks that all values of a weight are finite.
-
-    Args:
-        weight: An array of floats.
-        name: The file and the name of the weight, for the error message.
-
-    Raises:
-        CheckpointError: If they are not.
-    """
+    """Checks that all values of a weight are finite."""
     is_finite = np.isfinite(weight)
     if not is_finite.all():
         first = tuple(int(index) for index in np.argwhere(~is_finite)[0])

@@ -83,16 +83,9 @@ def open_checkpoint(preset: str | os.PathLike[str], *, weights: bool = True) -> 
 
 
 def open_tokenizer(preset: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads the tokenizer of a checkpoint, or of a folder with the files of a tokenizer alone.
+    """Reads the config of the tokenizer of a checkpoint, or of a folder with its files alone.
 
-    Args:
-        preset: See `open_checkpoint`; the weights are not downloaded.
-
-    Returns:
-        The config for `keras_bert.text.from_config.tokenizer_from_config`.
-
-    Raises:
-        CheckpointError: See `open_checkpoint`; and if the checkpoint has no vocabulary.
+    The weights are not downloaded.
     """
     if isinstance(preset, str | os.PathLike) and os.path.isdir(preset):
         folder = Path(preset)

@@ -85,19 +85,7 @@ def rope_base_and_scale(
 def to_flat(
     fields: Mapping[str, Any], path: Path, activations: Mapping[str, str], *, default: float
 ) -> dict[str, Any]:
-    """Returns the fields of a file with `BASE` and `SCALE` beside the others.
-
-    See `ConfigFields.to_flat`.
-
-    Args:
-        fields: The JSON object of the file.
-        path: Path of the file, for error messages.
-        activations: Not used.
-        default: The base if the file has none.
-
-    Raises:
-        CheckpointError: See `rope_base_and_scale`.
-    """
+    """Returns the fields of a file with `BASE` and `SCALE` beside the others."""
     # Of two objects the reference takes the one of the older name.
     rope_parameters = fields.get("rope_scaling") or fields.get("rope_parameters") or {}
     base = default if fields.get(BASE) is None else fields[BASE]

@@ -84,15 +84,7 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
 def output_activation(folder: Path, fields: Mapping[str, Any]) -> str | None:
     """Reads the activation that sentence-transformers applies to a cross-encoder's outputs.
 
-    Args:
-        folder: The folder of a checkpoint of Hugging Face.
-        fields: The JSON object of its config.json.
-
-    Returns:
-        The name of a class of PyTorch, such as `"Sigmoid"`; `None` if the files do not have it.
-
-    Raises:
-        CheckpointError: If it is not the path of such a class.
+    It is the name of a class of PyTorch, such as `"Sigmoid"`; `None` if the files do not have it.
     """
     path, own = folder / PROMPTS_FILE, fields.get("sentence_transformers")
     name = read_json(path).get(ACTIVATION) if path.exists() else None
@@ -157,14 +149,9 @@ def _modules(folder: Path) -> list[str]:
 
 
 def model_options(model: Any) -> dict[str, Any]:
-    """Returns the options of sentence embeddings of a model, as `read_options` does.
+    """Returns the options of sentence embeddings of a model (of a distiller, of the student).
 
-    Args:
-        model: An encoder or a task; of a distiller, the student.
-
-    Returns:
-        A dict of `pooling`, `normalize` and, if there is a preprocessor, `sequence_length`; empty
-        if the model is not an embedder.
+    They are those of `read_options`, but for what the model lacks; empty if it is no embedder.
     """
     task = getattr(model, "student_task", model)
     if not hasattr(task, "pooling"):

@@ -116,11 +116,7 @@ class SafetensorsFiles:
 
 
 def open_safetensors(path: Path) -> Any:
-    """Opens a safetensors file, as a context manager.
-
-    Raises:
-        CheckpointError: If the file is missing, truncated, or not a safetensors file.
-    """
+    """Opens a safetensors file, as a context manager."""
     try:
         return safe_open(path, framework="numpy")
     except (SafetensorError, OSError) as error:

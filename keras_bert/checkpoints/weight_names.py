@@ -161,11 +161,7 @@ def hf_masked_lm(
 ) -> dict[str, Stored]:
     """Returns the layout of a masked LM head.
 
-    Args:
-        dense: The dense layer.
-        norm: The LayerNorm.
-        bias: The bias of the vocabulary.
-        decoder_bias: The bias of the decoder: usually the same, otherwise the one that is added.
+    The bias of the decoder is usually that of the vocabulary, otherwise the one that is added.
     """
     return {
         **scoped("dense", hf_dense(dense)),

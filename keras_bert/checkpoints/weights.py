@@ -156,13 +156,7 @@ def _norm_shapes(config: BertConfig, name: str, dim: int) -> dict[str, tuple[int
 def check_file_size(config: BertConfig, num_bytes: int, file: object) -> None:
     """Checks that a file can contain the weights of an encoder, before memory is allocated.
 
-    Args:
-        config: The architecture.
-        num_bytes: The size of the file.
-        file: Its path, for the error message.
-
-    Raises:
-        CheckpointError: If it has less than half a byte for each parameter, the size of int4.
+    The least is half a byte for each parameter, the size of int4.
     """
     count = sum(map(math.prod, backbone_weight_shapes(config).values()))
     if count > 2 * num_bytes:
@@ -173,13 +167,7 @@ def check_file_size(config: BertConfig, num_bytes: int, file: object) -> None:
 
 
 def backbone_weights(backbone: Encoder) -> dict[str, Any]:
-    """Returns the weights of an encoder by name.
-
-    The kernel of a layer with LoRA is a tensor that includes the update.
-
-    Raises:
-        CheckpointError: If the encoder is quantized, since its kernels are integers without scales.
-    """
+    """Returns the weights of an encoder by name; a kernel with LoRA includes the update."""
     _refuse_quantized(backbone)
     return {
         name: backbone_weight(backbone, name) for name in backbone_weight_names(backbone.config)
@@ -187,11 +175,7 @@ def backbone_weights(backbone: Encoder) -> dict[str, Any]:
 
 
 def backbone_weight(backbone: Encoder, name: str) -> Any:
-    """Returns a weight of an encoder by its name; blocks may share it.
-
-    Raises:
-        AttributeError: If the encoder does not have the weight.
-    """
+    """Returns a weight of an encoder by its name; blocks may share it."""
     if not name.startswith("blocks."):
         return attrgetter(name)(backbone)
     _, index, rest = name.split(".", 2)
@@ -199,18 +183,7 @@ def backbone_weight(backbone: Encoder, name: str) -> Any:
 
 
 def head_weights(head: Head) -> dict[str, Any]:
-    """Returns the weights of a head by name.
-
-    Args:
-        head: A built `ClassificationHead` or `Pooler` (`kernel`, `bias`, and `gamma` and `beta` of
-            a norm), a `ReplacedTokenHead` (`dense.kernel`, `dense.bias`, `kernel`, `bias`), a
-            `MaskedLMTransform` or a `Dense` (`decoder.kernel`) and its `VocabularyBias`
-            (`dense.kernel`, `dense.bias`, `gamma`, `beta`, `output_bias`), or a bidirectional LSTM
-            (`forward.kernel`, …).
-
-    Raises:
-        TypeError: If a layer is none of these.
-    """
+    """Returns the weights of a built head by name, such as `kernel` or `dense.bias`."""
     weights: dict[str, Any] = {}
     for layer in head if isinstance(head, Sequence) else (head,):
         names = _HEAD_WEIGHTS.get(keras.saving.get_registered_name(type(layer)))
@@ -243,17 +216,9 @@ def split_model(
     tokenizer: Mapping[str, Any] | None,
     class_names: Sequence[str] | None = None,
 ) -> tuple[Encoder, Mapping[str, Head], Mapping[str, Any] | None, Sequence[str] | None]:
-    """Returns the components of a model to save: its encoder, heads, tokenizer and class names.
+    """Returns an encoder or a task to save: its encoder, heads, tokenizer and class names.
 
-    Args:
-        model: An encoder, or a task, which has the other components; of a distiller, the student
-            is saved.
-        heads: The heads; `None` for the task's.
-        tokenizer: The config of the tokenizer; `None` for the task's.
-        class_names: The names of the classes; `None` for the task's.
-
-    Raises:
-        TypeError: If the model is neither an encoder nor a task.
+    Of a distiller, it is the student. What is not `None` replaces the task's.
     """
     if isinstance(model, Encoder):
         return model, heads or {}, tokenizer, class_names
@@ -276,17 +241,9 @@ def to_numpy(weight: Any) -> np.ndarray[Any, Any]:
 
 
 def assign(name: str, weight: Any, value: np.ndarray[Any, Any]) -> None:
-    """Assigns the value of a weight, cast to its dtype.
+    """Assigns the value of a weight, cast to its dtype; each device gets its shard alone.
 
-    If the weight is sharded over devices, each gets its shard alone.
-
-    Args:
-        name: The name of the weight, for the error message.
-        weight: A Keras variable.
-        value: An array of the same shape.
-
-    Raises:
-        CheckpointError: If the weight is computed, as kernels with LoRA are.
+    A weight that is computed, as kernels with LoRA are, is an error.
     """
     if not isinstance(weight, keras.Variable):
         raise CheckpointError(

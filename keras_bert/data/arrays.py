@@ -149,9 +149,8 @@ class Arrays:
         return np.searchsorted(ascending, x, "left" if side == "left" else "right")
 
     def top_k(self, x: Any, count: int) -> Any:
-        """Returns the indices of the highest numbers of each row in descending order, int32.
-
-        On a tie, the first comes first. There are `count`, or as many as a row has numbers.
+        """Returns the indices of each row's highest numbers, at most `count`, int32; of equals the
+        first.
         """
         return np.argsort(-x, axis=1, kind="stable")[:, :count].astype("int32")
 
@@ -178,9 +177,8 @@ class Arrays:
         return np.reshape(x, shape)
 
     def random_bits(self, seed: tuple[Any, Any], size: Any, first: Any = 0) -> Any:
-        """Returns random integers in `[0, 2^32)`, the same for the same seed, int64 `(size,)`.
-
-        They come from the seed's stream, from the index `first` on.
+        """Returns numbers of a seed's stream, in `[0, 2^32)`, from the index `first` on, int64
+        `(size,)`.
         """
         return philox.random_bits(seed, size, first)
 
@@ -221,14 +219,7 @@ def take_rows(xp: Arrays, rows: Ragged, index: Any) -> Ragged:
 
 
 def cut_rows(xp: Arrays, rows: Ragged, limits: Any, side: str = "right") -> Ragged:
-    """Truncates each row to at most `limits` values, a number for all rows or for each.
-
-    Args:
-        xp: The functions of arrays.
-        rows: The rows.
-        limits: The numbers of values.
-        side: The end that is cut off, `"right"` or `"left"`.
-    """
+    """Truncates each row to at most `limits` values, one limit or one for each, at an end."""
     lengths = xp.minimum(rows.lengths, limits)
     starts = row_starts(xp, rows.lengths)
     if side == "left":

@@ -33,14 +33,10 @@ def first_of_element(spec: Any) -> Any:
 
 
 def column_names(x: Any) -> tuple[Any, ...] | None:
-    """Returns the names of the columns of a dict or table, without importing its library.
+    """Returns the names of the columns of a dict or table, which index it; `None` for all else.
 
-    Args:
-        x: A dict; a data frame of pandas or polars; an Arrow table; a data set of Hugging Face's
-            `datasets`, unless it is streamed; or anything else.
-
-    Returns:
-        The names, which index `x`; `None` for anything else.
+    A table is a data frame of pandas or polars, an Arrow table, or a data set of Hugging Face's
+    `datasets` that is not streamed. Its library is not imported.
     """
     if isinstance(x, Mapping):
         return tuple(x)
@@ -76,12 +72,9 @@ def label_column(x: Any, class_names: Sequence[str] | None = None) -> list[Any] 
 def as_list(values: Any) -> list[Any]:
     """Converts a column to a list of Python's values.
 
-    Args:
-        values: A list, an array, a tensor of any backend, a series of pandas or polars, a column of
-            an Arrow table or of a data set of Hugging Face's, or another iterable.
-
-    Raises:
-        ValueError: If it is a string: its characters would become rows.
+    A column is an iterable, such as a tensor of any backend, a series of pandas or polars, or a
+    column of an Arrow table or of a data set of Hugging Face's. A string is an error: its
+    characters would become rows.
     """
     if isinstance(values, (str, bytes)):
         raise ValueError(f"Received {values!r} as a column; expected a list of texts.")
@@ -107,18 +100,9 @@ def as_string(text: str | bytes) -> str:
 def columns_of_rows(
     rows: Sequence[Mapping[str, Any]], fields: Sequence[str], optional_fields: Sequence[str] = ()
 ) -> dict[str, list[Any]]:
-    """Converts rows to columns.
+    """Converts rows, dicts of fields, to a list of values for each field.
 
-    Args:
-        rows: The rows, each a dict of its fields. Other entries are ignored.
-        fields: The names of the fields that all rows have.
-        optional_fields: The names of the fields that either all rows have or none.
-
-    Returns:
-        A dict of the list of values of each field.
-
-    Raises:
-        ValueError: If a row lacks a field; the message names the row.
+    Optional fields are in all rows or in none. Other entries are ignored.
     """
     present = [name for name in optional_fields if any(name in row for row in rows)]
     columns: dict[str, list[Any]] = {name: [] for name in (*fields, *present)}
@@ -131,11 +115,7 @@ def columns_of_rows(
 
 
 def check_lengths(columns: Mapping[str, Sized]) -> None:
-    """Checks that columns have the same number of rows.
-
-    Raises:
-        ValueError: If they do not; the message has the number of each.
-    """
+    """Checks that columns have the same number of rows."""
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"The columns differ in length: {lengths}.")
@@ -144,16 +124,7 @@ def check_lengths(columns: Mapping[str, Sized]) -> None:
 def one_for_each(
     values: np.ndarray[Any, Any], rows: Sized, *, with_columns: bool = False
 ) -> np.ndarray[Any, Any]:
-    """Checks that there is one label or weight for each row; returns them unchanged.
-
-    Args:
-        values: The labels or weights.
-        rows: The rows.
-        with_columns: Whether labels may have more axes, such as one-hot labels.
-
-    Raises:
-        ValueError: If their shape is not `(rows,)`, or `(rows, ...)` with `with_columns`.
-    """
+    """Checks that labels or weights have the shape `(rows,)`, or with columns `(rows, ...)`."""
     if (values.shape[:1] if with_columns else values.shape) != (len(rows),):
         raise ValueError(
             f"There are {len(rows)} texts and labels or weights of shape {values.shape}; expected "
@@ -206,15 +177,10 @@ def listed(x: Any) -> Any:
 
 
 def as_given(x: Any, answers: list[Any]) -> Any:
-    """Converts predictions to the form of the input.
+    """Converts predictions, a dict or a list of dicts for each row, to the form of the input.
 
-    Args:
-        x: A string; a pandas series or data frame; or any other batch.
-        answers: A prediction for each row: a dict, or a list of dicts.
-
-    Returns:
-        A single prediction for a string; for a series or data frame a data frame with the same
-        index, or a series if predictions are lists; otherwise the list.
+    A string has a single prediction; a pandas object has a data frame of the same index, or a
+    series if predictions are lists.
     """
     if isinstance(x, str):
         return answers[0]

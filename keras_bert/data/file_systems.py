@@ -30,13 +30,7 @@ def is_url(path: str | os.PathLike[str]) -> bool:
 
 
 def open_file(path: str | os.PathLike[str]) -> BinaryIO:
-    """Opens a file or a URL for reading bytes.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ImportError: If fsspec, or its package for the file system, is not installed.
-        ValueError: If fsspec does not know the file system.
-    """
+    """Opens a file, or a URL by fsspec, for reading bytes."""
     if not is_url(path):
         return open(path, "rb")
     system, own_path = _file_system(os.fspath(path))
@@ -44,11 +38,7 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def find_urls(pattern: str) -> list[InputFile]:
-    """Returns the files of a URL, by name: of a file, a glob pattern or a folder.
-
-    Raises:
-        ImportError, ValueError: As `open_file` does.
-    """
+    """Returns the files of a URL, by name: of a file, a glob pattern or a folder."""
     system, path = _file_system(pattern)
     paths = system.find(path) if system.isdir(path) else system.glob(path)
     files = [path for path in paths if not _is_hidden(path, pattern) and system.isfile(path)]

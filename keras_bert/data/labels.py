@@ -207,18 +207,9 @@ def checked_ids(
 def finite_scores(
     labels: Any, *, allow_unlabeled: bool = False, first_row: int = 0
 ) -> np.ndarray[Any, Any]:
-    """Checks the targets of a regression.
+    """Checks the targets of a regression, `(rows,)` or `(rows, 1)`; returns `(rows,)`.
 
-    Args:
-        labels: Numbers of shape `(rows,)` or `(rows, 1)`.
-        allow_unlabeled: Whether a target may be NaN, which means that the row has none.
-        first_row: The index of the first of them, for the error message.
-
-    Returns:
-        The targets as a NumPy array `(rows,)`.
-
-    Raises:
-        ValueError: If a target is not a finite number; the message names its row.
+    A row without a target has NaN, where `allow_unlabeled`.
     """
     array = np.asarray(labels)
     if array.dtype.kind not in "biuf":
@@ -330,14 +321,7 @@ def f1_thresholds(
 
 
 def label_descriptions(labels: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """Returns the description of each label: of a label without one, its name.
-
-    Args:
-        labels: The names, or a dict of the description of each.
-
-    Raises:
-        ValueError: If there are none, or one is no string or occurs twice.
-    """
+    """Returns the description of each label: of a label without one, its name."""
     names = labels if isinstance(labels, Mapping) else dict.fromkeys(labels)
     checks.check_names("labels", labels)
     if not names or len(names) != len(labels):

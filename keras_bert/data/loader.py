@@ -115,11 +115,7 @@ class BatchOptions:
         return (self.compiles and self.training) or is_shared
 
     def has_few_lengths(self, num_batches: int | None) -> bool:
-        """Returns whether an epoch has few different lengths.
-
-        Args:
-            num_batches: Number of its batches; `None` if it is unknown.
-        """
+        """Returns whether an epoch of so many batches, if known, has few different lengths."""
         least = self.batches_for_more_lengths
         return self.compiles and (num_batches is None or least is None or num_batches < least)
 
@@ -133,15 +129,7 @@ class BatchOptions:
 
 
 def check_shard(shard: tuple[int, int], batch_size: int) -> None:
-    """Checks that processes can have equal shards of a batch.
-
-    Args:
-        shard: The index of this process, and the number of processes.
-        batch_size: Number of rows in a batch.
-
-    Raises:
-        ValueError: If they cannot.
-    """
+    """Checks that processes can have equal shards `(index, count)` of a batch."""
     number, count = shard
     if not 0 <= number < count or batch_size % count:
         raise ValueError(
@@ -151,12 +139,7 @@ def check_shard(shard: tuple[int, int], batch_size: int) -> None:
 
 
 def rows_of_shard(shard: tuple[int, int], batch_size: int) -> slice:
-    """Returns the rows of a batch that a process has.
-
-    Args:
-        shard: The index of this process, and the number of processes.
-        batch_size: Number of rows in the batch.
-    """
+    """Returns the rows of a batch that a process `(index, count)` has."""
     number, count = shard
     return slice(number * batch_size // count, (number + 1) * batch_size // count)
 
@@ -443,15 +426,9 @@ class Loader(Batches):
         is_real: np.ndarray | None,
         window: Window,
     ) -> Batch:
-        """Makes a batch of some rows of a window.
+        """Makes a batch of some rows of a window: `place` are their indices in `sequences`.
 
-        Args:
-            sequences: Packed rows, with these among them.
-            place: Their indices in `sequences`.
-            size: The largest of `sizes` in the batches of all processes.
-            rows: Their indices in the window.
-            is_real: See `Batch`.
-            window: The window.
+        `size` has the largest of `sizes` in the batches of all processes.
         """
         length, most = bucket_for(max(1, size[0]), self._buckets), size[1]
         index = window.rows[rows]
@@ -464,14 +441,9 @@ class Loader(Batches):
 
 
 def sizes(sequences: Sequences) -> np.ndarray:
-    """Returns the sizes of rows, which determine the shape of a batch.
+    """Returns the number of tokens of each row's longest sequence, and of its sequences.
 
-    Args:
-        sequences: The sequences of the rows.
-
-    Returns:
-        The number of tokens of the longest sequence of each row, and the number of its sequences,
-        int32 `(rows, 2)`.
+    They determine the shape of a batch; int32 `(rows, 2)`.
     """
     longest, counts = sequences.longest(NUMPY), sequences.counts
     counts = np.ones_like(longest) if counts is None else counts
@@ -601,11 +573,8 @@ def rows_of_batches(
 ) -> Iterator[np.ndarray]:
     """Sorts the rows of a window by length, and yields the indices of the rows of each batch.
 
-    Args:
-        lengths: The length of each row of the window.
-        batch_size: Number of rows in a batch.
-        order: The numbers that the random order of the batches depends on; `None` yields them from
-            the shortest rows to the longest.
+    `order` has the numbers that the random order of the batches depends on; `None` yields them from
+    the shortest rows to the longest.
     """
     by_length = np.argsort(lengths, kind="stable")
     starts = np.arange(0, len(by_length), batch_size)

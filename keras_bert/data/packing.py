@@ -109,12 +109,7 @@ def functions_for(values: Any) -> Arrays:
 
 
 def tokenized(tokenizer: Tokenizer, texts: Any) -> Ragged:
-    """Converts texts to ids.
-
-    Args:
-        tokenizer: The tokenizer.
-        texts: A list of strings; or a string tensor of TensorFlow, `(texts,)`.
-    """
+    """Converts a list of strings, or a string tensor of TensorFlow `(texts,)`, to ids."""
     if not is_tensor(texts):
         return Ragged(*tokenizer.flat_ids(texts))
     ids = tokenizer.graph(texts)
@@ -131,15 +126,7 @@ def truncate(
 ) -> list[Ragged]:
     """Truncates texts, or pairs of texts, to a maximum number of tokens, the longer text first.
 
-    Args:
-        xp: The functions of arrays.
-        tokenizer: The tokenizer, which determines the end that is cut off.
-        first: Ids of the first texts.
-        second: Ids of the second texts; `None` for single texts.
-        max_tokens: The number of tokens of a text, or of both texts of a pair.
-
-    Returns:
-        A list of the texts, or of the first and the second ones.
+    The tokenizer says which end is cut off. Returns the texts, or the first and the second ones.
     """
     side = tokenizer.truncation_side
     if second is None:
@@ -185,23 +172,12 @@ def start_of_second(tokenizer: Tokenizer, first: Ragged) -> Any:
     """Returns the position of the first token of each second text in rows of `pack_texts`.
 
     Segment ids do not show it in families with a single segment.
-
-    Args:
-        tokenizer: The tokenizer that was passed to `pack_texts`.
-        first: Ids of the first texts.
     """
     return 1 + first.lengths + tokenizer.pair_separators
 
 
 def surround_second(xp: Arrays, tokenizer: Tokenizer, first: Ragged, values: Ragged) -> Ragged:
-    """Extends values of the second texts to whole rows of `pack_texts`, with 0 elsewhere.
-
-    Args:
-        xp: The functions of arrays.
-        tokenizer: The tokenizer that was passed to `pack_texts`.
-        first: Ids of the first texts.
-        values: A value for each token of the second texts.
-    """
+    """Extends values of the second texts' tokens to rows of `pack_texts`, with 0 elsewhere."""
     starts = start_of_second(tokenizer, first)
     lengths = starts + values.lengths + 1
     index = row_starts(xp, lengths) + starts - row_starts(xp, values.lengths)

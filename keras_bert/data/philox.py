@@ -23,15 +23,9 @@ _SEED_KEY = (0x3EC8F720, 0x02461E29)
 
 
 def random_bits(seed: tuple[Any, Any], size: int, first: int = 0) -> np.ndarray:
-    """Returns random integers in `[0, 2^32)`.
+    """Returns the numbers of a seed's stream from an index on, in `[0, 2^32)`, int64 `(size,)`.
 
-    Args:
-        seed: Two integers.
-        size: How many numbers to return.
-        first: The index of the first one in the stream of the seed. Earlier ones are not computed.
-
-    Returns:
-        int64 `(size,)`.
+    The seed is two integers. Earlier numbers are not computed.
     """
     one, other = (int(word) % 2**64 for word in seed)
     words = (one & _WORD, one >> 32, other & _WORD, other >> 32)

@@ -311,17 +311,11 @@ def question_rows(
     preprocessor: QuestionAnswererPreprocessor,
     negative_share: float = 1.0,
 ) -> QuestionRows:
-    """Tokenizes questions, and splits their passages into windows.
+    """Tokenizes questions, and splits their passages into windows, in the order of the questions.
 
-    Args:
-        examples: The questions. The target is the first answer to each that has a token.
-        preprocessor: The preprocessor that creates the windows.
-        negative_share: The share of the windows without the answer that are kept, a random sample
-            that depends on the questions alone. Questions without an answer in any window keep
-            all windows.
-
-    Returns:
-        `QuestionRows`, the windows in the order of the questions.
+    The target is the first answer that has a token. Of the windows without the answer, a share
+    remains, a random sample that depends on the questions alone; a question without an answer in
+    any window keeps all of them.
     """
     chunks, first = [], 0
     for batch in batched_by_characters(examples, _CHARACTERS, CHUNK):
@@ -337,14 +331,7 @@ def question_rows(
 def batched_by_characters(
     examples: Sequence[QuestionExample], characters: int, count: int | None = None
 ) -> Iterator[Sequence[QuestionExample]]:
-    """Yields consecutive chunks of questions with a limited total length of passages.
-
-    Args:
-        examples: The questions.
-        characters: Maximum number of characters of the passages of a chunk, unless it is a single
-            question.
-        count: Maximum number of questions of a chunk.
-    """
+    """Yields chunks of questions whose passages have so many characters, or of one question."""
     first = total = 0
     for index, example in enumerate(examples):
         total += len(example.context)

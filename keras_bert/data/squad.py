@@ -96,16 +96,7 @@ def read_squad(
 def parse_squad(
     content: Any, path: str | os.PathLike[str], *, labeled: bool = True, skip_bad: bool = False
 ) -> SquadFile:
-    """Reads the value of `load_json` for a file in the format of SQuAD.
-
-    Args:
-        content: The content of the file.
-        path: Path of the file, for messages.
-        labeled, skip_bad: As for `read_squad`.
-
-    Raises:
-        SquadError: As for `read_squad`.
-    """
+    """Reads the value of `load_json` for a file in the format of SQuAD, as `read_squad` does."""
     reader = _Reader(os.fspath(path), labeled, skip_bad)
     return reader.file(reader.examples(content))
 
@@ -314,17 +305,7 @@ def _answer(answer: Any, context: str, where: str) -> SpanAnswer:
 
 
 def check_span(text: str, start: int, context: str, where: str) -> None:
-    """Checks that an answer is not empty and is found in the passage at its offset.
-
-    Args:
-        text: The answer.
-        start: The offset of the answer in the passage, in code points.
-        context: The passage.
-        where: The location in the file, for the error message.
-
-    Raises:
-        SquadError: If it is not; the message shows the text at the offset.
-    """
+    """Checks that an answer is not empty and is found in the passage at its offset."""
     if not text:
         raise SquadError(f"{where}: the text is empty")
     passage_text = context[start : start + len(text)] if start >= 0 else ""

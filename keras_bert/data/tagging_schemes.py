@@ -222,13 +222,6 @@ def convert_labels(labels: Sequence[str], scheme: Scheme) -> list[str]:
 
     Labels that do not follow a scheme are read as by `entities` without `strict`.
 
-    Args:
-        labels: One label for each word.
-        scheme: The scheme to convert to.
-
-    Returns:
-        A list of one label for each word.
-
     Example:
 
     >>> convert_labels(["I-PER", "I-PER", "O", "I-LOC"], "BIOES")
@@ -253,13 +246,6 @@ def deviations(labels: Sequence[str], scheme: Scheme) -> list[int]:
     """Returns the indices of the labels of a sentence that do not follow a scheme.
 
     The letters of BILOU and BMES count as letters of BIOES.
-
-    Args:
-        labels: One label for each word.
-        scheme: The scheme to compare with.
-
-    Returns:
-        A list of ascending indices.
 
     Example:
 

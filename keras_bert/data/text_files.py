@@ -52,24 +52,13 @@ def plain_name(name: str) -> str:
 
 
 def read_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterator[str]:
-    """Yields the physical lines of a text file, with their line ends.
+    """Yields the physical lines of a text file or URL, with their line ends.
 
-    The file is UTF-8, with or without a byte order mark, or UTF-16 or UTF-32 with one. A file that
-    begins like one of gzip, bzip2, xz or Zstandard (which requires pyarrow) is
-    decompressed, whatever its name. The bytes are split at line feeds
-    before they are decoded, because text may contain other characters that `str.splitlines` takes
-    for line ends. A file without a line feed is split at carriage returns, the line ends of classic
-    Mac OS.
-
-    Args:
-        path: The file, or its URL.
-        encoding: The encoding of a file without a byte order mark; one that contains ASCII.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ImportError: If the library that opens or decompresses the file is not installed.
-        ValueError: If the file is not text in one of these encodings, or its compressed data is
-            corrupted; the message names the file and the line.
+    The file is UTF-8 (or in `encoding`), with or without a byte order mark, or UTF-16 or UTF-32
+    with one, and is decompressed where it begins like gzip, bzip2, xz or Zstandard (which requires
+    pyarrow). The bytes are split at line feeds before they are decoded, because text may contain
+    other characters that `str.splitlines` takes for line ends. A file without a line feed is split
+    at carriage returns, the line ends of classic Mac OS. Errors name the file and the line.
     """
     with open_file(path) as file:
         yield from decoded_lines(file, os.fspath(path), encoding)

@@ -24,16 +24,10 @@ _ROWS, _LENGTH = 8, 64
 
 
 def write_int8(model: Any, path: Path, tokenizer: Any, max_sequence_length: int) -> None:
-    """Writes a float32 model with its constant matrices in int8.
+    """Writes an `onnx.ModelProto`, which is modified, with its constant matrices in int8.
 
     Weights have a scale per channel. Activations are quantized as they come, with one scale for
     each tensor.
-
-    Args:
-        model: An `onnx.ModelProto`, which is modified.
-        path: The file to write.
-        tokenizer: The tokenizer of the task.
-        max_sequence_length: The number of positions of the encoder.
     """
     features = _random_features(model, tokenizer, min(_LENGTH, max_sequence_length))
     scale_outlier_channels(model, features)

@@ -122,13 +122,7 @@ def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> N
 def save_signatures(
     signatures: dict[str, Any], folder: Path, resources: Sequence[Any] = ()
 ) -> None:
-    """Writes concrete functions, and the variables that they use, as a SavedModel.
-
-    Args:
-        signatures: The functions by name.
-        folder: The folder to create.
-        resources: Other resources that they use: the tables of a tokenizer.
-    """
+    """Writes concrete functions by name, and the variables and tables that they use."""
     # Tracking the model itself would store each weight twice, and the states of its random
     # generators.
     variables = {id(v): v for function in signatures.values() for v in function.variables}
@@ -141,12 +135,7 @@ def save_signatures(
 def check_serving_ops(folder: Path, newer_ops: Set[str] = frozenset()) -> None:
     """Checks that the oldest supported server can run the graphs of a SavedModel.
 
-    Args:
-        folder: The folder of the SavedModel.
-        newer_ops: Operations that only newer servers must know.
-
-    Raises:
-        ExportError: If the server lacks an operation, or one requires XLA; the message names it.
+    Operations in `newer_ops` are known to newer servers only.
     """
     from tensorflow.core.protobuf import saved_model_pb2
 

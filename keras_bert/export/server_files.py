@@ -36,11 +36,8 @@ def batch_sizes(max_batch_size: int) -> tuple[int, ...]:
 def have_fixed_widths(signatures: Mapping[str, Any]) -> bool:
     """Returns whether all dimensions of the outputs except the batch are static.
 
-    Only then can a server split large requests: TensorFlow Serving crashes if the chunks of
-    an answer have different widths.
-
-    Args:
-        signatures: Concrete functions by name.
+    Only then can a server split large requests: TensorFlow Serving crashes if the chunks of an
+    answer have different widths.
     """
     outputs = [out for function in signatures.values() for out in function.outputs]
     return all(out.shape[1:].is_fully_defined() for out in outputs)

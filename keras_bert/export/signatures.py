@@ -57,12 +57,7 @@ _PARALLEL_CHUNKS = 32
 
 
 def signature(function: Any, **inputs: tuple[Any, int]) -> Any:
-    """Returns a `tf.function` with an input signature.
-
-    Args:
-        function: A function of tensors, in the order of the inputs.
-        **inputs: The dtype and the rank of each input; all dimensions are dynamic.
-    """
+    """Returns a `tf.function` with the dtype and rank of each input; all sizes are dynamic."""
     specs = [tf.TensorSpec([None] * rank, dtype, name) for name, (dtype, rank) in inputs.items()]
     return tf.function(function, input_signature=specs, autograph=False)
 
@@ -337,18 +332,10 @@ def token_counts(
 ) -> dict[str, tf.Tensor]:
     """Counts the tokens of texts, and marks the texts that the model truncates.
 
-    This is a signature of its own, so that answers have the outputs of the task alone.
-
-    Args:
-        texts: The inputs that share a row of the model, strings `(batch,)` each.
-        names: Their names, for the error message.
-        max_tokens: The number of tokens of all of them that a row has space for.
-        task: The task, which determines the tokenizer.
-        options: The options of the export.
-
-    Returns:
-        `num_tokens`, int32, of all texts without special tokens, up to `max_text_bytes` of each;
-        `max_tokens`, int32; and `truncated`, bool: `(batch,)` each.
+    This is a signature of its own, so that answers have the outputs of the task alone. The texts
+    `(batch,)` with these `names` share a row, which has space for `max_tokens`. The outputs,
+    `(batch,)`, are `num_tokens`, int32, of all texts without special tokens, up to `max_text_bytes`
+    of each; `max_tokens`, int32; and `truncated`, bool.
     """
     limited_texts = checked_texts(texts, names, options)
     counts = [task.preprocessor.tokenizer.graph(text).row_lengths() for text in limited_texts]
@@ -393,14 +380,7 @@ def counts_without_padding(values: tf.Tensor) -> tf.Tensor:
 
 
 def row_errors(*checks: tuple[tf.Tensor, str]) -> tf.Tensor:
-    """Returns the message of the first check that each row fails, string `(batch,)`.
-
-    Args:
-        *checks: Which rows fail, boolean `(batch,)`, and the message.
-
-    Returns:
-        The messages, empty for rows that fail none.
-    """
+    """Returns the message of the first check that each row fails, or an empty string."""
     error = tf.fill(tf.shape(checks[0][0]), "")
     for fails, message in reversed(checks):
         error = tf.where(fails, message, error)
@@ -408,12 +388,7 @@ def row_errors(*checks: tuple[tf.Tensor, str]) -> tf.Tensor:
 
 
 def with_errors(outputs: dict[str, tf.Tensor], error: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Adds the errors of the rows to the outputs, and removes the answers of rows that have one.
-
-    Args:
-        outputs: The outputs of a signature, `(batch, …)` each.
-        error: The error of each row, string `(batch,)`, empty if there is none.
-    """
+    """Adds the errors of rows `(batch,)` to the outputs, and removes those rows' answers."""
     marked = {ERROR: error}
     for name, value in outputs.items():
         is_valid = tf.reshape(error == "", [-1, *[1] * (len(value.shape) - 1)])
@@ -490,16 +465,9 @@ class ServedOutputs:
         """Computes the outputs in groups of rows of similar lengths.
 
         A CPU takes no less time for a token in a batch of thousands than in one of a few hundred.
-        Groups of that size have hardly any padding, whatever rows a server puts into one batch,
-        the memory is bounded, and several cores compute a group each. A group has at most
-        `part_tokens` tokens, padding included, or is a single row.
-
-        Args:
-            features: The features of the rows, `(rows, length)` each, or for multiple choice
-                `(rows, choices, length)`.
-
-        Returns:
-            The outputs of the task by name, float32 `(rows, …)`.
+        Groups of that size have hardly any padding, whatever rows a server puts into one batch, the
+        memory is bounded, and several cores compute a group each. A group has at most `part_tokens`
+        tokens, padding included, or is a single row.
         """
         return dict(self._graph_in_chunks(_with_segments(features)))
 

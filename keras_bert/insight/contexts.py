@@ -267,14 +267,7 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def _mean_cosine(units: Sequence[np.ndarray]) -> np.ndarray:
-    """The mean product of a vector of one text with a vector of another.
-
-    Args:
-        units: For each text `(layers, tokens, hidden)`.
-
-    Returns:
-        `(layers,)`.
-    """
+    """The mean product of vectors of two texts, `(layers,)`; each is `(layers, tokens, hidden)`."""
     # The products of all pairs, without the pairs within a text, are products of sums
     sums = np.stack([text.sum(axis=1) for text in units])
     counts = np.array([text.shape[1] for text in units])

@@ -12,15 +12,7 @@ if TYPE_CHECKING:
 
 
 def axes_or_new(axes: Axes | None, width: float, height: float) -> Axes:
-    """Returns the axes to draw on: `axes`, or the axes of a new figure.
-
-    Args:
-        axes: Where to draw; `None` makes a figure.
-        width, height: The size of that figure in inches.
-
-    Raises:
-        ImportError: If matplotlib is not installed.
-    """
+    """Returns the axes to draw on: `axes`, or those of a new figure of a size in inches."""
     import matplotlib.pyplot as plt
 
     return axes or plt.subplots(figsize=(width, height), layout="constrained")[1]
@@ -29,16 +21,9 @@ def axes_or_new(axes: Axes | None, width: float, height: float) -> Axes:
 def draw_heads(
     values: np.ndarray, title: str, axes: Axes | None = None, highest: float | None = None
 ) -> Axes:
-    """Draws a number of each attention head as a heat map, layers upwards.
+    """Draws values `(layers, heads)` as a heat map, layers upwards; NaN for absent heads.
 
-    Args:
-        values: At least 0, `(layers, heads)`; NaN for heads that are not there.
-        title: The title.
-        axes: Where to draw; `None` makes a figure.
-        highest: The end of the scale; `None` for the highest value.
-
-    Raises:
-        ImportError: If matplotlib is not installed.
+    The scale ends at `highest`, or at the highest value.
     """
     layers, heads = values.shape
     axes = axes_or_new(axes, 0.35 * heads + 2, 0.35 * layers + 1)

@@ -384,20 +384,9 @@ def tokens_of_spans(
     spans: Sequence[Sequence[tuple[int, int]]],
     names: Sequence[str] | None = None,
 ) -> tuple[list[list[int]], list[list[list[int]]]]:
-    """Which tokens some words of texts are.
+    """The texts' token ids with special tokens, and the positions of the tokens of some spans.
 
-    Args:
-        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        texts: Strings.
-        spans: For each text `(start, end)` of words in it, in characters.
-        names: The name of each text in errors; `None` numbers them.
-
-    Returns:
-        The texts' token ids with special tokens, ragged `(texts, None)`; and for each text and
-        word the positions of its tokens.
-
-    Raises:
-        ValueError: If a text is empty or longer than the longest row.
+    Spans are `(start, end)` in characters. `names` are those of the texts in errors.
     """
     ids, starts, ends = _tokenize(masked_lm, texts, names)
     tokenizer = masked_lm.preprocessor.tokenizer

@@ -100,18 +100,7 @@ class _Probes(keras.layers.Layer):
 def train_probes(
     data: LabelProbes | TreeProbes, seed: int, epochs: int, learning_rate: float, rank: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Trains the probes of one task.
-
-    Args:
-        data: The task.
-        seed: Seed of the initial weights and the order of the data.
-        epochs: How many times the probes see the training data.
-        learning_rate: Adam's learning rate.
-        rank: The dimension that structural probes project to.
-
-    Returns:
-        The scores of all probes, `(probes,)` by name, and the weights of the mix of all layers.
-    """
+    """Trains the probes of a task; returns their scores and the mixing weights of all layers."""
     model, probes = data.model(seed, rank)
     model.compile(keras.optimizers.Adam(learning_rate), loss=data.loss)
     generator = np.random.default_rng(seed)
@@ -292,9 +281,8 @@ class TreeProbes:
     def loss(targets: Tensor, outputs: Tensor) -> Tensor:
         """The sum over probes of the mean absolute difference of each sentence, as in the paper.
 
-        Args:
-            targets: `(batch, 2, ...)`, the values and their weights.
-            outputs: `(batch, probes, ...)`.
+        Targets `(batch, 2, ...)` are the values and their weights; outputs are `(batch, probes,
+        ...)`.
         """
         differences = ops.abs(outputs - targets[:, :1]) * targets[:, 1:]
         return ops.sum(differences) / _SENTENCES_IN_BATCH

@@ -58,11 +58,7 @@ def encoder_and_preprocessor(
 
 
 def require_masked_lm(model: Any) -> None:
-    """Checks that a model has a masked LM head.
-
-    Raises:
-        ValueError: If it does not.
-    """
+    """Checks that a model has a masked LM head."""
     if not isinstance(model, Task) or "masked_lm" not in model.heads:
         raise ValueError(f"Received a {type(model).__name__}; expected a MaskedLM or a Pretrainer.")
 

@@ -7,20 +7,12 @@ from importlib import resources
 
 
 def word_list(name: str) -> list[str]:
-    """The lines of a list, without comments, which begin with `#`.
-
-    Args:
-        name: A file of the folder, without `.txt`.
-    """
+    """The lines of a list, without comments, which begin with `#`."""
     text = (resources.files(__package__) / "word_lists" / f"{name}.txt").read_text("utf-8")
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return [line for line in lines if line]
 
 
 def counterparts(name: str) -> list[tuple[str, ...]]:
-    """The words of each line of a list, which commas divide.
-
-    Args:
-        name: A file of the folder, without `.txt`.
-    """
+    """The words of each line of a list, which commas divide."""
     return [tuple(word.strip() for word in line.split(",")) for line in word_list(name)]

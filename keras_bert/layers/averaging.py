@@ -68,35 +68,21 @@ class AveragedModels(keras.layers.Layer):
 
 
 def mean_of_values(outputs: Sequence[Any]) -> Any:
-    """Returns the mean of tensors, or of each tensor of dicts.
-
-    Args:
-        outputs: The outputs of each model.
-    """
+    """Returns the mean of tensors, or of each tensor of dicts."""
     return keras.tree.map_structure(lambda *values: ops.mean(ops.stack(values), axis=0), *outputs)
 
 
 def mean_of_probabilities(logits: Sequence[Any]) -> Any:
     """Returns the logarithms of mean probabilities, which are logits: their softmax is the mean.
 
-    Args:
-        logits: The logits of each model, `(..., classes)`.
-
-    Returns:
-        Finite logarithms, also where all probabilities underflow: `(..., classes)`.
+    They are finite also where all probabilities underflow: `(..., classes)`, as those of each
+    model.
     """
     return _log_of_mean([ops.log_softmax(part, axis=-1) for part in logits])
 
 
 def mean_of_independent_probabilities(logits: Sequence[Any]) -> Any:
-    """Returns the logits of mean probabilities: their sigmoid is the mean.
-
-    Args:
-        logits: The logits of each model, `(..., classes)`.
-
-    Returns:
-        Finite logits `(..., classes)`.
-    """
+    """Returns finite logits `(..., classes)`, of which the sigmoid is the mean of the models'."""
     is_label, is_none = (
         _log_of_mean([ops.log_sigmoid(sign * part) for part in logits]) for sign in (1, -1)
     )

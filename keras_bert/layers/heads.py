@@ -264,13 +264,7 @@ class ClassificationHead(keras.layers.Layer):
 def new_classification_head(
     config: BertConfig, num_classes: int, dropout: float | None = None
 ) -> ClassificationHead:
-    """Creates a classification head on an encoder.
-
-    Args:
-        config: The architecture of the encoder.
-        num_classes: Number of outputs.
-        dropout: Dropout rate on the input. Defaults to the classifiers' rate in the config.
-    """
+    """Creates a classification head on an encoder, by default with the config's dropout."""
     return ClassificationHead(
         num_classes,
         dropout=config.effective_classifier_dropout if dropout is None else dropout,

@@ -15,17 +15,9 @@ from keras_bert.ops.annotations import Shape, Tensor
 def add_norm_weights(
     layer: keras.layers.Layer, dim: int, kind: str, use_bias: bool
 ) -> tuple[Any, Any]:
-    """Adds the weights of a norm to a layer.
+    """Adds the weights of a norm to a layer that is being built: `gamma`, and `beta` or `None`.
 
-    Args:
-        layer: The layer, which is being built.
-        dim: The dimension of the last axis.
-        kind: `"layer_norm"` or `"rms_norm"`, which has no offset.
-        use_bias: Whether LayerNorm has an offset.
-
-    Returns:
-        A tuple of the scale `gamma` and of the offset `beta`, `None` for none. They are not cast to
-        the compute dtype, since norms are computed in float32.
+    They are not cast to the compute dtype, since norms are computed in float32.
     """
     gamma = layer.add_weight(name="gamma", shape=(dim,), initializer="ones", autocast=False)
     beta = None

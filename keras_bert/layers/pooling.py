@@ -14,14 +14,9 @@ POOLINGS = ("mean", "cls")
 
 
 def mean_of_tokens(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Returns the mean vector of the tokens that are not padding, summed in float32.
+    """Returns the mean of the tokens that are not padding, `(batch, hidden)`, summed in float32.
 
-    Args:
-        inputs: Float `(batch, length, hidden)`.
-        padding_mask: Bool or int `(batch, length)`, 0 at padding; `None` without padding.
-
-    Returns:
-        A tensor `(batch, hidden)` in the dtype of the inputs; 0 for a row without tokens.
+    It is 0 for a row without tokens.
     """
     if padding_mask is None:
         return ops.mean(inputs, axis=1)

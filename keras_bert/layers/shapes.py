@@ -15,16 +15,7 @@ def too_long(length: int, max_sequence_length: int) -> str:
 
 
 def check_same_shape(name: str, received: Any, expected: Any) -> None:
-    """Checks that two static shapes `(batch, length)` are compatible.
-
-    Args:
-        name: The name of the input, for the error message.
-        received: The shape of the input, with `None` for unknown dimensions.
-        expected: The shape of `token_ids`.
-
-    Raises:
-        ValueError: If the ranks or two known dimensions differ.
-    """
+    """Checks that an input's static shape `(batch, length)` may be that of `token_ids`."""
     received, expected = tuple(received), tuple(expected)
     matches = len(received) == len(expected) and all(
         a is None or b is None or a == b for a, b in zip(received, expected, strict=True)

@@ -20,13 +20,9 @@ LOSS_DIVISORS = "loss_divisors"
 
 
 def token_inputs(packed: bool = False) -> dict[str, Any]:
-    """Creates the symbolic inputs of the models of this package, each `(batch, length)`.
+    """Creates the symbolic inputs of models, `(batch, length)`; all but `token_ids` are optional.
 
-    Args:
-        packed: Whether to include `sequence_ids` and `position_ids`.
-
-    Returns:
-        A dict of symbolic inputs, all of them but `token_ids` optional.
+    With `packed`, `sequence_ids` and `position_ids` are among them.
     """
     names = PACKING_NAMES if packed else ()
     return {
@@ -77,16 +73,8 @@ def _list_to_array(value: Any) -> Any:
 def check_ids(name: str, ids: Tensor, limit: int) -> None:
     """Checks that the ids of a NumPy array are rows of their embedding table.
 
-    Tensors are not checked, since this would wait for the device.
-
-    Args:
-        name: The name of the input, for the error message.
-        ids: Token, segment or position ids.
-        limit: Number of rows of the embedding table.
-
-    Raises:
-        ValueError: If ids are not integers, or one is negative or not below `limit`. Floats with
-            the values of integers are taken.
+    Tensors are not checked, since this would wait for the device. Floats with the values of
+    integers are taken.
     """
     if not isinstance(ids, np.ndarray):
         return

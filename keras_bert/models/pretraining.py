@@ -25,16 +25,9 @@ def pretraining_inputs(backbone: Backbone) -> dict[str, Any]:
 def encode_masked(
     backbone: Backbone, inputs: dict[str, Tensor], *, pooled: bool = False
 ) -> tuple[Any, dict[str, Any]]:
-    """Computes the hidden states of masked tokens, and optionally the pooled output.
+    """Computes the masked tokens' hidden states `(batch, slots, hidden)`, and all outputs.
 
-    Args:
-        backbone: The encoder.
-        inputs: The symbolic inputs that `pretraining_inputs` returned.
-        pooled: Whether to compute outputs for the first token too, for `pooled_output`.
-
-    Returns:
-        A tuple of the hidden states of the masked tokens, symbolic `(batch, slots, hidden)`, and
-        of the outputs of the encoder, of which `pooled_output` is valid only if `pooled`.
+    `pooled_output` among them is valid only if `pooled`, which computes the first token too.
     """
     positions = inputs["mask_positions"]
     if backbone.pools_all_tokens and (pooled or backbone.pooler is not None):
@@ -49,14 +42,7 @@ def encode_masked(
 
 
 def masked_lm_logits(backbone: Backbone, hidden: Tensor) -> Tensor:
-    """Computes masked LM logits over the vocabulary, by a new head of the config's kind.
-
-    Args:
-        backbone: The encoder, whose token embeddings are shared by a `"tied"` head.
-        hidden: The hidden states of the masked tokens, symbolic `(batch, slots, hidden)`.
-
-    Returns:
-        Symbolic float32 logits `(batch, slots, vocabulary)`.
+    """Computes float32 logits `(batch, slots, vocabulary)`, by a new head of the config's kind.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 1.
@@ -65,16 +51,7 @@ def masked_lm_logits(backbone: Backbone, hidden: Tensor) -> Tensor:
 
 
 def decode_masked_lm(backbone: Backbone, head: Sequence[Any], hidden: Tensor) -> Tensor:
-    """Applies a masked LM head.
-
-    Args:
-        backbone: The encoder.
-        head: The layers of the head, as `masked_lm_head` returns them.
-        hidden: Float `(batch, slots, hidden)`.
-
-    Returns:
-        Float32 logits `(batch, slots, vocabulary)`.
-    """
+    """Applies the layers of `masked_lm_head`: float32 logits `(batch, slots, vocabulary)`."""
     first, *bias = head
     logits = first(hidden)
     if isinstance(first, MaskedLMTransform):
@@ -125,14 +102,7 @@ def _new_masked_lm_head(backbone: Backbone) -> list[Any]:
 
 
 def next_sentence_logits(backbone: Backbone, pooled_output: Tensor) -> Tensor:
-    """Computes next sentence logits: class 0 if the second segment follows the first, else 1.
-
-    Args:
-        backbone: The encoder, for its `initializer_range`.
-        pooled_output: Symbolic `(batch, hidden)`.
-
-    Returns:
-        Symbolic float32 logits `(batch, 2)`.
+    """Computes float32 logits `(batch, 2)`: class 0 if the second segment follows the first.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 2.

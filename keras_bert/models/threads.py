@@ -55,9 +55,6 @@ def check_process() -> None:
     """Refuses to compute in a process that was forked after its parent had created a model.
 
     The threads of TensorFlow, JAX and PyTorch do not exist in the child, which waits for them.
-
-    Raises:
-        RuntimeError: If this is such a process.
     """
     if _Process.was_forked_from_models:
         raise RuntimeError(

@@ -43,17 +43,9 @@ def activation_function(name: str) -> Callable[[Any], Any]:
 
 
 def bias_activation(x: Tensor, bias: Tensor, activation: str, training: bool = False) -> Tensor:
-    """Computes `activation(x + bias)`.
+    """Computes `activation(x + bias)`, `(..., dim)`, in the dtype of `x`.
 
-    Args:
-        x: Float tensor of shape `(..., dim)`.
-        bias: Tensor of shape `(dim,)`.
-        activation: A name that `BertConfig.activation` allows.
-        training: Whether gradients will be computed. Only then may a backend use compiled kernels,
-            which must not be in an exported graph.
-
-    Returns:
-        A tensor of shape `(..., dim)` in the dtype of `x`.
+    Only in training may a backend use compiled kernels, which must not be in an exported graph.
     """
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None and kernels.knows_activation(activation):
@@ -62,15 +54,7 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str, training: bool = F
 
 
 def gated_activation(x: Tensor, activation: str, training: bool = False) -> Tensor:
-    """Computes `activation(a) * b`, where `a` and `b` are the halves of `x`.
-
-    Args:
-        x: Float tensor of shape `(..., 2 * dim)`.
-        activation: A name that `BertConfig.activation` allows.
-        training: Whether gradients will be computed; see `bias_activation`.
-
-    Returns:
-        A tensor of shape `(..., dim)` in the dtype of `x`.
+    """Computes `activation(a) * b`, where `a` and `b` are the halves of the last axis of `x`.
 
     Reference:
         [GLU Variants Improve Transformer](https://arxiv.org/abs/2002.05202), equation 6.
@@ -83,16 +67,7 @@ def gated_activation(x: Tensor, activation: str, training: bool = False) -> Tens
 
 
 def bias_add(x: Tensor, bias: Tensor, training: bool = False) -> Tensor:
-    """Computes `x + bias`.
-
-    Args:
-        x: Float tensor of shape `(..., dim)`.
-        bias: Tensor of shape `(dim,)`.
-        training: Whether gradients will be computed; see `bias_activation`.
-
-    Returns:
-        A tensor of shape `(..., dim)` in the dtype of `x`.
-    """
+    """Computes `x + bias`, `(..., dim)`, in the dtype of `x`."""
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None:
         return kernels.bias_add(x, bias)

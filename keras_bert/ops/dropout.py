@@ -12,14 +12,7 @@ from keras_bert.ops.annotations import Tensor
 def dropout(x: Tensor, rate: float, *, seed: Tensor, training: bool) -> Tensor:
     """Applies dropout during training: sets elements to 0 and scales the rest by `1 / (1 - rate)`.
 
-    Args:
-        x: Float tensor of any shape.
-        rate: Fraction of elements to drop, in `[0, 1)`.
-        seed: A `keras.random.SeedGenerator`.
-        training: Whether dropout is active.
-
-    Returns:
-        A tensor of the shape and dtype of `x`.
+    `seed` is a `keras.random.SeedGenerator`.
 
     Reference:
         [Dropout](https://jmlr.org/papers/v15/srivastava14a.html), section 10, scaled in training

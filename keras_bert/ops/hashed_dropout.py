@@ -26,15 +26,8 @@ def make_key(rate: float, seed: Tensor) -> Tensor:
 def drop(x: Tensor, rate: float, key: Tensor, positions: Tensor | None = None) -> Tensor:
     """Sets a fraction `rate` of the elements to 0 and scales the rest by `1 / (1 - rate)`.
 
-    Args:
-        x: Float tensor of any shape.
-        rate: Fraction of elements to drop, in `[0, 1)`; 0 returns `x`.
-        key: uint32 `(2,)`; the same key drops the same positions.
-        positions: uint32, of the shape of `x`: the position of each element in the tensor that `x`
-            is a slice of. Defaults to the positions in `x`.
-
-    Returns:
-        A tensor of the shape and dtype of `x`.
+    The same key, uint32 `(2,)`, drops the same positions. `positions`, uint32 in the shape of `x`,
+    are those of the elements in the tensor that `x` is a slice of.
     """
     if not rate:
         return x

@@ -16,15 +16,9 @@ from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
 
 
 def int8_product(x: Tensor, weights: Int8Kernel, bias: Tensor | None = None) -> Tensor:
-    """Multiplies tokens by a kernel of integers.
+    """Multiplies tokens `(..., in)` by a kernel of integers; `(..., out)` in the dtype of `x`.
 
-    Args:
-        x: Float tensor of shape `(..., in)`.
-        weights: The kernel and its scales.
-        bias: A bias `(out,)`, which is added in float32.
-
-    Returns:
-        A tensor of shape `(..., out)` in the dtype of `x`. Inputs beyond 127 integers are clipped.
+    The bias is added in float32. Inputs beyond 127 integers are clipped.
 
     Reference:
         [SmoothQuant](https://arxiv.org/abs/2211.10438), section 3, for scales per input channel.
@@ -43,17 +37,9 @@ def int8_product(x: Tensor, weights: Int8Kernel, bias: Tensor | None = None) -> 
 def int8_feed_forward(
     x: Tensor, first: Int8Kernel, bias: Tensor, activation: str, second: Int8Kernel
 ) -> Tensor:
-    """Computes `second(activation(first(x) + bias))`.
+    """Computes `second(activation(first(x) + bias))` for tokens `(tokens, hidden)`.
 
-    Args:
-        x: Float tensor of shape `(tokens, hidden)`.
-        first: The first kernel, `(hidden, intermediate)`.
-        bias: The bias of the first product, `(intermediate,)`.
-        activation: A name that `BertConfig.activation` allows.
-        second: The second kernel, `(intermediate, hidden)`, with one scale for all of its inputs.
-
-    Returns:
-        A tensor of the shape and the dtype of `x`.
+    `second` has one scale for all of its inputs.
     """
     kernels = dispatch.tensorflow_int8()
     if kernels is not None and activation in kernels.ACTIVATIONS:

@@ -148,12 +148,7 @@ def step_without_donation(model: Any, step: Step) -> Step:
 def shard_over_devices(rows: Any) -> Any:
     """Shards rows over the devices of Keras' distribution.
 
-    Args:
-        rows: Arrays `(rows, ...)` in any nesting: this process's shard of the rows of all
-            processes, which is consecutive.
-
-    Returns:
-        Arrays of the rows of all processes, in the same nesting.
+    In any nesting, this process has arrays of its consecutive shard of the rows of all processes.
     """
     distribution = keras.distribution.distribution()
 

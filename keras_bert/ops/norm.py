@@ -14,16 +14,7 @@ from keras_bert.ops.dropout import portable_dropout
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor | None, epsilon: float) -> Tensor:
-    """Computes LayerNorm over the last axis, in float32 or wider.
-
-    Args:
-        x: Float tensor of shape `(..., dim)`.
-        gamma: Scale, of shape `(dim,)`.
-        beta: Offset, of shape `(dim,)`; `None` for none.
-        epsilon: Added to the variance.
-
-    Returns:
-        A tensor of shape `(..., dim)` in the dtype of `x`.
+    """Computes LayerNorm over the last axis, in float32 or wider; `gamma` and `beta` are `(dim,)`.
 
     Reference:
         [Layer Normalization](https://arxiv.org/abs/1607.06450), equation 4.
@@ -36,14 +27,6 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor | None, epsilon: float) ->
 
 def rms_norm(x: Tensor, gamma: Tensor, epsilon: float) -> Tensor:
     """Divides by the root mean square over the last axis, computed in float32 or wider.
-
-    Args:
-        x: Float tensor of shape `(..., dim)`.
-        gamma: Scale, of shape `(dim,)`.
-        epsilon: Added to the mean square.
-
-    Returns:
-        A tensor of shape `(..., dim)` in the dtype of `x`.
 
     Reference:
         [RMSNorm](https://arxiv.org/abs/1910.07467), equation 4.
@@ -63,19 +46,7 @@ def norm(
     epsilon: float,
     training: bool = False,
 ) -> Tensor:
-    """Computes `layer_norm` or `rms_norm`, which has no `beta`, by the name in `kind`.
-
-    Args:
-        x: Float tensor of shape `(..., dim)`.
-        gamma: Scale, of shape `(dim,)`.
-        beta: Offset, of shape `(dim,)`; `None` for none.
-        kind: `"layer_norm"` or `"rms_norm"`.
-        epsilon: Added to the variance or to the mean square.
-        training: Whether gradients will be computed; see `bias_activation`.
-
-    Returns:
-        A tensor of shape `(..., dim)` in the dtype of `x`.
-    """
+    """Computes `layer_norm` or `rms_norm`, which has no `beta`, by the name in `kind`."""
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None:
         return kernels.norm(x, gamma, beta, kind=kind, epsilon=epsilon)
@@ -95,16 +66,7 @@ def bias_dropout_residual(
 ) -> Tensor:
     """Computes `residual + dropout(x + bias)`, the end of a sublayer behind a norm (pre-norm).
 
-    Args:
-        x: The result of the sublayer's last matrix product, of shape `(..., dim)`.
-        residual: The input of the sublayer, of shape `(..., dim)`.
-        bias: Bias of the sublayer's last product, of shape `(dim,)`; `None` for none.
-        dropout: Dropout rate, in `[0, 1)`; applied only if `training`.
-        seed: A `keras.random.SeedGenerator`, required if dropout is active.
-        training: Whether dropout is active and gradients will be computed.
-
-    Returns:
-        A tensor of shape `(..., dim)` in the dtype of `x`.
+    `x` and `residual` are `(..., dim)`, the bias `(dim,)` or `None`.
     """
     if bias is not None:
         x = bias_add(x, bias, training=training)
@@ -127,20 +89,7 @@ def bias_dropout_residual_norm(
 ) -> Tensor:
     """Computes `norm(residual + dropout(x + bias))`, the end of a sublayer before a norm.
 
-    Args:
-        x: The result of the sublayer's last matrix product, of shape `(..., dim)`.
-        residual: The input of the sublayer, of shape `(..., dim)`.
-        bias: Bias of the sublayer's last product, of shape `(dim,)`; `None` for none.
-        gamma: Scale of the norm, of shape `(dim,)`.
-        beta: Offset of the norm, of shape `(dim,)`; `None` for none.
-        epsilon: Added to the variance or to the mean square.
-        kind: `"layer_norm"` or `"rms_norm"`.
-        dropout: Dropout rate, in `[0, 1)`; applied only if `training`.
-        seed: A `keras.random.SeedGenerator`, required if dropout is active.
-        training: Whether dropout is active and gradients will be computed.
-
-    Returns:
-        A tensor of shape `(..., dim)` in the dtype of `x`.
+    The arguments are those of `bias_dropout_residual` and `norm`.
     """
     rate = dropout if training else 0.0
     kernels = dispatch.tensorflow_cpu_kernels(training)

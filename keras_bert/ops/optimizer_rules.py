@@ -158,16 +158,8 @@ def stable_rate(gradient: Tensor, velocity: Tensor, coefficients: Coefficients) 
         rate / max(1, RMS)    with    RMS = √ mean(g² / max(v̂, ε²))
 
     where `g` is the scaled gradient, and v̂ the second moment that the update computes from it. The
-    quotient is 1 if all gradients are as large as before. At the first update it is 1 at
-    most, since v̂ is g².
-
-    Args:
-        gradient: Float tensor of any shape.
-        velocity: v of the last step, float32 or wider, of the same shape.
-        coefficients: The scalars.
-
-    Returns:
-        A scalar tensor of the dtype of `velocity`.
+    quotient is 1 if all gradients are as large as before. At the first update it is 1 at most,
+    since v̂ is g².
     """
     gradient = _scale(gradient, velocity.dtype, coefficients)
     velocity = _moving_average(velocity, ops.square(gradient), coefficients.beta_2)

@@ -34,14 +34,7 @@ def not_compiled(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """Computes the Euclidean norm of all gradients, concatenated to one vector.
-
-    Args:
-        gradients: Dense tensors of any shapes, at least one.
-
-    Returns:
-        A scalar tensor, float32 or wider.
-    """
+    """Computes the Euclidean norm of all gradients, a scalar, float32 or wider."""
     gradients = [upcast(gradient) for gradient in gradients]
     kernels = _backend_kernels()
     return kernels.global_norm(gradients) if kernels else portable_global_norm(gradients)
@@ -131,12 +124,7 @@ def update_variables(updates: Sequence[Update]) -> None:
 
 
 def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> None:
-    """Calls a function that changes weights, as in a training step of `fit`.
-
-    Args:
-        optimizer: The optimizer of the weights.
-        function: The function. On TensorFlow, each replica calls it.
-    """
+    """Calls a function that changes weights, as in a training step of `fit`, in each replica."""
     kernels = _backend_kernels()
     if kernels:
         kernels.outside_of_training_steps(optimizer, function)

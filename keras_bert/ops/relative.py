@@ -17,13 +17,8 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 def bucket_of_distances(distances: Array, num_buckets: int, max_distance: int) -> Array:
     """Returns T5's bucket of each distance: half of them for each sign, the larger the wider.
 
-    Args:
-        distances: The positions of keys minus the positions of queries, int.
-        num_buckets: The number of buckets, even.
-        max_distance: The distance from which on all are in the last bucket of their sign.
-
-    Returns:
-        int32 of the shape of `distances`, in `[0, num_buckets)`.
+    Distances are positions of keys minus positions of queries; from `max_distance` on, all are in
+    the last bucket of their sign.
 
     Reference:
         [T5](https://arxiv.org/abs/1910.10683), section 2.1, and its released code.
@@ -43,13 +38,7 @@ def bucket_of_distances(distances: Array, num_buckets: int, max_distance: int) -
 def row_of_distances(distances: Array, num_buckets: int, max_distance: int) -> Array:
     """Returns the row of DeBERTa's table for each distance: small ones have rows of their own.
 
-    Args:
-        distances: The positions of queries minus the positions of keys, int.
-        num_buckets: The number of rows for each sign.
-        max_distance: The distance at which the buckets, which grow with it, end.
-
-    Returns:
-        int32 of the shape of `distances`, in `[0, 2 * num_buckets)`.
+    Distances are positions of queries minus positions of keys; there are `2 * num_buckets` rows.
 
     Reference:
         [DeBERTa](https://arxiv.org/abs/2006.03654), equation 3, and the released code of its second
@@ -67,14 +56,7 @@ def row_of_distances(distances: Array, num_buckets: int, max_distance: int) -> A
 def rows_within(reach: int, kind: str, num_buckets: int, max_distance: int) -> Array:
     """Returns the row of the table for the distances from `-reach` to `reach`, keys minus queries.
 
-    Args:
-        reach: The largest distance.
-        kind: `"bucketed"` or `"disentangled"`.
-        num_buckets: See `bucket_of_distances` or `row_of_distances`.
-        max_distance: See there.
-
-    Returns:
-        int32 `(2 * reach + 1,)`.
+    `kind` is `"bucketed"` or `"disentangled"`.
     """
     distances = np.arange(-reach, reach + 1)
     if kind == "bucketed":

@@ -13,14 +13,8 @@ from keras_bert.ops.annotations import Tensor
 def cos_sin_of(positions: Tensor, dim: int, base: float, scale: float = 1.0) -> Tensor:
     """Computes the cosines and sines of the angles `scale * position * base^(-2i / dim)`.
 
-    Args:
-        positions: int tensor of shape `(rows, length)`.
-        dim: The dimension of an attention head, even; `i` counts from 0 to `dim / 2 - 1`.
-        base: The base of the frequencies.
-        scale: A factor of all frequencies.
-
-    Returns:
-        A float32 tensor of shape `(rows, length, 2, dim / 2)`: the cosines and the sines.
+    Of positions `(rows, length)` they are float32 `(rows, length, 2, dim / 2)`; `i` counts from 0
+    to `dim / 2 - 1`.
 
     Reference:
         [RoFormer](https://arxiv.org/abs/2104.09864), section 3.2.2.
@@ -32,15 +26,9 @@ def cos_sin_of(positions: Tensor, dim: int, base: float, scale: float = 1.0) -> 
 
 
 def rotate(x: Tensor, cos_sin: Tensor, training: bool = False) -> Tensor:
-    """Rotates each pair of elements `(i, i + dim / 2)` by its angle.
+    """Rotates each pair of elements `(i, i + dim / 2)` by its angle, in float32 or wider.
 
-    Args:
-        x: Queries or keys, float `(batch, length, heads, dim)`.
-        cos_sin: The result of `cos_sin_of`, for `batch` rows or for one.
-        training: Whether gradients, of `x` alone, will be computed; see `bias_activation`.
-
-    Returns:
-        A tensor of the shape and dtype of `x`, computed in float32 or wider.
+    `x` is `(batch, length, heads, dim)`; `cos_sin_of` has one row or as many. It has no gradient.
     """
     kernels = dispatch.tensorflow_cpu_kernels(training)
     if kernels is not None:

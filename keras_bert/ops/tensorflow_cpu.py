@@ -209,11 +209,6 @@ def gather_once(x: Tensor, indices: Tensor, scatter_indices: Tensor) -> Tensor:
     """Gathers rows of `(rows, width)`; only the results at `scatter_indices` have gradients.
 
     The gradient is a gather too, while the gradient of `tf.gather` adds rows to others one by one.
-
-    Args:
-        x: Tensor of shape `(rows, width)`.
-        indices: int32 `(places,)`.
-        scatter_indices: int32 `(rows,)`, for each row a place that it is gathered to.
     """
     return _gather_once()(x, indices, scatter_indices)
 

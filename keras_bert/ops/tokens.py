@@ -10,16 +10,7 @@ from keras_bert.ops.annotations import Tensor
 
 
 def tokens_at(x: Tensor, positions: Tensor, training: bool = False) -> Tensor:
-    """Gathers the vectors at given positions of each row.
-
-    Args:
-        x: Tensor of shape `(batch, length, dim)`.
-        positions: Int tensor of shape `(batch, slots)`, in `[0, length)`.
-        training: Whether gradients will be computed; see `bias_activation`.
-
-    Returns:
-        A tensor of shape `(batch, slots, dim)` in the dtype of `x`.
-    """
+    """Gathers the vectors at positions `(batch, slots)` of each row: `(batch, slots, dim)`."""
     positions = ops.cast(positions, "int32")
     fast = dispatch.tensorflow_cpu_kernels(training) or dispatch.tensorflow_plain()
     if fast is not None:
@@ -28,16 +19,7 @@ def tokens_at(x: Tensor, positions: Tensor, training: bool = False) -> Tensor:
 
 
 def take(table: Tensor, indices: Tensor, training: bool = False) -> Tensor:
-    """Looks up rows of a table.
-
-    Args:
-        table: Tensor or variable of shape `(rows, dim)`.
-        indices: Int tensor of any shape, in `[0, rows)`.
-        training: Whether gradients will be computed; see `bias_activation`.
-
-    Returns:
-        A tensor of shape `(*indices.shape, dim)` in the dtype of `table`.
-    """
+    """Looks up rows of a table `(rows, dim)`: `(*indices.shape, dim)`."""
     fast = dispatch.tensorflow_cpu_kernels(training) or dispatch.tensorflow_plain()
     if fast is not None:
         return fast.take(table, indices)
@@ -60,15 +42,7 @@ def take_of_few(table: Tensor, indices: Tensor, training: bool = False) -> Tenso
 
 
 def token_logits(x: Tensor, table: Tensor) -> Tensor:
-    """Multiplies vectors by a transposed embedding table.
-
-    Args:
-        x: Tensor of shape `(batch, slots, dim)`.
-        table: Tensor of shape `(vocabulary, dim)`, in the dtype of `x`.
-
-    Returns:
-        A tensor of shape `(batch, slots, vocabulary)` in the dtype of `x`.
-    """
+    """Multiplies vectors by a transposed embedding table: `(batch, slots, vocabulary)`."""
     plain = dispatch.tensorflow_plain()
     if plain is not None:
         return plain.token_logits(x, table)

@@ -28,12 +28,9 @@ MIN_BLOCKS = 4
 
 
 def in_sliding_window(distances: Tensor, window: int | None, causal: bool) -> Tensor:
-    """Returns a bool tensor, True where queries may attend to keys.
+    """Returns where queries may attend to keys, by queries' positions minus keys'.
 
-    Args:
-        distances: The positions of queries minus the positions of keys, int, of any shape.
-        window: The largest distance; `None`, if `causal`, for no limit.
-        causal: Whether keys after the query are not attended to.
+    Without `window` (only if `causal`) the distance has no limit.
     """
     if window is None:
         return distances >= 0

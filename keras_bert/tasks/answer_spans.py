@@ -73,11 +73,7 @@ class AnswerSpans:
         return np.asarray(self.null_scores - self.best_scores)
 
     def best_texts(self, contexts: Sequence[str]) -> list[str]:
-        """Returns the text of each question's best span, empty if there is none.
-
-        Args:
-            contexts: The passage of each question.
-        """
+        """Returns the text of each question's best span, empty if there is none."""
         offsets = self._offsets(self._lacks_spans)
         return [context[start:end] for context, start, end in zip(contexts, *offsets, strict=True)]
 

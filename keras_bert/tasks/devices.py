@@ -17,12 +17,7 @@ _BATCHES_ON_CPU = 512
 
 
 def filled_up(features: dict[str, np.ndarray], num_replicas: int = 1) -> dict[str, np.ndarray]:
-    """Repeats rows of features up to a power of two, so that a compiler sees few shapes.
-
-    Args:
-        features: The features.
-        num_replicas: Number of devices that share the rows; each has that many.
-    """
+    """Repeats rows up to a power of two for each replica, so that a compiler sees few shapes."""
     of_replica = -(-len(features["token_ids"]) // num_replicas)
     num_rows = num_replicas << (of_replica - 1).bit_length()
     repeated: dict[str, np.ndarray] = _repeated(features, num_rows)
@@ -35,12 +30,7 @@ def _repeated(rows: Any, num_rows: int) -> Any:
 
 
 def rows_of_process(rows: Any, shard: tuple[int, int]) -> Any:
-    """Returns a process's shard of the rows of arrays, in any nesting.
-
-    Args:
-        rows: Arrays `(rows, ...)`.
-        shard: The index of the process, and the number of processes, a divisor of the rows.
-    """
+    """Returns a process's shard `(index, count)` of the rows of arrays, in any nesting."""
     return keras.tree.map_structure(lambda x: x[rows_of_shard(shard, len(x))], rows)
 
 

@@ -324,15 +324,9 @@ class MaskedLM(MaskedTokenTask):
 
 
 def masked(masker: Any, batch: tuple[Any, ...], step: int | None) -> tuple[Any, Any, Any]:
-    """Masks a batch of `(features,)`, or of `(features, weights)` with weights of its rows.
+    """Masks `(features,)` or `(features, weights)`: `(features, mask_ids, mask_weights)`.
 
-    Args:
-        masker: A `MaskedLMMasker` or `NextTokenTargets`.
-        batch: The batch.
-        step: The number that the masks depend on; `None` for the ids of the batch.
-
-    Returns:
-        A tuple `(features, mask_ids, mask_weights)`.
+    The masks depend on the step; without, on the ids of the batch.
     """
     features, *row_weights = batch
     features = masker(features, step)

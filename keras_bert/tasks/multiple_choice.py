@@ -177,16 +177,7 @@ def _choice_inputs() -> dict[str, Any]:
 def _choice_logits(
     backbone: Backbone, inputs: dict[str, Tensor], head: keras.layers.Layer, pooler: Pooler | None
 ) -> Tensor:
-    """Encodes each choice independently, and computes a logit from its pooled output.
-
-    Args:
-        backbone: The encoder.
-        inputs: The symbolic inputs that `_choice_inputs` returned.
-        head: A layer from `(rows, hidden)` to `(rows, 1)`.
-        pooler: The pooler of the task; `None` for that of the encoder.
-
-    Returns:
-        Symbolic float32 logits `(batch, choices)`.
+    """Encodes each choice independently; returns symbolic float32 logits `(batch, choices)`.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), section 4.4.

@@ -249,11 +249,6 @@ def _share_of_update(mean: Any, divisor: Any, of_update: Any) -> Any:
 
     Keras has divided it by the number of replicas, as if each had targets of the same weight, and
     the optimizer takes the mean of micro-batches.
-
-    Args:
-        mean: The mean over the targets that this replica has of a batch.
-        divisor: The divisor of the loss.
-        of_update: See `_divisors_of_update`; `None` without micro-batches.
     """
     if num_replicas() == 1 and of_update is None:
         return mean
@@ -373,15 +368,10 @@ def _weighted_mean(values: Any, weights: Any, of_update: Any) -> Any:
 
 
 def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
-    """Returns the original ids of masked tokens and their sample weights.
+    """Returns the ids of masked tokens and their weights, int32 and float32 `(batch, slots)`.
 
-    Args:
-        x: Features with `mask_positions`.
-        y: The ids, or a dict with the key `masked_lm_logits` as for `Pretrainer`.
-        sample_weight: The sample weights, likewise; with `None`, slots at position 0 are ignored.
-
-    Returns:
-        A tuple of int32 and float32 tensors `(batch, slots)`.
+    Labels and weights may be dicts as for `Pretrainer`; without weights, slots at position 0 are
+    ignored.
     """
     ids, weights = _of_output("masked_lm_logits", y, sample_weight)
     if weights is None:
@@ -390,15 +380,7 @@ def slot_targets(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
 
 
 def token_weights(x: Any, slot_weights: Any) -> Any:
-    """Returns the weight of each token: the maximum weight of the slots of its row; 0 for padding.
-
-    Args:
-        x: Features.
-        slot_weights: The weights of slots, `(batch, slots)`.
-
-    Returns:
-        A float32 tensor `(batch, length)`.
-    """
+    """Returns the largest weight of a row's slots for each of its tokens, 0 for padding."""
     of_rows = ops.amax(slot_weights, axis=1, keepdims=True)
     mask = x.get("padding_mask")
     mask = x.get("sequence_ids") if mask is None else mask

@@ -174,17 +174,10 @@ def _choose_head(
 def _stored_outputs(
     stored: Sequence[str] | None, wanted: Sequence[str], preset: str | os.PathLike[str]
 ) -> list[int] | None:
-    """Returns the index of the stored output for each class.
+    """Returns the index of the stored output for each class; `None` if the order is the same.
 
-    Args:
-        stored: The class names of the stored head in the order of its outputs; `None` if the
-            checkpoint has none, or only placeholders such as `LABEL_0`.
-        wanted: The requested class names, equally many.
-        preset: The checkpoint, for the warning.
-
-    Returns:
-        A list of indices; or `None` if the order does not change. If the names differ, the outputs
-        are renamed, with a warning.
+    `stored` is `None` without names, or with placeholders such as `LABEL_0`. If the names differ,
+    the outputs are renamed, with a warning.
     """
     if stored is None or list(stored) == list(wanted):
         return None
@@ -222,14 +215,8 @@ def preprocessor_config(
 ) -> dict[str, Any]:
     """Creates the config of a preprocessor with the tokenizer of a checkpoint.
 
-    Args:
-        checkpoint: The checkpoint.
-        saved: The options that were saved with a preset of this package; `sequence_length` defaults
-            to the maximum of the encoder.
-        given: The options that override them.
-
-    Raises:
-        keras_bert.checkpoints.CheckpointError: If the checkpoint has no vocabulary.
+    The options that were saved with it are overridden by the given ones; `sequence_length` defaults
+    to the maximum of the encoder.
     """
     if "sequence_length" in given:
         # A saved overlap is only valid for the saved length.

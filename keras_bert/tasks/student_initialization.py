@@ -67,14 +67,7 @@ def copy_layers(
 ) -> None:
     """Copies the weights of embeddings, heads and some layers from a teacher to a student.
 
-    Args:
-        teacher: The task to copy from.
-        student: A task of the same class.
-        layers: The indices of the teacher's layers, one for each layer of the student.
-
-    Raises:
-        ValueError: If the number of layers is not the student's, the layers are not ascending
-            or not in the teacher, or the shape of a weight differs.
+    `layers` has the index of a layer of the teacher for each of the student's.
     """
     layers = _checked_layers(teacher.config.num_layers, None, layers)
     if len(layers) != student.config.num_layers:
@@ -89,11 +82,7 @@ def copy_layers(
 
 
 def spread_layers(num_layers: int, count: int) -> tuple[int, ...]:
-    """Returns `count` indices of layers, spread evenly from the first to the last one.
-
-    Raises:
-        ValueError: If `count` is below 1 or above `num_layers`.
-    """
+    """Returns `count` indices of layers, spread evenly from the first to the last one."""
     if not 1 <= count <= num_layers:
         raise ValueError(f"num_layers is {count}; the teacher has {num_layers}.")
     if count == 1:

@@ -1009,11 +1009,7 @@ class TextTrainer(TokenModel):
         return LabelRules()
 
     def _num_targets(self, x: Any) -> Mapping[str, int | None]:
-        """Returns the number of target ids of each output that has ids; `None` if unknown.
-
-        Args:
-            x: Features.
-        """
+        """Returns the number of target ids of each output that has ids; `None` if unknown."""
         return {}
 
     def _check_targets(self, features: Features, rules: LabelRules) -> None:

@@ -144,11 +144,7 @@ def decomposed(character: str, compatible: bool = False) -> str:
 
 
 def character_class(category: str) -> str:
-    """Returns the characters of a category, for character classes of regular expressions.
-
-    Args:
-        category: A general category, such as `"Cf"`, or the first letter of several.
-    """
+    """Returns the characters of a category, such as `"Cf"` or `"L"`, for regular expressions."""
     return _spell(
         (row.first, row.last) for row in _table().ranges if row.category.startswith(category)
     )

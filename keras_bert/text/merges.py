@@ -12,9 +12,6 @@ def single_ranks(merges: Mapping[tuple[int, int], int]) -> frozenset[int]:
 
     The result is then in a merge of a lower rank, as with runs of spaces in Gemma. Such a merge
     must not be done at several places before the next one is looked for.
-
-    Args:
-        merges: The id of the merged token for each pair of ids, in the order of their ranks.
     """
     lowest: dict[int, int] = {}
     for rank, pair in enumerate(merges):

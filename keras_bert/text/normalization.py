@@ -67,14 +67,7 @@ class Word(NamedTuple):
 
 
 def splittable(texts: Sequence[str]) -> Sequence[str]:
-    """Replaces characters so that `str.split` splits where the original does.
-
-    Args:
-        texts: Texts.
-
-    Returns:
-        Texts of the same lengths with the same words.
-    """
+    """Replaces characters of texts so that `str.split` splits where the original does."""
     all_text = "".join(texts)
     if any(character in all_text for character in _DROPPED_SPACE):
         return [text.translate(_OTHER_CONTROL) for text in texts]
@@ -167,15 +160,6 @@ def over_dropped_marks(
     """Extends a span by the marks after it that normalization drops.
 
     Marks at the beginning of a text, or after whitespace, belong to the span after them.
-
-    Args:
-        text: A text.
-        start: The offset of the first character of the span.
-        end: The offset one past its last character.
-        is_dropped: Returns whether the character at an offset is a mark that is dropped.
-
-    Returns:
-        A tuple of the offsets of the extended span.
     """
     while end < len(text) and is_dropped(end):
         end += 1

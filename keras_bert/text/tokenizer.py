@@ -101,15 +101,7 @@ class KnownWords(dict[str, bytes]):
         return entry
 
     def ids(self, words: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the tokens of texts.
-
-        Args:
-            words: The words of all texts, with `END` after each text.
-
-        Returns:
-            A tuple of the ids, int32 `(tokens,)`, and of the number of tokens of each text, int64
-            `(texts,)`.
-        """
+        """Returns the ids of all texts, each ended by `END`, and the number of each text's."""
         ids = np.frombuffer(b"".join(map(self.__getitem__, words)), np.int32)
         is_end = ids < 0
         return ids[~is_end], _lengths(is_end)
@@ -258,18 +250,7 @@ class Tokenizer(abc.ABC):
         return tuple(dict.fromkeys(tokens))
 
     def _rename_special_tokens(self, names: Mapping[str, str] | None) -> dict[str, str]:
-        """Replaces the special tokens of the class.
-
-        Args:
-            names: The token of each role, `"pad"`, `"unk"`, `"cls"`, `"sep"` or `"mask"`; other
-                roles keep theirs.
-
-        Returns:
-            The tokens that differ from the class's, by their roles.
-
-        Raises:
-            ValueError: If there is no such role.
-        """
+        """Replaces the special tokens of the class by role; returns those that differ."""
         new_names = {}
         for role, token in (names or {}).items():
             if role not in SPECIAL_ROLES:
@@ -683,15 +664,9 @@ def pair_limits(
 ) -> tuple[Any, Any]:
     """Returns how many tokens each text of a pair may keep.
 
-    The result is the same as if the longer text (the second one on a tie) lost one token at a
-    time, but it is computed without a loop: each text may keep up to half of the tokens, and the
-    longer one also gets the rest of the shorter one's half.
-
-    Args:
-        first: The number of tokens of the first text, or an array of the numbers of several pairs.
-        second: The number of tokens of the second text, likewise.
-        max_tokens: The number of tokens of both texts together.
-        maximum: The function for the maximum of two numbers, or of each two of arrays.
+    The result is the same as if the longer text (the second one on a tie) lost one token at a time,
+    but it is computed without a loop: each text may keep up to half of the tokens, and the longer
+    one also gets the rest of the shorter one's half. The numbers may be arrays, with `maximum`.
     """
     half = max_tokens // 2
     return (

@@ -61,18 +61,9 @@ def count_words(
     max_distinct_words: int,
     progress: bool,
 ) -> dict[str, int]:
-    """Counts the words of a corpus.
+    """Counts the words of a corpus, in descending order of counts, then of code points.
 
-    Args:
-        texts: The corpus.
-        split: Splits a text into words.
-        max_distinct_words: The maximum number of distinct words in memory; beyond it, the rarest
-            words are dropped.
-        progress: Whether to report the number of words on standard error.
-
-    Returns:
-        A dict of the count of each word, in descending order of counts, then in the order of the
-        words' code points.
+    With more than `max_distinct_words` in memory, the rarest are dropped.
     """
     counts: Counter[str] = Counter()
     total, too_rare = 0, 0

@@ -65,18 +65,7 @@ def token_bytes(token: str) -> bytes | None:
 
 
 def load_tokens(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Reads a `vocab.json`: a JSON object of the id of each token.
-
-    Args:
-        path: Path of the file.
-
-    Returns:
-        A tuple of the tokens in the order of their ids.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the file does not contain a JSON object, or the ids are not 0, 1, 2 …
-    """
+    """Reads a `vocab.json`, an id for each token; returns the tokens in the order of their ids."""
     return tokens_in_order(read_json(Path(path)), f"{path}: the file")
 
 
@@ -117,18 +106,9 @@ def tokens_in_order(ids: Mapping[str, Any], where: str) -> tuple[str, ...]:
 def load_merges(
     path: str | os.PathLike[str], vocabulary: Collection[str] | None = None
 ) -> tuple[str, ...]:
-    """Reads a `merges.txt`: two tokens per line, separated by a space.
+    """Reads a `merges.txt`: two tokens per line, separated by a space, such as `"Ġ t"`.
 
-    Args:
-        path: Path of the file.
-        vocabulary: The tokens, which the tokens of merges must be among; `None` does not check it.
-
-    Returns:
-        A tuple of the merges, such as `"Ġ t"`, in the order in which they were learned.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If a line is not two tokens; the message names the line.
+    The tokens must be in the vocabulary, if there is one. Error messages name the line.
     """
     merges = []
     for number, line in enumerate(read_text(Path(path)).split("\n"), 1):
@@ -145,19 +125,7 @@ def load_merges(
 
 
 def check_merge(merge: object, vocabulary: Collection[str], where: str) -> tuple[str, str]:
-    """Checks a merge.
-
-    Args:
-        merge: The merge, such as `"Ġ t"`.
-        vocabulary: The tokens.
-        where: The location of the merge, for error messages.
-
-    Returns:
-        A tuple of its two tokens.
-
-    Raises:
-        ValueError: If it is not a string of two tokens whose concatenation is a token too.
-    """
+    """Checks that a merge is two tokens whose concatenation is a token too; returns them."""
     if not isinstance(merge, str):
         raise ValueError(f"{where} is {merge!r}; expected a string of two tokens.")
     left, _, right = merge.partition(" ")

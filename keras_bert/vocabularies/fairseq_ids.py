@@ -67,16 +67,7 @@ CAMEMBERT = FairseqIds(
 
 
 def with_fairseq_ids(model: bytes, ids: FairseqIds) -> bytes:
-    """Converts a released model to one whose pieces have the ids of the vocabulary.
-
-    Args:
-        model: The serialized model.
-        ids: `XLM_ROBERTA` or `CAMEMBERT`.
-
-    Raises:
-        ValueError: If it is not a SentencePiece model, or does not begin with the pieces that are
-            replaced.
-    """
+    """Converts a released, serialized model to one whose pieces have the ids of the vocabulary."""
     pieces = read_pieces(model)
     count = len(ids.replaced)
     if _texts(pieces[:count]) != _texts(ids.replaced):
@@ -88,12 +79,7 @@ def with_fairseq_ids(model: bytes, ids: FairseqIds) -> bytes:
 
 
 def released_model(model: bytes) -> tuple[bytes, FairseqIds] | None:
-    """Converts a model back to the released one.
-
-    Returns:
-        A tuple of the serialized model and of the ids; `None` if its pieces are not those that
-        `with_fairseq_ids` results in.
-    """
+    """Converts a model back to the released one, with the ids; `None` if its pieces are others."""
     pieces = read_pieces(model)
     for ids in (XLM_ROBERTA, CAMEMBERT):
         count = len(ids.first)

@@ -30,15 +30,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_small(file: IO[bytes], name: str) -> bytes:
-    """Reads an opened file that must be small.
-
-    Args:
-        file: The file.
-        name: Its name, for the error message.
-
-    Raises:
-        ValueError: If it has more than `MAX_BYTES`.
-    """
+    """Reads an opened file of at most `MAX_BYTES`."""
     content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise ValueError(f"{name} has more than {MAX_BYTES:,} bytes; expected a smaller one.")
@@ -46,12 +38,7 @@ def read_small(file: IO[bytes], name: str) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """Reads a text file in UTF-8, without its byte order mark; line ends are not converted.
-
-    Raises:
-        OSError: If the file cannot be read, `FileNotFoundError` if it does not exist.
-        ValueError: If it is not UTF-8, or has more than `MAX_BYTES`.
-    """
+    """Reads a text file in UTF-8, without its byte order mark; line ends are not converted."""
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -86,11 +73,7 @@ def write_json(path: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parses JSON, in which, unlike in Python's own parser, all numbers must be finite.
-
-    Raises:
-        ValueError: If the text is not JSON, or has NaN, infinity, or a number that is too large.
-    """
+    """Parses JSON, in which, unlike in Python's own parser, all numbers must be finite."""
     try:
         return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except RecursionError as error:

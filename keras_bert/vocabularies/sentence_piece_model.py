@@ -48,17 +48,7 @@ _MOST_VARINT_BYTES = 10  # of 64 bits, 7 in a byte
 
 
 def read_pieces(model: bytes) -> list[Piece]:
-    """Reads the pieces of a model.
-
-    Args:
-        model: The serialized model.
-
-    Returns:
-        A list of the pieces in the order of their ids.
-
-    Raises:
-        ValueError: If it is not a SentencePiece model, or has no pieces.
-    """
+    """Reads the pieces of a serialized model, at least one, in the order of their ids."""
     try:
         pieces = [_piece(value) for number, value in _fields(model) if number == 1]
     except (IndexError, TypeError, UnicodeDecodeError, struct.error) as error:
@@ -103,12 +93,7 @@ def have_same_pieces(model: bytes, other: bytes) -> bool:
 
 
 def write_model(pieces: Iterable[Piece], characters_map: bytes) -> bytes:
-    """Serializes a unigram model.
-
-    Args:
-        pieces: The pieces in the order of their ids.
-        characters_map: The precompiled normalization map.
-    """
+    """Serializes a unigram model of pieces and a precompiled normalization map."""
     parts = list(map(_serialized, pieces))
     trainer = _field(3, _UNIGRAM) + _field(4, len(parts))
     # precompiled_charsmap, add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces

@@ -148,33 +148,20 @@ def check_tokenizer_config(config: object) -> str:
 
 
 def without_defaults(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a tokenizer's config that it has only if they are not the defaults.
-
-    Args:
-        kind: The kind of the tokenizer.
-        options: The values of such fields.
-    """
+    """Returns the fields of a tokenizer's config that it has only if they are not the defaults."""
     defaults = _DEFAULTS[kind]
     return {name: value for name, value in options.items() if value != defaults[name]}
 
 
 def list_tokens(tokenizer: Mapping[str, Any]) -> list[str]:
-    """Returns the tokens of a tokenizer's config in the order of their ids.
-
-    Raises:
-        ValueError: If the config or its SentencePiece model is malformed.
-    """
+    """Returns the tokens of a tokenizer's config in the order of their ids."""
     if check_tokenizer_config(tokenizer) == SENTENCE_PIECE:
         return [piece.text for piece in read_pieces(decode_model(tokenizer))]
     return list(tokenizer["vocabulary"])
 
 
 def decode_model(tokenizer: Mapping[str, Any]) -> bytes:
-    """Decodes the SentencePiece model of a tokenizer's config.
-
-    Raises:
-        ValueError: If it is not base64.
-    """
+    """Decodes the SentencePiece model of a tokenizer's config, base64."""
     try:
         return base64.b64decode(tokenizer["model"], validate=True)
     except (TypeError, ValueError, binascii.Error) as error:

@@ -94,11 +94,7 @@ class TokenizerJson:
 
     @property
     def kind(self) -> str:
-        """The type of the model: `"WordPiece"`, `"BPE"` or `"Unigram"`.
-
-        Raises:
-            ValueError: If it is not one of them.
-        """
+        """The type of the model: `"WordPiece"`, `"BPE"` or `"Unigram"`; all else is an error."""
         kind = self.part("model").get("type")
         if kind not in ("WordPiece", "BPE", "Unigram"):
             raise self.error(f"model.type is {kind!r}; it must be 'WordPiece', 'BPE' or 'Unigram'")

@@ -146,13 +146,7 @@ def _kind_of_files(folder: Path, file: TokenizerJson | None) -> str | None:
 def read_byte_pair(tokens_path: Path, merges_path: Path, add_prefix_space: bool) -> dict[str, Any]:
     """Reads the config of a BPE tokenizer from its two files.
 
-    Args:
-        tokens_path: Path of the `vocab.json`.
-        merges_path: Path of the `merges.txt`.
-        add_prefix_space: Whether to tokenize the first word of a text as if it followed a space.
-
-    Raises:
-        ValueError: If a file is missing or malformed; the message names the file and line.
+    With `add_prefix_space`, the first word of a text is tokenized as if it followed a space.
     """
     vocabulary = load_tokens(tokens_path)
     config = _roberta(vocabulary, add_prefix_space, tokens_path)
@@ -309,15 +303,7 @@ def _renamed(names: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, st
 
 
 def read_sentence_piece(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Reads the config of a SentencePiece tokenizer from the file of its model.
-
-    Args:
-        path: Path of the model.
-        settings: The fields of `tokenizer_config.json`.
-
-    Raises:
-        ValueError: If the file is missing, or is not a model with ALBERT's special tokens.
-    """
+    """Reads the config of a SentencePiece tokenizer from its model and `tokenizer_config.json`."""
     return _sentence_piece(
         read_bytes(path),
         path,

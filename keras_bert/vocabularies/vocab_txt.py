@@ -56,19 +56,7 @@ def load_vocabulary(
 def check_vocabulary(
     vocabulary: Sequence[str], required: Sequence[str] = REQUIRED_TOKENS
 ) -> tuple[str, ...]:
-    """Checks the tokens of a vocabulary.
-
-    Args:
-        vocabulary: The tokens.
-        required: The tokens that the vocabulary must contain.
-
-    Returns:
-        A tuple of the tokens.
-
-    Raises:
-        TypeError: If a token is not a string.
-        ValueError: If there is an empty or duplicate token, or a required one is missing.
-    """
+    """Checks that the tokens of a vocabulary are different strings, and the required ones there."""
     return _checked(list(vocabulary), lambda index: f"index {index}", "The vocabulary", required)
 
 
@@ -102,9 +90,6 @@ def looks_uncased(vocabulary: Sequence[str]) -> bool:
     produces: Hangul syllables, or marks of category Mn such as vowel signs of Thai and Hindi. It is
     used for folders without this setting, such as the TF1 releases: their cased vocabularies have
     thousands of tokens with uppercase letters, the uncased ones and the Chinese one have none.
-
-    Args:
-        vocabulary: The tokens.
     """
     words = [word for word in vocabulary if not _SPECIAL.fullmatch(word)]
     if any(word != word.lower() for word in words):

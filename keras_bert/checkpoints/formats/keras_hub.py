@@ -165,16 +165,7 @@ def download(name: str, *, weights: bool = True) -> Path:
 
 
 def check_class(fields: Mapping[str, Any], expected: str, path: Path) -> dict[str, Any]:
-    """Returns the constructor arguments of a serialized object of the expected class.
-
-    Args:
-        fields: The JSON object of the file.
-        expected: The name of the class, without its package.
-        path: Path of the file, for error messages.
-
-    Raises:
-        CheckpointError: If it is an object of another class, or malformed.
-    """
+    """Returns the constructor arguments of a serialized object of the expected class."""
     arguments = fields.get("config")
     if fields.get("registered_name") not in [f"{package}>{expected}" for package in _PACKAGES]:
         raise CheckpointError(

@@ -47,13 +47,7 @@ class InputAdapter(abc.ABC):
     def read(
         cls, x: Any, y: Any = None, sample_weight: Any = None, rules: LabelRules | None = None
     ) -> Self:
-        """Reads and checks input.
-
-        Args:
-            x: Input that `matches`.
-            y: Labels, one for each row, or in the nesting of the input; `None` without labels.
-            sample_weight: Sample weights, likewise.
-            rules: The rules for labels; `None` to read only `x`.
+        """Reads and checks input that `matches`; without `rules`, `x` alone.
 
         Raises:
             ValueError: If a row, a label or a weight is malformed; the message names the row.
@@ -68,59 +62,29 @@ class InputAdapter(abc.ABC):
         raise NotImplementedError
 
     def split(self, share: float) -> tuple[Self, Self]:
-        """Splits off the last rows for validation, as Keras does.
-
-        Args:
-            share: The fraction of the rows to split off.
-
-        Returns:
-            A tuple of the other rows and of the last rows.
-
-        Raises:
-            ValueError: If there are no rows in one of them.
-        """
+        """Splits off a share of the rows, the last ones, for validation: the others, and these."""
         start = split_index(len(self), share)
         return self[:start], self[start:]
 
     def num_batches(self, preprocessor: Any, batch_size: int) -> int:
-        """Returns the number of batches of an epoch, with or without labels.
-
-        Args:
-            preprocessor: The preprocessor that converts rows to features.
-            batch_size: Number of rows in a batch.
-
-        Raises:
-            ValueError: If it is infinite.
-        """
+        """Returns the number of batches of an epoch; a ValueError if it is infinite."""
         return -(-len(self) // batch_size)
 
     @abc.abstractmethod
     def batches(self, preprocessor: Any, options: BatchOptions) -> Batches:
-        """Returns the batches of training or evaluation.
+        """Returns the batches of training or evaluation: `(features, labels, weights)`.
 
-        Args:
-            preprocessor: The preprocessor that converts rows to features.
-            options: The options of batching.
-
-        Returns:
-            Batches of `(features, labels, weights)`, without labels or weights if there are none.
+        Labels or weights are missing if there are none.
         """
 
     @abc.abstractmethod
     def prediction_batches(
         self, preprocessor: Any, options: BatchOptions
     ) -> tuple[Batches, Restore]:
-        """Returns the batches of prediction.
+        """Returns batches of `(features, index)`, and a function that restores the input's order.
 
-        Args:
-            preprocessor: The preprocessor that converts rows to features.
-            options: The options of batching.
-
-        Returns:
-            A tuple of batches of `(features, index)`, where `index` holds the indices of the rows
-            in a batch, and of a function that restores the order of the input. Its arguments are
-            the features, index and outputs of each batch, as NumPy arrays, and the output shape of
-            the model.
+        `index` has the indices of the rows in a batch. The function takes the features, index and
+        outputs of each batch, as NumPy arrays, and the output shape of the model.
         """
 
 

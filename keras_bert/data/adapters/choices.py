@@ -145,14 +145,7 @@ def _checked_choices(choices: Any, row: int) -> list[str]:
 
 
 def choice_labels(labels: Any, choices: Sequence[Sequence[str]]) -> np.ndarray[Any, Any]:
-    """Checks labels, the index of the right choice of each row.
-
-    Returns:
-        An int32 array `(rows,)`.
-
-    Raises:
-        ValueError: If there is not one for each row, or one is not the index of a choice.
-    """
+    """Checks the index of the right choice of each row; returns int32 `(rows,)`."""
     array = one_for_each(as_array(labels), choices)
     for index, (label, own) in enumerate(zip(array, choices, strict=True)):
         if array.dtype.kind not in "iu" or not 0 <= label < len(own):

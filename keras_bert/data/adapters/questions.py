@@ -145,12 +145,7 @@ def is_questions(x: Any) -> bool:
 def question_examples(x: Any) -> list[QuestionExample]:
     """Converts questions in any of `QUESTION_FORMS` to examples.
 
-    Args:
-        x: The questions. The id of a question without `id` is its index.
-
-    Raises:
-        ValueError: If a question lacks a field, or an answer is not in the passage at its offset;
-            the message names the question.
+    The id of a question without `id` is its index, which error messages name.
     """
     names = column_names(x)
     rows = x if names is None else _rows_of_columns(x, names)

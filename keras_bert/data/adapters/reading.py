@@ -36,19 +36,10 @@ def read_input(
     *,
     needs_labels: bool = False,
 ) -> InputAdapter | Features:
-    """Reads input with its labels and weights.
+    """Reads input with its labels and weights; without `rules`, `x` alone.
 
-    Args:
-        kinds: The adapters of the kinds of text that there may be.
-        x: The input.
-        y: Labels; without, a table's column `label` is read if they are needed.
-        sample_weight: Sample weights.
-        rules: The rules for labels; `None` to read only `x`.
-        needs_labels: Whether labels are needed.
-
-    Raises:
-        ValueError: If there are no rows to train on, or to evaluate, or one is malformed; the
-            message names the row.
+    If labels are needed and there is no `y`, a table's column `label` is read. Without a row to
+    train on, or to evaluate, it is an error.
     """
     x = opened(x)
     kind = adapter_class(kinds, x)
@@ -95,17 +86,7 @@ class Features:
 
     @classmethod
     def read(cls, x: Any, y: Any, sample_weight: Any, forms: str) -> Self:
-        """Checks that input is not text in a form that the task does not take.
-
-        Args:
-            x: Features.
-            y: Labels, or `None`.
-            sample_weight: Sample weights, or `None`.
-            forms: The forms of text that the task takes, for the error message.
-
-        Raises:
-            ValueError: If it is; the message names the row of malformed text.
-        """
+        """Checks that input is not text in another form than those that the task takes."""
         check_input_form(x, forms)
         if is_text(x) or isinstance(x, BatchedText):
             raise ValueError(

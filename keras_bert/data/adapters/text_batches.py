@@ -52,13 +52,7 @@ class BatchedText(abc.ABC):
 
     @abc.abstractmethod
     def read(self, epoch: int, first: int, seed: int | None) -> Iterator[Any]:
-        """Yields the batches of an epoch.
-
-        Args:
-            epoch: The number of the epoch.
-            first: The number of batches to skip.
-            seed: Seed for the order of batches; `None` for the order in which they are.
-        """
+        """Yields the batches of an epoch but the `first` ones; without a seed, in their order."""
 
 
 class _OfPyDataset(BatchedText):

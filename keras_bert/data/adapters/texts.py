@@ -142,18 +142,8 @@ def is_text_spec(spec: object) -> bool:
 def text_columns(x: Any, first_row: int = 0) -> dict[str, np.ndarray]:
     """Converts text in any form but a dataset to the columns `text` and, for pairs, `text_pair`.
 
-    A tuple of two sequences is two columns; a list of pairs is rows.
-
-    Args:
-        x: Text in one of `TEXT_FORMS`.
-        first_row: The index of the first row, for error messages.
-
-    Returns:
-        A dict of the columns, each an array of objects `(rows,)`.
-
-    Raises:
-        ValueError: If the columns differ in length, the form is not one of `TEXT_FORMS`, or UTF-8
-            cannot represent a text; the message names the row.
+    A tuple of two sequences is two columns; a list of pairs is rows. A column is an array of
+    objects `(rows,)`. Error messages name the row, counted from `first_row`.
     """
     names = column_names(x)
     columns: dict[str, Any]
@@ -196,11 +186,7 @@ def _texts(values: list[Any], first_row: int) -> np.ndarray:
 
 
 def single_texts(x: Any) -> list[str]:
-    """Converts single texts in any form but a dataset to a list of strings.
-
-    Raises:
-        ValueError: If a row is not text, or there are pairs.
-    """
+    """Converts single texts in any form but a dataset to a list of strings; pairs are an error."""
     columns = text_columns(x)
     if "text" not in columns or "text_pair" in columns:
         raise ValueError(f"Received the columns {list(columns)}; expected single texts.")

@@ -112,11 +112,7 @@ class WordsAdapter(InputAdapter):
         return dataclasses.replace(self, words=words, texts=texts, offsets=offsets)
 
     def nested(self, values: Sequence[Any]) -> Any:
-        """Nests values of sentences like the input.
-
-        Args:
-            values: One value for each sentence.
-        """
+        """Nests values, one for each sentence, like the input."""
         if self.depth < 3:
             return values[0] if self.depth == 0 else list(values)
         remaining = iter(values)
@@ -196,15 +192,9 @@ def as_lists(x: Any) -> Any:
 
 
 def check_words(words: Any, depth: int, path: tuple[int, ...] = ()) -> None:
-    """Checks that UTF-8 can represent all texts or words.
+    """Checks that UTF-8 can represent a text (`depth` 0), texts, sentences or documents (3).
 
-    Args:
-        words: A text (`depth` 0), texts (1), sentences (2) or documents (3).
-        depth: The nesting depth.
-        path: The indices of `words` in the input.
-
-    Raises:
-        ValueError: If it cannot; the message says where.
+    `path` has the indices of `words` in the input.
     """
     if depth:
         for index, item in enumerate(words):
@@ -214,19 +204,7 @@ def check_words(words: Any, depth: int, path: tuple[int, ...] = ()) -> None:
 
 
 def flat_labels(words: Sequence[Any], labels: Sequence[Any], depth: int) -> list[Any]:
-    """Flattens the labels of words.
-
-    Args:
-        words: Sentences (`depth` 2) or documents (`depth` 3).
-        labels: Labels or weights, in the same nesting.
-        depth: The nesting depth of the words.
-
-    Returns:
-        A list of one label for each word.
-
-    Raises:
-        ValueError: If the numbers of labels and words differ; the message says where.
-    """
+    """Flattens the labels or weights of the words of sentences (`depth` 2) or documents."""
     flat: list[Any] = []
     _flatten(words, labels, depth, (), flat)
     return flat

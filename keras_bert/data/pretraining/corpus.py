@@ -113,12 +113,7 @@ def resolve_format(path: str | os.PathLike[str], format: str) -> str:
 def sentence_splitter(language: str = "en") -> Callable[[str], list[str]]:
     """Returns a function that splits a paragraph into sentences with the package `sentencex`.
 
-    Args:
-        language: ISO code of the language; one without its own rules uses the rules of a fallback
-            language.
-
-    Raises:
-        ImportError: If `sentencex` is not installed.
+    A language (an ISO code) without rules of its own uses those of a fallback language.
     """
     with importing("pretraining", "Splitting paragraphs into sentences"):
         from sentencex import segment

@@ -282,13 +282,6 @@ def full_sentences(
 def document_sentences(document: Sentences, max_tokens: int) -> Iterator[Ids]:
     """Fills rows with consecutive sentences of one document; the last row may be short.
 
-    Args:
-        document: The sentences of the document.
-        max_tokens: Maximum length of a row.
-
-    Yields:
-        Rows of int32 ids `(length,)`.
-
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, DOC-SENTENCES.
     """
@@ -412,17 +405,8 @@ def truncate_pair_randomly(
     """Truncates a pair, one token at a time from the longer segment, at a random end.
 
     On a tie the second segment is truncated. The front or the back is drawn for each token, as in
-    BERT's released code; the number of tokens removed at the front is then binomial, and so takes
-    a single draw.
-
-    Args:
-        first: Ids of shape `(length,)`.
-        second: Ids of shape `(length,)`.
-        max_tokens: Maximum number of tokens of the pair.
-        rng: The random number generator.
-
-    Returns:
-        A tuple of both, truncated.
+    BERT's released code; the number of tokens removed at the front is then binomial, and so takes a
+    single draw.
     """
     if len(first) + len(second) <= max_tokens:
         return first, second

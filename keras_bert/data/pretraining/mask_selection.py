@@ -32,18 +32,10 @@ class RandomRows(NamedTuple):
 
 
 def choose_tokens(xp: Arrays, selectable: Any, budgets: Any, slots: Any, draws: RandomRows) -> Any:
-    """Selects tokens uniformly at random, without replacement.
+    """Selects tokens uniformly at random, without replacement, bool `(batch, length)`.
 
-    Args:
-        xp: The functions of arrays.
-        selectable: Bool `(batch, length)`, which tokens may be selected.
-        budgets: int32 `(batch,)`, the number of tokens to select, at least 1; if a row has fewer,
-            all of them are selected.
-        slots: The maximum budget.
-        draws: The random numbers.
-
-    Returns:
-        A bool array `(batch, length)`, true at selected tokens.
+    `budgets`, int32 `(batch,)`, of at least 1 and at most `slots`, are the numbers of tokens; a row
+    with fewer selectable ones has all of them selected.
     """
     scores = _random_high_bits(xp, selectable, width(xp, selectable), draws)
     # Scores are unique in a row: their low bits are the positions.
@@ -100,19 +92,11 @@ def choose_words(
 
 
 def word_starts(xp: Arrays, continues: Any, selectable: Any, sequence_ids: Any = None) -> Any:
-    """Finds the first token of each word.
+    """Finds the first token of each word, bool `(batch, length)`.
 
     A word ends at a token that may not be selected: a `##` token after a `[SEP]`, where a text was
-    truncated, begins a word. (In BERT's released code it belongs to the word before `[SEP]`.)
-
-    Args:
-        xp: The functions of arrays.
-        continues: Bool `(batch, length)`, whether a token continues the word before it.
-        selectable: Bool `(batch, length)`, which tokens may be selected.
-        sequence_ids: int `(batch, length)`, for packed rows: words end at the end of a sequence.
-
-    Returns:
-        A bool array `(batch, length)`.
+    truncated, begins a word. (In BERT's released code it belongs to the word before `[SEP]`.) In
+    packed rows it ends at the end of a sequence.
     """
     continues_word = continues & _of_token_before(xp, selectable)
     if sequence_ids is not None:
@@ -227,10 +211,7 @@ def _positions(xp: Arrays, x: Any) -> Any:
 
 
 def _random_high_bits(xp: Arrays, x: Any, length: Any, draws: RandomRows) -> Any:
-    """Draws nonnegative int32 with low bits of 0, to be added to positions below `length`.
-
-    They have the shape of `x`.
-    """
+    """Draws nonnegative int32 in the shape of `x`, to add positions below `length` to."""
     bits = draws.bits(xp, xp.size(x), width(xp, x)) & (_HIGHEST - _low_mask(length))
     return xp.cast(bits, "int32")
 

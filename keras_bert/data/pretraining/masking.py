@@ -41,11 +41,7 @@ class BatchShard(NamedTuple):
     replaced_ids: Callable[[Any], Any]
 
     def completed(self, selected_before: Any) -> dict[str, Any]:
-        """Returns the features of the rows as features of the whole batch.
-
-        Args:
-            selected_before: The number of tokens that are selected in the rows before.
-        """
+        """Returns the features, if so many tokens are selected in the rows before."""
         return {**self.features, "token_ids": self.replaced_ids(selected_before)}
 
 

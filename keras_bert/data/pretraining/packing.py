@@ -100,11 +100,7 @@ def pack_sequences(features: Mapping[str, Any], sequence_length: int) -> dict[st
 
 
 def in_order_of_rows(row: Integers) -> Integers:
-    """Returns the indices of the sequences that have a row, by their rows.
-
-    Args:
-        row: The index of each sequence's row, or -1, int64 `(sequences,)`.
-    """
+    """Returns the indices of the sequences that have a row (not -1), by their rows."""
     return np.argsort(row, kind="stable")[np.count_nonzero(row < 0) :]
 
 

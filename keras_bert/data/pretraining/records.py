@@ -351,10 +351,7 @@ def interleaved(paths: Sequence[str]) -> Iterator[Record]:
 def shuffled_records(
     paths: Sequence[str], *seed: int, window: int = SHUFFLE_WINDOW
 ) -> Iterator[Record]:
-    """Yields the records of files in an order that depends on a seed alone.
-
-    Files are in random order, and records are shuffled within windows.
-    """
+    """Yields the records of files in random order, shuffled within windows."""
     order = permutation(len(paths), *seed)
     return shuffled(interleaved([paths[index] for index in order]), *seed, window=window)
 
@@ -511,16 +508,7 @@ class RecordParser:
         return rows, self._rest(features)
 
     def lengths(self, records: Sequence[Record]) -> np.ndarray:
-        """Returns the number of tokens of each record, int64 `(records,)`.
-
-        It parses nothing else, and takes a fraction of the time.
-
-        Args:
-            records: The records.
-
-        Raises:
-            ValueError: If a record has no tokens, or too many.
-        """
+        """Returns the number of tokens of each record, int64; it parses nothing else."""
         name = "input_mask" if self._has_mask else "input_ids"
         values = tfrecords.parse(records, {name: "int64"})[name]
         lengths: np.ndarray = _ones(values) if self._has_mask else values.lengths

@@ -327,15 +327,7 @@ class PretrainingStream:
 
 
 def grouped(paths: Sequence[str], file_groups: int) -> list[Sequence[str]]:
-    """Divides files into groups of nearly the same number.
-
-    Args:
-        paths: The paths of the files.
-        file_groups: Number of groups.
-
-    Raises:
-        ValueError: If there are fewer files.
-    """
+    """Divides files into groups of nearly the same number."""
     if not 1 <= file_groups <= len(paths):
         raise ValueError(
             f"There are {len(paths)} files from {paths[0]} on; expected at least one for each of "
@@ -345,12 +337,7 @@ def grouped(paths: Sequence[str], file_groups: int) -> list[Sequence[str]]:
 
 
 def groups_of_shard(shard: tuple[int, int], file_groups: int) -> range:
-    """Returns the indices of the groups of files that have the rows of a process.
-
-    Args:
-        shard: The index of this process, and the number of processes.
-        file_groups: Number of groups.
-    """
+    """Returns the indices of the groups of files that have the rows of a process."""
     number, count = shard
     return range(number * file_groups // count, -(-(number + 1) * file_groups // count))
 

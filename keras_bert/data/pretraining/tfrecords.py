@@ -70,15 +70,7 @@ def find_files(pattern: str) -> list[str]:
 
 
 def read_records(path: str, file: BinaryIO | None = None) -> Iterator[Record]:
-    """Yields the records of a file.
-
-    Args:
-        path: The path of the file.
-        file: The file, if it is already open; it is closed at the end.
-
-    Raises:
-        ValueError: If the file is truncated or a checksum does not match.
-    """
+    """Yields the records of a file, which is closed at the end if it is already open."""
     numbers = itertools.count()
     for block, starts, lengths in _blocks(path, file):
         _check(path, numbers, block, starts, lengths)
@@ -95,11 +87,7 @@ def first_record(path: str) -> Record | None:
 
 
 def count_records(path: str) -> int:
-    """Returns the number of records of a file, without reading their contents.
-
-    Raises:
-        ValueError: If the file is truncated.
-    """
+    """Returns the number of records of a file, without reading their contents."""
     return sum(len(starts) for _, starts, _ in _blocks(path))
 
 

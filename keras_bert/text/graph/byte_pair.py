@@ -363,15 +363,7 @@ def _with_contractions(
     ends: tf.Tensor,
     any_case: bool = False,
 ) -> tf.Tensor:
-    """Makes words of contractions such as `'s`.
-
-    Args:
-        starts: The first character of each other word, bool `(characters,)`.
-        apostrophes: Which of them may begin a contraction, likewise.
-        points: Code points, int32 `(characters,)`.
-        ends: The last character of each text, bool `(characters,)`.
-        any_case: Whether they may have capital letters.
-    """
+    """Makes words of contractions such as `'s`; all arrays are of characters."""
     one = apostrophes & _spells(points, ends, _ONE_LETTER_ENDINGS, any_case)
     two = apostrophes & _spells(points, ends, _TWO_LETTER_ENDINGS, any_case)
     inside = _behind(one, False) | _behind(two, False) | _behind(two, False, 2)

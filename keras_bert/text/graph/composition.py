@@ -12,27 +12,12 @@ from keras_bert.text.graph.rows import row_ids
 
 
 def compose(texts: tf.Tensor) -> tf.Tensor:
-    """Composes texts, as `keras_bert.text.composition.composed` does.
-
-    Args:
-        texts: String tensor `(texts,)`, valid UTF-8.
-
-    Returns:
-        A string tensor `(texts,)`.
-    """
+    """Composes texts, valid UTF-8, as `keras_bert.text.composition.composed` does."""
     return normalize_unicode(texts, "NFC")
 
 
 def to_characters_before_composition(texts: tf.Tensor, pieces: Pieces) -> Pieces:
-    """Converts offsets in composed texts to offsets in the texts before.
-
-    Args:
-        texts: String tensor `(texts,)`, before `compose`, valid UTF-8.
-        pieces: `Pieces` with offsets in characters of the composed texts.
-
-    Returns:
-        `Pieces` with offsets in characters of `texts`: see `sources_of_composed`.
-    """
+    """Converts offsets in composed texts to offsets before; see `sources_of_composed`."""
     is_composed = tf.reduce_all(compose(texts) == texts)
     starts, ends = tf.cond(
         is_composed,

@@ -14,14 +14,8 @@ def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Tracing the text operations takes longer than a thousand texts. `tf.function` alone would trace
     them again for another number of rows, and would log a warning about retracing from the fifth
-    object on, because it counts the traces of all objects of a class together.
-
-    Args:
-        function: A function of tensors, ragged tensors and nested structures of them, which may
-            contain `None`. It is traced once for each structure, dtype and rank; autograph is off.
-
-    Returns:
-        A function of the same arguments; their first dimensions may be of any size.
+    object on, because it counts the traces of all objects of a class together. The function is
+    traced once for each structure, dtype and rank of its arguments, without autograph.
     """
     graph = tf.function(function, autograph=False)
 

@@ -114,15 +114,7 @@ def normalize_slow_path(text: tf.Tensor, rules: Normalization) -> tf.Tensor:
 
 
 def normalize_unicode(text: tf.Tensor, form: str) -> tf.Tensor:
-    """Returns a normalization form of texts, in linear time; see `composition.normalized`.
-
-    Args:
-        text: String tensor `(texts,)`, valid UTF-8.
-        form: `"NFC"`, `"NFD"` or `"NFKD"`.
-
-    Returns:
-        A string tensor `(texts,)`.
-    """
+    """Returns NFC, NFD or NFKD of texts, in linear time; see `composition.normalized`."""
     has_long_runs = rf"(?s).*[{combining_marks()}]{{{MAX_MARKS + 1}}}.*"
     text = tf.cond(
         tf.reduce_any(tf.strings.regex_full_match(text, has_long_runs)),
@@ -151,14 +143,7 @@ def _in_canonical_order(text: tf.Tensor) -> tf.Tensor:
 
 
 def drop_invalid(text: tf.Tensor) -> tf.Tensor:
-    """Drops the bytes that are not valid UTF-8.
-
-    Args:
-        text: String tensor of any shape.
-
-    Returns:
-        A string tensor of the same shape.
-    """
+    """Drops the bytes that are not valid UTF-8."""
     return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
 
 
@@ -187,14 +172,7 @@ def encode_texts(points: tf.RaggedTensor) -> tf.Tensor:
 
 
 def lower(text: tf.Tensor) -> tf.Tensor:
-    """Lowercases texts as Python's `str.lower` does.
-
-    Args:
-        text: String tensor `(texts,)`, valid UTF-8.
-
-    Returns:
-        A string tensor `(texts,)`.
-    """
+    """Lowercases texts, valid UTF-8, as Python's `str.lower` does."""
     is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
     text = _lower(text)
     return tf.cond(is_usual, lambda: text, lambda: _shift(text, _NEW_CAPITALS))

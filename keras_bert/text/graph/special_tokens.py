@@ -15,15 +15,7 @@ from keras_bert.text.special_tokens import FIRST_MARK, TokenMarks, TokenSplitter
 
 
 def mark_tokens(text: tf.Tensor, marks: TokenMarks) -> tf.Tensor:
-    """Replaces tokens with their marks; see `TokenMarks`.
-
-    Args:
-        text: String tensor `(texts,)`.
-        marks: The tokens.
-
-    Returns:
-        A string tensor `(texts,)`.
-    """
+    """Replaces tokens with their marks; see `TokenMarks`."""
     for pattern, mark in marks.replacements:
         text = tf.strings.regex_replace(text, pattern, mark)
     return text

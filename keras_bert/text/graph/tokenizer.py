@@ -49,10 +49,8 @@ class GraphTokenizer(abc.ABC):
     def tokenize_words(self, words: Any, is_first: Any = None) -> tf.Tensor | tf.RaggedTensor:
         """Converts the words of texts to ids; see `Tokenizer.tokenize_words`.
 
-        Args:
-            words: Strings of any shape.
-            is_first: Whether each word is the first one of a text, bool of the flat values of
-                `words`. Defaults to the first ones of the last dimension.
+        `is_first`, bool of the flat values, says which are the first ones of a text; by default
+        those of the last dimension.
         """
         return self(words)
 
@@ -159,14 +157,7 @@ def first_in_rows(strings: Any) -> tf.Tensor:
 
 
 def to_rows(token_ids: Any) -> tuple[tf.RaggedTensor, bool]:
-    """Converts ids to ragged int32 `(batch, None)`.
-
-    Returns:
-        A tuple of the ids, and of whether they were a batch and not a single row.
-
-    Raises:
-        ValueError: If the rank of `token_ids` is not 1 or 2.
-    """
+    """Converts ids to ragged int32 `(batch, None)`; returns also whether they were a batch."""
     ids = to_tensor(token_ids, tf.int32)
     if ids.shape.rank not in (1, 2):
         raise ValueError(f"token_ids has shape {ids.shape}; expected (tokens,) or (batch, tokens).")
