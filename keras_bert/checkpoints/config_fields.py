@@ -112,15 +112,8 @@ class ConfigFields:
     def read(
         self, fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
     ) -> BertConfig:
-        """Converts the fields of a file to a `BertConfig`.
-
-        Args:
-            fields: The JSON object of the file.
-            path: Path of the file, for error messages.
-            activations: The name in `BertConfig` of each activation of the format.
-
-        Raises:
-            CheckpointError: If a field is missing or has a value that is not allowed.
+        """Converts the fields of a file to a `BertConfig`, by the names there of the file's
+        activations.
         """
         check_needed(fields, {**NEEDED, **self.needed}, path)
         if self.to_flat is not None:
@@ -155,15 +148,7 @@ class ConfigFields:
             raise CheckpointError(f"{path}: {error}") from error
 
     def write(self, config: BertConfig, activations: Mapping[str, str]) -> dict[str, Any]:
-        """Converts a `BertConfig` to the fields of a file, the inverse of `read`.
-
-        Args:
-            config: The architecture, which must not have `misfits`.
-            activations: The name in the format of each activation of `BertConfig`.
-
-        Raises:
-            CheckpointError: If the format does not have the activation.
-        """
+        """Converts a `BertConfig` without `misfits` to fields, the inverse of `read`."""
         if config.activation not in activations:
             raise CheckpointError(
                 f"The format does not have the activation {config.activation!r}; "
@@ -189,13 +174,7 @@ class ConfigFields:
     def misfits(self, config: BertConfig, masked_lm: bool = True) -> list[str]:
         """Returns the fields of an architecture that the file cannot represent.
 
-        Args:
-            config: The architecture.
-            masked_lm: Whether the masked LM head is part of the model.
-
-        Returns:
-            A list of strings `field=value`, with the value that the field would need to have; empty
-            if the file can represent the architecture.
+        Each is `field=value`, with the value that it would need to have.
         """
         required: dict[str, Any] = {"masked_lm_activation": config.activation, **self.fixed}
         required["position_offset"] = (

@@ -19,15 +19,7 @@ _IGNORED = ("onnx/*", "openvino/*", "coreml/*")
 def download(uri: str, *, weights: bool = True) -> Path:
     """Downloads the files of a model to Hugging Face's cache, unless they are there already.
 
-    Args:
-        uri: `hf://organization/model`, or `hf://organization/model@revision`.
-        weights: Whether to download the weights too.
-
-    Returns:
-        The folder of the files.
-
-    Raises:
-        CheckpointError: If the files cannot be downloaded.
+    The address is `hf://organization/model`, or `hf://organization/model@revision`.
     """
     try:
         import huggingface_hub

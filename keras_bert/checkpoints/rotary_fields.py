@@ -28,17 +28,7 @@ def rope_base_and_scale(
 
     Positions may be scaled by a base and a factor of the frequencies: `linear`, and the fixed `ntk`
     of the files that Alibaba released. A `dynamic` scaling has no effect up to the number of
-    positions of the file.
-
-    Args:
-        rope_parameters: The parameters of the rotary positions, which should be a JSON object.
-        fields: The JSON object of the file.
-        path: Path of the file, for error messages.
-        base: The base if the parameters have none.
-
-    Raises:
-        CheckpointError: If positions are scaled in another way, or the dimension of heads is not
-            `hidden_dim` divided by their number.
+    positions of the file. `base` is for parameters that have none.
 
     Reference:
         [Position interpolation](https://arxiv.org/abs/2306.15595), section 3, for `linear`;

@@ -39,19 +39,9 @@ _MODES = ("mean", "cls")
 def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
     """Reads the options of sentence embeddings from a checkpoint folder.
 
-    It warns about a text that sentence-transformers adds in front of each text by default.
-
-    Args:
-        folder: The folder of a checkpoint in any format.
-        max_sequence_length: The number of positions of the encoder.
-
-    Returns:
-        A dict of `pooling` (`"mean"` or `"cls"`), `normalize` and `sequence_length`, as far as the
-        folder specifies them; empty if it is not a sentence-transformers model.
-
-    Raises:
-        CheckpointError: If the pooling or another module is not supported, embeddings are
-            truncated, or texts are lowercased for a tokenizer that does not do it.
+    They are `pooling` (`"mean"` or `"cls"`), `normalize` and `sequence_length`, as far as the
+    folder specifies them. It warns about a text that sentence-transformers adds in front of each
+    text by default; what would give other embeddings is an error.
     """
     options: dict[str, Any] = {}
     length: Any = None
@@ -165,14 +155,9 @@ def model_options(model: Any) -> dict[str, Any]:
 
 
 def write_options(folder: Path, options: Mapping[str, Any], hidden_dim: int) -> None:
-    """Writes the files from which `read_options` and sentence-transformers read the options.
+    """Writes the files from which `read_options` and sentence-transformers read `model_options`.
 
     They are in the format before version 6 of sentence-transformers, which later versions read.
-
-    Args:
-        folder: The folder, which is in the Hugging Face format.
-        options: A dict as returned by `model_options`.
-        hidden_dim: The size of the embeddings.
     """
     paths = {_TRANSFORMER: "", _POOLING: str(Path(POOLING_FILE).parent)}
     if options["normalize"]:

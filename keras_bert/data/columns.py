@@ -48,10 +48,8 @@ def column_names(x: Any) -> tuple[Any, ...] | None:
 def label_column(x: Any, class_names: Sequence[str] | None = None) -> list[Any] | None:
     """Returns the column `label` of a dict or table; `None` if there is none.
 
-    Args:
-        x: The input.
-        class_names: The names of the task's classes. If the ids in a data set of Hugging Face's
-            `datasets` have names too, then these are returned, since their order may be another.
+    If the ids in a data set of Hugging Face's `datasets` have names, and the task's classes too,
+    then these are returned, since their order may be another.
     """
     if "label" not in (column_names(x) or ()):
         return None
@@ -134,15 +132,7 @@ def one_for_each(
 
 
 def checked_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
-    """Converts sample weights to a float32 array.
-
-    Args:
-        sample_weight: The weight of each row.
-        first_row: The index of the first of them, for the error message.
-
-    Raises:
-        ValueError: If a weight is not a finite number of at least 0; the message names its row.
-    """
+    """Converts sample weights to a float32 array; they must be finite and at least 0."""
     try:
         weights = np.atleast_1d(as_array(sample_weight)).astype("float32")
     except (TypeError, ValueError) as error:

@@ -45,15 +45,7 @@ class LabelRules:
         return np.full(num_rows, np.float32(np.nan) if self.is_score else np.int32(-1))
 
     def read(self, labels: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
-        """Checks labels, and converts them to targets of the loss.
-
-        Args:
-            labels: The labels; names are strings or UTF-8 bytes.
-            first_row: The index of the first of them, for error messages.
-
-        Raises:
-            ValueError: If a label is not accepted; the message names its row.
-        """
+        """Checks labels, and converts them to targets of the loss; names are strings or UTF-8."""
         array = np.atleast_1d(as_array(labels))
         if array.dtype.kind == "O":  # such as columns of pandas, which may hold numbers
             array = np.asarray(array.tolist())
@@ -80,16 +72,7 @@ class MultiLabelRules(LabelRules):
     """Any number of labels for a row: a list of names, or a 0 or 1 for each class."""
 
     def read(self, labels: Any, first_row: int = 0) -> np.ndarray[Any, Any]:
-        """Checks labels, and converts them to float32 `(rows, classes)`.
-
-        Args:
-            labels: The labels of each row: a list of names, strings or UTF-8 bytes, which may be
-                empty; or rows of 0 and 1.
-            first_row: The index of the first of them, for error messages.
-
-        Raises:
-            ValueError: If a label is not accepted; the message names its row.
-        """
+        """Checks lists of names, or of 0 and 1, and converts them to float32 `(rows, classes)`."""
         # A table of columns of 0 and 1 is an array; it has no list of rows.
         is_table = len(getattr(labels, "shape", ())) == 2
         rows = as_list(as_array(labels) if is_table else labels)
@@ -118,16 +101,7 @@ class MultiLabelRules(LabelRules):
 
 
 def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
-    """Returns the number of classes.
-
-    Args:
-        num_classes: Number of classes; `None` for the number of `class_names`.
-        class_names: The names of the classes, or `None`.
-
-    Raises:
-        ValueError: If neither is given, the number is below 1 or differs from `class_names`, or a
-            name occurs twice.
-    """
+    """Returns the number of classes, which is that of `class_names` if both are given."""
     if class_names is not None:
         checks.check_names("class_names", class_names)
     if num_classes is None:
@@ -162,21 +136,8 @@ def checked_ids(
     """Checks that ids of classes, tokens or positions are from `lowest` to `num_ids - 1`.
 
     On JAX, losses do not raise errors for ids out of range; on the other backends, their errors do
-    not name the row.
-
-    Args:
-        ids: Integers of any shape, possibly as floats.
-        num_ids: Number of ids.
-        lowest: The lowest accepted id; `None` accepts any negative id.
-        weights: Sample weights of the same shape; ids with weight 0 are not checked.
-        name: The name of the output for which the ids are targets, for the error message.
-        first_row: The index of the first row, for the error message.
-
-    Returns:
-        The ids as a NumPy array.
-
-    Raises:
-        ValueError: If an id is not an integer, or out of range; the message names its row.
+    not name the row. Floats may have the values of integers. `lowest=None` accepts any negative id.
+    Ids with weight 0 are not checked. `name` is that of the output, for the error message.
     """
     array = as_array(ids)
     if array.dtype.kind not in "biuf":
@@ -229,15 +190,9 @@ def finite_scores(
 def checked_class_weight(
     class_weight: Any, num_ids: int | None, class_names: Sequence[str] | None
 ) -> dict[int, float]:
-    """Checks the weights of classes, and converts the names of classes to ids.
+    """Checks a dict of the weights of classes, and converts the names of classes to ids.
 
-    Args:
-        class_weight: A dict of the weight of each class, by id or name.
-        num_ids: Number of ids; `None` if it depends on the row.
-        class_names: The names of the classes in the order of their ids, or `None`.
-
-    Raises:
-        ValueError: If it is no dict, a key is not a class, or a weight is not a number from 0.
+    `num_ids` is `None` if it depends on the row.
     """
     names = tuple(class_names or ())
     expected = f"an id from 0 to {num_ids - 1}" if num_ids else "an id from 0"

@@ -599,13 +599,9 @@ class _Failure(NamedTuple):
 
 
 def prefetch(batches: Iterable[Any], ahead: int = PREFETCHED_BATCHES) -> Generator[Any, None, None]:
-    """Yields batches that a thread makes in advance.
+    """Yields batches, of which a thread makes some in advance.
 
     The thread ends when the generator is closed or collected.
-
-    Args:
-        batches: The batches.
-        ahead: How many of them there may be in advance.
     """
     ready: queue.Queue[Any] = queue.Queue(ahead)
     is_closed = threading.Event()

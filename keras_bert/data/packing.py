@@ -58,16 +58,9 @@ class Sequences(NamedTuple):
     ) -> dict[str, Any]:
         """Pads the sequences to a length, and adds the `padding_mask`.
 
-        Args:
-            xp: The functions of arrays.
-            length: The number of tokens to pad to, at least the longest sequence.
-            pad_token_id: The padding of `token_ids`; other features are padded with 0.
-            most: With `counts`, the number of sequences to complete each row to; by default the
-                number in the longest row.
-
-        Returns:
-            A dict of features `(rows, length)`, or with `counts` `(rows, sequences, length)`, in
-            which rows with fewer sequences than others have some without tokens.
+        `token_ids` are padded with `pad_token_id`, other features with 0. The features are `(rows,
+        length)`, or with `counts` `(rows, sequences, length)`: then rows are completed to `most`
+        sequences, by default those of the longest row, by some without tokens.
         """
         lengths, shape = self.lengths, None
         if self.counts is not None:
@@ -141,15 +134,8 @@ def pack_texts(
 ) -> dict[str, Ragged]:
     """Packs ids into `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]` with the family's separators.
 
-    Args:
-        xp: The functions of arrays.
-        tokenizer: The tokenizer, which determines the special tokens and the segment ids.
-        first: Ids of the first texts.
-        second: Ids of the second texts; `None` for single texts.
-
-    Returns:
-        A dict of `token_ids` and `segment_ids` (1 for the second text and its separator in families
-        with two segments), int32.
+    Returns `token_ids` and `segment_ids` (1 for the second text and its separator in families with
+    two segments), int32.
     """
     ones = xp.full(xp.size(first.lengths), 1, "int64")
     special = {

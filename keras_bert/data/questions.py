@@ -235,11 +235,6 @@ def _is_max_context(xp: Arrays, positions: Ragged, num_tokens: Any) -> Any:
 
     A token's context in a window is the smaller of the numbers of tokens to its left and to its
     right, plus 0.01 times the length of the window. On a tie, the first window is taken.
-
-    Args:
-        xp: The functions of arrays.
-        positions: The indices of each window's tokens among the tokens of all passages.
-        num_tokens: The number of tokens of all passages.
     """
     position, length = positions
     window = row_numbers(xp, length)

@@ -67,16 +67,7 @@ def read_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Iterato
 def decoded_lines(
     file: BinaryIO, name: str | os.PathLike[str], encoding: str = "utf-8"
 ) -> Iterator[str]:
-    """Yields the lines of a binary file as `read_lines` does.
-
-    Args:
-        file: The file, or standard input.
-        name: Its name, for error messages.
-        encoding: As for `read_lines`.
-
-    Raises:
-        ValueError: As `read_lines` does.
-    """
+    """Yields the lines of a binary file, such as standard input, as `read_lines` does."""
     number = 0
     try:
         for line in byte_lines(file, name):
@@ -94,15 +85,7 @@ def decoded_lines(
 
 
 def byte_lines(file: BinaryIO, name: str | os.PathLike[str]) -> Iterator[bytes]:
-    """Yields the lines of a binary file, decompressed, and without a byte order mark in UTF-8.
-
-    Args:
-        file: The file.
-        name: Its name, for error messages.
-
-    Raises:
-        ImportError, ValueError: As `read_lines` does.
-    """
+    """Yields the lines of a binary file, decompressed, and without a byte order mark in UTF-8."""
     file, start = _peek(file)
     if start == _ZSTANDARD:
         file, start = _peek(_from_zstandard(file, name))

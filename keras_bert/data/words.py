@@ -219,15 +219,7 @@ class TokenClassifierPreprocessor:
 
 
 def nested_words(words: Any) -> NestedWords:
-    """Converts sentences or documents of words to their words and the numbers of them.
-
-    Args:
-        words: A list of words for each sentence, or a list of such sentences for each document;
-            or a ragged tensor of TensorFlow.
-
-    Raises:
-        ValueError: If the lists are nested differently, or contain anything but words.
-    """
+    """Converts sentences, documents or a ragged tensor of words to their words and numbers."""
     if is_tensor(words):
         sentences = words.values if words.ragged_rank == 2 else words
         xp = functions_for(sentences.flat_values)

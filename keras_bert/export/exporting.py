@@ -284,15 +284,8 @@ def _is_warmed_up(warm_up: bool | None) -> bool:
 def new_destination(paths: Sequence[Path], *, overwrite: bool = False) -> Iterator[Path]:
     """Creates a working folder; files in its folder `new` replace `paths` at the end.
 
-    Args:
-        paths: The files or folders to create, all in the same folder.
-        overwrite: Whether to replace existing ones.
-
-    Yields:
-        The working folder, on the same disk; it is removed afterwards.
-
-    Raises:
-        FileExistsError: If one of the paths exists and `overwrite` is `False`.
+    The paths are in the same folder, and must not exist without `overwrite`. The working folder is
+    on the same disk, and is removed afterwards.
     """
     existing = [path for path in paths if os.path.lexists(path)]
     if existing and not overwrite:

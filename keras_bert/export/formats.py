@@ -25,10 +25,7 @@ _AXES = {2: ("batch", "length"), 3: ("batch", "choices", "length")}
 def write_model(task: Servable, path: Path, options: ExportOptions) -> None:
     """Writes a model with the inputs `token_ids`, `segment_ids` and `padding_mask`, or with text.
 
-    Args:
-        task: A task on the TensorFlow backend, in float32.
-        path: The file to write.
-        options: The options of the export.
+    The task is on the TensorFlow backend, in float32.
     """
     # LiteRT cannot insert an axis into a tensor of unknown shape.
     length = options.sequence_length if options.format == "litert" else None

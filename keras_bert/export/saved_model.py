@@ -92,13 +92,7 @@ _COMPILED = ("_XlaMustCompile", "_XlaCompile")
 def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> None:
     """Writes a SavedModel with its signatures and weights, and the files for the server.
 
-    Args:
-        task: A task with a preprocessor, on the TensorFlow backend.
-        folder: The folder to create.
-        options: The options of the export.
-
-    Raises:
-        ExportError: If a server cannot run the model.
+    The task has a preprocessor, and is on the TensorFlow backend.
     """
     functions = task.serving_signatures(options)
     signatures = {name: function.get_concrete_function() for name, function in functions.items()}

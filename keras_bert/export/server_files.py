@@ -87,12 +87,6 @@ def write_warm_up_requests(
 
     For every signature, they are a row of each length, up to the longest that the model takes, and
     short rows in the largest batch; for the text signature in every batch size.
-
-    Args:
-        folder: The folder of the SavedModel.
-        functions: The signatures by name.
-        task: The task, which determines tokens and lengths.
-        options: The options of the export.
     """
     from tensorflow_serving.apis import prediction_log_pb2
 

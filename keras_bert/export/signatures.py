@@ -144,13 +144,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
 def labels_that_apply(
     probabilities: tf.Tensor, class_names: Sequence[str], thresholds: Sequence[float]
 ) -> dict[str, tf.Tensor]:
-    """Returns the outputs of a classifier with `multi_label`; see `classifier_signatures`.
-
-    Args:
-        probabilities: Those of each label, `(batch, classes)`.
-        class_names: The labels.
-        thresholds: The lowest probability of each label that applies.
-    """
+    """Returns the outputs of a classifier with `multi_label`; see `classifier_signatures`."""
     applies = probabilities >= tf.constant(thresholds, tf.float32)
     kept = tf.where(applies, probabilities, -1.0)
     order = tf.argsort(kept, direction="DESCENDING", stable=True)
@@ -309,13 +303,7 @@ def limited(text: tf.Tensor, options: ExportOptions) -> tf.Tensor:
 def checked_texts(
     texts: Sequence[tf.Tensor], names: str, options: ExportOptions
 ) -> list[tf.Tensor]:
-    """Validates strings `(batch,)`, the same number for each input, and truncates them.
-
-    Args:
-        texts: The inputs of a signature.
-        names: Their names, for the error message.
-        options: The options of the export.
-    """
+    """Validates strings `(batch,)`, the same number for each of `names`, and truncates them."""
     # Servers pass scalars, which would crash the process without this check.
     texts = [limited(tf.ensure_shape(text, [None]), options) for text in texts]
     if len(texts) == 1:

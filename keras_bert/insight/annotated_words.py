@@ -67,17 +67,8 @@ def annotated_words(
 ) -> AnnotatedWords:
     """Reads CoNLL-U files, and computes the hidden states of their words.
 
-    Args:
-        backbone: The encoder.
-        preprocessor: Has its tokenizer and the longest row.
-        files: A path or several.
-        pooling: How to represent a word of several tokens: by their `mean`, or by the `first`.
-        max_sentences: How many sentences to read, from the beginning; `None` for all.
-        verbose: 1 shows a progress bar.
-
-    Raises:
-        ValueError: If a file is malformed, a sentence is no tree, or all are longer than a row; the
-            message names the file.
+    A word of several tokens is the mean of them or the first, by `pooling`. Sentences that are
+    longer than a row are skipped. Errors name the file.
     """
     if pooling not in POOLINGS:
         raise ValueError(f"pooling is {pooling!r}; expected one of {', '.join(POOLINGS)}.")
@@ -171,17 +162,7 @@ def _read(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
 
 
 def depths(heads: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The number of edges between each word and the root.
-
-    Args:
-        heads: The index of each word's head, -1 for the root.
-
-    Returns:
-        int64 `(words,)`.
-
-    Raises:
-        ValueError: If the heads are no tree.
-    """
+    """The number of edges between each word and the root, which has the head -1, `(words,)`."""
     edge_counts = []
     for word in range(len(heads)):
         depth = 0
@@ -197,14 +178,7 @@ def depths(heads: Sequence[int] | np.ndarray) -> np.ndarray:
 
 
 def distances(heads: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The number of edges between each two words of a tree.
-
-    Args:
-        heads: The index of each word's head, -1 for the root.
-
-    Returns:
-        int64 `(words, words)`.
-    """
+    """The number of edges between each two words of a tree, int64 `(words, words)`."""
     matrix = np.zeros((len(heads), len(heads)), "int64")
     previous_words: list[int] = []
     # From the root downwards, so that a word's head is there before it

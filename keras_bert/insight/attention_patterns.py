@@ -374,16 +374,7 @@ def attention(
 def _head_measures(
     scores: np.ndarray, is_first: np.ndarray, is_separator: np.ndarray, drop_separators: bool
 ) -> dict[str, tuple[np.ndarray, int]]:
-    """The sum of each measure over the tokens of one matrix, and of how many tokens it is.
-
-    Args:
-        scores: `(heads, tokens, tokens)`.
-        is_first, is_separator: Bool `(tokens,)`.
-        drop_separators: Whether to leave out separators.
-
-    Returns:
-        By the name of the measure, float64 `(heads,)` and the number of tokens.
-    """
+    """The sums `(heads,)` of each measure over the tokens of a matrix, and the number of tokens."""
     scores = scores.astype("float64")
     positions = np.arange(scores.shape[-1])
     if drop_separators:

@@ -376,13 +376,7 @@ def _rank_correlation(predictions: np.ndarray, target: np.ndarray) -> np.ndarray
 def _num_right_edges(predictions: np.ndarray, heads: np.ndarray, is_word: np.ndarray) -> np.ndarray:
     """How many edges of the minimum spanning trees are in the tree, without punctuation.
 
-    Args:
-        predictions: Distances `(probes, words, words)`.
-        heads: The index of each word's head, -1 for the root.
-        is_word: Whether each word is one and not punctuation.
-
-    Returns:
-        Integers `(probes,)`.
+    Predictions are distances `(probes, words, words)`, the result `(probes,)`.
     """
     word_indices = np.flatnonzero(is_word)
     probes, count = len(predictions), len(word_indices)

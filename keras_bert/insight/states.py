@@ -66,16 +66,7 @@ def require_masked_lm(model: Any) -> None:
 def require_fit(
     preprocessor: Any, texts: Sequence[str], special_tokens_in_text: bool = False
 ) -> None:
-    """Checks that a text or a pair fits in one row.
-
-    Args:
-        preprocessor: Has the tokenizer and the longest row.
-        texts: The text, or both texts of a pair.
-        special_tokens_in_text: Whether `[MASK]` in a text is a token and not six characters.
-
-    Raises:
-        ValueError: If it does not.
-    """
+    """Checks that a text or a pair fits in one row."""
     from keras_bert.data.packing import num_special_tokens
 
     tokenizer = preprocessor.tokenizer
@@ -99,13 +90,7 @@ def shortened(value: Any, longest: int = 80) -> str:
 
 
 def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[str, np.ndarray]:
-    """Pads rows further on JAX, which takes seconds for each length that it has not seen.
-
-    Args:
-        features: `token_ids` of shape `(..., length)`, other arrays with a value for each token,
-            and arrays of other shapes.
-        preprocessor: Has the tokenizer and the longest row.
-    """
+    """Pads rows further on JAX, which takes seconds for each length that it has not seen."""
     if not compiles_each_shape():
         return features
     from keras_bert.data.loader import bucket_lengths
@@ -160,21 +145,9 @@ def text_states(
     special_tokens_in_text: bool = False,
     truncate: bool = False,
 ) -> Iterator[TextStates]:
-    """Computes hidden states, and optionally attention probabilities.
+    """Computes hidden states, and optionally attention probabilities, of texts and pairs.
 
-    Args:
-        backbone: The encoder.
-        preprocessor: Has its tokenizer and the longest row.
-        rows: Texts and pairs.
-        attention: Whether to compute the probabilities.
-        special_tokens_in_text: Whether `[MASK]` in a text is a token and not six characters.
-        truncate: Whether a text that is longer than a row is cut.
-
-    Yields:
-        A `TextStates` for each row, in order.
-
-    Raises:
-        ValueError: If a text does not fit in a row, unless `truncate`.
+    A text that is longer than a row is an error, unless `truncate`.
     """
     from keras_bert.data.texts import TextClassifierPreprocessor
 

@@ -449,15 +449,9 @@ def _outputs(
 def attention_probabilities(
     backbone: Backbone, inputs: Mapping[str, Tensor], hidden_states: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Computes the attention probabilities of every layer from the hidden states.
+    """Computes the attention probabilities of every layer from the encoder's hidden states.
 
-    Args:
-        backbone: The encoder.
-        inputs: Its inputs, arrays or tensors `(batch, length)`.
-        hidden_states: The hidden states that it computed for them.
-
-    Returns:
-        A list of a tensor `(batch, heads, length, length)` for each layer.
+    They are a list of `(batch, heads, length, length)`.
     """
     tensors = {name: keras.ops.convert_to_tensor(value) for name, value in inputs.items()}
     layout = BatchLayout(

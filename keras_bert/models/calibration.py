@@ -22,14 +22,9 @@ _UNCLIPPED_CHANNELS = 0.999
 
 
 def quantize_statically(model: Any, rows: Any) -> None:
-    """Quantizes the products of all blocks of a model by what `predict` computes of rows.
+    """Quantizes the products of all blocks of a model by what its `predict` computes of rows.
 
-    Args:
-        model: A `TokenModel`.
-        rows: What its `predict` takes.
-
-    Raises:
-        ValueError: If a layer is quantized or has LoRA, or a feed-forward network is gated.
+    A quantized layer, LoRA and gated feed-forward networks are errors.
     """
     layers = model._flatten_layers()
     blocks = [layer for layer in layers if isinstance(layer, TransformerBlock)]

@@ -41,15 +41,7 @@ def first_positions(token_ids: Tensor) -> Tensor:
 def fill_inputs(inputs: Tensor, names: Iterable[str] = INPUT_NAMES) -> dict[str, Tensor]:
     """Completes the inputs of a model: a dict with `None` for the inputs that were omitted.
 
-    Args:
-        inputs: A dict of inputs, or token ids alone. Lists are converted to arrays.
-        names: The names of all inputs of the model.
-
-    Returns:
-        A dict with all names as keys.
-
-    Raises:
-        ValueError: If `token_ids` is missing, or an input is not one of the model's.
+    Token ids alone are an input too. Lists are converted to arrays.
     """
     names = tuple(names)
     if not isinstance(inputs, Mapping):

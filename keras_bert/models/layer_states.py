@@ -64,13 +64,7 @@ def pop_layer_states(config: dict[str, Any]) -> dict[str, Any]:
 def restore_layer_states(
     model: keras.Model, states: Mapping[str, Any], parts: Sequence[keras.Model] = ()
 ) -> None:
-    """Restores the states of the layers of a newly created model.
-
-    Args:
-        model: The model.
-        states: The states that `layer_states` returned.
-        parts: Models in it that restore the states of their own layers.
-    """
+    """Restores the states of `layer_states` of the layers of a newly created model."""
     layers = _own_layers(model, parts)
     frozen_layers = set(states.get("frozen_layers", ()))
     frozen_variables = set(states.get("frozen_variables", ()))

@@ -127,16 +127,9 @@ class AnswerSpans:
     def n_best(
         self, contexts: Sequence[str], n_best: int = 20, with_null: bool = False
     ) -> list[list[dict[str, Any]]]:
-        """Returns the best answers to each question, without duplicate texts.
+        """Returns the best answers to each question, as in the n-best file of the released code.
 
-        Args:
-            contexts: The passage of each question.
-            n_best: Maximum number of answers.
-            with_null: Whether to include the null answer, an empty text.
-
-        Returns:
-            For each question, a list of dicts of `text`, `probability` (among these answers),
-            `start_logit` and `end_logit`, as in the n-best file of the released code.
+        They have different texts, empty for the null answer, which is included `with_null`.
         """
         nulls = zip(self.null_start_logits.tolist(), self.null_end_logits.tolist(), strict=True)
         bounds = itertools.pairwise(self.splits.tolist())
@@ -168,23 +161,10 @@ def find_answer_spans(
     n_best: int = 20,
     max_answer_length: int = 30,
 ) -> AnswerSpans:
-    """Computes the candidate answers of all questions from the logits of their windows.
+    """Computes the candidate answers of all questions from the logits `(tokens,)` of their windows.
 
-    The candidate spans are determined by `keras_bert.data.questions.likely_spans`, as in
-    exported models.
-
-    Args:
-        rows: The windows.
-        start_logits: The start logits of all tokens of the windows, float `(tokens,)`.
-        end_logits: The end logits of all tokens of the windows, float `(tokens,)`.
-        n_best: Number of start tokens and of end tokens of each window.
-        max_answer_length: Maximum length of an answer in tokens.
-
-    Returns:
-        `AnswerSpans`.
-
-    Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), sections 4.2 and 4.3; the released code.
+    The candidate spans are determined by `keras_bert.data.questions.likely_spans`, as in exported
+    models.
     """
     checks.POSITIVE_INT.check(n_best=n_best, max_answer_length=max_answer_length)
     parts = [

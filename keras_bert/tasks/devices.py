@@ -35,14 +35,9 @@ def rows_of_process(rows: Any, shard: tuple[int, int]) -> Any:
 
 
 def shared_predictions(batches: Batches, num_devices: int, shard: tuple[int, int]) -> Batches:
-    """Returns a process's shards of batches that the devices of several processes predict.
+    """Returns a process's shard of batches that the devices of several processes predict.
 
     Rows are repeated so that each device has as many.
-
-    Args:
-        batches: Batches of `(features, index)`, the same in each process.
-        num_devices: The number of devices of all processes.
-        shard: The index of this process, and the number of processes that share each batch.
     """
 
     def share(batch: Any, _: int) -> tuple[Any, Any]:

@@ -291,13 +291,9 @@ class Distiller(CustomObjective, Task):
 def _apply_task(
     task: MaskedLM | TextClassifier, inputs: dict[str, Any], with_hidden: bool, everywhere: bool
 ) -> dict[str, Any]:
-    """Applies a task to inputs, and returns its symbolic `logits`, and `hidden` if it is compared.
+    """Applies a task to inputs; returns its symbolic `logits`, and `hidden` if it is compared.
 
-    Args:
-        task: The student or the teacher.
-        inputs: Symbolic inputs.
-        with_hidden: Whether hidden states are compared.
-        everywhere: Whether the logits of masked LMs are compared for all tokens.
+    Logits of a masked LM are of all tokens if `everywhere`.
     """
     if not isinstance(task, MaskedLM):
         return {"logits": task(inputs)}

@@ -337,15 +337,7 @@ def masked(masker: Any, batch: tuple[Any, ...], step: int | None) -> tuple[Any, 
 
 
 def masked_by_rows(masker: MaskedLMMasker, batch: tuple[Any, ...], _: int) -> tuple[Any, Any, Any]:
-    """Masks each row of a batch on its own, so that its masks do not depend on other rows.
-
-    Args:
-        masker: The masker. Its masks depend on the ids of a row alone.
-        batch: See `masked`.
-
-    Returns:
-        See `masked`.
-    """
+    """Masks each row of a batch as `masked` does, but on its own, whatever its batch."""
     features, *row_weights = batch
     ids, mask = features["token_ids"], features["padding_mask"]
     rows, slots = len(ids), masker.num_slots(ids.shape[1])

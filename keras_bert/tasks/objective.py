@@ -194,13 +194,7 @@ def class_accuracies(metrics: Any, loss: Any) -> Any:
 
 
 def new_objective(loss: Any, weights: Any, outputs: Mapping[str, ElementMean]) -> Objective | None:
-    """Returns the objective of the arguments of `compile`; `None` for forms left to Keras.
-
-    Args:
-        loss: The loss, or those of the outputs.
-        weights: The loss weights, or `None`.
-        outputs: The mean of the loss of each output.
-    """
+    """Returns the objective of the arguments of `compile`; `None` for forms left to Keras."""
     losses = dict(loss) if isinstance(loss, Mapping) else {"": loss}
     losses = {name: _as_loss(part) for name, part in losses.items()}
     coefficients = weights if isinstance(weights, Mapping) else {"": weights}

@@ -230,17 +230,7 @@ def preprocessor_config(
 
 
 def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
-    """Checks that an encoder can take the rows of a preprocessor.
-
-    Args:
-        preprocessor: A preprocessor or its config.
-        config: The architecture of the encoder.
-
-    Raises:
-        ValueError: If the config is malformed, rows may be longer than `max_sequence_length`, ids
-            may be out of the vocabulary, or the padding id differs in an encoder with positions
-            that depend on it.
-    """
+    """Checks that an encoder can take the rows of a preprocessor, or of its config."""
     values = preprocessor if isinstance(preprocessor, dict) else preprocessor.get_config()
     missing = [name for name in ("tokenizer", "sequence_length") if name not in values]
     if missing:

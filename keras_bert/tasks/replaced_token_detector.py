@@ -397,13 +397,7 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
 def generator_config(config: BertConfig, size: float) -> BertConfig:
     """Returns the architecture of a generator that is smaller than its discriminator.
 
-    Args:
-        config: The architecture of the discriminator.
-        size: The dimensions of the generator as a fraction of the discriminator's.
-
-    Raises:
-        ValueError: If the size is out of range.
-        ConfigError: If the hidden dimension is not a multiple of the number of heads.
+    `size` is the fraction of the discriminator's dimensions.
 
     Reference:
         [ELECTRA](https://arxiv.org/abs/2003.10555), section 3.2 and appendix A.

@@ -877,15 +877,9 @@ class TextTrainer(TokenModel):
     def _outputs_of_batches(
         self, batches: Batches, verbose: int | str, model: keras.Model | None = None
     ) -> Iterator[BatchOutputs]:
-        """Yields the outputs of each batch; `predict` would concatenate outputs of all lengths.
+        """Yields the features of each batch, the rest of it, and the outputs, as NumPy arrays.
 
-        Args:
-            batches: Batches of `(features, rest)`.
-            verbose: Whether to show a progress bar.
-            model: The model to apply. Defaults to the task.
-
-        Yields:
-            Tuples of the features of a batch, the rest of it, and the outputs, as NumPy arrays.
+        `predict` would concatenate outputs of all lengths. The model defaults to the task.
         """
         progress = keras.utils.Progbar(batches.num_batches, verbose=int(verbose != 0))
         compiles = self._compiles_each_shape()

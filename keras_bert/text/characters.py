@@ -97,15 +97,7 @@ def ideographs_as_letters(text: str) -> str:
 
 
 def check_characters(text: Any, where: str) -> None:
-    """Checks that UTF-8 can represent a text, which is so unless it has half of a surrogate pair.
-
-    Args:
-        text: The text; bytes and other types are not checked.
-        where: The text's name, for the error message.
-
-    Raises:
-        ValueError: If it has; the message has the position of the character.
-    """
+    """Checks that UTF-8 can represent a text, without half of a surrogate pair."""
     # `isascii` takes no time.
     if not isinstance(text, str) or text.isascii():
         return

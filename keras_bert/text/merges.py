@@ -27,10 +27,6 @@ def longest_runs(tokens: Sequence[str], merges: Mapping[tuple[int, int], int]) -
 
     A run may be split after each of these tokens without changing the others: all merges of the
     character with itself come before merges with others, and there is none of the longest token.
-
-    Args:
-        tokens: The tokens in the order of their ids.
-        merges: The id of the merged token for each pair of ids, in the order of their ranks.
     """
     runs: dict[str, dict[str, int]] = {}
     with_others: set[str] = set()

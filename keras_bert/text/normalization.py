@@ -140,9 +140,6 @@ def split_words(lowercase: bool) -> Callable[[str], Iterator[str]]:
     """Returns a function that normalizes a text and splits it into words.
 
     Each punctuation mark and each CJK ideograph is a word.
-
-    Args:
-        lowercase: Whether to lowercase and strip accents.
     """
 
     rules = Normalization(lowercase, strip_accents=lowercase)

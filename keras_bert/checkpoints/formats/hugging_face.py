@@ -164,16 +164,10 @@ def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> di
 
 
 def _activation(fields: Mapping[str, Any], num_outputs: Any, folder: Path) -> tuple[str, str]:
-    """Returns what makes answers of the outputs of a classifier.
+    """Returns the class of PyTorch that makes answers of a classifier's outputs, and an error.
 
-    Args:
-        fields: The JSON object of config.json.
-        num_outputs: Their number.
-        folder: The folder of the file.
-
-    Returns:
-        The name of a class of PyTorch, that of sentence-transformers if the files name one, or else
-        that of the pipeline of `transformers`; and an error message if no task has such answers.
+    It is that of sentence-transformers if the files name one, or else that of the pipeline of
+    `transformers`. The error message is empty if a task has such answers.
     """
     problem = fields.get("problem_type")
     if problem not in (None, "regression", _SINGLE_LABEL, _MULTI_LABEL) or (

@@ -135,18 +135,7 @@ def known_names() -> tuple[str, ...]:
 
 
 def download(name: str, *, weights: bool = True) -> Path:
-    """Downloads the files of a preset to KerasHub's cache, unless they are there already.
-
-    Args:
-        name: One of `known_names`.
-        weights: Whether to download the weights too.
-
-    Returns:
-        The folder of the files.
-
-    Raises:
-        CheckpointError: If the files cannot be downloaded.
-    """
+    """Downloads the files of a preset to KerasHub's cache, unless they are there already."""
     import_keras_hub()
     from keras_hub.src.utils.preset_utils import get_file
 

@@ -219,16 +219,7 @@ def _field(answer: Any, name: str, where: str) -> Any:
 
 
 def paired(question: Any, context: Any) -> tuple[list[str], list[str]]:
-    """Converts questions and passages to two lists of the same length.
-
-    Args:
-        question: A string or a list of strings.
-        context: A string for all questions, or a list of strings.
-
-    Raises:
-        ValueError: If the lists differ in length, an argument is not a string or a list, or UTF-8
-            cannot represent a text; the message names the question.
-    """
+    """Converts questions and passages, or a passage for all, to two lists of the same length."""
     if isinstance(question, str):
         question = [question]
     for name, value in (("question", question), ("context", context)):

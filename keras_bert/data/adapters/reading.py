@@ -156,15 +156,8 @@ class Features:
 def check_input_form(x: Any, forms: str) -> None:
     """Checks that input that is not recognized as text is not malformed text.
 
-    Args:
-        x: The input.
-        forms: The forms of text that the task takes, for the error message.
-
-    Raises:
-        ValueError: If `x` is `None`, an iterator, a lazy or streamed table, a list of plain
-            numbers, or has columns of text with other names; or a row of a list or series is
-            neither text nor numbers, or has numbers while other rows have text; the message names
-            the row.
+    That is `None`, an iterator, a lazy or streamed table, a list of plain numbers, columns of text
+    with other names, or a list or series with a row that is neither text nor numbers.
     """
     if x is None:
         raise ValueError(f"Received None; expected {forms}, or features.")

@@ -141,17 +141,9 @@ class _OfDataset(BatchedText):
 
 
 def opened(x: Any) -> Any:
-    """Tells whether a generator, `PyDataset` or `DataLoader` has batches of text.
+    """Returns `BatchedText` if a generator, `PyDataset` or `DataLoader` has batches of text.
 
-    Args:
-        x: Any input.
-
-    Returns:
-        `BatchedText` if the batches are text. Otherwise, a generator that has the batch that was
-        read of one, or `x` unchanged.
-
-    Raises:
-        ValueError: If they are single texts instead of batches.
+    Otherwise it returns a generator that has the batch that was read of one, or `x` unchanged.
     """
     if isinstance(x, Generator):
         for first in x:

@@ -54,18 +54,9 @@ def choose_words(
 ) -> Any:
     """Visits words in random order, and selects each word that fits into the remaining budget.
 
-    Args:
-        xp: The functions of arrays.
-        starts: Bool `(batch, length)`, the first token of each word. A word extends to the next
-            start, or to a token that may not be selected.
-        selectable: Bool `(batch, length)`, which tokens may be selected.
-        budgets: int32 `(batch,)`, the maximum number of tokens to select.
-        draws: The random numbers.
-        run_starts: Bool `(batch, length)`, the first token of each n-gram. If given, n-grams are
-            visited in random order, and the words of each from left to right.
-
-    Returns:
-        A bool array `(batch, length)`, true at all tokens of selected words.
+    A word extends to the next of `starts`, or to a token that may not be selected. With
+    `run_starts`, n-grams are visited in random order, and the words of each from left to right. All
+    arrays are `(batch, length)`, bool, but `budgets`, int32 `(batch,)`.
 
     Reference:
         [BERT](https://arxiv.org/abs/1810.04805), the released code's whole-word masking.
@@ -158,15 +149,8 @@ def width(xp: Arrays, x: Any) -> Any:
 def _take_while_they_fit(xp: Arrays, sizes: Any, starts: Any, budgets: Any) -> Any:
     """Selects words from left to right, skipping those that exceed the remaining budget.
 
-    Args:
-        xp: The functions of arrays.
-        sizes: int32 `(batch, length)`, the number of tokens in the word of each token; 0 for tokens
-            that may not be selected.
-        starts: Bool `(batch, length)`, the first token of each word; its other tokens follow.
-        budgets: int32 `(batch, 1)`.
-
-    Returns:
-        A bool array `(batch, length)`, true at all tokens of selected words.
+    `sizes` has the number of tokens in the word of each token, 0 for tokens that may not be
+    selected; budgets are `(batch, 1)`, the rest `(batch, length)`.
     """
 
     def fitting(candidates: Any) -> Any:

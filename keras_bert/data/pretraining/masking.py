@@ -363,11 +363,7 @@ class MaskedLMMasker:
     ) -> Any:
         """Draws the replacements of selected tokens, int32 `(selected,)`.
 
-        Args:
-            xp: The functions of arrays.
-            labels: The tokens, int32 `(selected,)`.
-            seeds: The seed of each stream.
-            first: The index of the first of them among the selected tokens of the batch.
+        `first` is the index of the first of them among the selected tokens of the batch.
         """
         count = xp.size(labels)
         kind = mask_selection.as_fractions(xp, xp.random_bits(seeds[_KIND], count, first))
@@ -414,16 +410,10 @@ def _check_ids(name: str, ids: Sequence[int], vocabulary_size: int) -> None:
 
 
 def dense_features(features: Any) -> tuple[Arrays, dict[str, Any]]:
-    """Converts features to dense arrays, with int32 `token_ids`.
+    """Converts features, or ids alone, to dense arrays, with int32 `token_ids`.
 
-    Args:
-        features: A dict with `token_ids`, or the ids alone. Features that are `None` are dropped.
-
-    Returns:
-        The functions of arrays, of TensorFlow if the ids are a tensor; and a dict of the features.
-
-    Raises:
-        ValueError: If a feature is ragged.
+    Returns also the functions of arrays, of TensorFlow if the ids are a tensor. Features that are
+    `None` are dropped.
     """
     if not isinstance(features, Mapping):
         features = {"token_ids": features}

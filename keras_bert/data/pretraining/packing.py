@@ -107,13 +107,7 @@ def in_order_of_rows(row: Integers) -> Integers:
 def filled_rows(
     features: Mapping[str, Ragged], row: Integers, sequence_length: int
 ) -> dict[str, np.ndarray]:
-    """Puts sequences into the rows that they are assigned to; see `pack_sequences`.
-
-    Args:
-        features: The features of the sequences.
-        row: The index of each sequence's row, int64 `(sequences,)`, ascending.
-        sequence_length: Number of tokens in a row.
-    """
+    """Puts sequences into their rows, `row` `(sequences,)` ascending; see `pack_sequences`."""
     lengths = features["token_ids"].lengths
     # Tokens of a row: (sequences,) -> (rows,)
     row_lengths = np.bincount(row, lengths).astype("int64")

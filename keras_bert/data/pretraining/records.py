@@ -479,18 +479,7 @@ class RecordParser:
             self._slots = int(example["masked_lm_positions"].lengths[0])
 
     def __call__(self, records: Sequence[Record]) -> tuple[dict[str, Ragged], Features]:
-        """Parses records.
-
-        Args:
-            records: The records.
-
-        Returns:
-            A tuple of the features of the tokens, and of the other ones (masks and labels), which
-            are dense.
-
-        Raises:
-            ValueError: If a record is malformed.
-        """
+        """Parses records: features of tokens, and the others (masks and labels), dense."""
         features = tfrecords.parse(records, self._kinds)
         self._check_numbers(features, records)
         rows = {"token_ids": features["input_ids"], "segment_ids": features["segment_ids"]}

@@ -243,13 +243,9 @@ _TAGS = {kind: bytes([tag]) for tag, kind in _KINDS.items()}
 
 
 def serialize(features: Mapping[str, Ragged]) -> list[bytes]:
-    """Serializes rows of features, each row as a `tf.train.Example`.
+    """Serializes rows of features, integers or float32, each row as a `tf.train.Example`.
 
     The features of an example are in the alphabetical order of their names.
-
-    Args:
-        features: The values of each feature, which has as many rows as the others: integers, which
-            are written as int64, or float32.
     """
     columns = []
     for name in sorted(features):
@@ -276,17 +272,9 @@ def _start(name: str, kind: str, size: int) -> bytes:
 
 
 def parse(records: Sequence[Record], kinds: Mapping[str, str]) -> dict[str, Ragged]:
-    """Parses the features of serialized examples.
+    """Parses features of serialized examples; `kinds` are `"int64"` or `"float"`.
 
-    Args:
-        records: The records.
-        kinds: The features to parse, and `"int64"` or `"float"`.
-
-    Returns:
-        The values of each record, int64 or float32; a missing feature has none.
-
-    Raises:
-        ValueError: If a record is not a `tf.train.Example`, or a feature is of another kind.
+    Of a missing feature, a record has no values.
     """
     payloads: dict[str, list[bytes]] = {name: [] for name in kinds}
     for record in records:
@@ -385,15 +373,7 @@ def _integers(data: np.ndarray, num_bytes: np.ndarray) -> Ragged:
 
 
 def _varints(values: np.ndarray, lengths: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Encodes integers with a variable number of bytes.
-
-    Args:
-        values: The integers of all rows.
-        lengths: The number of integers of each row.
-
-    Returns:
-        The bytes of all rows, and the number of bytes of each row.
-    """
+    """Encodes integers in a variable number of bytes; returns also the number of each row."""
     words = values.astype("int64").view("uint64")
     if words.max(initial=0) < 128:
         return words.astype("u1").tobytes(), lengths

@@ -13,16 +13,7 @@ import tensorflow as tf
 def masked_dataset(
     masker: Callable[[Any, Any], dict[str, Any]], dataset: tf.data.Dataset, first_step: int = 0
 ) -> tf.data.Dataset:
-    """Masks the batches of a dataset in its graph; see `MaskedLMMasker.masked`.
-
-    Args:
-        masker: A `MaskedLMMasker`, or another callable of features and a step.
-        dataset: A dataset of features, or of tuples that begin with features.
-        first_step: The step of the first batch.
-
-    Returns:
-        A dataset of the same structure.
-    """
+    """Masks the batches of a dataset in its graph; see `MaskedLMMasker.masked`."""
 
     def mask(step: tf.Tensor, element: Any) -> Any:
         if not isinstance(element, tuple):

@@ -50,17 +50,9 @@ def mapped_by_group(
     size: int,
     period: int | None = None,
 ) -> tf.data.Dataset:
-    """Maps the elements of a dataset together with the mean of a measure over their group.
+    """Maps elements by a function of an element and of the mean of a measure over its group.
 
-    Args:
-        dataset: The dataset.
-        measure: Returns a tensor of an element.
-        function: Returns a new element from an element and the mean of its group.
-        size: The number of consecutive elements in a group.
-        period: The number of elements after which a new group begins in any case.
-
-    Raises:
-        TypeError: If it is a `tf.distribute.DistributedDataset`, which has no elements to map.
+    A group has `size` consecutive elements; after `period` elements, a new one begins in any case.
     """
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(
@@ -239,12 +231,8 @@ def _concatenate(chunks: list[_Columns]) -> _Columns:
 def with_checked_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Checks the sample weights of a dataset of `(x, y, weights)`; others are returned unchanged.
 
-    Args:
-        dataset: A dataset of single rows or batches of features.
-
-    Returns:
-        A dataset of the same elements. Iterating over it raises `tf.errors.InvalidArgumentError` at
-        a weight that is not a finite number of at least 0; the message gives its element's index.
+    Iterating over it raises `tf.errors.InvalidArgumentError` at a weight that is not a finite
+    number of at least 0; the message gives its element's index.
     """
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) != 3 or spec[2] is None:

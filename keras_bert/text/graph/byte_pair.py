@@ -228,13 +228,6 @@ def split_byte_words(text: tf.Tensor, word_starts: WordStarts) -> ByteWords:
     """Splits texts into words, as `keras_bert.text.byte_pair.byte_word_splitter` does.
 
     Its regular expressions have a lookahead, which TensorFlow's do not support.
-
-    Args:
-        text: String tensor `(texts,)`, valid UTF-8.
-        word_starts: Finds the words.
-
-    Returns:
-        `ByteWords`.
     """
     points = tf.strings.unicode_decode(text, "UTF-8")
     distinct, which = tf.unique(points.flat_values)
@@ -469,14 +462,7 @@ class PieceMerger:
         return tables if self._characters is None else (*tables, self._characters)
 
     def __call__(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Converts words to ids.
-
-        Args:
-            words: String tensor `(words,)`.
-
-        Returns:
-            Ragged int32 `(words, None)`.
-        """
+        """Converts words to ids, ragged int32 `(words, None)`."""
         distinct, which = tf.unique(words)
         ids = self._whole.lookup(distinct)
         rest = tf.where(ids < 0)[:, 0]

@@ -63,14 +63,8 @@ def normalize(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Normalizes texts: drops control characters and, for uncased vocabularies, case and accents.
 
-    Args:
-        text: String tensor `(texts,)`, UTF-8; invalid bytes are dropped.
-        rules: How text is normalized.
-        max_word_length: The maximum number of characters of a word.
-
-    Returns:
-        A tuple of the normalized texts, a string tensor `(texts,)`, and of whether they may have
-        longer words, a bool scalar; if it is False, they have none.
+    Invalid UTF-8 is dropped. Returns also whether the texts may have words that are too long, a
+    bool scalar; if it is False, they have none.
     """
     # Texts of printable ASCII characters without long words: lowercasing A-Z is all that is
     # necessary. Most English text matches, and skips the full normalization.
@@ -87,15 +81,7 @@ def normalize(
 
 
 def normalize_slow_path(text: tf.Tensor, rules: Normalization) -> tf.Tensor:
-    """Normalizes texts like `normalize`, without its shortcut for plain ASCII text.
-
-    Args:
-        text: String tensor `(texts,)`, UTF-8; invalid bytes are dropped.
-        rules: How text is normalized.
-
-    Returns:
-        The normalized texts, a string tensor `(texts,)`, valid UTF-8.
-    """
+    """Normalizes texts like `normalize`, without its shortcut for plain ASCII text."""
     # This check costs a tenth of decoding all characters.
     is_usual = tf.reduce_all(tf.strings.regex_full_match(text, _USUAL))
     text = tf.cond(is_usual, lambda: text, lambda: _set_apart(drop_invalid(text)))

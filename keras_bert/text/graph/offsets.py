@@ -60,19 +60,11 @@ class Characters(NamedTuple):
 
 
 def to_source_characters(source: tf.Tensor, rules: Normalization, pieces: Pieces) -> Pieces:
-    """Converts offsets in normalized texts to offsets in the original texts.
+    """Converts offsets in bytes of normalized texts to offsets in characters of the originals.
 
     Each character is normalized on its own: its result does not depend on other characters, except
-    for marks that are reordered.
-
-    Args:
-        source: The original texts, string tensor `(texts,)`, valid UTF-8.
-        rules: The argument of `normalize`.
-        pieces: `Pieces` with offsets in bytes of the normalized texts, int64.
-
-    Returns:
-        `Pieces` with offsets in characters of `source`, int32: the shortest spans that contain all
-        characters that contribute to the token, and the dropped marks that belong to them.
+    for marks that are reordered. The spans are the shortest that contain all characters that
+    contribute to the token, and the dropped marks that belong to them.
     """
     points, letters, which = characters = Characters.of(source)
     widths = tf.gather(tf.strings.length(normalize_slow_path(letters, rules)), which)
@@ -103,16 +95,8 @@ def over_dropped_marks(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Extends spans by the marks of their last character that normalization dropped.
 
-    Marks at the beginning of a text or after whitespace belong to the span after them.
-
-    Args:
-        characters: The characters of the texts.
-        is_kept: Which of them are not dropped by normalization, bool `(characters,)`.
-        first: The index of each span's first character in all texts, int32 or int64.
-        last: The index of each span's last character, likewise.
-
-    Returns:
-        A tuple of the indices of the first and the last character of each span.
+    Marks at the beginning of a text or after whitespace belong to the span after them. A span is
+    the indices of its first and last character in all texts.
     """
     points, letters, which = characters
     is_dropped = tf.gather(tf.strings.regex_full_match(letters, _EXTENDING), which) & ~is_kept

@@ -285,13 +285,7 @@ def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
 
 
 def _without_blanks(pieces: Pieces, texts: tf.Tensor, blank_characters: str) -> Pieces:
-    """Excludes blank characters at both ends of pieces from their spans.
-
-    Args:
-        pieces: `Pieces` with offsets in bytes of the concatenated texts.
-        texts: String tensor `(texts,)`.
-        blank_characters: The characters, for a character class.
-    """
+    """Excludes blank characters at both ends of pieces from their spans."""
     _, letters, which = Characters.of(texts)
     is_blank = tf.strings.regex_full_match(letters, f"[{blank_characters}]")
     is_other = repeat(~tf.gather(is_blank, which), tf.gather(tf.strings.length(letters), which))
@@ -316,18 +310,9 @@ def _to_characters(
 ) -> Pieces:
     """Converts offsets in normalized texts to offsets in the original texts.
 
-    Args:
-        pieces: `Pieces` with offsets in bytes of the concatenated normalized texts.
-        is_space: Which of them are only a space, and have an empty span, bool `(pieces,)`.
-        characters: The characters of the original texts.
-        widths: The number of bytes of each character in the normalized texts, int32
-            `(characters,)`.
-        is_joined: Which characters are merged with the character before them, bool
-            `(characters,)`.
-
-    Returns:
-        `Pieces` with offsets in characters of their texts, int32. Dropped marks are in the span of
-        the character that they belong to.
+    A piece that is only a space has an empty span. `widths` are the bytes of each original
+    character in the normalized texts; those of `is_joined` are merged with the character before
+    them. Dropped marks are in the span of the character that they belong to.
     """
     rows = row_ids(pieces.ids)
     points = characters.points

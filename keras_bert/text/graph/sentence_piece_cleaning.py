@@ -65,12 +65,7 @@ class SentenceCleaner:
     def traces(self, characters: Characters) -> tuple[tf.Tensor, tf.Tensor]:
         """Computes the number of bytes that each character has in the normalized texts.
 
-        Args:
-            characters: The characters of the original texts.
-
-        Returns:
-            A tuple of the number of bytes, int32 `(characters,)`; and whether a character has none
-            because it is merged with the character before it, bool `(characters,)`.
+        Returns also whether it has none because it is merged with the character before it.
         """
         points, letters, which = characters
         # The result does not depend on neighboring characters, except for the form of a lowercase

@@ -22,16 +22,7 @@ def mark_tokens(text: tf.Tensor, marks: TokenMarks) -> tf.Tensor:
 
 
 def to_unmarked_characters(marked_text: tf.Tensor, pieces: Pieces, marks: TokenMarks) -> Pieces:
-    """Converts offsets in a marked text to offsets in the original text.
-
-    Args:
-        marked_text: String tensor `(texts,)` that `mark_tokens` returned, valid UTF-8.
-        pieces: `Pieces` with offsets in characters of `marked_text`.
-        marks: The tokens.
-
-    Returns:
-        `Pieces` with offsets in characters of the text before `mark_tokens`.
-    """
+    """Converts offsets in a text of `mark_tokens` to offsets in the text before."""
     points = tf.strings.unicode_decode(marked_text, "UTF-8")
     lengths = tf.constant(marks.widths)
     index = points.flat_values - FIRST_MARK
@@ -69,15 +60,7 @@ class SplitTexts:
         return (self._ids,)
 
     def __call__(self, text: tf.Tensor, tokenize: Callable[[tf.Tensor], Pieces]) -> Pieces:
-        """Tokenizes texts.
-
-        Args:
-            text: String tensor `(texts,)`, valid UTF-8.
-            tokenize: A function that tokenizes strings `(segments,)`, with offsets in characters.
-
-        Returns:
-            `Pieces` with offsets in characters of `text`.
-        """
+        """Tokenizes texts by a function of segments; offsets are in characters of the texts."""
         segments = self._split(text)
         flat = segments.flat_values
         # A token that is found with the whitespace before it is not in the table, unlike a token

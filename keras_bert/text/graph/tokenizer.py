@@ -107,18 +107,7 @@ def _check_characters(rows: Any, path: tuple[int, ...]) -> None:
 def on_any_shape(
     text: Any, function: Callable[[tf.Tensor], tuple[tf.RaggedTensor, ...]]
 ) -> tuple[tf.Tensor | tf.RaggedTensor, ...]:
-    """Applies a function of texts `(texts,)` to texts of any shape.
-
-    Args:
-        text: Strings of any shape.
-        function: Maps strings `(texts,)` to a tuple of ragged tensors `(texts, None)`.
-
-    Returns:
-        A tuple of the results, each of the shape of `text` with an additional ragged dimension.
-
-    Raises:
-        ValueError: If the rank of `text` is unknown.
-    """
+    """Applies a function of texts `(texts,)` to texts of any shape, which gains a ragged axis."""
     texts = to_tensor(text, tf.string)
     rank = texts.shape.rank
     if rank is None:
@@ -136,14 +125,7 @@ def on_any_shape(
 
 
 def first_in_rows(strings: Any) -> tf.Tensor:
-    """Returns which strings are the first ones of the last dimension.
-
-    Args:
-        strings: Strings of any shape.
-
-    Returns:
-        A bool tensor of all of them, in their order.
-    """
+    """Returns which strings are the first ones of the last dimension."""
     strings = to_tensor(strings, tf.string)
     if isinstance(strings, tf.RaggedTensor):
         *_, row_splits = strings.nested_row_splits

@@ -99,15 +99,7 @@ class PieceFinder:
         self._unknown_id = unknown_id
 
     def __call__(self, normalized_texts: tf.Tensor, may_have_long_words: tf.Tensor) -> Pieces:
-        """Splits texts.
-
-        Args:
-            normalized_texts: String tensor `(texts,)` that `normalize` returned.
-            may_have_long_words: Bool scalar, whether words may be longer than the maximum.
-
-        Returns:
-            `Pieces` with offsets in bytes of the normalized text.
-        """
+        """Splits texts of `normalize` to `Pieces` with offsets in bytes of the normalized text."""
         pieces = Pieces(*self._search.tokenize_with_offsets(normalized_texts))
         row_splits, ids, starts, ends = tf.cond(
             may_have_long_words,
