@@ -172,12 +172,7 @@ def make_folder(path: str | os.PathLike[str]) -> None:
 
 
 def check_parent_exists(path: str | os.PathLike[str]) -> None:
-    """Checks that the folder of a file to write exists.
-
-    Raises:
-        FileNotFoundError: If the folder does not exist.
-        NotADirectoryError: If it is a file.
-    """
+    """Checks that the folder of a file to write exists, and is no file."""
     target = Path(path)
     if target.parent.is_dir():
         return

@@ -1007,12 +1007,7 @@ TF1_RELEASES = tuple(family.google_tf1 for family in FAMILIES.values() if family
 
 
 def fitting_families(config: BertConfig, masked_lm: bool = True) -> list[Family]:
-    """Returns the families that can represent an architecture, first the ones with its tokenizer.
-
-    Args:
-        config: The architecture.
-        masked_lm: Whether the masked LM head is part of the model.
-    """
+    """Returns the families that can represent an architecture, those with its tokenizer first."""
     fitting = [
         family
         for family in FAMILIES.values()

@@ -314,15 +314,7 @@ class EmbeddingPostprocessor(keras.layers.Layer):
 def new_embeddings(
     config: BertConfig, policy: keras.DTypePolicy
 ) -> tuple[TokenEmbedding, EmbeddingPostprocessor]:
-    """Creates the embedding layers of an encoder, with newly initialized weights.
-
-    Args:
-        config: The architecture.
-        policy: A Keras dtype policy.
-
-    Returns:
-        A tuple of the token embedding and of the layer with the segment and position embeddings.
-    """
+    """Creates the token embedding, and the layer with the segment and position embeddings."""
     token_embedding = TokenEmbedding(
         config.vocabulary_size,
         config.embedding_width,

@@ -51,14 +51,7 @@ def new_encoder_layers(
 ) -> EncoderLayers:
     """Creates the layers with newly initialized weights, or with another encoder's embeddings.
 
-    Args:
-        config: The architecture.
-        policy: The dtype policy of all layers.
-        embeddings_of: The encoder that shares its embeddings, without their projection; `None`
-            creates new ones.
-
-    Raises:
-        ValueError: If the embeddings of the other encoder have a different shape.
+    Those must have the same shapes; their projection is not shared.
     """
     if embeddings_of is not None:
         check_same_embeddings(config, embeddings_of.config)
@@ -105,16 +98,10 @@ def check_same_embeddings(config: BertConfig, other: BertConfig) -> None:
 
 
 def new_blocks(config: BertConfig, policy: keras.DTypePolicy) -> list[TransformerBlock]:
-    """Creates the blocks of an encoder, built and with newly initialized weights.
+    """Creates the block of each layer of an encoder, built and with newly initialized weights.
 
-    Args:
-        config: The architecture, including which layers share weights.
-        policy: A Keras dtype policy.
-
-    Returns:
-        A list of a block for each layer: the same object as an earlier one if all of its weights
-        are shared, or a new block, which may have the attention or the feed-forward network of an
-        earlier one.
+    A block is the same object as an earlier one if all of its weights are shared, or a new one,
+    which may have the attention or the feed-forward network of an earlier one.
     """
     blocks: list[TransformerBlock] = []
     for index in range(config.num_layers):

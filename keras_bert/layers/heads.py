@@ -171,14 +171,7 @@ def _last_real(inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
 def new_pooler(
     config: BertConfig, policy: keras.DTypePolicy, name: str = "pooler", pooling: str | None = None
 ) -> Pooler:
-    """Creates a pooler for an encoder, or for a task with an encoder without a pooler.
-
-    Args:
-        config: The architecture of the encoder.
-        policy: A Keras dtype policy.
-        name: The name of the layer.
-        pooling: One of `POOLINGS`; `None` for the config's.
-    """
+    """Creates a pooler for an encoder, or for a task with an encoder without a pooler."""
     return Pooler(
         config.pooler_activation,
         dropout=config.pooler_dropout,

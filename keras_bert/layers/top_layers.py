@@ -69,10 +69,8 @@ def bidirectional_lstm(
 def as_layers(top_layers: Any, *, return_sequences: bool = False) -> list[keras.layers.Layer]:
     """Converts the argument `top_layers` of a task to a list of layers.
 
-    Args:
-        top_layers: Layers or their serialized configs; the numbers of `bilstm_options`; or `None`
-            for no layers.
-        return_sequences: Whether the head reads a vector for each token, and not one for a text.
+    It is layers or their serialized configs, the numbers of `bilstm_options`, or `None` for no
+    layers. With `return_sequences` the head reads a vector for each token.
     """
     if isinstance(top_layers, Mapping):
         units, num_layers = (top_layers.get(name) for name in BILSTM_OPTIONS)
@@ -166,14 +164,9 @@ class PaddingReplaced(keras.layers.Layer):
 
 
 def bilstm_options(layers: Sequence[keras.layers.Layer]) -> dict[str, int] | None:
-    """Returns the numbers that describe a stack of `bidirectional_lstm` in presets.
+    """Returns `bilstm_units` and `bilstm_layers` of a stack of `bidirectional_lstm`.
 
-    Args:
-        layers: The layers.
-
-    Returns:
-        A dict of `bilstm_units` and `bilstm_layers`; an empty dict without layers, and `None` if
-        `bidirectional_lstm` does not make such layers.
+    Without layers, the dict is empty; of other layers, it is `None`.
     """
     if not layers:
         return {}

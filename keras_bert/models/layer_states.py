@@ -18,16 +18,10 @@ _STATES = ("frozen_layers", "frozen_variables", "quantized", "static_int8", "lor
 def layer_states(model: keras.Model, parts: Sequence[keras.Model] = ()) -> dict[str, Any]:
     """Returns the states of a model's layers as plain values, which JSON can represent.
 
-    Args:
-        model: The model.
-        parts: Models in it that save the states of their own layers.
-
-    Returns:
-        A dict of those of these fields that are not empty: `frozen_layers`, the paths of frozen
-        layers; `frozen_variables`, the paths of frozen variables in other layers; `quantized`, a
-        dict of dtype policies by the path of the layer; `static_int8`, the paths of those with
-        scales of their inputs; `lora`, a dict of `[rank, alpha]` by the
-        path of the layer.
+    Those that are not empty: `frozen_layers`, the paths of frozen layers; `frozen_variables`, the
+    paths of frozen variables in other layers; `quantized`, dtype policies by the path of the layer;
+    `static_int8`, the paths of layers with scales of their inputs; and `lora`, `[rank, alpha]` by
+    path. `parts` are models in it that save their own.
     """
     layers = _own_layers(model, parts)
     lora = {

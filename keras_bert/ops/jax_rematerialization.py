@@ -18,12 +18,7 @@ from keras_bert.ops.annotations import Tensor
 
 
 def rematerialize(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Any:
-    """Computes `function(*inputs)`, and again in the backward pass when the gradient is there.
-
-    Args:
-        function: A function of tensors, which may read other tensors.
-        inputs: Float tensors.
-    """
+    """Computes `function(*inputs)`, and again in the backward pass when the gradient is there."""
     pure_function, constants = jax.closure_convert(function, *inputs)
 
     @jax.custom_vjp

@@ -102,12 +102,7 @@ def _compiled_training_step(model: Any, state: State) -> Step:
 
 
 def step_without_donation(model: Any, step: Step) -> Step:
-    """Compiles `model.test_step` or `model.predict_step`, so that variables keep their arrays.
-
-    Args:
-        model: The model.
-        step: Its step.
-    """
+    """Compiles `model.test_step` or `model.predict_step`, so that variables keep their arrays."""
     if not _is_compiled(model):
         return step
     shardings: list[State | None] = []
@@ -162,20 +157,11 @@ def shard_over_devices(rows: Any) -> Any:
 def sharded_map(
     function: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]], num_rows: int, **same: int
 ) -> np.ndarray[Any, Any]:
-    """Computes a function of rows, each process for its own shard of them.
+    """Computes a function of rows, each process for its own shard of them, and returns all values.
 
-    All processes must call this at the same place among their computations on the devices.
-
-    Args:
-        function: Returns the values of rows, `(rows, ...)`, from their indices, int64 `(rows,)`.
-        num_rows: The number of rows, at least 1.
-        **same: Other numbers below 2^31 that all processes must have in common, by their names.
-
-    Returns:
-        The values of all rows, in their order.
-
-    Raises:
-        ValueError: In all processes, if the number of rows, or another number, differs.
+    All processes must call this at the same place among their computations on the devices. The
+    function returns the values `(rows, ...)` of indices `(rows,)`. In all processes, it is an error
+    if their number of rows, or another number of `same`, differs.
     """
     same["num_rows"] = num_rows
     of_processes = process_allgather(np.array(list(same.values()), "int32"))

@@ -362,18 +362,10 @@ def token_batches(
     options: BatchOptions,
     mask_positions: Sequence[Sequence[int]] | None = None,
 ) -> Loader:
-    """Groups rows that are already tokenized into length-bucketed batches.
+    """Groups rows that are already tokenized into length-bucketed batches of `(features, index)`.
 
-    Args:
-        token_ids: Ids `(rows, None)`, including the special tokens.
-        preprocessor: The preprocessor that made the rows.
-        options: The options of batching.
-        mask_positions: The positions to predict in each row, `(rows, None)`; in a batch, they are
-            padded with 0 to a power of two, so that a compiler sees few shapes.
-
-    Returns:
-        Batches of `(features, index)`, where `index` (int64 `(batch,)`) holds the indices of the
-        batch's rows.
+    `index` has the indices of the rows, int64 `(batch,)`. The positions to predict are padded with
+    0 to a power of two, so that a compiler sees few shapes.
     """
 
     def with_positions(batch: Batch) -> tuple[Any, ...]:

@@ -32,22 +32,10 @@ def argument_names(function: Callable[..., Any], *others: str) -> tuple[str, ...
 def task_of_preset(
     make_task: Any, checkpoint: Checkpoint, *, load_weights: bool = True, **options: Any
 ) -> tuple[Any, Callable[[], None]]:
-    """Creates a task with the architecture of a checkpoint.
+    """Creates a task with the architecture of a checkpoint, and a function that loads its weights.
 
-    Args:
-        make_task: A subclass of `Task`.
-        checkpoint: The opened checkpoint.
-        load_weights: See `Task.from_preset`.
-        **options: Its other arguments, of the encoder and of the task.
-
-    Returns:
-        A tuple of the task, with randomly initialized weights, and of a function that loads its
-        weights; it does nothing if `load_weights` is `False`.
-
-    Raises:
-        keras_bert.checkpoints.CheckpointError: If files are missing or malformed, or weights do not
-            match the architecture; the message names the file and the tensor.
-        ValueError: If the number of classes is unknown, or the task does not have an option.
+    The options are the other arguments of `Task.from_preset`, of the encoder and of the task.
+    Without `load_weights`, the function does nothing.
     """
     encoder = {name: options.pop(name) for name in _ENCODER_OPTIONS if name in options}
     config = with_encoder_dropout(checkpoint.config, encoder.pop("encoder_dropout", None))

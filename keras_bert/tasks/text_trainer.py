@@ -963,12 +963,7 @@ class TextTrainer(TokenModel):
         return parts[0] if parts[1] is None else tuple(p for p in parts if p is not None)
 
     def _options(self, batch_size: int | None, *, is_shared: bool = False) -> BatchOptions:
-        """Returns the options of batching of evaluation and prediction.
-
-        Args:
-            batch_size: Number of rows in a batch; `None` for the default.
-            is_shared: Whether the replicas of a strategy share each batch.
-        """
+        """Returns the options of batching of evaluation and prediction."""
         return BatchOptions(
             batch_size,
             compiles=self._compiles_each_shape(),

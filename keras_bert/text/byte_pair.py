@@ -477,14 +477,10 @@ class BytePairTokenizer(Tokenizer):
 def byte_word_splitter(word_pattern: str) -> Callable[[str], list[str]]:
     """Returns a function that splits a text into words, without losing a character.
 
-    Args:
-        word_pattern: `"gpt2"`: runs of letters, of numbers, of whitespace, or of other characters.
-            A single space before a word is its first character. Other whitespace is a word too,
-            except for the last space, which belongs to the next word. Contractions such as `'s` are
-            words. `"llama3"`: see `BytePairTokenizer`.
-
-    Raises:
-        ValueError: If `word_pattern` is not one of `WORD_PATTERNS`.
+    `"gpt2"` splits into runs of letters, of numbers, of whitespace, or of other characters. A
+    single space before a word is its first character. Other whitespace is a word too, except for
+    the last space, which belongs to the next word. Contractions such as `'s` are words. For
+    `"llama3"`, see `BytePairTokenizer`.
 
     Reference:
         [Radford et al., 2019](https://github.com/openai/gpt-2), the released code.
@@ -496,9 +492,6 @@ def word_expression(word_pattern: str) -> str:
     """Returns the regular expression of a way to split text into words.
 
     Its character classes are spelled out, so that they do not depend on the version of Unicode.
-
-    Raises:
-        ValueError: If `word_pattern` is not one of `WORD_PATTERNS`.
     """
     letter, number, space = character_class("L"), character_class("N"), WHITE_SPACE
     at_end = f"[{space}]+(?![^{space}])|[{space}]+"

@@ -120,12 +120,7 @@ def lowered(text: str) -> str:
 
 @functools.cache
 def decomposed(character: str, compatible: bool = False) -> str:
-    """Decomposes a character.
-
-    Args:
-        character: A single character.
-        compatible: Whether to use its compatibility decomposition (NFKD), and not NFD.
-    """
+    """Decomposes a character, by NFD or, if `compatible`, NFKD."""
     table = _table()
     if category(character) == _UNASSIGNED:
         decomposition = table.canonical.get(character)

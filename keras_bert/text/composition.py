@@ -64,15 +64,9 @@ def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:
     """Returns the span of a text that each character of the composed text comes from.
 
     A character that is composed of several has all of them, with the marks that are reordered or
-    composed around it; any other character has itself.
-
-    Args:
-        text: The text before `composed`.
-
-    Returns:
-        A tuple of the offset of the first character of each span, int64 `(characters + 1,)`, with
-        the end of the text as the last one; and the offset one past its last character, int64
-        `(characters,)`.
+    composed around it; any other character has itself. The offsets of first characters, with the
+    end of the text as the last one, are int64 `(characters + 1,)`, those past the last ones
+    `(characters,)`.
     """
     starts: list[int] = []
     ends: list[int] = []

@@ -93,12 +93,7 @@ def letters_of_words(raw: str, rules: Normalization) -> list[str]:
 
 
 def split_word(raw: str, rules: Normalization) -> Iterator[Word]:
-    """Normalizes a raw word, and splits it at punctuation and ideographs, which are words too.
-
-    Args:
-        raw: Text without whitespace.
-        rules: How it is normalized.
-    """
+    """Normalizes a raw word, and splits it at punctuation and ideographs, which are words too."""
     parts = _parts(raw, rules)
     if _IN_CONTEXT in parts:
         yield from _split_in_context(raw, rules)

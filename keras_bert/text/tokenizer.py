@@ -107,12 +107,7 @@ class KnownWords(dict[str, bytes]):
         return ids[~is_end], _lengths(is_end)
 
     def tokens(self, words: Iterable[str], begins: np.ndarray) -> FlatTokens:
-        """Returns the tokens of texts with offsets.
-
-        Args:
-            words: See `ids`.
-            begins: The offset of each word, also of an `END`, in the unit of offsets, `(words,)`.
-        """
+        """Returns the tokens of texts with offsets, by the offset of each word and `END`."""
         entries = list(map(self.__getitem__, words))
         tokens = np.frombuffer(b"".join(entries), np.int32).reshape(-1, 3)
         counts = np.fromiter(map(len, entries), np.int64, len(entries)) // (3 * tokens.itemsize)
@@ -687,14 +682,7 @@ def _on_strings(text: Any, function: Callable[[list[str]], Iterable[Any]]) -> An
 
 
 def _strings(text: Any) -> tuple[Any, list[str]]:
-    """Decodes and checks texts.
-
-    Args:
-        text: A string or `bytes`, or nested sequences of them.
-
-    Returns:
-        A tuple of the same as nested lists, and of a list of the strings.
-    """
+    """Decodes and checks texts; returns them as nested lists, and as a list of the strings."""
     strings: list[str] = []
 
     def collect(text: Any, path: tuple[int, ...]) -> Any:

@@ -46,9 +46,7 @@ def split_words(text: str) -> tuple[list[str], list[int], list[int]]:
 def word_patterns(characters: Callable[[str], str]) -> tuple[str, str]:
     """Returns regular expressions of a word, and of the text between words.
 
-    Args:
-        characters: Spells the characters of a general category, such as `L` or `Cf`, for character
-            classes.
+    `characters` spells the characters of a general category, such as `L` or `Cf`.
     """
     letters, numbers, marks, spaces, punctuation, symbols = map(characters, "LNMZPS")
     controls, formats = map(characters, ("Cc", "Cf"))

@@ -70,18 +70,7 @@ def load_tokens(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def tokens_in_order(ids: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """Sorts tokens by their ids.
-
-    Args:
-        ids: The id of each token.
-        where: The file and field, for error messages.
-
-    Returns:
-        A tuple of the tokens in the order of their ids.
-
-    Raises:
-        ValueError: If the ids are not 0, 1, 2 …
-    """
+    """Sorts tokens by their ids, which must be 0, 1, 2 …"""
     for token, index in ids.items():
         if not isinstance(index, int) or isinstance(index, bool):
             raise ValueError(

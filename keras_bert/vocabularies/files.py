@@ -14,12 +14,7 @@ MAX_BYTES = 1 << 28
 
 
 def read_bytes(path: Path) -> bytes:
-    """Reads a small file.
-
-    Raises:
-        OSError: If the file cannot be read, `FileNotFoundError` if it does not exist.
-        ValueError: If it has more than `MAX_BYTES`.
-    """
+    """Reads a small file."""
     try:
         with path.open("rb") as file:
             return read_small(file, f"{path}: the file")
@@ -48,13 +43,7 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a file that contains a JSON object.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If the file does not contain a JSON object, or has a number that is NaN or
-            infinite.
-    """
+    """Reads a file that contains a JSON object."""
     text = read_text(path)
     try:
         value = parse_json(text)

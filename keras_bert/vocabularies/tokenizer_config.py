@@ -105,18 +105,9 @@ _SHOWN = 80
 
 
 def check_tokenizer_config(config: object) -> str:
-    """Checks the fields of a tokenizer's config.
+    """Checks the fields of a tokenizer's config, the arguments of its class; returns its kind.
 
-    Args:
-        config: A dict of the arguments of the tokenizer's class and of `kind`; without `kind`, of
-            those of a `WordPieceTokenizer`.
-
-    Returns:
-        The kind: `"wordpiece"`, `"byte_pair"` or `"sentence_piece"`.
-
-    Raises:
-        ValueError: If a field is missing, unknown, or not of its type, as the path of a vocabulary
-            is not; the message names the field.
+    Without `kind`, they are those of a `WordPieceTokenizer`.
     """
     if not isinstance(config, Mapping):
         raise ValueError(f"The config of a tokenizer is {_shown(config)}; expected a dict.")

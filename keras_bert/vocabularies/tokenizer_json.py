@@ -134,15 +134,7 @@ class TokenizerJson:
 
 
 def byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
-    """Reads how a BPE tokenizer splits and merges text.
-
-    Returns:
-        The fields `merges`, `add_prefix_space`, `word_pattern`, `compose`, `ignore_merges` and
-        `byte_fallback` of a tokenizer's config.
-
-    Raises:
-        ValueError: If the file is malformed, or the tokenizer does something else.
-    """
+    """Reads how a BPE tokenizer splits and merges text, as fields of a tokenizer's config."""
     model = tokenizer.part("model")
     for name, off in _OFF.items():
         if model.get(name) not in off:
@@ -242,12 +234,7 @@ def _byte_words(tokenizer: TokenizerJson) -> tuple[str, bool]:
 
 
 def byte_pair_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the content of a `tokenizer.json` for a BPE tokenizer.
-
-    Args:
-        config: The config of the tokenizer.
-        names: The special tokens by their roles.
-    """
+    """Returns the content of a `tokenizer.json`, with the special tokens by their roles."""
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
     byte_fallback = bool(config.get("byte_fallback", False))
     special = dict.fromkeys(token for token in names.values() if token in ids)
@@ -329,14 +316,9 @@ def _gemma_steps() -> dict[str, Any]:
 
 
 def wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
-    """Reads how a WordPiece tokenizer normalizes text and splits words.
+    """Reads how a WordPiece tokenizer normalizes and splits text, as fields of a config.
 
-    Returns:
-        The fields `lowercase`, `strip_accents`, `tokenize_chinese_chars` and `max_word_length` of a
-        tokenizer's config.
-
-    Raises:
-        ValueError: If the tokenizer differs from BERT's; the message names the step.
+    A step that BERT's tokenizer does not have is an error.
     """
     model = tokenizer.part("model")
     prefix = model.get("continuing_subword_prefix", "##")
@@ -387,12 +369,7 @@ def wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
 
 
 def wordpiece_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the content of a `tokenizer.json` for a WordPiece tokenizer.
-
-    Args:
-        config: The config of the tokenizer.
-        names: The special tokens by their roles.
-    """
+    """Returns the content of a `tokenizer.json`, with the special tokens by their roles."""
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
     uncased = config.get("uncased_tokens", ())
     special = dict.fromkeys(token for token in names.values() if token in ids)
@@ -511,14 +488,9 @@ def _described(steps: Sequence[Mapping[str, Any]]) -> str:
 def unigram_json(
     model: bytes, config: Mapping[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Returns the content of a `tokenizer.json` for a SentencePiece model.
+    """Returns the content of a `tokenizer.json` for a serialized SentencePiece model.
 
     ALBERT's rule for commas after numbers does not exist in this format.
-
-    Args:
-        model: The serialized SentencePiece model.
-        config: The config of the tokenizer.
-        names: The special tokens by their roles.
     """
     pieces = read_pieces(model)
     lowercase, keep_accents, albert_rules = (
@@ -572,14 +544,7 @@ def unigram_json(
 
 
 def unigram_model(tokenizer: TokenizerJson) -> bytes:
-    """Creates a SentencePiece model from the pieces of a `tokenizer.json`.
-
-    Returns:
-        The serialized model, with the Precompiled normalizer of the file if it has one.
-
-    Raises:
-        ValueError: If the file is malformed.
-    """
+    """Creates a SentencePiece model from the pieces and the Precompiled normalizer of a file."""
     characters_map = b""
     for step in tokenizer.steps("normalizer"):
         if step.get("type") == "Precompiled":
@@ -624,14 +589,9 @@ def _normalizer(
 def _template(
     ids: Mapping[str, int], start: str, end: str, between: Sequence[str], segment: int
 ) -> dict[str, Any]:
-    """Returns the post-processor of rows.
+    """Returns the post-processor of rows, with tokens at the start, after texts and between them.
 
-    Args:
-        ids: The id of each token.
-        start: The token at the beginning of a row.
-        end: The token at the end of each text.
-        between: The tokens between the texts of a pair.
-        segment: The segment id of the second text and of what follows it.
+    `segment` is that of the second text and of what follows it.
     """
 
     def special(token: str, segment: int) -> dict[str, Any]:
@@ -684,14 +644,9 @@ def pieces_without_mask(pieces: Sequence[Piece], mask: str) -> Sequence[Piece]:
 
 
 def unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
-    """Reads how a tokenizer with a unigram model normalizes text and splits it into words.
+    """Reads how a tokenizer with a unigram model normalizes and splits text, as a config's fields.
 
-    Returns:
-        The fields `lowercase`, `keep_accents`, `albert_rules` and `compose` of a tokenizer's
-        config.
-
-    Raises:
-        ValueError: If its steps are not those of ALBERT, XLM-RoBERTa or DeBERTa.
+    Steps that neither ALBERT, XLM-RoBERTa nor DeBERTa has are an error.
     """
     if tokenizer.part("model").get("byte_fallback"):
         raise tokenizer.error("model.byte_fallback is True, which is not supported")

@@ -220,17 +220,8 @@ def _special_tokens(
     `tokenizer_config.json` or `special_tokens_map.json`, or have usual names. In a vocabulary
     without padding it is the token at the end of a text, and without an unknown token the padding.
 
-    Args:
-        file: The file.
-        settings: The settings beside it.
-        vocabulary: The tokens.
-
-    Returns:
-        A tuple of the tokens by their roles, of those between the texts of a pair, and of the
-        number of segments.
-
-    Raises:
-        ValueError: If the post-processor makes other rows.
+    Returns the tokens by their roles, those between the texts of a pair, and the number of
+    segments.
     """
     names = {}
     for role, usual in _USUAL_NAMES.items():
@@ -555,17 +546,9 @@ def _with_added_tokens(
 ) -> tuple[dict[str, Any], dict[str, bool]]:
     """Adds tokens to the config of a WordPiece or BPE tokenizer.
 
-    Args:
-        config: The config without them.
-        settings: The settings with the tokens, which may include those of the vocabulary.
-
-    Returns:
-        A tuple of the config, and of whether each token that is added includes the whitespace
-        before it, where files say so.
-
-    Raises:
-        ValueError: If ids do not continue those of the vocabulary, or differ from them, or if
-            a token has `single_word`, or one of BPE `lstrip` or `rstrip`, which is not supported.
+    Returns also whether each includes the whitespace before it, where files say so. Their ids must
+    continue those of the vocabulary; `single_word`, and `lstrip` or `rstrip` of BPE, are not
+    supported.
     """
     kind = config.get("kind", WORDPIECE)
     usual = ROBERTA_TOKENS if kind == BYTE_PAIR else WORDPIECE_TOKENS

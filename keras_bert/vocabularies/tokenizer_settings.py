@@ -2,8 +2,7 @@
 """What the settings of a tokenizer may say: `tokenizer_config.json` and the files beside it.
 
 A field is read, or has no effect on ids, or is refused unless it has its default, so that no word
-of a file is lost. `python -m tests.vocabularies.altered_tokenizers` compares this with
-`transformers`.
+of a file is lost.
 """
 
 from __future__ import annotations
@@ -201,14 +200,7 @@ class TokenizerSettings:
         return self._file is not None and self.tokenizer_class in (None, *DEFINED_BY_FILE)
 
     def check(self, kind: str) -> None:
-        """Checks the fields that are neither read nor without effect on ids.
-
-        Args:
-            kind: The kind of the tokenizer.
-
-        Raises:
-            ValueError: If one has another value than its default; the message names it.
-        """
+        """Checks that fields that are not read, and may change ids, have their defaults."""
         defaults = {**_DEFAULTS}
         if not self.is_defined_by_file:
             defaults |= _DEFAULTS_OF_KINDS[kind]
@@ -277,9 +269,6 @@ class TokenizerSettings:
 
         Each has a `content` and its `id`, which is `None` for those that only a name mentions, and
         optionally `single_word`, `lstrip`, `rstrip`, `special` and `normalized`.
-
-        Raises:
-            ValueError: If one is malformed.
         """
         found: dict[str, dict[str, Any]] = {}
         for path, tokens in self._lists_of_added_tokens():

@@ -60,16 +60,7 @@ _ROBERTA_FIELDS = {
 def write_tokenizer(
     folder: Path, tokenizer: Mapping[str, Any] | None, max_sequence_length: int
 ) -> None:
-    """Writes the files of a tokenizer, including `tokenizer_config.json`.
-
-    Args:
-        folder: The folder to write to.
-        tokenizer: The config of a tokenizer; with `None`, nothing is written.
-        max_sequence_length: Maximum length of a row in tokens.
-
-    Raises:
-        ValueError: If a token cannot be written to a line, or `kind` is not supported.
-    """
+    """Writes the files of a tokenizer, including `tokenizer_config.json`; of `None`, nothing."""
     if tokenizer is None:
         return
     kind = tokenizer.get("kind", WORDPIECE)

@@ -268,12 +268,7 @@ def _with_offsets(pieces: Pieces, function: Callable[[tf.Tensor], tf.Tensor]) ->
 
 
 def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
-    """Excludes the spaces at the start of pieces from their spans.
-
-    Args:
-        pieces: `Pieces` with offsets in bytes of the concatenated texts.
-        texts: String tensor `(texts,)`.
-    """
+    """Excludes the spaces at the start of pieces from their spans, in bytes."""
     all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
     is_other = all_bytes != ord(" ")
     # For each byte, the first byte at or after it that is not a space
