@@ -84,13 +84,9 @@ def test_a_tokenizer_json_without_special_tokens_is_an_error(tmp_path):
     ("model", "message"),
     [
         ({"type": "WordLevel", "vocab": {"a": 0}}, "model.type is 'WordLevel'; it must be 'WordP"),
-        (None, "model.type is None"),
         ({"type": "WordPiece", "vocab": {"a": 0, "b": 2}}, "no token has id 1"),
-        ({"type": "WordPiece", "vocab": {}}, "no token has id 0"),
         ({"type": "WordPiece", "vocab": {"a": 0, "b": 0, "c": 1}}, "'a' and 'b' both have id 0"),
-        ({"type": "WordPiece", "vocab": {"a": [0]}}, r"an id, an integer; 'a' has \[0\]"),
         ({"type": "WordPiece", "vocab": {"a": 0.5}}, "an id, an integer; 'a' has 0.5"),
-        ({"type": "WordPiece", "vocab": {"a": float("inf")}}, "the number Infinity is not finite"),
     ],
 )
 def test_another_tokenizer_is_an_error(model, message, tmp_path):
@@ -145,8 +141,6 @@ def test_the_class_in_config_json_counts_too(tmp_path):
     [
         ({"[E]": 8}, "'\\[E\\]' has id 8, where the vocabulary of 9 tokens has 'é'"),
         ({"[E]": 10}, "has id 10, where the vocabulary of 9 tokens has nothing"),
-        ({"[E]": "x"}, "each added token must have .* an integer from 0; received .*'x'"),
-        ({"[E]": float("inf")}, "the number Infinity is not finite"),
         ({"[E]": 9.5}, "an integer from 0; received"),
     ],
 )
@@ -251,8 +245,6 @@ def test_the_released_vocabularies_are_told_apart(name, uncased):
     ("settings", "message"),
     [
         ({"strip_accents": "false"}, "strip_accents is 'false', .* it must be true or false"),
-        ({"tokenize_chinese_chars": None}, "tokenize_chinese_chars is None"),
-        ({"do_lower_case": "false"}, "do_lower_case is 'false', .* it must be true or false"),
         ({"split_special_tokens": True}, "split_special_tokens is True"),
         ({"cls_token": "film"}, r"cls_token is 'film', .* it must be '\[CLS\]' or absent"),
         ({"truncation_side": "middle"}, "truncation_side is 'middle', .* right or left"),
@@ -372,28 +364,11 @@ def replaced(text, content):
             ({"pre_tokenizer": {"type": kind, **options}}, f"pre_tokenizer is {kind}; it must be")
             for kind, options in {
                 "ByteLevel": {"add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-                "CharDelimiterSplit": {"delimiter": "-"},
-                "Digits": {"individual_digits": False},
-                "FixedLength": {"length": 5},
                 "Metaspace": {"replacement": "▁", "prepend_scheme": "always", "split": True},
-                "Punctuation": {"behavior": "Isolated"},
-                "Split": {"pattern": {"String": " "}, "behavior": "Removed", "invert": False},
-                "UnicodeScripts": {},
                 "Whitespace": {},
-                "WhitespaceSplit": {},
             }.items()
         ),
-        *(
-            ({"normalizer": sequence({"type": kind, **options}, UNCASED)}, f"steps {kind}, BertNor")
-            for kind, options in {
-                "ByteLevel": {},
-                "NFC": {},
-                "NFKC": {},
-                "NFKD": {},
-                "Nmt": {},
-                "Prepend": {"prepend": "film"},
-            }.items()
-        ),
+        ({"normalizer": sequence({"type": "NFKC"}, UNCASED)}, "steps NFKC, BertNormalizer"),
         ({"normalizer": sequence(replaced("caf", "film"), UNCASED)}, "steps Replace, BertNorm"),
         ({"normalizer": STRIPPED}, "normalizer has the steps StripAccents"),
         ({"prefix": "@@"}, "model.continuing_subword_prefix is '@@'"),
@@ -460,19 +435,10 @@ SINGLE, PAIR = ["[CLS]", "A", "[SEP]"], ["B:1", "[SEP]:1"]
             template(row(*SINGLE), row(*SINGLE, "B:1", "[SEP]")),
             r"the segment ids \[0, 0, 0, 1, 0\]",
         ),
-        (template([], []), "makes the row of nothing; it must add a token before each text"),
         (template(row("A"), row("A", "B")), r"makes the row A; it must add a token before each"),
         (
             template(row(*SINGLE), row(*SINGLE, "[CLS]", *PAIR)),
             r"makes the row \[CLS\] A \[SEP\] \[CLS\] B \[SEP\]; it must be",
-        ),
-        (
-            {"type": "RobertaProcessing", "sep": ["</s>", 3], "cls": ["<s>", 2]},
-            "is a malformed RobertaProcessing",
-        ),
-        (
-            {"type": "Sequence", "processors": [{"type": "Other"}]},
-            "has the steps Other; it must be",
         ),
         (template(["A"], ["A"]), "is a malformed TemplateProcessing"),
     ],

@@ -189,15 +189,8 @@ def test_keras_hub_s(kind, tmp_path):
     [
         ("vocab.json", b"{", r"vocab\.json: the file must contain JSON"),
         ("vocab.json", b'{"<s>": 0, "a": 2}', r"vocab\.json: the file must give the ids 0, 1, 2"),
-        ("vocab.json", b'{"<s>": 0, "a": "x"}', r"vocab\.json: .* an integer; 'a' has 'x'"),
-        ("vocab.json", b'{"<s>": 0, "a": Infinity}', "the number Infinity is not finite"),
         ("vocab.json", b'{"<s>": 0, "<pad>": 1}', r"vocab\.json: .* 2 tokens lacks </s>, <unk>"),
         ("merges.txt", b"#version: 0.2\n\xc4\xa0 t\nq z\n", r"merges\.txt, line 3 is 'q z': the"),
-        (
-            "merges.txt",
-            b"#version: 0.2\nalone\n",
-            r"merges\.txt, line 2 is 'alone'; expected two",
-        ),
     ],
 )
 def test_malformed_byte_pairs_name_the_file_and_the_line(file, content, message, tmp_path):
@@ -211,13 +204,10 @@ def test_malformed_byte_pairs_name_the_file_and_the_line(file, content, message,
     ("change", "message"),
     [
         ({"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer is Whitespace; it must be Byte"),
-        ({"pre_tokenizer": None}, "pre_tokenizer is missing"),
         ({"normalizer": {"type": "NFKC"}}, "normalizer has the steps NFKC; expected none, or NFC"),
         ({"end_of_word_suffix": "</w>"}, "model.end_of_word_suffix is '</w>'"),
         ({"byte_fallback": True}, "model.byte_fallback is True"),
-        ({"merges": None}, "model.merges is NoneType; it must be a list"),
         ({"merges": [["q", "zz"]]}, r"model.merges\[0\] is 'q zz': the vocabulary lacks 'zz'"),
-        ({"vocab": []}, "model.vocab is list; it must be a dictionary"),
     ],
 )
 def test_another_byte_pair_tokenizer_is_refused(change, message, tmp_path):
@@ -246,22 +236,8 @@ METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "alway
     [
         ({"normalizer": {"type": "NFKC"}}, "normalizer has the steps NFKC; expected ALBERT's"),
         (
-            {"normalizer": {"type": "Replace", "pattern": {"String": "``"}, "content": "x"}},
-            "has the steps Replace '``' by 'x'; expected ALBERT's, Replace '``' by '\"'",
-        ),
-        ({"pre_tokenizer": {"type": "ByteLevel"}}, "pre_tokenizer has the steps ByteLevel"),
-        (
             {"pre_tokenizer": METASPACE},
             "has the steps Metaspace; expected ALBERT's, WhitespaceSplit",
-        ),
-        (
-            {
-                "pre_tokenizer": {
-                    "type": "Sequence",
-                    "pretokenizers": [SPLIT_AT_SPACES, {**METASPACE, "replacement": "_"}],
-                }
-            },
-            "a Metaspace that begins every text with ▁",
         ),
         ({"vocab": {"a": 0}}, "model.vocab must be a list of pieces with their scores"),
         ({"vocab": [["a", 0.0], ["b", 0.0]]}, r"gives '\[CLS\]' the ids \[2\]"),
