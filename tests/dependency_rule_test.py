@@ -241,12 +241,6 @@ def test_no_modules_import_each_other():
     assert sorted(cycle_in(graph)) == []
 
 
-def test_a_cycle_is_found():
-    graph = {"above": {"a"}, "a": {"b"}, "b": {"c"}, "c": {"a", "below"}, "below": set()}
-    assert cycle_in(graph) == {"a", "b", "c"}
-    assert cycle_in({"a": {"b", "keras"}, "b": set()}) == set()
-
-
 @pytest.mark.parametrize(
     ("module", "source", "complaint"),
     [
@@ -261,14 +255,8 @@ def test_a_cycle_is_found():
             "checkpoints may import",
         ),
         ("keras_bert.layers.spy", "def f():\n    import tensorflow as tf", "layers may import"),
-        ("keras_bert.layers.spy", "import torch.nn", "layers may import"),
         ("keras_bert.text.spy", "import keras", "text may import"),
         ("keras_bert.text.spy", "from keras_bert import checkpoints", "inside a function"),
-        ("keras_bert.text.spy", "def f():\n    import tensorflow_text", "text.graph alone"),
-        ("keras_bert.data.spy", "def f():\n    import tensorflow as tf", "data.tfdata alone"),
-        ("keras_bert.data.spy", "from keras_bert import models", "data may import"),
-        ("keras_bert.ops.spy", "import keras_bert", "ops may import"),
-        ("keras_bert.tasks.spy", "def f():\n    import tensorflow", "tasks may import"),
         ("keras_bert.checkpoints.spy", "import tensorflow", "inside a function"),
         ("keras_bert.tasks.spy", "def f():\n    import training", "must not import training"),
         (
@@ -284,25 +272,3 @@ def test_a_violation_is_found(module, source, complaint):
     found = violations(module, source)
     assert len(found) == 1
     assert complaint in found[0]
-
-
-def test_a_folder_that_imports_a_program_or_a_folder_above_is_found():
-    source = "def f():\n    from ..evaluate import EvaluateConfig\n    from ..engine import options"
-    (found,) = folder_violations("training.jobs.spy", source)
-    assert found.startswith("training.jobs.spy:2 imports training.evaluate: jobs may import")
-    assert len(folder_violations("training.readers.spy", "from ..engine import job")) == 1
-
-
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
-        ("keras_bert.models.spy", "def f():\n    from keras_bert.checkpoints import preset"),
-        ("keras_bert.checkpoints.spy", "def f():\n    import tensorflow as tf"),
-        ("keras_bert.text.spy", "def f():\n    from keras_bert.checkpoints import loading"),
-        ("keras_bert.text.graph.spy", "import tensorflow as tf"),
-        ("keras_bert.data.tfdata.spy", "import tensorflow as tf"),
-        ("keras_bert.layers.spy", "import math\nimport keras\nfrom keras_bert.ops import gelu"),
-    ],
-)
-def test_allowed_imports_are_no_violation(module, source):
-    assert violations(module, source) == []

@@ -9,8 +9,6 @@ import pytest
 from keras_bert import Backbone, checkpoints, minilm
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning
 from tests.checkpoints.small_models import small_backbone
-from training.inspect import InspectConfig
-from training.jobs.classification import FinetuneConfig
 
 pytestmark = pytest.mark.backend_independent
 
@@ -43,7 +41,3 @@ def test_files_are_those_that_were_published(tmp_path):
     other.write_text("another\n")
     with pytest.raises(ValueError, match=r"vocab\.txt has SHA-256 .*, expected 07eced"):
         minilm.check_sha256(other, minilm.SHA256["vocab.txt"])
-
-
-def test_programs_start_from_it_by_name():
-    assert FinetuneConfig().preset == InspectConfig().preset == minilm.NAME

@@ -9,7 +9,7 @@ from keras_bert.data.adapters.questions import is_questions, paired, question_ex
 from keras_bert.data.adapters.reading import check_input_form
 from keras_bert.data.adapters.texts import is_text, single_texts, text_columns
 from keras_bert.data.adapters.words import as_lists, check_words, word_depth
-from keras_bert.data.columns import as_array, as_list, checked_weights, label_column
+from keras_bert.data.columns import as_array, as_list, label_column
 
 pytestmark = pytest.mark.backend_independent
 
@@ -49,10 +49,6 @@ def test_rows_of_pairs_and_columns_of_pairs_are_the_same():
     for each in (rows, columns, named):
         assert list(each["text"]) == ["a", "c"]
         assert list(each["text_pair"]) == ["b", "d"]
-
-
-def test_a_string_is_one_row():
-    assert list(text_columns("a")["text"]) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -266,9 +262,3 @@ def test_a_text_that_utf_8_cannot_represent_is_named(read, x, where):
     message = rf"^{where} has the character '\\ud83d' at position 2, half of a surrogate pair"
     with pytest.raises(ValueError, match=message):
         read(x)
-
-
-def test_sample_weights_that_are_not_numbers_are_named():
-    for weights in (["heavy", "light"], np.array(["x"])):
-        with pytest.raises(ValueError, match="The sample weights are not numbers: could not conve"):
-            checked_weights(weights)

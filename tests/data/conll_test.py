@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import gzip
 import os
 from pathlib import Path
 
@@ -62,19 +61,6 @@ def test_words_may_hold_spaces_and_what_looks_like_a_line_end(write):
     assert read_conll(path).words == [["New York", "a\u2028b", "\xa0", "\u200b"]]
 
 
-def test_a_word_may_be_a_blank_between_tabs(write, tmp_path):
-    """As in KLUE-NER, whose words are syllables and blanks."""
-    path = write("한\tB-LC\n국\tI-LC\n \tO\n가\tO\n")
-    text = read_conll(path)
-    assert text.words == [["한", "국", " ", "가"]]
-    write_conll(tmp_path / "again.conll", text)
-    assert read_conll(tmp_path / "again.conll").words == text.words
-
-
-def test_lines_may_end_in_carriage_returns(write):
-    assert read_conll(write("EU I-ORG\rrejects O\r\rPeter I-PER\r")).words == WORDS
-
-
 def test_documents_are_marked(write):
     path = write(
         "-DOCSTART- -X- O O\n\nEU NNP B O\n\na b c O\n\n-DOCSTART-\nPeter NNP B O\n-DOCSTART-\n"
@@ -83,11 +69,6 @@ def test_documents_are_marked(write):
     assert text.words == [["EU"], ["a"], ["Peter"]]
     assert text.document_starts == [0, 2]
     assert text.by_document(text.words) == [[["EU"], ["a"]], [["Peter"]]]
-
-
-def test_documents_are_marked_behind_numbers_too(write):
-    text = read_conll(write("0 -DOCSTART- O\n\n1 a O\n\n0 -DOCSTART- O\n1 b O\n"), word_column=1)
-    assert (text.words, text.document_starts) == ([["a"], ["b"]], [0, 1])
 
 
 def test_conll_u(write):
@@ -135,15 +116,6 @@ def test_words_are_not_read_from_a_column_that_only_counts(write):
         assert read_conll(write(content)).words[0][0] in "17"
 
 
-def test_without_being_asked_a_hash_is_a_word(write):
-    assert read_conll(write("#tag O\n# O\n")).words == [["#tag", "#"]]
-
-
-def test_compressed(write):
-    path = write(gzip.compress(b"a O\n"), "a.conll.gz")
-    assert read_conll(path).words == [["a"]]
-
-
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
@@ -172,11 +144,6 @@ def test_bad_files_are_told_by_line(write, content, options, message):
     with pytest.raises(ValueError, match=message) as caught:
         read_conll(write(content), **options)
     assert len(str(caught.value)) < 800
-
-
-def test_a_broken_compressed_file_is_named(write):
-    with pytest.raises(ValueError, match=r"a\.conll\.gz: cannot be read past line"):
-        read_conll(write(gzip.compress(b"a O\n" * 99)[:20], "a.conll.gz"))
 
 
 def test_sentences_with_a_malformed_line_are_skipped_if_asked(write):

@@ -70,11 +70,6 @@ def test_buckets_end_with_the_longest_row_and_grow_by_about_an_eighth():
     assert bucket_lengths(5) == (5,)
 
 
-def test_a_length_below_one_is_refused():
-    with pytest.raises(ValueError, match="sequence_length is 0"):
-        bucket_lengths(0)
-
-
 @pytest.mark.parametrize("num_rows", [1, 7, 8, 4 * WINDOW_BATCHES + 5])
 @pytest.mark.parametrize("seed", [None, 1])
 def test_every_row_comes_once_in_as_many_batches_as_promised(num_rows, seed):
@@ -115,17 +110,6 @@ def test_rows_keep_their_ids_and_are_padded_to_the_shortest_bucket():
         expected = np.where(np.arange(width) < lengths[:, None], 1 + index[:, None], 0)
         np.testing.assert_array_equal(features["token_ids"], expected)
         np.testing.assert_array_equal(features["padding_mask"], expected != 0)
-
-
-def test_sequences_of_a_row_are_on_an_axis_of_their_own():
-    for features, index in batches_of(50, pairs=True):
-        longest = max(2, (1 + index % 13).max())
-        width = min(b for b in bucket_lengths(13) if b >= longest)
-        assert features["token_ids"].shape == (len(index), 2, width)
-        assert (features["token_ids"][:, 0, 0] == 1 + index).all()
-        assert (
-            features["padding_mask"].sum(axis=2) == np.stack([1 + index % 13, 0 * index + 2], 1)
-        ).all()
 
 
 def test_a_batch_holds_rows_of_like_length():
@@ -220,11 +204,6 @@ def test_rows_that_another_process_does_not_have_are_told():
         list(loader)
 
 
-def test_no_rows_give_no_batches():
-    assert list(batches_of(0)) == []
-    assert batches_of(0).example() is None
-
-
 def test_a_batch_of_the_first_row_shows_the_structure():
     (features, index), (all_features, _) = batches_of(9).example(), next(iter(batches_of(9)))
     assert index.tolist() == [0]
@@ -265,9 +244,3 @@ def test_a_thread_ends_with_the_reading():
     while "batches" in names() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert "batches" not in names()
-
-
-def test_waiting_is_counted():
-    loader = batches_of(9, lambda batch: time.sleep(0.05) or with_index(batch))
-    assert list(loader)
-    assert 0.1 < loader.seconds_waited < 5

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packed inputs in the format of each tokenizer's family, in every preprocessor."""
 
-import itertools
 import json
 
 import numpy as np
@@ -204,37 +203,6 @@ def masked(tokenizer, text, **options):
         for m in drawn
     ]
     return [tokenizer.id_to_token(i) for i in row[0]], places, drawn
-
-
-def test_whole_words_are_masked(tokenizer):
-    text = "unexpectedly skipped tests implementation"
-    tokens, places, _ = masked(tokenizer, text, unit="word", mask_selection_rate=0.5)
-    begins = [
-        index
-        for index, token in enumerate(tokens)
-        if index == 1 or token.startswith(("Ġ", "▁")) or index == len(tokens) - 1
-    ]
-    words = [set(range(a, b)) for a, b in itertools.pairwise(begins)]
-    assert len(words) == 4
-    assert max(map(len, words)) > 1
-    for drawn in places:
-        assert drawn
-        assert all(word <= drawn or not word & drawn for word in words)
-
-
-def test_masks_leave_special_tokens_out(tokenizer):
-    text = "the test is skipped, or it fails"
-    options = {"mask_token_rate": 0.0, "random_token_rate": 1.0, "mask_selection_rate": 0.9}
-    tokens, places, drawn = masked(tokenizer, text, **options)
-    special = set(tokenizer.special_token_ids)
-    ends = {0, len(tokens) - 1}
-    for at, features in zip(places, drawn, strict=True):
-        assert not at & ends
-        row = features["token_ids"][0]
-        assert not special & {int(row[place]) for place in at}
-    _, _, drawn = masked(tokenizer, text, mask_token_rate=1.0, random_token_rate=0.0)
-    row = drawn[0]["token_ids"][0]
-    assert (row == tokenizer.mask_token_id).sum() == drawn[0]["mask_weights"].sum()
 
 
 def test_a_masker_of_wordpieces_is_that_of_their_vocabulary():

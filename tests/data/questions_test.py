@@ -17,7 +17,6 @@ from keras_bert.data import (
 from keras_bert.data.loader import BatchOptions
 from keras_bert.data.questions import question_rows
 from keras_bert.text.wordpiece import WordPieceTokenizer
-from tests.text import small_tokenizers
 from tests.text.small_tokenizers import of_tokens
 from tests.text.vocabularies import released
 
@@ -91,22 +90,11 @@ def test_windows_are_those_of_the_released_code(settings):
     assert windows.is_max_context.to_list() == speaks
 
 
-def test_segments():
-    windows = make()(["a京?", "a"], ["b  Ccd京 e", ""])
-    assert windows.features["segment_ids"].to_list() == [[0] * 5 + [1] * 7, [0] * 3 + [1]]
-
-
 def test_every_token_leads_back_to_its_characters():
     passage = "b  Ccd京 🏔e"
     (starts,), (ends,) = (part.to_list() for part in make(16)(["a?"], [passage])[3:5])
     spans = [passage[a:b] for a, b in zip(starts, ends, strict=True)]
     assert spans == ["", "", "", "", "b", "C", "c", "d", "京", "🏔e", ""]
-
-
-def test_no_questions_have_no_windows():
-    windows = make()([], [])
-    assert len(windows.question_index) == 0
-    assert make().padded(windows)["token_ids"].shape == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -194,23 +182,6 @@ def test_a_share_of_the_windows_without_the_answer_is_kept(monkeypatch):
         np.testing.assert_array_equal(getattr(parts, name), value)
 
 
-def test_training_alone_leaves_windows_out():
-    config = BertConfig(
-        num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8, vocabulary_size=len(TOKENS)
-    )
-    examples = [example(" ".join("abcdefgh" * 9), "d e", 6)]
-    seen = {}
-    for share in (0.0, 1.0):
-        answerer = QuestionAnswerer(Backbone(config), make(9, 2, 3), negative_share=share)
-        answerer.compile("sgd")
-        answerer.fit(examples, batch_size=1, epochs=2, verbose=0)
-        seen[share] = int(answerer.optimizer.iterations)
-        assert len(answerer.predict(examples)["start_logits"]) == 35
-    assert seen == {0.0: 2, 1.0: 70}
-    with pytest.raises(ValueError, match=r"negative_share is 1\.5"):
-        QuestionAnswerer(Backbone(config), make(), negative_share=1.5)
-
-
 def test_questions_of_several_chunks_on_few_passages(monkeypatch):
     examples = [example("a b c d e f g h"[: 2 * n + 1], "b", 2) for n in (1, 4, 1, 7, 4)]
     whole = question_rows(examples, make())
@@ -273,28 +244,3 @@ def test_real_answers_are_found_again():
         exact += question.context[a:b] == question.answers[0].text
     assert len(set(rows.question_index[rows.start_positions > 0])) > 0.99 * len(examples)
     assert exact > 0.98 * found  # the rest begins or ends within a word piece
-
-
-@pytest.mark.parametrize("kind", ["wordpiece", "byte_pair", "sentence_piece"])
-def test_targets_are_the_answer_for_tokenizers_of_one_segment_too(kind):
-    """Byte-pair rows are of segment 0 throughout."""
-    tokenizer = small_tokenizers.make(kind)
-    preprocessor = QuestionAnswererPreprocessor(tokenizer, 24, 6, 8)
-    context = "the test case is run, and the result is assert equal or it is a failure"
-    answers = ["test case", "result", "failure"]
-    examples = [
-        QuestionExample(str(i), "what is it", context, (SpanAnswer(text, context.index(text)),))
-        for i, text in enumerate(answers)
-    ]
-    rows = question_rows(examples, preprocessor)
-    assert len(rows) > len(examples)  # several windows a question
-    found = set()
-    for window, question in enumerate(rows.question_index):
-        start, end = rows.start_positions[window], rows.end_positions[window]
-        if start:
-            tokens = slice(rows.row_splits[window], rows.row_splits[window + 1])
-            first = rows.char_starts[tokens][start]
-            behind = rows.char_ends[tokens][end]
-            assert context[first:behind].strip() == answers[question]
-            found.add(int(question))
-    assert found == {0, 1, 2}

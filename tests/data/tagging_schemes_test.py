@@ -79,14 +79,6 @@ def test_other_notations_are_converted(labels, notation, converted):
 
 
 @pytest.mark.parametrize(
-    "labels",
-    [*SPELLED.values(), "O O", "NN VB O NN", "( ) * NN", "O O PER-B PER-I", "O b-per O i-per"],
-)
-def test_labels_of_no_other_notation(labels):
-    assert detect_notation([labels.split()]) is None
-
-
-@pytest.mark.parametrize(
     ("labels", "message"),
     [
         ("(A* (B* *) *)", r"'\(B\*' has nested brackets"),
@@ -101,22 +93,11 @@ def test_brackets_that_are_no_spans_are_refused(labels, message):
         from_notation(labels.split(), "brackets")
 
 
-def test_types_may_have_hyphens_or_be_missing():
-    assert entities(["B-creative-work", "I-creative-work"]) == [("creative-work", 0, 2)]
-    assert convert_labels(["B", "I", "O", "B"], "BIOES") == ["B", "E", "O", "S"]
-
-
 def test_parts_of_speech_spell_no_spans():
     assert detect_scheme([["NNP", "VBZ", "."]]) is None
     assert not are_span_labels(["O"])
     with pytest.raises(ValueError, match="'NNP' is not a span label"):
         entities(["NNP"])
-
-
-def test_labels_that_follow_neither_have_the_scheme_of_fewer_mistakes():
-    noisy = [["B-A", "I-A", "O", "B-A", "O", "I-A"]]
-    assert detect_scheme(noisy) == "IOB2"
-    assert convert_labels(noisy[0], "IOB2")[-1] == "B-A"
 
 
 def test_a_strict_scheme_refuses_letters_of_another():

@@ -47,14 +47,6 @@ def test_a_pair(preprocessor):
     assert rows(features, "segment_ids") == [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1]]
 
 
-def test_a_text_alone_is_its_row_of_a_batch(preprocessor):
-    texts, pairs = ["a b c", "d", ""], ["e", "f g h a b c d e f g h", "a"]
-    batch = preprocessor(texts, pairs)
-    for index, pair in enumerate(zip(texts, pairs, strict=True)):
-        for name, value in preprocessor(*pair).items():
-            np.testing.assert_array_equal(value, batch[name][index][: len(value)])
-
-
 def test_a_long_text_is_cut_at_the_end(preprocessor):
     assert rows(preprocessor(["a b c d e f g h a b c"])) == [[CLS, *ids("abcdefgh"), SEP]]
 
@@ -103,11 +95,6 @@ def one_at_a_time(first, second, max_tokens):
         else:
             second -= 1
     return [first, second]
-
-
-def test_an_empty_text_and_an_empty_batch(preprocessor):
-    assert rows(preprocessor([""])) == [[CLS, SEP]]
-    assert preprocessor([])["token_ids"].shape == (0, 2)
 
 
 def test_a_length_without_room_for_text_is_refused():

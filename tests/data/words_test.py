@@ -108,23 +108,6 @@ def test_the_window_with_most_around_a_word_decides():
         assert shown >= min(3, index + 1, 30 - index)
 
 
-def test_features_are_padded_with_zeros():
-    features = make_preprocessor()([["a", "b"], ["c"]])
-    assert features["token_ids"].tolist() == [
-        [CLS, *ids("a", "b"), SEP], [CLS, *ids("c"), SEP, 0],
-    ]  # fmt: skip
-    assert features["padding_mask"].tolist() == [[True] * 4, [True] * 3 + [False]]
-    assert not features["segment_ids"].any()
-
-
-@pytest.mark.parametrize("words", [[], [[]], [[], []], [[[]]]])
-def test_no_words_make_no_windows(words):
-    windows = make_preprocessor().windows(words)
-    assert len(windows.token_ids.lengths) == 0
-    assert windows.word_window.shape == (0,)
-    assert make_preprocessor()(words)["token_ids"].shape == (0, 2)
-
-
 def test_pieces_and_places_are_those_of_transformers(tmp_path):
     transformers = pytest.importorskip("transformers")
     path = tmp_path / "vocab.txt"

@@ -172,15 +172,3 @@ def test_training_is_that_of_the_library(tmp_path):
     model = json.loads(library.to_str())["model"]
     assert [" ".join(merge) for merge in model["merges"]] == list(made.merges)
     assert model["vocab"] == {token: index for index, token in enumerate(made.vocabulary)}
-
-
-def test_training_refuses():
-    with pytest.raises(ValueError, match=r"vocabulary_size is 200; .* need 261"):
-        train_byte_pair_vocabulary(["a"], 200, progress=False)
-    with pytest.raises(ValueError, match="has no words"):
-        train_byte_pair_vocabulary(["", "\n"], 300, progress=False)
-
-
-def test_without_merges_each_byte_is_a_token():
-    tokenizer = BytePairTokenizer(["<s>", "<pad>", "</s>", "<unk>", "<mask>", *"abĠ"], [])
-    assert tokenizer("ab b") == InGraph(tokenizer)("ab b") == [5, 6, 7, 6]

@@ -97,13 +97,6 @@ def test_real_lines_have_the_rows_and_the_text_of_transformers(tmp_path):
             assert ours.decode(rows) == theirs.decode(rows)
 
 
-def test_ids_decode_as_detokenize_but_for_spaces(tokenizer):
-    rows = tokenizer(TEXTS)
-    texts, others = tokenizer.decode(rows), tokenizer.detokenize(rows)
-    assert [text.replace(" ", "") for text in texts] == [text.replace(" ", "") for text in others]
-    assert (texts == others) == (tokenizer.kind != "wordpiece")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -116,13 +109,6 @@ def test_ids_decode_as_detokenize_but_for_spaces(tokenizer):
 def test_rows_that_are_no_text_or_pair_are_refused(tokenizer, arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
         tokenizer.encode(*arguments)
-
-
-def test_rows_without_space_and_wrong_ids_are_refused(tokenizer):
-    with pytest.raises(ValueError, match=r"sequence_length is 1; it must be an integer .* 2"):
-        tokenizer.encode("a", sequence_length=1)
-    with pytest.raises(ValueError, match=r"Token id -100 is not in \[0, "):
-        tokenizer.decode([[5, -100]])
 
 
 # === from_preset ===

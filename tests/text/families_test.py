@@ -362,11 +362,6 @@ def test_byte_fallback_needs_all_bytes(changes, message):
         BytePairTokenizer(**config)
 
 
-def test_a_merges_txt_cannot_have_what_mmbert_merges(tmp_path):
-    with pytest.raises(ValueError, match=r"save_to_preset writes this one to a tokenizer\.json"):
-        families.make("mmbert").save_vocabulary(tmp_path)
-
-
 def test_the_longest_token_is_found():
     generator = random.Random(0)
     tokens = ["  ", "   ", " ", "a", "ab", "abcd", "b(", "b(c", "é"]

@@ -9,7 +9,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.text.composition import normalized, sources_of_composed  # noqa: E402
+from keras_bert.text.composition import normalized  # noqa: E402
 from keras_bert.text.graph.normalization import normalize_unicode  # noqa: E402
 from keras_bert.text.graph.special_tokens import SplitTexts  # noqa: E402
 from keras_bert.text.special_tokens import TokenSplitter  # noqa: E402
@@ -46,13 +46,6 @@ def test_megabytes_of_marks_are_normalized_in_seconds(normalize, marks):
     start = time.process_time()
     normalize("NFC", "a" + marks * (SIZE // len(marks.encode())))
     assert time.process_time() - start < MOST_SECONDS
-
-
-def test_marks_in_another_order_have_the_same_sources():
-    text = "a\u0f72\u0f73e\u0301" + "\u0301\u0323" * 40
-    starts, ends = sources_of_composed(text)
-    assert len(starts) - 1 == len(ends) == len(normalized("NFC", text))
-    assert {(0, 3), (3, len(text))} == set(zip(starts[:-1], ends, strict=True))
 
 
 def test_long_runs_in_a_graph_are_the_tokens_of_python():

@@ -9,7 +9,6 @@ import os
 import weakref
 
 import numpy as np
-import pandas
 import pytest
 
 tf = pytest.importorskip("tensorflow")
@@ -85,14 +84,6 @@ def test_flat_arrays_of_long_texts_and_of_what_is_no_text(kind):
             convert(["the", 7])
 
 
-def test_columns_of_texts(kind):
-    tokenizer = small_tokenizers.make(kind)
-    texts = TEXTS[:3]
-    columns = [np.array(texts, object), np.array([text.encode() for text in texts]), tuple(texts)]
-    for column in [*columns, pandas.Series(texts, [7, 8, 9]), iter(texts)]:
-        assert tokenizer(column) == tokenizer(texts)
-
-
 def test_known_words_are_bounded(monkeypatch):
     monkeypatch.setattr(tokenizer_module, "_MAX_KNOWN_WORDS", 10)
     computed = []
@@ -123,20 +114,6 @@ def test_in_a_data_set_and_in_a_function(kind):
         tf.function(tokenizer, input_signature=[tf.TensorSpec(None, tf.string)])(tf.constant(TEXTS))
 
 
-def test_one_made_inside_a_function_works_outside(kind):
-    tokenizer = small_tokenizers.make(kind)
-    made = []
-
-    @tf.function
-    def make():
-        made.append(copy.deepcopy(tokenizer))
-        return made[0](tf.constant(TEXTS[0]))
-
-    expected = tokenizer(TEXTS[0])
-    assert make().numpy().tolist() == expected
-    assert made[0](tf.constant(TEXTS[0])).numpy().tolist() == made[0](TEXTS[0]) == expected
-
-
 def test_offsets_go_forward_and_are_of_the_ids(tokenizer):
     ids, starts, ends = tokenizer.tokenize_with_offsets(TEXTS)
     assert ids == tokenizer(TEXTS)
@@ -153,26 +130,6 @@ def test_invalid_bytes_are_dropped(tokenizer):
     valid = [text.decode("utf-8", "ignore") for text in broken]
     assert tokenizer(broken) == tokenizer(valid)
     assert tokenizer.tokenize_with_offsets(broken) == tokenizer.tokenize_with_offsets(valid)
-
-
-def test_noncharacters_where_tensorflow_s_encoder_replaces_them(monkeypatch, kind):
-    """As that of servers up to 2.19 does."""
-    encode = tf.strings.unicode_encode
-
-    def replace(points):
-        is_noncharacter = (points % 0x10000 >= 0xFFFE) | ((points >= 0xFDD0) & (points <= 0xFDEF))
-        return tf.where(is_noncharacter, 0xFFFD, points)
-
-    monkeypatch.setattr(
-        tf.strings,
-        "unicode_encode",
-        lambda points, encoding: encode(tf.ragged.map_flat_values(replace, points), encoding),
-    )
-    options = {"compose": True} if kind == "byte_pair" else {}
-    tokenizer = small_tokenizers.MAKERS[kind](**options)
-    texts = ["\uffff", "the\ufdd0 test", "e\u0301\U0001fffef\u0301", "ÉΣ \U0010ffff", "plain"]
-    expected = tokenizer.tokenize_with_offsets(texts)
-    assert run_by(tokenizer, "graph").tokenize_with_offsets(texts) == expected
 
 
 def test_characters_that_are_none_are_named(kind):
@@ -216,12 +173,6 @@ def test_tokens_and_ids(tokenizer):
     for token_id in (-1, tokenizer.vocabulary_size):
         with pytest.raises(ValueError, match=rf"Token id {token_id} is not in \[0, "):
             tokenizer.id_to_token(token_id)
-
-
-def test_special_tokens_continue_no_word(tokenizer):
-    continuations = {tokenizer.vocabulary[index] for index in tokenizer.continuation_token_ids}
-    assert not continuations & set(tokenizer.special_tokens())
-    assert len(continuations) > 50
 
 
 def test_detokenize(tokenizer):

@@ -4,7 +4,6 @@
 import inspect
 import sys
 import unittest
-from collections import Counter
 
 import pytest
 
@@ -18,7 +17,7 @@ from keras_bert.text import (
     train_vocabulary,
 )
 from keras_bert.text.normalization import split_words
-from tests.text import real_text, vocabularies
+from tests.text import vocabularies
 from tests.text.reference_wordpiece import words
 
 pytestmark = pytest.mark.backend_independent
@@ -87,30 +86,6 @@ def test_an_english_corpus():
     assert pieces < letters / 2.5
 
 
-def test_case_is_kept_on_request():
-    texts = source_code()
-    vocabulary = train_vocabulary(texts, 800, lowercase=False, progress=False)
-    assert "TestCase" in vocabulary
-    assert unknown_words(vocabulary, texts, lowercase=False) == 0
-    assert not any(
-        token.lower() != token for token in train_vocabulary(texts, 800, progress=False)[5:]
-    )
-
-
-def test_a_chinese_corpus():
-    texts = [CHINESE] * 3
-    vocabulary = train_vocabulary(texts, 400, progress=False)
-    ideographs = {letter for letter in CHINESE if letter >= "\u4e00"}
-    assert ideographs <= set(vocabulary)
-    # Ideographs and punctuation are separate words, and need no continuation token.
-    inside = {token.removeprefix("##") for token in vocabulary if token.startswith("##")}
-    assert not any(
-        letter in ideographs or letter in ",。、" for token in inside for letter in token
-    )
-    assert unknown_words(vocabulary, texts) == 0
-    assert "article" in vocabulary
-
-
 def test_the_alphabet_is_cut_at_its_rarest():
     texts = ["aaaa aaaa bbbb bbbb ccc 中中中中国"]
     vocabulary = train_vocabulary(texts, 100, alphabet_size=3, progress=False)
@@ -143,14 +118,6 @@ def test_files_texts_and_bytes_are_one_corpus(tmp_path):
         train_vocabulary([str(path)], 300, progress=False)
 
 
-def test_rare_words_are_forgotten_where_there_are_too_many():
-    # A megabyte of text is counted at a time.
-    often, once = "often seldom often " * 60_000, " ".join(f"x{number}" for number in range(5000))
-    vocabulary = train_vocabulary([often, once, often], 60, max_distinct_words=1000, progress=False)
-    assert {"often", "seldom"} <= set(vocabulary)
-    assert "x" not in vocabulary
-
-
 def test_invalid_sizes_and_corpora_are_refused():
     with pytest.raises(ValueError, match="has no words"):
         train_vocabulary(["", " \n"], 100, progress=False)
@@ -162,14 +129,6 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ImportError, match=r"pip install -e '\.\[vocabulary\]'"):
         train_vocabulary(["the"], 100)
-
-
-def test_progress_goes_to_standard_error(capfd):
-    train_vocabulary(["the cat sat"] * 3, 40)
-    captured = capfd.readouterr()
-    assert captured.out == ""
-    assert "Counted words: 0 MB, 3 distinct words\n" in captured.err
-    assert "\r" not in captured.err
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -184,17 +143,6 @@ def test_words_are_those_of_the_original(lowercase):
     assert [
         text for text, row in zip(texts, expected, strict=True) if list(split(text)) != row
     ] == []
-
-
-@real_text.needed
-def test_a_real_corpus_and_no_word_lost():
-    path = real_text.folder() / "pretraining" / "wikitext-2.valid.tokens"
-    vocabulary = train_vocabulary(path, 5000, progress=False)
-    assert len(vocabulary) == 5000
-    lines = path.read_text(encoding="utf-8").split("\n")
-    assert unknown_words(vocabulary, lines) == 0
-    frequent = Counter(lines and " ".join(lines).lower().split()).most_common(300)
-    assert sum(word in vocabulary for word, _ in frequent) > 270
 
 
 def test_special_tokens_have_ids_in_their_order():

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tokenizer's inputs, outputs, files and errors."""
 
-import os
 import random
-import subprocess
-import sys
 import unicodedata
 
-import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow")
@@ -47,11 +43,6 @@ def tokens_of(tokenizer, ids):
     return [tokenizer.id_to_token(token_id) for token_id in ids]
 
 
-@pytest.mark.parametrize("text", ["The cafés", "The cafés".encode(), np.str_("The cafés")])
-def test_a_string_gives_a_list(tokenizer, text):
-    assert tokens_of(tokenizer, tokenizer(text)) == ["the", "caf", "##e", "##s"]
-
-
 @pytest.mark.parametrize("longest", [1, 4, 100, 200, 999])
 def test_a_word_that_is_too_long_is_unknown(longest, executor):
     tokens = [*vocabularies.SPECIAL_TOKENS, "é", "##é", "a", "##a"]
@@ -63,22 +54,6 @@ def test_a_word_that_is_too_long_is_unknown(longest, executor):
         ids, starts, ends = run.tokenize_with_offsets(f"{word} {longer} {letter}")
         assert ids == [first, *[first + 1] * (longest - 1), 1, first]
         assert [starts[longest], ends[longest]] == [longest + 1, 2 * longest + 2]
-
-
-def test_a_tensor_gives_a_tensor():
-    tokenizer = WordPieceTokenizer(TOKENS)
-    ids = tokenizer(tf.constant("The sat"))
-    assert (ids.dtype, ids.numpy().tolist()) == (tf.int32, [5, 9])
-    ids = tokenizer(tf.constant(["the", "", "the sat!"]))
-    assert isinstance(ids, tf.RaggedTensor)
-    assert (ids.dtype, ids.to_list()) == (tf.int32, [[5], [], [5, 9, 13]])
-
-
-def test_batches_of_batches_keep_their_shape(tokenizer):
-    assert tokenizer([["the", "sat sat"], ["!", ""]]) == [[[5], [9, 9]], [[13], []]]
-    assert tokenizer([["the"], ["sat", "!"]]) == [[[5]], [[9], [13]]]
-    ragged = tf.ragged.constant([["the"], [], ["sat", "!"]], row_splits_dtype=tf.int32)
-    assert WordPieceTokenizer(TOKENS)(ragged).to_list() == [[[5]], [], [[9], [13]]]
 
 
 def test_invalid_bytes_are_dropped_as_python_drops_them(tokenizer):
@@ -147,11 +122,6 @@ def test_a_span_normalized_again_is_its_piece(executor):
         assert piece == strip(span) or (len(span) == 1 and piece in strip(span)), (piece, span)
 
 
-def test_an_unknown_word_is_covered_whole(tokenizer):
-    word = "\u0301wörld\u0301"
-    assert spans_of(tokenizer, f"the {word}!")[1:] == [("[UNK]", word), ("!", "!")]
-
-
 def test_marks_that_change_places_have_one_span(executor):
     tone, musical, mongolian = "\u302e", "\U0001d16d", "\U00016ff0"
     vocabulary = vocabularies.of_characters(("a", "b", tone, musical, mongolian))
@@ -167,23 +137,6 @@ def test_marks_that_change_places_have_one_span(executor):
     batch = tokenizer.tokenize_with_offsets([f"a{musical}", f"{tone}{mongolian}b"])
     assert batch[1] == [[0, 1], [0, 0, 2]]
     assert batch[2] == [[1, 2], [2, 2, 3]]
-
-
-def test_detokenize(tokenizer):
-    ids = tokenizer(["The cafés!", "", "[MASK]"])
-    assert tokenizer.detokenize(ids) == ["the cafes !", "", "[ mask ]"]
-    assert tokenizer.detokenize([5, 6, 7]) == "the cafe"
-    rows = [[2, 5, 9, 3], [2, 5, 3, 0]]
-    assert tokenizer.detokenize(rows) == ["[CLS] the sat [SEP]", "[CLS] the [SEP] [PAD]"]
-    assert tokenizer.detokenize([[2, 5, 9, 3], [2, 1, 3, 0]], True) == ["the sat", ""]
-    assert tokenizer.detokenize([[5, 9], [13]]) == ["the sat", "!"]
-
-
-def test_detokenize_takes_arrays():
-    tokenizer = WordPieceTokenizer(TOKENS)
-    padded = np.array([[2, 5, 9, 3], [2, 1, 3, 0]])
-    assert tokenizer.detokenize(padded, skip_special_tokens=True) == ["the sat", ""]
-    assert tokenizer.detokenize(padded[0]) == "[CLS] the sat [SEP]"
 
 
 def test_detokenize_refuses_what_is_no_token():
@@ -219,47 +172,3 @@ def test_a_file_and_a_list_make_the_same_tokenizer(tmp_path, tokenizer):
 def test_a_wrong_vocabulary_is_refused(vocabulary, message):
     with pytest.raises(ValueError, match=message):
         WordPieceTokenizer(vocabulary)
-
-
-LOAD = """
-import sys
-import tensorflow as tf
-import tensorflow_text
-
-module = tf.saved_model.load(sys.argv[1])
-for part in module.tokenize(tf.constant(sys.argv[2:])):
-    print(part.to_list())
-print([text.decode() for text in module.detokenize(tf.constant([[5, 6, 7], [9, 13, 0]])).numpy()])
-assert not any(name.startswith("keras_bert") for name in sys.modules)
-"""
-
-
-def test_a_saved_model_needs_neither_files_nor_this_package_nor_a_locale(tmp_path):
-    path = tmp_path / "vocab.txt"
-    path.write_text("\n".join(TOKENS))
-    tokenizer = WordPieceTokenizer(path, special_tokens_in_text=True)
-    module = tf.Module()
-    module.tokenize = tf.function(
-        tokenizer.tokenize_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)]
-    )
-    module.detokenize = tf.function(
-        tokenizer.detokenize, input_signature=[tf.TensorSpec([None, None], tf.int32)]
-    )
-    tf.saved_model.save(module, tmp_path / "model")
-    path.rename(tmp_path / "elsewhere.txt")
-    texts = ["I İ I\u0307 SAT É", "The [MASK] " + "é" * 201 + " Cafés!"]
-    # In Turkish, "I" is the capital of a dotless i.
-    environment = os.environ | {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"}
-    finished = subprocess.run(
-        [sys.executable, "-c", LOAD, tmp_path / "model", *texts],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    expected = [str(part) for part in tokenizer.tokenize_with_offsets(texts)]
-    assert tokens_of(tokenizer, tokenizer(texts[0])) == ["i", "i", "i", "sat", "[UNK]"]
-    assert finished.stdout.splitlines() == [*expected, "['the cafe', 'sat ! [PAD]']"]
-    assert not list((tmp_path / "model" / "assets").iterdir())

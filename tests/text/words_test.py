@@ -94,8 +94,3 @@ def test_invalid_bytes_are_left_out():
     words, starts, _ = words_with_offsets(tf.constant([b"\xffa \xc3 b"]))
     assert words.to_list() == [[b"a", b"b"]]
     assert starts.to_list() == [[0, 3]]
-
-
-def test_no_text_has_no_words():
-    words, _, ends = words_with_offsets(tf.constant([], tf.string))
-    assert words.nrows() == ends.nrows() == 0

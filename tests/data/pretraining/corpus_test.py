@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import gzip
-import json
 import re
 
 import pyarrow
@@ -82,13 +81,6 @@ def test_json_lines_are_documents_of_paragraphs(tmp_path):
     assert read(tmp_path / "b.ndjson", renamed, field="body") == expected
 
 
-def test_gzip_and_byte_order_marks_are_read(tmp_path):
-    content = b"\xef\xbb\xbfOne.\n\nTwo.\n"
-    assert read(tmp_path / "a.txt.gz", gzip.compress(content)) == ["One.", None, "Two.", None]
-    lines = json.dumps({"text": "One."}).encode()
-    assert read(tmp_path / "a.jsonl.gz", gzip.compress(lines)) == ["One.", None]
-
-
 def test_rows_of_parquet_are_documents_as_lines_of_json_are(tmp_path):
     texts = ["A cat. It sat.\nA dog.", " ", "Rain."]
     path = tmp_path / "a.parquet"
@@ -117,20 +109,6 @@ def test_rows_of_parquet_are_documents_as_lines_of_json_are(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"A cat.", b"A bat.", 1))
     with pytest.raises(ValueError, match=r"a.parquet: cannot be read past row 0: .*CRC checksum"):
         list(read_corpus(path))
-
-
-def test_zstandard_is_read(tmp_path):
-    lines = b'{"text": "One."}\n{"text": 2}\n'
-    path = tmp_path / "a.jsonl.zst"
-    path.write_bytes(pyarrow.compress(lines, "zstd", asbytes=True))
-    with pytest.raises(ValueError, match=r"a.jsonl.zst, line 2: 'text' is of type int"):
-        list(read_corpus(path))
-    path.write_bytes(pyarrow.compress(lines[:17], "zstd", asbytes=True))
-    assert list(read_corpus(path)) == ["One.", None]
-
-
-def test_only_a_line_feed_ends_a_line(tmp_path):
-    assert read(tmp_path / "a.txt", "One\u2028two\x85three\n") == ["One\u2028two\x85three", None]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import collections
 
 import numpy as np
 import pytest
@@ -28,20 +27,3 @@ def test_a_part_is_computed_alone_for_more_documents_than_memory_holds():
     np.testing.assert_array_equal(order.documents(positions), documents)
     for one, position in zip(documents, positions, strict=True):
         assert order.positions(np.array([one])) == position
-
-
-def test_every_order_of_a_few_documents_is_about_as_frequent():
-    orders = collections.Counter(
-        tuple(DocumentOrder(4, seed).positions(np.arange(4)).tolist()) for seed in range(4800)
-    )
-    assert len(orders) == 24
-    # 200 of each are expected; the chi-square statistic has a mean of 23, and 60 is 5 deviations.
-    assert sum((count - 200) ** 2 / 200 for count in orders.values()) < 60
-
-
-def test_neighbors_and_seeds_are_independent():
-    count = 50_000
-    first, second = (DocumentOrder(count, 3, n).positions(np.arange(count)) for n in range(2))
-    for a, b in ((first[:-1], first[1:]), (first, np.arange(count)), (first, second)):
-        assert abs(np.corrcoef(a, b)[0, 1]) < 0.02
-    np.testing.assert_array_equal(first, DocumentOrder(count, 3, 0).positions(np.arange(count)))

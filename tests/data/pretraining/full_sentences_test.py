@@ -19,12 +19,6 @@ def test_rows_are_filled_with_whole_sentences_across_documents():
     assert rows == [[1, 2, 3, SEPARATOR, 4, 5], [6, 7, 8]]
 
 
-def test_a_separator_counts():
-    documents = [[np.array([1, 2])], [np.array([3, 4])]]
-    rows = [row.tolist() for row in full_sentences(documents, 4, SEPARATOR)]
-    assert rows == [[1, 2], [3, 4]]
-
-
 @pytest.mark.parametrize("max_tokens", [3, 10, 64])
 def test_every_token_comes_once_in_order_and_rows_are_as_full_as_they_can_be(max_tokens):
     documents = plain_pairs.corpus(30)

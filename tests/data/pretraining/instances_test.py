@@ -102,25 +102,6 @@ def test_an_independent_shard_needs_its_own_documents_alone(kind, num_shards):
         assert used == set(own)
 
 
-@pytest.mark.parametrize("kind", [*PAIR_KINDS, "full_sentences"])
-def test_independent_shards_have_the_same_text_in_other_pairs(kind):
-    documents = plain_pairs.corpus(30)
-    dependent, independent = (
-        rows_of(documents, 3, kind=kind, duplicate_factor=1, independent_shards=independent)
-        for independent in (False, True)
-    )
-    first, second = (
-        {int(token) for shard in shards for row in shard for token in row[0]}
-        for shards in (dependent, independent)
-    )
-    text = {int(token) for document in documents for sentence in document for token in sentence}
-    if kind == "full_sentences":
-        assert first - {CLS, SEP} == second - {CLS, SEP} == text
-    else:
-        assert len(second) == pytest.approx(len(first), rel=0.05)
-    assert as_tuples(dependent) != as_tuples(independent)
-
-
 def test_a_shard_of_pairs_with_one_document_says_what_to_do():
     make = InstanceMaker(CLS, SEP, duplicate_factor=1, independent_shards=True)
     with pytest.raises(ValueError, match=r"1 document; .* each shard needs 2 .* fewer shards"):
@@ -136,14 +117,6 @@ def test_duplicates_are_cut_and_paired_anew():
     assert len(set(as_tuples([twice])[0])) > 1.5 * len(once)
 
 
-def test_rows_are_shuffled():
-    documents = plain_pairs.corpus(40)
-    (rows,) = rows_of(documents, duplicate_factor=1)
-    order = [plain_pairs.document_of(row.token_ids[1]) for row in rows]
-    assert abs(np.corrcoef(order, np.arange(len(order)))[0, 1]) < 0.2
-    assert np.mean(np.diff(order) == 0) < 0.2
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -157,8 +130,3 @@ def test_rows_are_shuffled():
 def test_bad_values_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         InstanceMaker(CLS, SEP, **options)
-
-
-def test_a_shard_that_is_not_is_refused():
-    with pytest.raises(ValueError, match=r"shard is 2, expected a number in \[0, 2\)"):
-        InstanceMaker(CLS, SEP)(plain_pairs.corpus(3), 2, 2)

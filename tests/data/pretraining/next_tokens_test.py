@@ -68,14 +68,6 @@ def test_it_stands_in_for_a_masker():
         np.testing.assert_array_equal(value, masked[name])
 
 
-@pytest.mark.backend_independent
-def test_ragged_rows_and_a_vocabulary_without_padding_are_refused():
-    with pytest.raises(ValueError, match="token_ids is ragged"):
-        NextTokenTargets()(tf.ragged.constant([[2, 3], [2]]))
-    with pytest.raises(ValueError, match=r"The vocabulary of 1 tokens has no \[PAD\]"):
-        NextTokenTargets.from_vocabulary(["a"])
-
-
 def masked_lm(**arguments):
     config = BertConfig(
         vocabulary_size=len(VOCABULARY),

@@ -47,14 +47,6 @@ def test_every_sequence_comes_once_and_whole():
         assert sequence["position_ids"] == list(range(len(sequence["token_ids"])))
 
 
-def test_padding_is_zero_and_comes_last():
-    packed = pack_sequences(sequences_of([5, 4, 3]), 8)
-    assert {name: x.dtype.name for name, x in packed.items()} == dict.fromkeys(packed, "int32")
-    assert packed["sequence_ids"].tolist() == [[1, 1, 1, 1, 1, 2, 2, 2], [1, 1, 1, 1, 0, 0, 0, 0]]
-    for value in packed.values():
-        assert not value[1, 4:].any()
-
-
 def test_rows_and_their_sequences_come_in_the_order_of_arrival():
     sequences = list(unpack(pack_sequences(sequences_of(lengths_of(300)), 64)))
     firsts = [s["token_ids"][1] for s in sequences if s["sequence_ids"][0] == 1]
@@ -78,17 +70,6 @@ def test_rows_are_those_of_best_fit_decreasing(seed):
             spaces.append(64 - size)
     received = 64 - np.bincount(rows, weights=lengths)
     assert sorted(received) == sorted(spaces)
-
-
-def test_hardly_anything_is_left_to_pad():
-    lengths = lengths_of(1024, longest=512)
-    rows = best_fit_rows(lengths, 512)
-    assert lengths.sum() > 0.99 * 512 * (rows.max() + 1)
-    assert lengths.sum() < 0.3 * 512 * len(lengths)
-
-
-def test_sequences_that_fill_rows_are_left_alone():
-    assert best_fit_rows(np.full(5, 8), 8).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_empty_sequences_are_left_out():
@@ -162,11 +143,3 @@ def test_features_that_differ_in_their_lengths_are_refused():
         ValueError, match=r"segment_ids have \[5, 4\] values, expected as many as token_ids"
     ):
         pack_sequences(features, 16)
-
-
-def test_values_of_whole_sequences_are_refused():
-    features = {**sequences_of([4, 5]), "labels": [0, 1]}
-    with pytest.raises(ValueError, match="labels has one value per sequence"):
-        pack_sequences(features, 16)
-    with pytest.raises(ValueError, match="`token_ids` is missing"):
-        pack_sequences({}, 16)

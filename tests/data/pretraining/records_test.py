@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from keras_bert.data.arrays import NUMPY, Ragged
-from keras_bert.data.pretraining import records
-from keras_bert.data.pretraining.instances import Instance, InstanceMaker
+from keras_bert.data.pretraining.instances import InstanceMaker
 from keras_bert.data.pretraining.records import (
     InstanceEncoder,
     check_record_files,
@@ -14,7 +13,7 @@ from keras_bert.data.pretraining.records import (
     write_records,
 )
 from keras_bert.data.pretraining.static_masking import StaticMasker
-from keras_bert.data.pretraining.tfrecords import Record, parse, read_records, serialize
+from keras_bert.data.pretraining.tfrecords import read_records, serialize
 
 pytestmark = pytest.mark.backend_independent
 
@@ -154,25 +153,6 @@ def test_unmasked_rows_come_back_as_they_were(tmp_path, kind):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_rows_that_are_serialized_together_have_the_bytes_of_each_alone(monkeypatch, masked):
-    monkeypatch.setattr(records, "_ROWS_AT_ONCE", 7)
-    rows = [*instances("next_sentence"), *instances("full_sentences")]
-    rows = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
-    encode = encoder(masked)
-    alone, together = np.random.default_rng(1), np.random.default_rng(1)
-    assert list(encode.records(rows, together)) == [encode(row, alone) for row in rows]
-
-
-def test_a_piece_that_opens_the_second_segment_is_no_part_of_the_first_ones_last_word():
-    ids = np.array([CLS, 5, SEP, 40, 41, SEP], np.int32)
-    row = Instance(ids, np.array([0, 0, 0, 1, 1, 1], np.int32), 0)
-    encode = encoder(masked=True, masked_lm_probability=0.2, whole_words=True)
-    for seed in range(20):
-        record = Record(encode(row, np.random.default_rng(seed)), "file", 0)
-        assert parse([record], {"masked_lm_ids": "int64"})["masked_lm_ids"].values[0] == 5
-
-
-@pytest.mark.parametrize("masked", [False, True])
 def test_batches_have_one_shape_and_the_contracts_types(tmp_path, masked):
     path = write(tmp_path / "a.tfrecord", instances(), encoder(masked))
     read = batches(path, drop_remainder=True, shuffle_seed=0)
@@ -239,11 +219,8 @@ def test_ragged_batches_are_the_padded_ones_without_padding(tmp_path):
     [
         ({"input_ids": None}, "feature input_ids: expected at least 1 value, received 0"),
         ({"input_ids": [5] * 6 + [99]}, r"feature input_ids: expected values in \[0, 50\)"),
-        ({"input_ids": [-1] * 7}, r"feature input_ids: expected values in \[0, 50\)"),
         ({"segment_ids": [0]}, "feature segment_ids: expected as many values as input_ids"),
         ({"segment_ids": [2] * 7}, r"feature segment_ids: expected values in \[0, 2\)"),
-        ({"word_starts": [1] * 8}, "feature word_starts: expected as many values as input_ids"),
-        ({"next_sentence_labels": None}, "feature next_sentence_labels: expected 1 value"),
         ({"next_sentence_labels": [2]}, r"feature next_sentence_labels: expected values in"),
         ({"segment_ids": "floats"}, "segment_ids: expected int64, received float"),
         (dict.fromkeys(("input_ids", "segment_ids", "word_starts"), [1] * 25), "at most 24 tokens"),
@@ -268,26 +245,17 @@ def test_a_malformed_record_is_an_error_with_file_record_and_feature(tmp_path, c
     ("change", "message"),
     [
         ({"input_mask": [1, 0, 1, 1]}, "feature input_mask: expected ones, then zeros at padding"),
-        ({"input_mask": [0, 0, 0, 0]}, "feature input_mask: expected ones, then zeros at padding"),
-        ({"input_mask": [1, 2, 0, 0]}, "feature input_mask: expected ones, then zeros at padding"),
         (
             {"input_ids": [2**32 + 5] * 4},
             r"feature input_ids: expected values in \[0, 2147483647\)",
         ),
         (
-            {"masked_lm_ids": [2**32]},
-            r"feature masked_lm_ids: expected values in \[0, 2147483647\)",
-        ),
-        (
             {"masked_lm_positions": [3]},
             "feature masked_lm_positions: expected positions in the row",
         ),
-        *(
-            (
-                {"masked_lm_weights": [weight]},
-                "masked_lm_weights: expected values that are a finite number of",
-            )
-            for weight in (float("nan"), float("inf"), -1.0)
+        (
+            {"masked_lm_weights": [float("nan")]},
+            "masked_lm_weights: expected values that are a finite number of",
         ),
     ],
 )
@@ -299,14 +267,6 @@ def test_masks_weights_and_ids_that_would_be_read_as_others(tmp_path, change, me
     write_records(tmp_path / "a.tfrecord", [example(ints, masked_lm_weights=weights)])
     with pytest.raises(ValueError, match=message):
         batches(tmp_path / "a.tfrecord")
-
-
-def test_a_folder_that_does_not_exist_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(FileNotFoundError, match=r"/none/a\.tfrecord cannot .*/none does not exist"):
-        write_records(tmp_path / "none" / "a.tfrecord", [])
-    with pytest.raises(NotADirectoryError, match=r"file/a\.tfrecord cannot .* is not a folder"):
-        write_records(tmp_path / "file" / "a.tfrecord", [])
 
 
 def test_a_file_that_is_missing_is_named(tmp_path):

@@ -73,34 +73,12 @@ def test_pairs_are_distributed_as_by_the_plain_algorithm(max_tokens, short):
     assert counts[0] == pytest.approx(counts[1], rel=0.05)
 
 
-def test_a_little_over_half_are_random_and_the_more_the_shorter_the_chunks():
-    documents = plain_pairs.corpus(150)
-    shares = [
-        np.mean([pair.label for pair in ours(documents, max_tokens, short=0.0, times=2)])
-        for max_tokens in (200, 60, 20)
-    ]
-    assert 0.5 < shares[0] < shares[1] < shares[2] < 1
-
-
 def test_labels_say_whether_the_second_segment_follows_the_first():
     for first, second, label in ours(plain_pairs.corpus(50), 10_000, short=0.5):
         is_foreign = document_of(first[0]) != document_of(second[0])
         assert is_foreign == bool(label)
         if not is_foreign:
             assert second[0] == first[-1] + 1
-
-
-def test_partners_come_from_every_other_document_alike():
-    documents = plain_pairs.corpus(12)
-    pairs = ours(documents, 40, times=40)
-    partners = [(document_of(a[0]), document_of(b[0])) for a, b, label in pairs if label]
-    counts = np.zeros((12, 12))
-    np.add.at(counts, tuple(np.transpose(partners)), 1)
-    assert counts.diagonal().sum() == 0
-    expected = counts.sum(axis=1, keepdims=True) / 11
-    others = ~np.eye(12, dtype=bool)
-    deviations = (counts - expected)[others] / np.sqrt(np.repeat(expected, 12, axis=1)[others])
-    assert np.abs(deviations).max() < 4.5
 
 
 @pytest.mark.parametrize("make", PAIR_MAKERS.values(), ids=PAIR_MAKERS)
@@ -159,25 +137,3 @@ def test_truncation_leaves_the_lengths_of_a_loop_that_drops_a_token_at_a_time():
                 plain_pairs.truncate(*expected, max_tokens, source)
                 assert [len(part) for part in ours] == [len(part) for part in expected]
                 assert all((np.diff(part) == 1).all() for part in ours)
-
-
-def test_truncation_takes_from_both_ends_as_the_loop_does():
-    rng, source = np.random.default_rng(0), random.Random(0)
-    dropped, expected = [], []
-    for _ in range(4000):
-        ours = truncate_pair_randomly(np.arange(14), np.arange(9), 11, rng)
-        dropped.append([part[0] for part in ours])
-        plain = list(range(14)), list(range(9))
-        plain_pairs.truncate(*plain, 11, source)
-        expected.append([part[0] for part in plain])
-    dropped, expected = np.array(dropped), np.array(expected)
-    for part in (0, 1):
-        assert_same_mean(dropped[:, part], expected[:, part])
-        assert_same_mean(dropped[:, part] ** 2, expected[:, part] ** 2)
-    assert dropped.min() == 0
-    assert dropped[:, 0].max() == 8
-
-
-def test_a_corpus_of_one_document_is_refused():
-    with pytest.raises(ValueError, match="1 document"):
-        ours([[np.array([5], np.int32)]], 10)

@@ -125,26 +125,11 @@ def test_an_epoch_has_each_row_once_in_an_order_of_its_own(files):
     assert first != list(range(ROWS))
 
 
-def test_the_seed_decides_the_order(files):
-    def first_batch(seed):
-        return originals(take(stream(files, seed=seed).from_batch(), 1)[0])
-
-    np.testing.assert_array_equal(first_batch(1), first_batch(1))
-    assert (first_batch(1) != first_batch(2)).any()
-
-
 def test_masks_change_from_epoch_to_epoch_and_not_from_run_to_run(files):
     one = stream(files, batch_size=ROWS)
     first, second = take(one.from_batch(), 2)
     assert {tuple(row) for row in originals(first)} == {tuple(row) for row in originals(second)}
     assert {tuple(row) for row in first["token_ids"]} != {tuple(row) for row in second["token_ids"]}
-
-
-def test_held_out_batches_are_always_the_same(files):
-    one, other = stream(files, seed=1), stream(files, seed=2)
-    assert_same(take(one.first_batches(5), 9), take(other.first_batches(5), 9))
-    assert len(take(one.first_batches(5), 9)) == len(one.first_batches(5)) == 5
-    assert len(take(one.first_batches(99), 99)) == one.batches_per_epoch
 
 
 def test_packed_rows_hold_every_sequence_once(files):
@@ -165,17 +150,6 @@ def test_packed_rows_hold_every_sequence_once(files):
         "mask_ids",
         "mask_weights",
     }
-
-
-def test_an_example_has_the_features_of_a_single_row(files):
-    for packed in (False, True):
-        batches = stream(files, packed=packed).from_batch()
-        (batch,) = take(batches, 1)
-        example = batches.example()
-        assert example.keys() == batch.keys()
-        for name, value in batch.items():
-            assert (1, *value.shape[1:]) == example[name].shape
-            assert value.dtype == example[name].dtype
 
 
 def test_records_with_masks_need_no_masker(tmp_path):
@@ -271,45 +245,6 @@ def test_a_process_reads_the_files_of_its_own_rows_only(files, tmp_path, packed)
         take(one.from_batch(0, (0, 3), as_shards=True), 1)
 
 
-def test_groups_that_cannot_be_equal(files):
-    with pytest.raises(ValueError, match=r"3 files from .*; expected at least one for each of 4"):
-        stream(files, file_groups=4)
-    with pytest.raises(ValueError, match="has 4 rows; expected a multiple of the 3 groups"):
-        stream(files, file_groups=3)
-
-
-def test_rows_that_no_masker_masks_alone_are_masked_with_the_others(files):
-    masker = MaskedLMMasker.from_vocabulary(TOKENS)
-    one = stream(files, masker=lambda batch, step: masker(batch, step), batch_size=6)
-    (share,) = take(one.from_batch(2, (1, 3), as_shards=True), 1)
-    (whole,) = take(one.from_batch(2), 1)
-    assert_same([share], [{name: values[2:4] for name, values in whole.items()}])
-
-
-def test_records_without_masks_need_one(files):
-    with pytest.raises(ValueError, match="has no masks; expected a masker"):
-        stream(files, masker=None)
-
-
-def test_too_few_rows_for_a_batch(files):
-    with pytest.raises(ValueError, match="have 53 rows; expected at least a batch of 64"):
-        stream(files, batch_size=64)
-    with pytest.raises(ValueError, match="at least a batch of 54"):
-        stream(files).continued(3, 54)
-
-
-def test_a_torn_file_is_named(files, tmp_path):
-    path = tmp_path / "torn.tfrecord"
-    write(path, range(9))
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-7])
-    with pytest.raises(ValueError, match=r"torn\.tfrecord, record 8: truncated"):
-        stream(path)
-    path.write_bytes(whole[:40] + b"?" + whole[41:])
-    with pytest.raises(ValueError, match=r"torn\.tfrecord, record 0: .* checksum of its content"):
-        take(stream(path).from_batch(), 1)
-
-
 def test_a_file_that_became_shorter_is_told(tmp_path):
     for number, rows in enumerate((range(9), range(9))):
         write(tmp_path / f"{number}.tfrecord", rows)
@@ -328,9 +263,3 @@ def test_examples_for_both_objectives(files):
     x, y, _ = take(pretraining_examples(batches, next_sentence=False), 1)[0]
     assert set(y) == {"masked_lm_logits"}
     assert "next_sentence_labels" not in x
-
-
-def test_pairs_that_are_not_there_are_an_error(files):
-    batches = stream(files, packed=True).from_batch()
-    with pytest.raises(ValueError, match="no next_sentence_labels"):
-        pretraining_examples(batches, next_sentence=True)

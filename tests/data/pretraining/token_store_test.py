@@ -35,12 +35,6 @@ def test_documents_come_back_as_they_were(tmp_path):
     np.testing.assert_array_equal(store[-1][-1], documents[-1][-1])
 
 
-def test_tokens_are_counted_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(token_store, "_TOKENS_AT_ONCE", 3)
-    store = write(tmp_path / "store", [[[5, 1], [1]], [[6, 1, 1, 7]]])
-    assert [store.token_count(token) for token in (1, 5, 9)] == [4, 1, 0]
-
-
 def test_indices_out_of_range_are_refused(tmp_path):
     store = write(tmp_path / "store", [[[5]], [[6]]])
     for index in (2, -3):
@@ -48,17 +42,6 @@ def test_indices_out_of_range_are_refused(tmp_path):
             store[index]
     with pytest.raises(IndexError, match="index is 1"):
         store[0][1]
-
-
-def test_empty_documents_are_dropped(tmp_path):
-    store = write(tmp_path / "store", [[], [[], [5], []], [[]], [[6, 7]]])
-    assert [[s.tolist() for s in document] for document in store] == [[[5]], [[6, 7]]]
-
-
-def test_the_last_document_needs_no_end(tmp_path):
-    with TokenStoreWriter(tmp_path / "store") as writer:
-        writer.add_sentences([[5], [6]])
-    assert [len(document) for document in TokenStore(tmp_path / "store")] == [2]
 
 
 def test_documents_too_long_for_memory_are_cut(tmp_path, monkeypatch):
@@ -84,11 +67,3 @@ def test_a_store_is_not_written_over_another(tmp_path):
     write(tmp_path / "store", [[[5]]])
     with pytest.raises(FileExistsError, match="already exists"):
         TokenStoreWriter(tmp_path / "store")
-
-
-def test_a_torn_store_is_refused(tmp_path):
-    write(tmp_path / "store", [[[5, 6]], [[7]]])
-    tokens = tmp_path / "store" / "token_ids.bin"
-    tokens.write_bytes(tokens.read_bytes()[:-4])
-    with pytest.raises(ValueError, match=r"store is corrupt: its offsets end at \(3, 2\)"):
-        TokenStore(tmp_path / "store")
