@@ -70,15 +70,13 @@ print(f"{keras_bert.Backbone(config).count_params():,} parameters")
 # first is activated, and the second is the gate.
 
 # %%
-block = names.block_layout(
-    names.TORCH_ENDINGS,
+block = names.hf_block(
     ("attn.Wqkv",),
     output="attn.out_proj",
     norm="norm1",
     intermediate=("mlp.fc12", "mlp.fc11"),
     feed_forward_output="mlp.fc2",
     feed_forward_norm="norm2",
-    transposed=True,
 )
 embeddings = {
     **names.hf_embeddings("cls.predictions.decoder"),

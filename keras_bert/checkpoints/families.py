@@ -16,7 +16,6 @@ from typing import Any
 from keras_bert.checkpoints import (
     deberta_v2_fields,
     modern_bert_fields,
-    nomic_bert_fields,
     rotary_fields,
 )
 from keras_bert.checkpoints.config_fields import ConfigFields
@@ -34,9 +33,9 @@ from keras_bert.checkpoints.weight_names import (
     TF1_BLOCK,
     TF1_ENDINGS,
     TF1_HEADS,
-    TORCH_ENDINGS,
     WeightNames,
     block_layout,
+    hf_block,
     hf_dense,
     hf_embeddings,
     hf_masked_lm,
@@ -301,15 +300,13 @@ ALBERT = Family(
             **hf_embeddings("predictions.decoder", "encoder.embedding_hidden_mapping_in"),
             **scoped("pooler.dense", hf_dense("pooler")),
         },
-        block_layout(
-            TORCH_ENDINGS,
+        hf_block(
             ("attention.query", "attention.key", "attention.value"),
             output="attention.dense",
             norm="attention.LayerNorm",
             intermediate="ffn",
             feed_forward_output="ffn_output",
             feed_forward_norm="full_layer_layer_norm",
-            transposed=True,
         ),
         "encoder.albert_layer_groups.{group}.albert_layers.0.",
         {
@@ -503,15 +500,13 @@ DISTILBERT = Family(
     ),
     hugging_face=WeightNames(
         hf_embeddings("vocab_projector"),
-        block_layout(
-            TORCH_ENDINGS,
+        hf_block(
             ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
             output="attention.out_lin",
             norm="sa_layer_norm",
             intermediate="ffn.lin1",
             feed_forward_output="ffn.lin2",
             feed_forward_norm="output_layer_norm",
-            transposed=True,
         ),
         "transformer.layer.{layer}.",
         {
@@ -565,15 +560,13 @@ MODERNBERT = Family(
             "final_norm.gamma": Stored(("final_norm.weight",)),
             "final_norm.beta": Stored(("final_norm.bias",)),
         },
-        block_layout(
-            TORCH_ENDINGS,
+        hf_block(
             ("attn.Wqkv",),
             output="attn.Wo",
             norm="attn_norm",
             intermediate="mlp.Wi",
             feed_forward_output="mlp.Wo",
             feed_forward_norm="mlp_norm",
-            transposed=True,
         ),
         "layers.{layer}.",
         {
@@ -612,7 +605,7 @@ NOMIC_BERT = Family(
         _REQUIRED,
         {**_OPTIONAL, **_ROTARY},
         defaults={"dropout": 0.0, "attention_dropout": 0.0},
-        needed={**_ROPE, **nomic_bert_fields.NEEDED},
+        needed={**_ROPE, **rotary_fields.NOMIC_BERT_NEEDED},
         fixed={
             "positions": "rotary",
             "feed_forward": "gated",
@@ -620,7 +613,7 @@ NOMIC_BERT = Family(
             "feed_forward_bias": False,
             "pooler": False,
         },
-        to_flat=nomic_bert_fields.to_flat,
+        to_flat=rotary_fields.nomic_bert_to_flat,
         from_flat=rotary_fields.from_flat,
     ),
     hugging_face=WeightNames(
@@ -629,8 +622,7 @@ NOMIC_BERT = Family(
             "embeddings.gamma": Stored(("emb_ln.weight",)),
             "embeddings.beta": Stored(("emb_ln.bias",)),
         },
-        block_layout(
-            TORCH_ENDINGS,
+        hf_block(
             ("attn.Wqkv",),
             output="attn.out_proj",
             norm="norm1",
@@ -638,7 +630,6 @@ NOMIC_BERT = Family(
             intermediate=("mlp.fc12", "mlp.fc11"),
             feed_forward_output="mlp.fc2",
             feed_forward_norm="norm2",
-            transposed=True,
         ),
         "encoder.layers.{layer}.",
         {
@@ -661,15 +652,13 @@ NOMIC_BERT = Family(
     },
 )
 
-_GTE_BLOCK = block_layout(
-    TORCH_ENDINGS,
+_GTE_BLOCK = hf_block(
     ("attention.qkv_proj",),
     output="attention.o_proj",
     norm="attn_ln",
     intermediate="mlp.up_gate_proj",
     feed_forward_output="mlp.down_proj",
     feed_forward_norm="mlp_ln",
-    transposed=True,
 )
 # Text is not lowercased, and pairs have no segments.
 _XLM_ROBERTA_TOKENIZER = {
@@ -798,8 +787,7 @@ EUROBERT = Family(
             "token_embedding.embeddings": Stored(("embed_tokens.weight",)),
             "final_norm.gamma": Stored(("norm.weight",)),
         },
-        block_layout(
-            TORCH_ENDINGS,
+        hf_block(
             ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
             output="self_attn.o_proj",
             norm="input_layernorm",
@@ -807,7 +795,6 @@ EUROBERT = Family(
             intermediate=("mlp.gate_proj", "mlp.up_proj"),
             feed_forward_output="mlp.down_proj",
             feed_forward_norm="post_attention_layernorm",
-            transposed=True,
         ),
         "layers.{layer}.",
         {
@@ -859,15 +846,13 @@ XLM_ROBERTA, CAMEMBERT = (
     for name, prefix in (("xlm-roberta", "XLMRoberta"), ("camembert", "Camembert"))
 )
 
-_MPNET_BLOCK = block_layout(
-    TORCH_ENDINGS,
+_MPNET_BLOCK = hf_block(
     ("attention.attn.q", "attention.attn.k", "attention.attn.v"),
     output="attention.attn.o",
     norm="attention.LayerNorm",
     intermediate="intermediate.dense",
     feed_forward_output="output.dense",
     feed_forward_norm="output.LayerNorm",
-    transposed=True,
 )
 MPNET = dataclasses.replace(
     ROBERTA,

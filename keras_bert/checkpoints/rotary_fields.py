@@ -83,6 +83,80 @@ def to_flat(
     return {**fields, BASE: base, SCALE: scale}
 
 
+def from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields of a file, the inverse of `to_flat`; see `ConfigFields.from_flat`."""
+    kind = scaling_parameters(fields.pop(SCALE))
+    return {
+        **fields,
+        "head_dim": fields["hidden_size"] // fields["num_attention_heads"],
+        "rope_parameters": {**kind, BASE: fields[BASE]},
+    }
+
+
+def scaling_parameters(scale: float) -> dict[str, Any]:
+    """Returns the parameters of rotary positions with a factor of the frequencies."""
+    return {"rope_type": "default"} if scale == 1 else {"rope_type": "linear", "factor": 1 / scale}
+
+
+# === NomicBERT ===
+
+# The released files have GPT-2's fields, and others for further options of the released code; the
+# files of `transformers` 5 have BERT's. Both are read, and the latter are written.
+# The names of GPT-2 of BERT's fields
+_GPT2_NAMES = {
+    "hidden_size": "n_embd",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "intermediate_size": "n_inner",
+    "max_position_embeddings": "n_positions",
+    "layer_norm_eps": "layer_norm_epsilon",
+    "hidden_dropout_prob": "resid_pdrop",
+    "attention_probs_dropout_prob": "attn_pdrop",
+    BASE: "rotary_emb_base",
+}
+# The activations of the gated feed-forward networks
+_GATED = {"swiglu": "silu", "geglu": "gelu"}
+NOMIC_BERT_NEEDED: dict[str, tuple[Any, ...]] = {
+    "rotary_emb_fraction": (1.0,),
+    "rotary_emb_interleaved": (False,),
+    "rotary_emb_scale_base": (),
+    "prenorm": (False,),
+    "parallel_block": (False,),
+    "use_rms_norm": (False,),
+    "causal": (False,),
+    "qkv_proj_bias": (False,),
+    "mlp_fc1_bias": (False,),
+    "mlp_fc2_bias": (False,),
+    "scale_attn_weights": (True,),
+    "scale_attn_by_inverse_layer_idx": (False,),
+    "num_experts": (0,),
+}
+"""Options of the released code that NomicBERT does not use."""
+
+
+def nomic_bert_to_flat(
+    fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
+) -> dict[str, Any]:
+    """Returns the fields of a file by BERT's names; see `ConfigFields.to_flat`.
+
+    Raises:
+        CheckpointError: If the file has another architecture; the message names the field.
+    """
+    flat = dict(fields)
+    if fields.get("hidden_size") is None:
+        for name, released_name in _GPT2_NAMES.items():
+            if fields.get(name) is None and fields.get(released_name) is not None:
+                flat[name] = fields[released_name]
+        if fields.get("hidden_act") is None and fields.get("activation_function") is not None:
+            flat["hidden_act"] = meaning(fields, "activation_function", _GATED, path)
+        if fields.get("rotary_scaling_factor") is not None:
+            # Positions are scaled in texts that are longer than in training.
+            flat["max_position_embeddings"] = fields.get("max_trained_positions", 2048)
+    return to_flat(flat, path, activations, default=1000.0)
+
+
+# === EuroBERT ===
+
 _POOLINGS = {"bos": "first", "mean": "mean", "late": "late"}
 
 
@@ -107,18 +181,3 @@ def eurobert_from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -
         "classifier_pooling": words[fields["classifier_pooling"] or "first"],
         "tie_word_embeddings": False,
     }
-
-
-def from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the fields of a file, the inverse of `to_flat`; see `ConfigFields.from_flat`."""
-    kind = scaling_parameters(fields.pop(SCALE))
-    return {
-        **fields,
-        "head_dim": fields["hidden_size"] // fields["num_attention_heads"],
-        "rope_parameters": {**kind, BASE: fields[BASE]},
-    }
-
-
-def scaling_parameters(scale: float) -> dict[str, Any]:
-    """Returns the parameters of rotary positions with a factor of the frequencies."""
-    return {"rope_type": "default"} if scale == 1 else {"rope_type": "linear", "factor": 1 / scale}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -135,7 +136,12 @@ def block_layout(
 CLASSIFIERS = ("classifier", "token_classifier", "multiple_choice")
 """The heads that are named "classifier" in `transformers`; the model class tells them apart."""
 
-TORCH_ENDINGS = {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"}
+hf_block = functools.partial(
+    block_layout,
+    {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"},
+    transposed=True,
+)
+"""Returns the layout of a block of Hugging Face, whose kernels are `(output, input)`."""
 
 
 def hf_embeddings(decoder: str, projection: str = "") -> dict[str, Stored]:
@@ -186,15 +192,13 @@ HF_TASK_CLASSES: dict[str, tuple[str, ...]] = {
     "ForMultipleChoice": ("multiple_choice",),
     "ForQuestionAnswering": ("question_answerer",),
 }
-HF_BLOCK = block_layout(
-    TORCH_ENDINGS,
+HF_BLOCK = hf_block(
     ("attention.self.query", "attention.self.key", "attention.self.value"),
     output="attention.output.dense",
     norm="attention.output.LayerNorm",
     intermediate="intermediate.dense",
     feed_forward_output="output.dense",
     feed_forward_norm="output.LayerNorm",
-    transposed=True,
 )
 
 # === The TF1 releases ===

@@ -105,7 +105,7 @@ def open_folder(folder: Path) -> Checkpoint:
         head_layouts=_head_layouts(fields, path),
         open_tensors=lambda: SafetensorsFiles(_locations(folder / WEIGHTS_FILE)),
         open_tokenizer=lambda: read_tokenizer(folder),
-        num_tokens=_num_tokens(fields, path),
+        num_tokens=fields.get("num_tokens"),
         class_names=_class_names(fields, path),
         task=_task(task_path) if task_path.exists() else None,
     )
@@ -144,15 +144,6 @@ def _class_names(fields: Mapping[str, Any], path: Path) -> tuple[str, ...] | Non
             f"{path}: class_names is {names!r}; it must be null or a list of strings."
         )
     return None if names is None else tuple(names)
-
-
-def _num_tokens(fields: Mapping[str, Any], path: Path) -> int | None:
-    number = fields.get("num_tokens")
-    if number is not None and not POSITIVE_INT.allows(number):
-        raise CheckpointError(
-            f"{path}: num_tokens is {number!r}; it must be null or {POSITIVE_INT}."
-        )
-    return number
 
 
 def _task(path: Path) -> dict[str, Any]:
