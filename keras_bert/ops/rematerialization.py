@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 
@@ -45,7 +46,40 @@ def rematerialize(
             return function(*inputs)
 
     if dispatch.is_jax_on_cpu():
-        from keras_bert.ops import jax_rematerialization
-
-        return jax_rematerialization.rematerialize(with_drawn_seeds, inputs)
+        return _with_jax_on_a_cpu(with_drawn_seeds, inputs)
     return keras.remat(with_drawn_seeds)(*inputs)
+
+
+def _with_jax_on_a_cpu(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Any:
+    """Computes `function(*inputs)`, and again in the backward pass when the gradient is there.
+
+    XLA's CPU compiler undoes `jax.checkpoint`: it removes the barriers that keep a second
+    computation apart from the first, and shares the results of the first after all. It does not
+    look into the branches of a condition, nor into the body of a loop.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    pure_function, constants = jax.closure_convert(function, *inputs)
+
+    @jax.custom_vjp
+    def compute(*tensors: Any) -> Any:
+        return pure_function(*tensors)
+
+    def forward(*tensors: Any) -> Any:
+        return pure_function(*tensors), tensors
+
+    def backward(tensors: Any, upstream: Any) -> Any:
+        def gradients() -> Any:
+            return jax.vjp(pure_function, *tensors)[1](upstream)
+
+        def zeros() -> Any:
+            return jax.tree.map(jnp.zeros_like, tensors)
+
+        # Always true, also of NaN, which only the running program knows
+        (first, *_) = jax.tree.leaves(upstream)
+        always = jnp.logical_not(jnp.tanh(first.ravel()[0].astype("float32")) > 2)
+        return jax.lax.cond(always, gradients, zeros)
+
+    compute.defvjp(forward, backward)
+    return compute(*inputs, *constants)
