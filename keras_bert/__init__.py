@@ -63,10 +63,6 @@ _LAZY_IMPORTS = {
     "WordPieceTokenizer": "keras_bert.text.wordpiece",
     "load_model": "keras_bert.tasks.loading",
 }
-_MODULES = (
-    *("checkpoints", "data", "export", "insight", "layers", "losses", "metrics", "models"),
-    *("optimizers", "tasks", "text"),
-)
 
 __all__ = [
     "Backbone",
@@ -102,10 +98,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY_IMPORTS and name not in _MODULES:
+    if name not in __all__:
         raise AttributeError(f"module 'keras_bert' has no attribute {name!r}")
     with importing_keras():
-        if name in _MODULES:
+        if name not in _LAZY_IMPORTS:  # a module
             return importlib.import_module(f"keras_bert.{name}")
         return getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -139,22 +138,9 @@ def load_json(path: str | os.PathLike[str]) -> Any:
     except ValueError as error:
         raise SquadError(str(error)) from error
     try:
-        return json.loads(text, object_pairs_hook=_unique)
-    except RecursionError as error:
-        raise SquadError(f"{path} is nested too deeply") from error
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise SquadError(f"{path} is not JSON: {error}") from error
-    except ValueError as error:
-        raise SquadError(f"{path} cannot be read: {error}") from error
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns a JSON object; raises a `ValueError` if two of its fields have the same name."""
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        name = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"two fields have the name {_short(name)}")
-    return value
 
 
 class _Reader:

@@ -242,17 +242,8 @@ def _draw(
         shift = 0.6 * (number + 0.5) / len(by_name) - 0.3
         heights = np.arange(len(measures))[::-1] - shift
         values = np.array([measure.value for measure in measures])
-        bounds = [_bounds(measure) for measure in measures]
-        errors = [
-            [
-                max(0.0, measure.value - low)
-                for measure, (low, _) in zip(measures, bounds, strict=True)
-            ],
-            [
-                max(0.0, high - measure.value)
-                for measure, (_, high) in zip(measures, bounds, strict=True)
-            ],
-        ]
+        lows, highs = np.array([_bounds(measure) for measure in measures]).transpose()
+        errors = np.maximum(0.0, [values - lows, highs - values])
         color = _COLORS[number % len(_COLORS)]
         axes.errorbar(values, heights, xerr=errors, fmt="o", color=color, capsize=3, label=name)
     axes.set_yticks(

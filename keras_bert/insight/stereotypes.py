@@ -674,55 +674,39 @@ def stereoset(
 def _read_stereoset(
     path: str | os.PathLike[str],
 ) -> tuple[list[tuple[str, dict[str, Any]]], int]:
-    """The examples with their names in errors, and the number of intersentence ones.
-
-    Each has `context`, `target`, `bias_type`, and `words` in the order of `_LABELS`.
-    """
-    name = os.fspath(path)
-    text = "".join(read_lines(path))
+    """The examples with their names in errors, and the number of intersentence ones."""
+    file = os.fspath(path)
     try:
-        data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{name} is not JSON: {error}.") from error
-    kinds = data.get("data") if isinstance(data, dict) else None
-    kinds = kinds if isinstance(kinds, dict) else {}
-    entries = kinds.get("intrasentence")
-    if not isinstance(entries, list) or not entries:
-        raise ValueError(f"{name} has no list data.intrasentence of examples.")
+        data = json.loads("".join(read_lines(path)))["data"]
+        entries = list(enumerate(data["intrasentence"]))
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"{file} has no list data.intrasentence of examples: {error!r}."
+        ) from error
     examples = []
-    for number, entry in enumerate(entries):
-        entry_name = f"{name}, data.intrasentence[{number}]"
-        if not isinstance(entry, dict):
-            raise ValueError(f"{entry_name} is a {type(entry).__name__}; expected an object.")
-        entry_name += f" (id {entry['id']})" if "id" in entry else ""
-        for field in ("context", "target", "bias_type"):
-            if not isinstance(entry.get(field), str) or not entry[field].strip():
-                raise ValueError(f"{entry_name} has no {field}; expected a string.")
-        examples.append((entry_name, {**entry, "words": _blank_words(entry, entry_name)}))
-    return examples, len(kinds.get("intersentence") or [])
-
-
-def _blank_words(entry: dict[str, Any], name: str) -> list[str]:
-    """The word of each sentence in the place of BLANK, in the order of the labels."""
-    slots = [index for index, word in enumerate(entry["context"].split(" ")) if "BLANK" in word]
-    if not slots:
-        raise ValueError(f"{name}: the context {shortened(entry['context'])} has no BLANK.")
-    sentences = entry.get("sentences")
-    if not isinstance(sentences, list) or not all(isinstance(one, dict) for one in sentences):
-        raise ValueError(f"{name} has no list of sentences.")
-    labels = [one.get("gold_label") for one in sentences]
-    if sorted(map(str, labels)) != sorted(_LABELS):
-        raise ValueError(f"{name} has sentences labeled {labels}; expected {', '.join(_LABELS)}.")
-    words = []
-    for label in _LABELS:
-        sentence = sentences[labels.index(label)].get("sentence")
-        sentence_words = sentence.split(" ") if isinstance(sentence, str) else []
-        word = sentence_words[slots[-1]] if len(sentence_words) > slots[-1] else ""
-        word = word.translate(str.maketrans("", "", string.punctuation))
-        if not word:
+    for number, entry in entries:
+        name = f"{file}, data.intrasentence[{number}]"
+        try:
+            fields = {field: str(entry[field]) for field in ("context", "target", "bias_type")}
+            sentences = {one["gold_label"]: one["sentence"] for one in entry["sentences"]}
+            words = [_word_at_blank(fields["context"], sentences[label]) for label in _LABELS]
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
-                f"{name}: the sentence of {label}, {shortened(sentence)}, has no word where the "
-                f"context {shortened(entry['context'])} has BLANK."
-            )
-        words.append(word)
-    return words
+                f"{name} is no example of StereoSet, with a context that has BLANK, a target, a "
+                f"bias_type, and sentences labeled {', '.join(_LABELS)}: {error!r}."
+            ) from error
+        examples.append((name, {**fields, "words": words}))
+    return examples, len(data.get("intersentence") or [])
+
+
+def _word_at_blank(context: str, sentence: str) -> str:
+    """The word of a sentence in the place of the last BLANK."""
+    slots = [index for index, word in enumerate(context.split(" ")) if "BLANK" in word]
+    if not slots:
+        raise ValueError(f"{shortened(context)} has no BLANK")
+    words = sentence.split(" ")
+    word = words[slots[-1]] if len(words) > slots[-1] else ""
+    word = word.translate(str.maketrans("", "", string.punctuation))
+    if not word:
+        raise ValueError(f"{shortened(sentence)} has no word in the place of BLANK")
+    return word

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, overload
 
@@ -311,20 +312,23 @@ class SegmentPair(NamedTuple):
 PairMaker = Callable[[Documents, int, np.random.Generator, int, float], Iterator[SegmentPair]]
 
 
-def next_sentence_pairs(
+def segment_pairs(
     documents: Documents,
     index: int,
     rng: np.random.Generator,
     max_tokens: int,
     short_seq_probability: float = 0.1,
+    *,
+    swap: bool,
 ) -> Iterator[SegmentPair]:
-    """Creates BERT's segment pairs of a document: in half of them, the second segment is random.
+    """Creates BERT's or ALBERT's segment pairs of a document.
 
     Consecutive sentences are collected up to a target length and split into two segments at a
-    random sentence boundary. If the second segment is replaced by consecutive sentences of another
-    document, its sentences begin the next pair, so that no sentence is lost. The second segment of
-    a single sentence is always random. Random segments come from each other document with the same
-    probability; the released code may, after ten draws, take the same document.
+    random sentence boundary. In half of BERT's pairs the second segment is replaced by consecutive
+    sentences of another document (label 1), and its sentences begin the next pair, so that no
+    sentence is lost. In half of ALBERT's (`swap`) the segments are swapped (label 1). The second
+    segment of a single sentence is always from another document. Those come from each other
+    document with the same probability; the released code may, after ten draws, take the same.
 
     Args:
         documents: The corpus; no document and no sentence is empty.
@@ -333,39 +337,38 @@ def next_sentence_pairs(
         max_tokens: Maximum length of a pair without special tokens; longer ones are truncated.
         short_seq_probability: Probability that the target length for this document is uniform in
             `[2, max_tokens]` instead of `max_tokens`.
-
-    Yields:
-        `SegmentPair`s; label 1 means that the second segment is from another document.
+        swap: Whether segments are swapped, and not replaced.
 
     Raises:
         ValueError: If a random segment is needed and the corpus has only one document.
 
     Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 2, and appendix A.1.
-    """
-    return _pairs(documents, index, rng, max_tokens, short_seq_probability, swap=False)
-
-
-def sentence_order_pairs(
-    documents: Documents,
-    index: int,
-    rng: np.random.Generator,
-    max_tokens: int,
-    short_seq_probability: float = 0.1,
-) -> Iterator[SegmentPair]:
-    """Creates ALBERT's segment pairs: two consecutive segments, swapped in half of the pairs.
-
-    It has the arguments of `next_sentence_pairs`. If a single sentence is left, its second
-    segment is from another document.
-
-    Yields:
-        `SegmentPair`s; label 1 means that the segments are swapped, or that the second one is from
-        another document.
-
-    Reference:
+        [BERT](https://arxiv.org/abs/1810.04805), section 3.1, task 2, and appendix A.1;
         [ALBERT](https://arxiv.org/abs/1909.11942), section 3.1.
     """
-    return _pairs(documents, index, rng, max_tokens, short_seq_probability, swap=True)
+    target = max_tokens
+    if rng.random() < short_seq_probability:
+        target = int(rng.integers(2, max_tokens, endpoint=True))
+    sentences = list(documents[index])
+    position = 0
+    while position < len(sentences):
+        end = _end_of_chunk(sentences, position, target)
+        size = end - position
+        middle = position + (1 if size == 1 else int(rng.integers(1, size)))
+        first = np.concatenate(sentences[position:middle])
+        is_changed = size == 1 or rng.random() < 0.5
+        if is_changed and (size == 1 or not swap):
+            second = _foreign_segment(documents, index, rng, min_tokens=target - len(first))
+            position = middle
+        else:
+            second = np.concatenate(sentences[middle:end])
+            first, second = (second, first) if is_changed else (first, second)
+            position = end
+        yield SegmentPair(*truncate_pair_randomly(first, second, max_tokens, rng), int(is_changed))
+
+
+next_sentence_pairs = functools.partial(segment_pairs, swap=False)
+sentence_order_pairs = functools.partial(segment_pairs, swap=True)
 
 
 def single_sentence_pairs(
@@ -378,7 +381,7 @@ def single_sentence_pairs(
     """Creates pairs of single sentences; with probability 0.5, the second one is random.
 
     A second sentence that is replaced by one of another document begins the next pair. The
-    arguments are the same as for `next_sentence_pairs`; `short_seq_probability` is ignored.
+    arguments are the same as for `segment_pairs`; `short_seq_probability` is ignored.
 
     Yields:
         `SegmentPair`s; label 1 means that the second sentence is from another document.
@@ -421,35 +424,6 @@ def _cut_randomly(ids: Ids, length: int, rng: np.random.Generator) -> Ids:
         return ids
     start = int(rng.binomial(len(ids) - length, 0.5))
     return ids[start : start + length]
-
-
-def _pairs(
-    documents: Documents,
-    index: int,
-    rng: np.random.Generator,
-    max_tokens: int,
-    short_seq_probability: float,
-    swap: bool,
-) -> Iterator[SegmentPair]:
-    target = max_tokens
-    if rng.random() < short_seq_probability:
-        target = int(rng.integers(2, max_tokens, endpoint=True))
-    sentences = list(documents[index])
-    position = 0
-    while position < len(sentences):
-        end = _end_of_chunk(sentences, position, target)
-        size = end - position
-        middle = position + (1 if size == 1 else int(rng.integers(1, size)))
-        first = np.concatenate(sentences[position:middle])
-        is_changed = size == 1 or rng.random() < 0.5
-        if is_changed and (size == 1 or not swap):
-            second = _foreign_segment(documents, index, rng, min_tokens=target - len(first))
-            position = middle
-        else:
-            second = np.concatenate(sentences[middle:end])
-            first, second = (second, first) if is_changed else (first, second)
-            position = end
-        yield SegmentPair(*truncate_pair_randomly(first, second, max_tokens, rng), int(is_changed))
 
 
 def _end_of_chunk(sentences: Sentences, start: int, target: int) -> int:
