@@ -16,7 +16,7 @@ from keras_bert import checkpoints
 from keras_bert.checkpoints import CheckpointError
 from keras_bert.checkpoints.families import FAMILIES
 from keras_bert.config import BertConfig
-from keras_bert.layers import ClassificationHead, ReplacedTokenHead
+from keras_bert.layers import ReplacedTokenHead
 from keras_bert.models import Backbone
 from keras_bert.tasks import (
     MaskedLM,
@@ -375,19 +375,6 @@ def test_the_scaled_positions_that_alibaba_released_are_a_base_and_a_factor(tmp_
         checkpoints.open_checkpoint(tmp_path)
 
 
-def test_tensors_of_the_released_gte_have_another_scope(tmp_path, no_warning):
-    ending = "ForSequenceClassification"
-    model = saved_by_transformers("gte", "plain", ending, tmp_path, num_labels=3)
-    path = tmp_path / "model.safetensors"
-    # As `transformers` writes them too
-    assert any(name.startswith(("new.", "gte.")) for name in load_file(path))
-    tensors = {re.sub("^(new|gte)[.]", "new.", name): x for name, x in load_file(path).items()}
-    save_file(tensors, path, metadata={"format": "pt"})
-    edit_json(tmp_path / "config.json", model_type="new", architectures=[f"New{ending}"])
-    checkpoint = checkpoints.open_checkpoint(tmp_path)
-    check_task(TextClassifier(Backbone(checkpoint.config), 3), model, checkpoint, "classifier")
-
-
 RELEASED_NOMIC_BERT = {
     "activation_function": "swiglu",
     "architectures": ["NomicBertForPreTraining"],
@@ -505,15 +492,6 @@ def test_a_roberta_classifier_ignores_the_pooler_of_its_encoder(tmp_path):
     inputs = inputs_for(backbone.config)
     logits = reference_outputs(model, inputs).logits
     np.testing.assert_allclose(outputs_of(task, inputs), as_numpy(logits), atol=1e-5)
-
-
-@pytest.mark.parametrize("family", ["roberta", "electra"])
-@pytest.mark.parametrize("changes", [{"hidden_dropout_prob": 0.0}, {"classifier_dropout": 0.3}])
-def test_both_dropouts_of_a_classifier_have_the_rate_of_the_file(family, changes, tmp_path):
-    model = saved_by_transformers(family, "plain", "ForSequenceClassification", tmp_path, **changes)
-    config = checkpoints.open_checkpoint(tmp_path).config
-    rate = model.classifier.dropout.p  # before and after its dense layer
-    assert (config.pooler_dropout, config.effective_classifier_dropout) == (rate, rate)
 
 
 @pytest.mark.parametrize(("family", "shape"), cases_with("ForQuestionAnswering"))
@@ -765,16 +743,6 @@ def test_ids_of_special_tokens_are_those_of_the_tokenizer_that_is_written(family
                 assert getattr(config, field) == expected
 
 
-def test_a_classifier_on_a_checkpoint_without_one_brings_a_pooler_of_its_own(tmp_path):
-    saved_by_transformers("distilbert", "plain", "ForMaskedLM", tmp_path)
-    checkpoint = checkpoints.open_checkpoint(tmp_path)
-    task = TextClassifier(Backbone(checkpoint.config), 2)
-    assert set(task.heads) == {"classifier", "pooler"}
-    with pytest.warns(checkpoints.CheckpointWarning, match="has no pooler head") as issued:
-        assert not checkpoint.load_head("pooler", task.heads["pooler"])
-    assert issued[0].filename == __file__  # the first file outside the package
-
-
 def test_an_architecture_of_no_family_is_an_error_that_says_what_each_needs(tmp_path):
     backbone = Backbone(small_config(layer_sharing="attention"))
     with pytest.raises(CheckpointError, match=r"bert needs layer_sharing='none'.*save_preset"):
@@ -795,9 +763,3 @@ def test_our_own_preset_keeps_every_family(family, shape, tmp_path, no_warning):
         outputs_of(again, inputs)["sequence_output"],
         outputs_of(backbone, inputs)["sequence_output"],
     )
-
-
-def test_a_head_of_a_classifier_is_a_classification_head():
-    task = TextClassifier(Backbone(small_config(pooler=False)), 2)
-    assert isinstance(task.heads["classifier"], ClassificationHead)
-    assert task.heads["pooler"].activation == "tanh"

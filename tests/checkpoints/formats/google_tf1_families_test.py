@@ -146,13 +146,6 @@ def test_an_architecture_that_no_release_has_is_an_error(tmp_path):
         checkpoints.save_google_tf1(Backbone(small_config(pooler=False)), tmp_path)
 
 
-def test_byte_pairs_are_in_no_release(tmp_path):
-    backbone = Backbone(small_config(activation="gelu_tanh"))
-    with pytest.raises(CheckpointError, match="kind of the tokenizer is 'byte_pair'"):
-        checkpoints.save_google_tf1(backbone, tmp_path / "new", tokenizer={"kind": "byte_pair"})
-    assert not (tmp_path / "new").exists()
-
-
 def test_electra_is_known_by_its_variables(tmp_path):
     config = transformers.ElectraConfig(
         vocab_size=20,
@@ -188,12 +181,6 @@ def test_electra_is_known_by_its_variables(tmp_path):
         np.testing.assert_array_equal(written.get_tensor(name), original.get_tensor(name), name)
     again = checkpoints.open_checkpoint(tmp_path / "again")
     assert (again.config, again.heads) == (checkpoint.config, checkpoint.heads)
-
-
-def test_electra_with_narrow_heads_is_refused(tmp_path):
-    config = small_config(pooler=False, pooler_activation="gelu_erf", pooler_dropout=0.1)
-    with pytest.raises(CheckpointError, match=r"num_heads is 2; .*dimension 64, which are 1"):
-        checkpoints.save_google_tf1(Backbone(config), tmp_path)
 
 
 def test_two_families_do_not_share_a_folder(tmp_path):

@@ -133,15 +133,6 @@ def test_the_tokenizer_of_transformers_reads_what_is_written(lowercase, tmp_path
     assert checkpoint.tokenizer["lowercase"] is lowercase
 
 
-def test_class_names_are_written_and_read(tmp_path):
-    heads = {"classifier": classification_head(8, 2)}
-    names = ("negative", "positive")
-    checkpoints.save_hugging_face(small_backbone(), tmp_path, heads=heads, class_names=names)
-    assert checkpoints.open_checkpoint(tmp_path).class_names == names
-    model = transformers.BertForSequenceClassification.from_pretrained(tmp_path)
-    assert model.config.id2label == dict(enumerate(names))
-
-
 def test_a_task_is_written_with_its_tokenizer_and_class_names(tmp_path):
     preprocessor = {"tokenizer": {"vocabulary": VOCABULARY}, "sequence_length": 8}
     task = TextClassifier(small_backbone(), preprocessor=preprocessor, class_names=["no", "yes"])
@@ -157,22 +148,6 @@ def test_a_task_is_written_with_its_tokenizer_and_class_names(tmp_path):
     assert checkpoints.open_checkpoint(tmp_path / "embedder").heads == ()
     with pytest.raises(TypeError, match="a Backbone or a task, received ClassificationHead"):
         checkpoints.save_hugging_face(task.head, tmp_path / "head")
-
-
-@pytest.mark.parametrize(("num_classes", "problem"), [(5, None), (1, "regression")])
-def test_the_number_of_classes_is_written_without_names_too(num_classes, problem, tmp_path):
-    heads = {"classifier": classification_head(8, num_classes)}
-    checkpoints.save_hugging_face(small_backbone(), tmp_path, heads=heads)
-    model = transformers.BertForSequenceClassification.from_pretrained(tmp_path)
-    assert (model.num_labels, model.config.problem_type) == (num_classes, problem)
-    checkpoint = checkpoints.open_checkpoint(tmp_path)
-    assert (checkpoint.num_classes(), checkpoint.class_names) == (num_classes, None)
-
-
-def test_another_number_of_class_names_is_an_error(tmp_path):
-    heads = {"classifier": classification_head(8, 2)}
-    with pytest.raises(CheckpointError, match="1 names; the classifier has 2 outputs"):
-        checkpoints.save_hugging_face(small_backbone(), tmp_path, heads=heads, class_names=["only"])
 
 
 def test_heads_that_no_class_has_are_an_error(tmp_path):
@@ -226,15 +201,6 @@ def test_transformers_reads_a_classifier_of_any_encoder(changes, tmp_path):
             attention_mask=torch.tensor(inputs["padding_mask"].astype("int64")),
         )
     np.testing.assert_allclose(outputs_of(task, inputs), expected.logits, atol=1e-5)
-
-
-def test_leftovers_of_an_earlier_write_are_removed(tmp_path):
-    (tmp_path / "model.safetensors.index.json").write_text("{}")
-    (tmp_path / "notes.txt").write_text("mine")
-    checkpoints.save_hugging_face(small_backbone(), tmp_path, tokenizer={"vocabulary": VOCABULARY})
-    checkpoints.save_hugging_face(small_backbone(), tmp_path)
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["config.json", "model.safetensors", "notes.txt"]
 
 
 def test_a_causal_encoder_is_a_decoder_of_transformers(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from keras_bert import checkpoints
-from keras_bert.checkpoints import CheckpointError, CheckpointWarning
+from keras_bert.checkpoints import CheckpointError
 from keras_bert.checkpoints.weights import to_numpy
 from keras_bert.models import Backbone
 from tests.checkpoints.small_models import (
@@ -74,14 +74,6 @@ def test_a_whole_task_is_found_again(tmp_path):
     )
 
 
-def test_an_encoder_alone_reports_the_heads_it_leaves(tmp_path):
-    heads = {"classifier": classification_head(8, 2)}
-    checkpoints.save_preset(small_backbone(), tmp_path, heads=heads)
-    expected = r"not used: heads\.classifier\.bias, heads\.classifier\.kernel"
-    with pytest.warns(CheckpointWarning, match=expected):
-        Backbone.from_preset(tmp_path)
-
-
 def test_half_precision_weights_are_kept(tmp_path):
     backbone = Backbone(small_backbone().config, dtype="bfloat16")
     backbone.save_to_preset(tmp_path)
@@ -143,12 +135,6 @@ def test_a_save_that_fails_changes_nothing(tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_layer_that_is_no_head_is_refused(tmp_path):
-    backbone = small_backbone()
-    with pytest.raises(TypeError, match="received TokenEmbedding"):
-        checkpoints.save_preset(backbone, tmp_path, heads={"classifier": backbone.token_embedding})
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -206,18 +192,3 @@ def test_a_vocabulary_that_was_cut_off_is_an_error(tmp_path):
     path.write_text("\n".join(VOCABULARY[:8]))
     with pytest.raises(CheckpointError, match="vocabulary has 8 tokens; it was saved with 20"):
         _ = checkpoints.open_checkpoint(tmp_path).tokenizer
-
-
-def test_the_outputs_asked_for_are_an_argument_of_from_preset(tmp_path):
-    small_backbone().save_to_preset(tmp_path)
-    again = Backbone.from_preset(tmp_path, output_attention_scores=True, name="encoder")
-    outputs = outputs_of(again, random_inputs(again.config))
-    assert [scores.shape for scores in outputs["attention_scores"]] == 2 * [(3, 2, 7, 7)]
-    assert again.name == "encoder"
-
-
-def test_missing_weights_name_the_file(tmp_path):
-    small_backbone().save_to_preset(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(CheckpointError, match=r"model\.safetensors"):
-        Backbone.from_preset(tmp_path)
