@@ -116,20 +116,3 @@ def test_the_best_texts_and_the_odds_of_no_answer(questions):
         assert spans.null_scores[question] == null_score
         score = best["start_logit"] + best["end_logit"] if best else answer_spans.NO_SPAN
         assert spans.null_odds[question] == pytest.approx(null_score - score)
-
-
-def test_a_passage_without_tokens_has_no_answer():
-    preprocessor = QuestionAnswererPreprocessor(of_tokens(*TOKENS), 18, 4, 5)
-    rows = question_rows(
-        [QuestionExample("1", "a", ""), QuestionExample("2", "a", "b")], preprocessor
-    )
-    spans = answer_spans.find_answer_spans(rows, *random_logits(rows))
-    assert spans.best_texts(["", "b"]) == ["", "b"]
-    assert spans.null_odds[0] > 1e5
-    assert np.isfinite(spans.null_odds).all()
-
-
-def test_no_question_has_no_answer():
-    preprocessor = QuestionAnswererPreprocessor(of_tokens(*TOKENS), 18, 4, 5)
-    spans = answer_spans.find_answer_spans(question_rows([], preprocessor), *np.zeros((2, 0)))
-    assert (len(spans), spans.n_best([]), spans.null_odds.shape) == (0, [], (0,))

@@ -107,6 +107,7 @@ def test_the_loss_and_accuracy_are_those_of_numpy_over_tokens():
     assert result == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.on_tensorflow
 def test_validation_on_ids_leaves_out_padding_and_ignored_labels():
     model = make_task(TokenClassifier)
     model.compile("sgd")

@@ -288,16 +288,3 @@ def test_an_infinite_dataset_needs_steps(form, shuffle, trained, monkeypatch):
     if not shuffle:
         expected = trained(TEXTS[:6], LABELS[:6], epochs=2, **options)
         assert losses == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.needs_tensorflow
-@pytest.mark.on_tensorflow
-def test_a_distiller_needs_no_labels():
-    tf = pytest.importorskip("tensorflow")
-    distiller = keras_bert.Distiller(
-        make_text_task("TextClassifier", 2), make_text_task("TextClassifier", 2)
-    )
-    distiller.compile("sgd")
-    expected = distiller.evaluate(TEXTS, verbose=0)
-    for x in (single(tf, TEXTS).map(lambda text: text), Sequence(TEXTS)):
-        assert distiller.evaluate(x, verbose=0) == pytest.approx(expected, rel=1e-5)

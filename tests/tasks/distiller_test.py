@@ -7,7 +7,6 @@ import pytest
 
 from keras_bert import Backbone, MaskedLM, TextClassifier
 from keras_bert.tasks import Distiller
-from keras_bert.tasks.student_initialization import spread_layers
 from tests.models.small_backbone import SMALL, features, random_weights, to_numpy
 
 POSITIONS = np.array([[2, 4, 6], [1, 3, 0], [1, 0, 0]], "int32")
@@ -103,6 +102,7 @@ def test_the_triple_loss_is_that_of_numpy(tokens, width):
             np.testing.assert_allclose(outputs[name], alone, atol=1e-4)
 
 
+@pytest.mark.on_tensorflow
 def test_the_teacher_stays_as_it_is():
     student, teacher = masked_pair()
     model = Distiller(student, teacher)
@@ -162,12 +162,7 @@ def test_the_loss_of_regressions_is_that_of_numpy():
     assert set(received) == {"loss", "divergence", "label_loss"}
 
 
-def test_layers_are_spread_as_distilberts():
-    assert spread_layers(12, 6) == (0, 2, 4, 7, 9, 11)
-    assert spread_layers(12, 12) == tuple(range(12))
-    assert spread_layers(4, 1) == (0,)
-
-
+@pytest.mark.on_tensorflow
 def test_a_student_begins_with_the_teachers_layers():
     teacher = made(MaskedLM(Backbone(DEEP)))
     student = Distiller.student_from_teacher(
@@ -188,26 +183,7 @@ def test_a_student_begins_with_the_teachers_layers():
     assert student.trainable
 
 
-@pytest.mark.parametrize("changes", [{}, {"pooler": False}])
-def test_all_layers_give_the_same_classifier(changes):
-    teacher = made(TextClassifier(Backbone(DEEP), class_names=["a", "b"]))
-    student = Distiller.student_from_teacher(teacher, num_layers=4, **changes)
-    assert student.class_names == ("a", "b")
-    np.testing.assert_allclose(
-        student.predict(features(), verbose=0), teacher.predict(features(), verbose=0), atol=1e-5
-    )
-
-
-def test_a_student_of_shared_layers():
-    config = DEEP.replace(layer_sharing="all", embedding_dim=8)
-    teacher = made(MaskedLM(Backbone(config)))
-    student = Distiller.student_from_teacher(teacher, num_layers=2)
-    block, other = student.backbone.blocks[1], teacher.backbone.blocks[0]
-    assert block is student.backbone.blocks[0]
-    for weight, value in zip(block.get_weights(), other.get_weights(), strict=True):
-        np.testing.assert_array_equal(weight, value)
-
-
+@pytest.mark.on_tensorflow
 def test_unlike_students_and_teachers_are_refused():
     student, teacher = masked_pair()
     with pytest.raises(TypeError, match="received MaskedLM and TextClassifier"):

@@ -12,7 +12,7 @@ pytest.importorskip("sentencepiece")
 
 import keras_bert
 from keras_bert.data.labels import sigmoid, softmax
-from tests.small_tasks import CONFIG, LETTERS, make_text_task
+from tests.small_tasks import LETTERS, make_text_task
 from tests.small_tasks import make_task as small_task
 from tests.task_cases import make_task, task_case
 from tests.tasks.contract_test import check_alike
@@ -72,17 +72,6 @@ def test_evaluate_scores_the_mean():
         },
         rel=1e-5,
     )
-
-
-@pytest.mark.on_tensorflow
-def test_thresholds_are_the_means_of_those_of_the_same_label():
-    members = [
-        keras_bert.TextClassifier(
-            keras_bert.Backbone(CONFIG), class_names=names, multi_label=True, thresholds=thresholds
-        )
-        for names, thresholds in ((["a", "b"], [0.25, 0.5]), (["b", "a"], [0.25, 0.75]))
-    ]
-    assert keras_bert.Ensemble(members).thresholds == (0.5, 0.375)
 
 
 @pytest.mark.on_tensorflow
@@ -169,22 +158,3 @@ def test_an_ensemble_refuses_training_and_unlike_members(tmp_path):
         keras_bert.Ensemble.from_preset(tmp_path)
     assert ensemble.trainable_variables == []
     assert ensemble.members[0].trainable_variables
-
-
-@pytest.mark.backend_independent
-def test_an_ensemble_of_a_task_of_ones_own():
-    class Scorer(keras_bert.TextClassifier):
-        pass
-
-    scorer = Scorer(keras_bert.Backbone(CONFIG), num_classes=2)
-    with pytest.raises(TypeError, match="is a Scorer, whose outputs cannot be averaged"):
-        keras_bert.Ensemble([scorer])
-
-    class ScorerEnsemble(keras_bert.Ensemble, Scorer):
-        shared_options = ("num_classes",)
-
-    ids = np.array([[2, 5, 3]])
-    ensemble = keras_bert.Ensemble([scorer, scorer])
-    assert type(ensemble) is ScorerEnsemble
-    # By default, the mean of the outputs themselves
-    np.testing.assert_allclose(np.asarray(ensemble(ids)), np.asarray(scorer(ids)), rtol=1e-6)

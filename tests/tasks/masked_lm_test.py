@@ -121,15 +121,3 @@ def test_texts_that_cannot_be_filled_are_refused(masked_lm, text, top_k, message
 def test_targets_must_be_tokens(masked_lm, targets, message):
     with pytest.raises(ValueError, match=message):
         masked_lm.fill("a [MASK]", targets=targets)
-
-
-def test_text_has_no_labels(masked_lm):
-    tf = pytest.importorskip("tensorflow")
-    with pytest.raises(ValueError, match="must not have labels or sample weights"):
-        masked_lm.fit(["the cat"], [1])
-    texts = tf.data.Dataset.from_tensor_slices(["the cat"])
-    for rows, weights in ((texts, [1.0]), (texts.map(lambda text: (text, 1)), None)):
-        with pytest.raises(ValueError, match="must not have labels or sample weights"):
-            masked_lm.fit(rows, sample_weight=weights)
-    with pytest.raises(ValueError, match="for text, use `fill`"):
-        masked_lm.predict(["the cat"])

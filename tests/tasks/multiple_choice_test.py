@@ -46,14 +46,6 @@ ROWS = [
 ]
 
 
-def test_a_text_is_cut_if_its_longest_choice_leaves_no_space(task):
-    # 16 tokens with [CLS] and twice [SEP]
-    task.preprocessor.cut_rows.reset()
-    rows = [("a " * 9, ["b", "c " * 4]), ("a " * 9, ["b", "c " * 5]), ("a", ["b", "c"])]
-    with pytest.warns(UserWarning, match="1 of 3 rows are cut"):
-        task.predict(rows, verbose=0)
-
-
 def logits_of(task, texts, choices):
     features = task.preprocessor(texts, choices)
     return keras.ops.convert_to_numpy(task(features))

@@ -71,11 +71,6 @@ def test_answers_have_the_index_of_what_was_asked(classifier):
         assert list(ranked) == classifier.classify(rows, top_k=2)
 
 
-def test_a_frame_without_text_is_an_error(classifier):
-    with pytest.raises((ValueError, KeyError)):
-        classifier.classify(FRAME[["label"]])
-
-
 def test_questions_in_a_series():
     tokenizer = of_tokens(*TOKENS)
     task = QuestionAnswerer(Backbone(CONFIG), QuestionAnswererPreprocessor(tokenizer, 16, 4, 4))

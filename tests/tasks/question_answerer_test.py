@@ -86,17 +86,6 @@ def test_answers_are_slices_of_the_passage(trained):
     assert right >= 36
 
 
-def test_one_question_one_answer(trained):
-    answerer, _ = trained
-    context = "der Hund 🏔 läuft golden und dann"
-    answer = answerer.answer("wo ?", context)
-    assert (answer["answer"], answer["start"], answer["end"]) == ("golden", 17, 23)
-    assert answerer.answer(["wo ?", "?"], context)[0] == pytest.approx(answer)
-    assert answerer.answer([], []) == []
-    empty = answerer.answer("wo ?", "")
-    assert (empty["answer"], empty["start"], empty["end"]) == ("", 0, 0)
-
-
 def test_without_a_threshold_there_always_is_an_answer(trained):
     answerer, _ = trained
     context = "der Hund läuft und dann"
@@ -106,21 +95,6 @@ def test_without_a_threshold_there_always_is_an_answer(trained):
         assert answerer.answer("wo ?", context)["answer"] != ""
     finally:
         answerer.null_threshold = 0.0
-
-
-@pytest.mark.on_each_backend
-def test_logits_do_not_depend_on_the_batch(trained):
-    answerer, _ = trained
-    rows = questions(9, seed=3)
-    together = answerer.predict(rows, batch_size=4, verbose=0)
-    alone = [answerer.predict([row], verbose=0) for row in rows]
-    for name in ("start_logits", "end_logits"):
-        parts = [part for one in alone for part in one[name]]
-        assert len(parts) == len(together[name]) > len(rows)
-        for mine, other in zip(together[name], parts, strict=True):
-            assert mine.dtype == np.float32
-            np.testing.assert_allclose(mine, other, atol=1e-4)
-    assert answerer.predict([], verbose=0) == {"start_logits": [], "end_logits": []}
 
 
 def test_windows_and_their_features_give_the_same_logits(trained):
@@ -222,15 +196,3 @@ def one(**changes):
 def test_misuse_is_explained(trained, call, message):
     with pytest.raises(ValueError, match=message):
         call(trained[0])
-
-
-def test_ids_train_without_a_preprocessor():
-    answerer = QuestionAnswerer(make_answerer().backbone)
-    answerer.compile()
-    ids = np.arange(12).reshape(2, 6)
-    targets = {"start_logits": np.array([1, 2]), "end_logits": np.array([1, 3])}
-    history = answerer.fit(ids, targets, verbose=0).history
-    assert np.isfinite(history["loss"]).all()
-    assert answerer.predict(ids, verbose=0)["start_logits"].shape == (2, 6)
-    with pytest.raises(ValueError, match="has no preprocessor"):
-        answerer.answer("wo ?", "da")

@@ -52,15 +52,6 @@ def test_padding_changes_nothing(classifier):
         np.testing.assert_allclose(classifier.predict(features, verbose=0)[0], row, atol=1e-5)
 
 
-def test_the_pooler_is_left_alone(classifier):
-    trained = {id(variable) for variable in classifier.trainable_variables}
-    assert not trained & {id(variable) for variable in classifier.backbone.pooler.variables}
-    for name in ("bilstm_0", "bilstm_1", "classifier"):
-        assert trained >= {
-            id(variable) for variable in classifier.get_layer(name).trainable_variables
-        }
-
-
 @pytest.mark.on_each_backend
 def test_every_weight_of_a_causal_encoder_with_a_bilstm_trains():
     model = make_classifier(causal=True, top_layers=bidirectional_lstm(6, 1))
@@ -94,15 +85,6 @@ def test_another_bilstm_starts_fresh_and_says_so(classifier, numbers, tmp_path):
     ):
         other = TextClassifier.from_preset(tmp_path / "preset", top_layers=top_layers)
     assert tuple(other.head_options.values()) == numbers
-
-
-def test_a_preset_without_one_takes_a_fresh_one(tmp_path):
-    make_classifier(top_layers=None).save_to_preset(tmp_path / "preset")
-    with pytest.warns(
-        CheckpointWarning, match=r"but expected 2 classes \(bilstm_units=4, bilstm_layers=2\); the"
-    ):
-        other = TextClassifier.from_preset(tmp_path / "preset", top_layers=bidirectional_lstm(4))
-    assert other.get_layer("bilstm_1").forward_layer.units == 4
 
 
 def test_it_is_exported(classifier, tmp_path):

@@ -61,14 +61,6 @@ def trained():
     return classifier, history.history
 
 
-def test_the_last_rows_are_held_out(trained):
-    classifier, history = trained
-    texts, labels = reviews()
-    loss, accuracy = classifier.evaluate(texts * 5, np.tile(labels, 5), verbose=0)
-    assert history["val_accuracy"] == [accuracy] == [1.0]
-    assert history["val_loss"] == pytest.approx([loss], rel=1e-4)
-
-
 @pytest.mark.needs_tensorflow
 @pytest.mark.on_each_backend
 def test_predict_keeps_the_order_and_ignores_the_neighbors(trained):
@@ -83,15 +75,6 @@ def test_predict_keeps_the_order_and_ignores_the_neighbors(trained):
     labeled = tf.data.Dataset.from_tensor_slices((texts, np.zeros(37, int)))
     for same in (dataset.batch(5), labeled, np.array(texts)):
         np.testing.assert_allclose(classifier.predict(same, verbose=0), together, atol=1e-5)
-
-
-def test_text_and_its_features_give_the_same_logits(trained):
-    classifier, _ = trained
-    texts, _ = reviews(9)
-    features = classifier.preprocessor(texts)
-    np.testing.assert_allclose(
-        classifier.predict(texts, verbose=0), classifier.predict(features, verbose=0), atol=1e-5
-    )
 
 
 def test_classify_answers_with_names_and_probabilities(trained):
@@ -118,11 +101,6 @@ def test_top_k_classes(trained):
     assert classifier.classify([], top_k=2) == []
     ids = make_classifier(class_names=None, num_classes=3).classify("bad", top_k=3)
     assert sorted(answer["label"] for answer in ids) == [0, 1, 2]
-
-
-def test_no_text_gives_no_answers(trained):
-    assert trained[0].predict([], verbose=0).shape == (0, 2)
-    assert trained[0].classify([]) == []
 
 
 def test_the_encoder_of_a_preset_may_drop_more(trained, tmp_path):
@@ -167,13 +145,6 @@ def test_pairs_train_in_every_form(trained):
     assert np.abs(single - logits[0]).max() > 1e-3
 
 
-def test_sample_weights_count(classifier):
-    texts = ["good", "bad", "good", "bad"]
-    ignored = classifier.evaluate(texts, [1, 0, 0, 1], sample_weight=[1, 1, 0, 0], verbose=0)
-    kept = classifier.evaluate(texts[:2], [1, 0], verbose=0)
-    assert ignored == pytest.approx(kept, abs=1e-5)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -210,12 +181,6 @@ def test_training_goes_on_in_the_middle_of_an_epoch(classifier):
     assert steps == [0, 1]
     with pytest.raises(ValueError, match="initial_batch is 3, with 2 epochs"):
         classifier.fit(texts, labels, epochs=3, **options)
-
-
-def test_a_task_without_a_preprocessor_says_what_to_do():
-    backbone = make_classifier().backbone
-    with pytest.raises(ValueError, match="has no preprocessor"):
-        TextClassifier(backbone, 2).predict(["good"])
 
 
 @pytest.mark.parametrize(

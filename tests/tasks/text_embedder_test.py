@@ -83,13 +83,6 @@ def test_labels_that_it_does_not_learn_from_are_explained(x, y, message):
         make_embedder().fit(x, y)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_wrong_pooling_is_refused(causal):
-    backbone = Backbone(BertConfig(num_layers=1, hidden_dim=8, num_heads=2, causal=causal))
-    with pytest.raises(ValueError, match="pooling is 'cls'" if causal else "one of mean, cls"):
-        TextEmbedder(backbone, pooling="cls" if causal else "max")
-
-
 def write_modules(folder, *types):
     modules = [{"path": "", "type": f"sentence_transformers.models.{name}"} for name in types]
     (folder / "modules.json").write_text(json.dumps(modules))
@@ -132,15 +125,6 @@ def test_a_folder_that_it_writes_gives_the_same_vectors(pooling, normalize, tmp_
         "config.json",
         "model.safetensors",
     ]
-
-
-def test_a_folder_that_cannot_be_written_is_as_it_was(tmp_path):
-    make_embedder().save_hugging_face(tmp_path)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    embedder = make_embedder(pooling="cls", pooler_activation="relu")
-    with pytest.raises(CheckpointError, match="No family"):
-        embedder.save_hugging_face(tmp_path)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_a_folder_of_version_6_is_read(tmp_path):
@@ -198,12 +182,6 @@ def test_a_prompt_that_is_added_by_default_is_told_of(tmp_path):
         with pytest.raises(CheckpointError, match=rf"{file}: {next(iter(changes))} is .* absent"):
             TextEmbedder.from_preset(tmp_path)
         edit_json(file, **dict.fromkeys(changes))
-
-
-def test_a_pooling_that_is_not_ours_is_named(tmp_path):
-    sentence_transformers_folder(make_embedder(), tmp_path, pooling_mode_max_tokens=True)
-    with pytest.raises(CheckpointError, match="the modes are pooling_mode_max_tokens; expected"):
-        TextEmbedder.from_preset(tmp_path)
 
 
 @pytest.mark.on_each_backend

@@ -9,7 +9,6 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 tf = pytest.importorskip("tensorflow")
 
 from keras_bert import Backbone, BertConfig, TokenClassifier  # noqa: E402
-from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
 from keras_bert.data import TokenClassifierPreprocessor  # noqa: E402
 from keras_bert.optimizers import AdamW  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
@@ -56,10 +55,6 @@ def trained():
     return tagger, history.history
 
 
-def test_the_last_sentences_are_held_out(trained):
-    assert trained[1]["val_accuracy"] == [1.0]
-
-
 def test_predict_gives_each_word_its_logits_whatever_its_neighbors(trained):
     tagger, _ = trained
     words, labels = sentences(20)
@@ -70,15 +65,6 @@ def test_predict_gives_each_word_its_logits_whatever_its_neighbors(trained):
         (alone,) = tagger.predict([words[index]], verbose=0)
         np.testing.assert_allclose(alone, together[index], atol=1e-5)
         assert alone.argmax(-1).tolist() == labels[index]
-
-
-def test_words_and_their_features_give_the_same_logits(trained):
-    tagger, _ = trained
-    features = tagger.preprocessor([["ann", "bos", "a"]])
-    (by_words,) = tagger.predict([["ann", "bos", "a"]], verbose=0)
-    np.testing.assert_allclose(
-        by_words, tagger.predict(features, verbose=0)[0, [1, 2, 4]], atol=1e-5
-    )
 
 
 def test_tags_have_names_probabilities_and_places(trained):
@@ -139,21 +125,6 @@ def test_entities_are_those_of_the_tags(trained):
         assert (tag["label"], tag["score"]) == ("B-" + entity["type"], entity["score"])
 
 
-def test_every_word_has_one_tag(trained):
-    words = [["ann", "\x00", "", "in"], [], ["zzz", "\u200b"], ["bos"] * 40]
-    tags = trained[0].tag(words)
-    assert [[tag["word"] for tag in sentence] for sentence in tags] == words
-    assert set(tags[0][0]) == {"word", "label", "score"}
-    documents = trained[0].tag([words[:2], words[2:]])
-    assert [[len(sentence) for sentence in document] for document in documents] == [[4, 0], [2, 40]]
-
-
-@pytest.mark.parametrize("x", [[], [[]], [[], []], [[[]]]])
-def test_no_words_have_no_tags(trained, x):
-    assert trained[0].tag(x) == x
-    assert len(trained[0].predict(x, verbose=0)) == len(x)
-
-
 def test_documents_are_context(trained):
     tagger, _ = trained
     (alone,) = tagger.predict([["in"]], verbose=0)
@@ -190,18 +161,6 @@ def test_ids_without_weights_leave_out_padding_and_negative_labels(trained):
     received = tagger.evaluate(features, np.array([[-100, 1, 0, -100, 0, 0]]), verbose=0)
     expected = tagger.evaluate([["ann", "in"]], [[1, 0]], verbose=0)
     assert received == pytest.approx(expected, abs=1e-5)
-
-
-def test_a_preset_brings_vocabulary_head_and_names_back(trained, tmp_path):
-    tagger, _ = trained
-    tagger.save_to_preset(tmp_path / "preset")
-    same = TokenClassifier.from_preset(tmp_path / "preset")
-    assert (same.class_names, same.preprocessor.overlap) == (tuple(NAMES), 4)
-    (found,), (expected,) = same.tag([["ann", "in"]]), tagger.tag([["ann", "in"]])
-    # Threads may sum in another order: the last digit of a score may differ.
-    assert [{**word, "score": pytest.approx(word["score"])} for word in expected] == found
-    with pytest.warns(CheckpointWarning, match="for 3 classes, but expected 2"):
-        TokenClassifier.from_preset(tmp_path / "preset", num_classes=2)
 
 
 @pytest.mark.parametrize(
