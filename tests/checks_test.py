@@ -75,12 +75,6 @@ def test_a_range_accepts_its_numbers_and_names_them(numbers, name, allowed, refu
     assert [value for value in refused if numbers.allows(value)] == []
 
 
-def test_an_error_names_the_option_and_the_value():
-    with pytest.raises(ValueError, match=r"^b is nan; it must be a finite number\.$"):
-        checks.FINITE.check(a=1, b=NAN)
-    checks.FINITE.check_given(a=None)
-
-
 def floats_of(owner):
     """The arguments of a class or function that are floats."""
     parameters = inspect.signature(owner).parameters.values()

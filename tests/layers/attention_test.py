@@ -41,14 +41,6 @@ def test_agrees_with_numpy(num_heads, mask):
     np.testing.assert_allclose(to_numpy(layer(X, layout)), context, atol=ATOL)
 
 
-def test_a_mask_of_integers_is_a_mask():
-    layer = attention()
-    np.testing.assert_array_equal(
-        to_numpy(layer(X, layout_of(padding_mask=MASK.astype("int32")))),
-        to_numpy(layer(X, layout_of(padding_mask=MASK))),
-    )
-
-
 def test_without_any_key_the_context_is_finite():
     for return_scores in (False, True):
         layer = attention(return_scores=return_scores)
@@ -87,11 +79,6 @@ def test_within_a_window_scores_change_nothing(length, arguments):
             :, :, np.abs(np.subtract.outer(*[np.arange(length)] * 2)) > 3
         ].any()
         np.testing.assert_allclose(outputs, to_numpy(expected), rtol=1e-5, atol=ATOL)
-
-
-def test_with_every_probability_dropped_the_context_is_zero():
-    layer = attention(dropout=1 - 1e-7)
-    assert (to_numpy(layer(X, add_bias=False, training=True)) == 0).all()
 
 
 def test_heads_must_divide_the_width():

@@ -50,20 +50,6 @@ def test_the_sum_of_three_normalised():
     np.testing.assert_allclose(to_numpy(layer(VECTORS, SEGMENTS)), expected, atol=1e-5)
 
 
-def test_no_segments_are_segment_zero():
-    layer = postprocessor()
-    np.testing.assert_allclose(
-        to_numpy(layer(VECTORS)), to_numpy(layer(VECTORS, np.zeros_like(SEGMENTS))), atol=1e-6
-    )
-
-
-def test_a_single_segment_type():
-    layer = postprocessor(num_segments=1)
-    np.testing.assert_allclose(
-        to_numpy(layer(VECTORS)), to_numpy(layer(VECTORS, np.zeros_like(SEGMENTS))), atol=1e-6
-    )
-
-
 def test_dropout_comes_last():
     layer = postprocessor(dropout=0.5)
     kept = to_numpy(layer(VECTORS, SEGMENTS))
@@ -84,9 +70,3 @@ def test_half_precision_sums_in_float32():
 def test_too_long_an_input_is_refused():
     with pytest.raises(ValueError, match=r"6 tokens long; .* at most 5 \(max_sequence_length\)"):
         postprocessor()(np.zeros((2, 6, 6), "float32"))
-
-
-@pytest.mark.parametrize("shape", [(2, 3), (1, 4), (2, 4, 1)])
-def test_segments_of_another_shape_are_refused(shape):
-    with pytest.raises(ValueError, match="`segment_ids` has shape"):
-        postprocessor()(VECTORS, segment_ids=np.zeros(shape, "int32"))

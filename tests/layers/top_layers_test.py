@@ -111,12 +111,6 @@ def test_sequences_agree_with_numpy():
         np.testing.assert_allclose(outputs[row, :length], sequence, atol=ATOL)
 
 
-@pytest.mark.parametrize("arguments", [(0, 2), (3, 0), (-1, 1)])
-def test_numbers_below_one_are_refused(arguments):
-    with pytest.raises(ValueError, match="it must be an integer above 0"):
-        bidirectional_lstm(*arguments)
-
-
 def test_layers_are_described_only_if_they_are_those():
     assert bilstm_options([]) == {}
     for whole in (False, True):

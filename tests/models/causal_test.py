@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Left-to-right encoders: no token is influenced by a later one, in any implementation."""
 
-import keras
 import numpy as np
 import pytest
-from keras import ops
 
 from keras_bert.models import Backbone
-from keras_bert.optimizers import AdamW
-from keras_bert.tasks import MaskedLM
-from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, features, random_weights, to_numpy
+from tests.models.small_backbone import WITHOUT_DROPOUT, features, random_weights, to_numpy
 
 CAUSAL = WITHOUT_DROPOUT.replace(causal=True)
 LENGTH = 8
@@ -49,33 +45,6 @@ def test_a_changed_token_changes_what_follows_it_alone(inputs, training, scores)
         assert (difference[0, ~later] == 0).all()
 
 
-def test_the_loss_of_a_token_has_no_gradient_at_later_ones():
-    # Every id occurs once, so that a row of the table is one token.
-    ids = np.arange(1, LENGTH + 1)[None]
-    backbone = causal_backbone()
-    backbone.compile(
-        keras.optimizers.SGD(1.0),
-        loss={"sequence_output": lambda weight, x: ops.sum(weight * ops.square(x))},
-    )
-    before = backbone.token_embedding.embeddings.numpy()
-    weight = (np.arange(LENGTH) == 4).astype("float32")[None, :, None]
-    backbone.pooler.trainable = False
-    backbone.train_on_batch({"token_ids": ids}, {"sequence_output": weight})
-    moved = abs(backbone.token_embedding.embeddings.numpy() - before).max(-1)[ids[0]]
-    assert (moved[:5] > 0).all()
-    assert (moved[5:] == 0).all()
-
-
-def test_scores_are_those_of_a_triangle():
-    backbone = causal_backbone(output_attention_scores=True)
-    outputs = backbone({"token_ids": IDS, "padding_mask": MASK})
-    for scores in outputs["attention_scores"]:
-        scores = to_numpy(scores)
-        np.testing.assert_allclose(scores.sum(-1), 1, atol=1e-5)
-        assert (np.triu(scores, 1) == 0).all()
-        assert (scores[1, :, 6:, 6:] == 0).all()
-
-
 def test_all_paths_compute_the_same():
     fused = to_numpy(causal_backbone()(features())["sequence_output"])
     trained = to_numpy(causal_backbone()(features(), training=True)["sequence_output"])
@@ -98,28 +67,3 @@ def test_the_pooled_output_is_of_the_last_real_token():
         np.testing.assert_allclose(actual, everywhere[[0, 1], last], atol=1e-6)
     nothing = pooled({"token_ids": IDS, "padding_mask": np.zeros_like(MASK)})
     assert np.isfinite(nothing[0]).all()
-
-
-def test_it_comes_back_from_files(tmp_path):
-    backbone = causal_backbone()
-    backbone.save(tmp_path / "causal.keras")
-    backbone.save_to_preset(tmp_path / "preset")
-    expected = backbone(features())
-    for same in (
-        keras.saving.load_model(tmp_path / "causal.keras"),
-        Backbone.from_preset(tmp_path / "preset"),
-    ):
-        assert same.config == CAUSAL
-        for name, value in same(features()).items():
-            np.testing.assert_array_equal(to_numpy(value), to_numpy(expected[name]))
-
-
-def test_it_learns_to_predict_the_next_token():
-    keras.utils.set_random_seed(0)
-    model = MaskedLM(Backbone(SMALL.replace(causal=True, num_layers=1, initializer_range=0.2)))
-    model.compile(AdamW(0.02), jit_compile=keras.backend.backend() != "torch")
-    # Each token names its successor.
-    ids = (np.arange(8) + np.arange(16)[:, None]) % 20 + 1
-    x = {"token_ids": ids, "mask_positions": np.tile(np.arange(7), (16, 1))}
-    history = model.fit(x, ids[:, 1:], sample_weight=np.ones((16, 7)), epochs=40, verbose=0)
-    assert history.history["accuracy"][-1] > 0.9

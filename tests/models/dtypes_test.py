@@ -51,15 +51,6 @@ def test_dtypes_and_closeness(reference, policy, variables, outputs, atol):
         np.testing.assert_allclose(to_numpy(tensor), to_numpy(expected[name]), atol=4 * atol)
 
 
-@each_policy
-def test_hidden_states_and_scores_have_the_outputs_dtype(policy, variables, outputs, atol):
-    model = Backbone(SMALL, output_hidden_states=True, output_attention_scores=True, dtype=policy)
-    returned = model(features())
-    tensors = returned["hidden_states"] + returned["attention_scores"]
-    assert {dtype_of(x) for x in tensors} == {outputs}
-    assert {dtype_of(x) for x in model.output["hidden_states"]} == {outputs}
-
-
 def test_the_global_policy_is_the_default():
     keras.config.set_dtype_policy("mixed_bfloat16")
     backbone = Backbone(SMALL)

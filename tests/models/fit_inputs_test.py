@@ -93,10 +93,6 @@ def test_fit_and_evaluate(backbone, expected, form):
     np.testing.assert_allclose(evaluated, loss, rtol=1e-5)
 
 
-def test_one_batch_at_a_time(backbone, expected):
-    assert_close(backbone.predict_on_batch(FORMS["ids"]), expected)
-
-
 @pytest.mark.needs_tensorflow
 @pytest.mark.parametrize("form", ["array", "ids", "mask"])
 def test_datasets(backbone, expected, form):

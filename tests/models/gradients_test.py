@@ -62,13 +62,6 @@ def its_gradients(model) -> dict[str, np.ndarray]:
     return gradients(model)
 
 
-def without_key_bias(path: str, values: np.ndarray) -> np.ndarray:
-    """A bias on all keys alike moves all scores of a query alike, which softmax does not see."""
-    query, key, value = np.split(values, 3)
-    np.testing.assert_allclose(key, 0, atol=1e-5, err_msg=path)
-    return np.concatenate([query, value])
-
-
 def test_every_variable_has_its_gradient(model, its_gradients):
     weights = numpy_bert.weights_of(model)
     random = np.random.default_rng(0)
@@ -83,19 +76,6 @@ def test_every_variable_has_its_gradient(model, its_gradients):
         np.testing.assert_allclose(
             (gradient * direction).sum(), expected, atol=1e-4 * max(1, scale), err_msg=path
         )
-
-
-def test_no_gradient_is_zero(its_gradients):
-    for path, gradient in its_gradients.items():
-        if path.endswith("query_key_value/bias"):
-            gradient = without_key_bias(path, gradient)
-        if path == "token_embedding/embeddings":
-            used = np.unique(INPUTS["token_ids"][INPUTS["padding_mask"]])
-            gradient = gradient[used]
-        if path == "embeddings/position_embeddings":
-            np.testing.assert_array_equal(gradient[7:], 0)
-            gradient = gradient[:7]
-        assert (abs(gradient) > 1e-7).mean() > 0.9, path
 
 
 def test_with_dropout_and_mixed_precision_every_variable_still_moves():

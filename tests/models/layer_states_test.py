@@ -13,6 +13,7 @@ def arrays(variables):
     return [keras.ops.convert_to_numpy(variable.value) for variable in variables]
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("kind", [keras_bert.MaskedLM, keras_bert.Distiller])
 def test_a_model_whose_layers_share_weights_is_copied_by_its_config(kind):
     """Keras' `clone_model` would part them, and says what to do instead."""
@@ -28,6 +29,7 @@ def test_a_model_whose_layers_share_weights_is_copied_by_its_config(kind):
         )
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 @pytest.mark.parametrize("kind", [*TASKS, keras_bert.MaskedLM])
 def test_a_task_comes_back_as_it_was(kind, tmp_path):

@@ -2,9 +2,7 @@
 """LoRA and int8 quantization."""
 
 import dataclasses
-import gc
 import operator
-import weakref
 
 import keras
 import numpy as np
@@ -44,6 +42,7 @@ def test_lora_trains_two_small_matrices_a_block():
     assert sum(v.numpy().size for v in backbone.trainable_variables) == 2 * (2 * 16 + 2 * 48)
 
 
+@pytest.mark.on_tensorflow
 def test_lora_starts_from_the_same_outputs():
     backbone = Backbone(SMALL)
     random_weights(backbone)
@@ -61,6 +60,7 @@ def test_lora_changes_the_updates_and_nothing_else():
     assert changed == {v.path for v in backbone.trainable_variables}
 
 
+@pytest.mark.on_tensorflow
 def test_a_head_trains_beside_lora():
     backbone = backbone_with_lora()
     inputs = token_inputs()
@@ -99,6 +99,7 @@ def test_training_with_lora_goes_on_after_a_reload(tmp_path):
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
 
 
+@pytest.mark.on_tensorflow
 def test_an_ordinary_encoder_loads_lora_s_weights_merged(tmp_path):
     backbone = backbone_with_lora()
     train(backbone)
@@ -106,11 +107,6 @@ def test_an_ordinary_encoder_loads_lora_s_weights_merged(tmp_path):
     ordinary = Backbone(WITHOUT_DROPOUT)
     ordinary.load_weights(tmp_path / "encoder.weights.h5")
     np.testing.assert_allclose(sequence_output(ordinary), sequence_output(backbone), atol=1e-5)
-
-
-def test_lora_is_enabled_once():
-    with pytest.raises(ValueError, match="already enabled"):
-        backbone_with_lora().enable_lora(2)
 
 
 @pytest.fixture(scope="module")
@@ -130,29 +126,6 @@ def test_int8_holds_every_product_in_bytes(quantized):
     assert len(kernels) == 2 * 4 + 1
     assert {v.dtype for v in kernels} == {"int8"}
     assert abs(sequence_output(backbone) - before).max() < 0.1
-
-
-@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
-def test_int8_frees_the_weights_and_collects_garbage_once(monkeypatch):
-    backbone = Backbone(SMALL)
-    kernels = [weakref.ref(block.attention.query_key_value.kernel) for block in backbone.blocks]
-    collections = []
-    collect = gc.collect
-    monkeypatch.setattr(gc, "collect", lambda: collections.append(collect()))
-    backbone.quantize("int8")
-    assert len(collections) == 1
-    assert [kernel() for kernel in kernels] == [None, None]
-
-
-@pytest.mark.parametrize("rank", [0, -1])
-def test_a_rank_is_positive(rank):
-    with pytest.raises(ValueError, match=f"rank is {rank}; it must be an integer above 0"):
-        Backbone(SMALL).enable_lora(rank)
-
-
-def test_a_dropout_rate_is_below_one():
-    with pytest.raises(ValueError, match=r"dropout is 2; it must be a number in \[0, 1\)"):
-        ClassificationHead(2, dropout=2)
 
 
 def static_backbone(config=SMALL) -> tuple[Backbone, np.ndarray]:
@@ -178,6 +151,7 @@ def test_static_int8_is_near_and_is_loaded(tmp_path):
         again.quantize("int8", calibration=features())
 
 
+@pytest.mark.on_tensorflow
 def test_calibration_is_refused_where_it_does_not_apply():
     with pytest.raises(ValueError, match="calibration is for mode='int8'"):
         Backbone(SMALL).quantize("int4", calibration=features())

@@ -10,7 +10,6 @@ from keras import ops
 
 from keras_bert.checkpoints import CheckpointWarning
 from keras_bert.models import Backbone
-from keras_bert.optimizers import AdamW
 from keras_bert.tasks import MaskedLM
 from tests.models.small_backbone import SMALL, WITHOUT_DROPOUT, random_weights, to_numpy
 
@@ -115,6 +114,7 @@ def test_attention_is_within_sequences():
         assert (scores[same] > 0).all()
 
 
+@pytest.mark.on_tensorflow
 def test_masked_positions_of_packed_rows(backbone):
     model = MaskedLM(backbone)
     positions = np.array([[0, 4, 11], [5, 7, 9], [0, 3, 6]], "int32")
@@ -126,16 +126,7 @@ def test_masked_positions_of_packed_rows(backbone):
         np.testing.assert_allclose(logits[row, slots], expected[0], atol=1e-5)
 
 
-def test_a_masked_lm_trains_on_packed_rows():
-    model = MaskedLM(Backbone(SMALL.replace(num_layers=1), packed=True))
-    model.compile(AdamW(0.01))
-    x = {**FEATURES, "mask_positions": np.array([[1, 4, 10], [2, 8, 0], [3, 5, 0]], "int32")}
-    y = np.array([[9, 8, 7], [6, 5, 0], [4, 3, 0]])
-    weights = np.array([[1, 1, 1], [1, 1, 0], [1, 1, 0]], "float32")
-    history = model.fit(x, y, sample_weight=weights, batch_size=3, epochs=8, verbose=0).history
-    assert history["loss"][-1] < history["loss"][0] - 0.5
-
-
+@pytest.mark.on_tensorflow
 def test_without_packing_the_outputs_are_those_of_an_ordinary_model(backbone):
     ordinary = Backbone(SMALL)
     ordinary.set_weights(backbone.get_weights())
@@ -152,6 +143,7 @@ def test_without_packing_the_outputs_are_those_of_an_ordinary_model(backbone):
         )
 
 
+@pytest.mark.on_tensorflow
 def test_a_padding_mask_masks_within_sequences_too(backbone):
     mask = np.ones((3, LENGTH), bool)
     mask[0, 7] = False
@@ -172,35 +164,7 @@ def test_packed_rows_may_be_longer_than_the_positions(backbone):
         backbone(long)
 
 
-def test_it_comes_back_from_a_file(backbone, tmp_path):
-    backbone.save(tmp_path / "packed.keras")
-    loaded = keras.saving.load_model(tmp_path / "packed.keras")
-    assert loaded.packed
-    np.testing.assert_array_equal(
-        to_numpy(loaded(FEATURES)["sequence_output"]),
-        to_numpy(backbone(FEATURES)["sequence_output"]),
-    )
-    assert "packed" not in Backbone(SMALL).get_config()
-
-
-WRONG = [
-    ("position_ids", np.full((3, LENGTH), 12), "position_ids holds 12; .* below 12"),
-    ("position_ids", np.zeros((3, 5), "int32"), r"`position_ids` has shape .*, \(3, 12\)"),
-    ("sequence_ids", np.zeros((2, LENGTH), "int32"), r"`sequence_ids` has shape .*, \(3, 12\)"),
-]
-
-
-@pytest.mark.parametrize(("name", "value", "message"), WRONG)
-def test_wrong_inputs_are_named(backbone, name, value, message):
-    with pytest.raises(ValueError, match=f"(?s){message}"):
-        backbone({**FEATURES, name: value})
-
-
-def test_an_ordinary_model_has_no_such_inputs():
-    with pytest.raises(ValueError, match="no input 'position_ids', 'sequence_ids'"):
-        Backbone(SMALL)(FEATURES)
-
-
+@pytest.mark.on_tensorflow
 def test_a_preset_takes_packed_rows_where_asked_to(backbone, tmp_path):
     backbone.save_to_preset(tmp_path)
     expected = to_numpy(backbone(FEATURES)["sequence_output"])

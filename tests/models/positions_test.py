@@ -74,12 +74,6 @@ def test_packed_rows():
     np.testing.assert_allclose(to_numpy(outputs["sequence_output"]), expected, atol=1e-5)
 
 
-def test_a_causal_encoder_says_no():
-    backbone = Backbone(SMALL.replace(causal=True))
-    with pytest.raises(ValueError, match="whose pooling is 'last' outputs all positions"):
-        at_positions(backbone)
-
-
 def test_weights_are_the_encoders_own():
     backbone = Backbone(SMALL)
     model = at_positions(backbone)

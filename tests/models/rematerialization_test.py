@@ -70,12 +70,3 @@ def test_computes_again_in_training_alone(rematerialize):
     assert feed_forward.calls == 1
     value_and_gradients(lambda x: block(x, training=True), [x], upstream)
     assert feed_forward.calls == (3 if rematerialize else 2)
-
-
-def test_is_saved_with_the_encoder(tmp_path):
-    backbone = Backbone(SMALL, rematerialize=True)
-    backbone.save(tmp_path / "encoder.keras")
-    loaded = keras.saving.load_model(tmp_path / "encoder.keras")
-    assert loaded.rematerialize
-    assert all(block.rematerialize for block in loaded.blocks)
-    assert not Backbone(SMALL).blocks[0].rematerialize

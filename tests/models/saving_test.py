@@ -2,7 +2,6 @@
 """Round trips of a saved encoder."""
 
 import errno
-import json
 import resource
 
 import keras
@@ -18,19 +17,6 @@ def assert_same_outputs(loaded: Backbone, backbone: Backbone) -> None:
     expected, outputs = backbone(features()), loaded(features())
     for name in ("sequence_output", "pooled_output"):
         np.testing.assert_array_equal(to_numpy(outputs[name]), to_numpy(expected[name]))
-
-
-def trainable_paths(model: keras.Model) -> list[str]:
-    return [variable.path for variable in model.trainable_variables]
-
-
-def test_config_round_trip_through_json():
-    backbone = Backbone(SMALL, output_hidden_states=True, dtype="mixed_bfloat16", name="encoder")
-    fields = json.loads(json.dumps(backbone.get_config()))
-    again = Backbone.from_config(fields)
-    assert again.config == backbone.config
-    assert (again.name, again.dtype_policy.name) == ("encoder", "mixed_bfloat16")
-    assert again.get_config() == backbone.get_config()
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "bfloat16"])
@@ -53,29 +39,6 @@ def test_the_dtype_does_not_follow_the_global_policy_of_the_loader(tmp_path):
     assert {block.dtype_policy.name for block in loaded.blocks} == {"float32"}
 
 
-def freeze_all(backbone):
-    backbone.trainable = False
-
-
-def freeze_some(backbone):
-    backbone.embeddings.trainable = False
-    backbone.token_embedding.trainable = False
-    backbone.blocks[0].trainable = False
-    backbone.blocks[1].attention.trainable = False
-
-
-@pytest.mark.parametrize("freeze", [freeze_all, freeze_some])
-def test_frozen_stays_frozen(freeze, tmp_path):
-    backbone = Backbone(SMALL)
-    freeze(backbone)
-    backbone.save(tmp_path / "encoder.keras")
-    loaded = keras.saving.load_model(tmp_path / "encoder.keras")
-    assert loaded.trainable == backbone.trainable
-    assert trainable_paths(loaded) == trainable_paths(backbone)
-    if freeze is freeze_some:
-        assert any("layer_1/feed_forward/intermediate" in path for path in trainable_paths(loaded))
-
-
 def save_file(backbone, folder):
     backbone.save(folder / "encoder.keras")
 
@@ -96,6 +59,7 @@ def fails_on_a_full_disk(save, backbone, folder):
     return raised.value
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("save", [save_file, save_preset])
 def test_a_full_disk_leaves_what_was_there(save, tmp_path):
     backbone = Backbone(SMALL)
@@ -105,6 +69,7 @@ def test_a_full_disk_leaves_what_was_there(save, tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("save", [save_preset, save_hugging_face])
 def test_a_full_disk_leaves_no_folder_that_was_not_there(save, tmp_path):
     error = fails_on_a_full_disk(save, Backbone(SMALL), tmp_path / "new")
@@ -112,6 +77,7 @@ def test_a_full_disk_leaves_no_folder_that_was_not_there(save, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.on_tensorflow
 def test_a_file_needs_its_folder_and_a_preset_creates_it(tmp_path):
     backbone = Backbone(SMALL)
     folder = tmp_path / "no" / "such"
@@ -129,22 +95,6 @@ def test_a_file_needs_its_folder_and_a_preset_creates_it(tmp_path):
     assert Backbone.from_preset(folder).config == SMALL
 
 
-def test_weights_round_trip(tmp_path):
-    backbone = Backbone(SMALL)
-    random_weights(backbone)
-    backbone.save_weights(tmp_path / "encoder.weights.h5")
-    loaded = Backbone(SMALL)
-    loaded.load_weights(tmp_path / "encoder.weights.h5")
-    assert_same_outputs(loaded, backbone)
-
-
-@pytest.mark.filterwarnings("ignore:Skipping nested container:UserWarning")
-def test_weights_of_another_size_are_refused(tmp_path):
-    Backbone(SMALL).save_weights(tmp_path / "encoder.weights.h5")
-    with pytest.raises(ValueError, match=r"expected|shape"):
-        Backbone(SMALL.replace(hidden_dim=8)).load_weights(tmp_path / "encoder.weights.h5")
-
-
 def test_training_goes_on_after_a_reload(tmp_path):
     targets = {"pooled_output": np.ones((3, 16), "float32")}
     backbone = Backbone(WITHOUT_DROPOUT.replace(num_layers=1))
@@ -159,6 +109,7 @@ def test_training_goes_on_after_a_reload(tmp_path):
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
 
 
+@pytest.mark.on_tensorflow
 def test_a_copy_is_made_by_its_config_or_by_clone_model():
     """`keras.models.clone_model` copies the graph: what comes back is a plain functional model."""
     backbone = Backbone(SMALL, dtype="mixed_bfloat16")
@@ -174,6 +125,7 @@ def test_a_copy_is_made_by_its_config_or_by_clone_model():
         )
 
 
+@pytest.mark.on_tensorflow
 def test_a_preset_is_not_written_to_a_file(tmp_path):
     (tmp_path / "preset").write_text("")
     with pytest.raises(NotADirectoryError, match=r"cannot be a folder: .*preset is a file"):

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls from several threads, and calls that are interrupted."""
 
-import copy
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -136,22 +134,6 @@ def test_a_step_that_is_interrupted_after_it_was_computed(classifier, call, monk
 
 
 @on_jax
-@pytest.mark.parametrize("call", ["fit", "train_on_batch"])
-def test_training_that_is_interrupted_while_its_step_is_traced(classifier, call, monkeypatch):
-    before = classifier.get_weights()
-    monkeypatch.setattr(classifier, "train_function", None)
-
-    def interrupted(*arguments, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(classifier, "compute_loss", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        getattr(classifier, call)(X, Y)
-    for weight, other in zip(before, classifier.get_weights(), strict=True):
-        np.testing.assert_array_equal(weight, other)
-
-
-@on_jax
 def test_an_interrupted_step_of_training_keeps_its_result(classifier):
     """What takes place between the end of a compiled step and the next line of Python."""
     from keras_bert.ops import jax_steps
@@ -192,14 +174,6 @@ def test_callbacks_of_training_predict(classifier):
     classifier.fit(X, Y, batch_size=4, callbacks=[Predict()], verbose=0)
     assert len(outputs) == 2
     np.testing.assert_allclose(outputs[-1], classifier.predict(X, verbose=0), atol=1e-5)
-
-
-def test_copies_have_locks_of_their_own(classifier):
-    classifier.predict(X, verbose=0)
-    for other in (copy.deepcopy(classifier), pickle.loads(pickle.dumps(classifier))):
-        np.testing.assert_allclose(
-            other.predict(X, verbose=0), classifier.predict(X, verbose=0), atol=1e-5
-        )
 
 
 # JAX warns of any fork; Python from 3.12 on, of one with threads.

@@ -106,11 +106,6 @@ def test_all_layers_of_a_kind_call_one_graph():
     assert sorted(called.values()) == [1, 2, 2]
 
 
-@pytest.mark.parametrize("pooling", ["first", "mean", "last"])
-def test_every_pooling_agrees(pooling):
-    assert_same_outputs(*pair(pooling=pooling), batch_of(LENGTHS["mixed"]))
-
-
 def test_padding_is_not_computed_and_zero_in_the_output():
     _, unpadded = pair()
     batch = batch_of(LENGTHS["mixed"])
@@ -203,50 +198,10 @@ def test_tasks_predict_alike(cls):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-def test_dropout_is_applied_to_tokens():
-    config = WITHOUT_DROPOUT.replace(dropout=0.5, attention_dropout=0.5)
-    unpadded = Backbone(config, unpadded=True)
-    batch = batch_of(LENGTHS["mixed"])
-    first, second = (to_numpy(unpadded(batch, training=True)["sequence_output"]) for _ in "ab")
-    assert np.isfinite(first).all()
-    assert np.abs(first - second)[batch["padding_mask"]].max() > 0.1
-
-
-def test_weights_of_heads_are_those_of_the_row():
-    batch = batch_of([3, 6])
-    factors = np.array([[1.0, 0.0], [0.0, 1.0]], "float32")
-    outputs = []
-    for encoder in pair(num_layers=1):
-        with encoder.blocks[0].attention.weighing_heads([ops.convert_to_tensor(factors)]):
-            outputs.append(to_numpy(encoder(batch)["sequence_output"]))
-    mask = batch["padding_mask"]
-    np.testing.assert_allclose(outputs[1][mask], outputs[0][mask], rtol=1e-5, atol=1e-5)
-
-
-def test_hidden_states_and_scores_are_padded():
-    config = WITHOUT_DROPOUT.replace(output_hidden_states=True, output_attention_scores=True)
-    encoders = [Backbone(config, unpadded=value) for value in (False, True)]
-    for encoder in encoders:
-        random_weights(encoder)
-    batch = batch_of(LENGTHS["mixed"])
-    for ours, theirs in zip(
-        keras.tree.flatten(encoders[1](batch)), keras.tree.flatten(encoders[0](batch)), strict=True
-    ):
-        np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
-
-
 def test_rows_longer_than_the_positions_are_refused():
     config = BertConfig(**{**WITHOUT_DROPOUT.to_dict(), "max_sequence_length": 8})
     with pytest.raises(ValueError, match="positions for at most 8"):
         Backbone(config, unpadded=True)(batch_of([9, 3]))
-
-
-def test_the_setting_is_saved():
-    encoder = Backbone(WITHOUT_DROPOUT, unpadded=True)
-    assert Backbone.from_config(encoder.get_config()).unpadded is True
-    encoder = Backbone(WITHOUT_DROPOUT, unpadded=False)
-    assert Backbone.from_config(encoder.get_config()).unpadded is False
-    assert "unpadded" not in Backbone(WITHOUT_DROPOUT).get_config()
 
 
 def is_unpadded(outputs):

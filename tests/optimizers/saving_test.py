@@ -56,6 +56,7 @@ def test_a_reloaded_model_continues_identically(name, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize("optimizer", [AdamW, AdamWeightDecay, LAMB, StableAdamW])
 def test_a_reloaded_optimizer_leaves_layer_norm_and_biases_undecayed(optimizer, tmp_path):
     model = small_model(optimizer(1e-2, weight_decay=0.5))
@@ -86,6 +87,7 @@ def test_a_reloaded_model_decays_what_the_saved_one_decays(tmp_path):
     assert len(decayed) == len(reloaded.trainable_variables) - 1
 
 
+@pytest.mark.on_tensorflow
 @pytest.mark.parametrize(
     ("name", "decays"),
     [
