@@ -149,23 +149,6 @@ def test_flow_is_that_of_a_linear_program(found_and_expected):
         np.testing.assert_array_equal(found.flow(number, layer=last), found.flow(number))
 
 
-def test_flow_of_one_layer_is_its_attention(patterns):
-    width = len(patterns.tokens[1])
-    residual = (patterns.scores[1][0].mean(axis=0) + np.eye(width)) / 2
-    flows = patterns.flow(1, range(width), layer=0)
-    np.testing.assert_allclose(flows, residual, atol=1e-6)
-
-
-def test_flow_of_a_long_text_is_computed_if_asked_for(patterns):
-    assert patterns.flow(0, [], max_tokens=None).shape == (0, len(patterns.tokens[0]))
-    with pytest.raises(ValueError, match="Text 0 has 8 tokens, which takes long; pass a larger"):
-        patterns.flow(0, max_tokens=7)
-    assert patterns.flow(0, max_tokens=8).shape == (1, 8)
-    for wrong in ({"layer": 2}, {"positions": [8]}, {"text": 3}):
-        with pytest.raises(IndexError):
-            patterns.flow(**wrong)
-
-
 @pytest.fixture(scope="module")
 def patterns():
     config = BertConfig(
@@ -219,9 +202,3 @@ def test_models_and_inputs_without_text_are_refused():
     for x in ("film " * 600, [("the film", "dull " * 600)]):
         with pytest.raises(ValueError, match="600 tokens, and a row holds at most "):
             insight.attention(backbone, x, preprocessor=preprocessor())
-
-
-def test_a_text_that_is_not_there_is_refused(patterns):
-    for call in (patterns.rollout, patterns.flow, patterns.plot_heads):
-        with pytest.raises(IndexError, match="text is 9; expected 0 to 2"):
-            call(9)

@@ -96,19 +96,3 @@ def test_neighbors_have_the_nearest_embeddings(folder, model):
     assert found._repr_html_().count("<tr>") == 5
     pytest.importorskip("matplotlib").use("agg")
     assert [label.get_text() for label in found.plot().get_yticklabels()] == expected[::-1]
-
-
-def test_contexts_that_cannot_be_compared_are_refused(model):
-    backbone, preprocessor = model
-    with pytest.raises(ValueError, match=r"'banks' is not a token.*\['bank', '##s'\]"):
-        insight.neighbors(backbone, "banks", preprocessor=preprocessor)
-    with pytest.raises(ValueError, match=r"top_k is 0; it must be an integer in \[1, 17\]"):
-        insight.neighbors(backbone, "bank", 0, preprocessor=preprocessor)
-    for texts, message in (
-        ("the bank", "expected at least two texts"),
-        (["the bank", "a film"], "Text 1 has no word 'bank'"),
-        (["the bank", "a banker"], "Text 1 has no word 'bank'"),
-        (["the bank", "a " * 20 + "bank"], "Text 1: 'bank' is behind the 16 tokens"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            insight.contexts(backbone, "bank", texts, preprocessor=preprocessor)

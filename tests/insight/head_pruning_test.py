@@ -179,16 +179,6 @@ def test_a_pruned_task_is_trained_saved_and_loaded(pruned, tmp_path):
         checkpoints.save_hugging_face(pruned, tmp_path / "other")
 
 
-def test_a_pruned_task_is_exported(pruned, tmp_path):
-    tf = pytest.importorskip("tensorflow")
-    pruned.export(tmp_path / "1")
-    loaded = tf.saved_model.load(str(tmp_path / "1"))
-    served = loaded.signatures["serving_default"](text=tf.constant(TEXTS[:2]))
-    for row, answer in enumerate(pruned.classify(TEXTS[:2])):
-        assert served["label"][row].numpy().decode() == answer["label"]
-        np.testing.assert_allclose(served["score"][row].numpy(), answer["score"], atol=1e-5)
-
-
 def test_low_rank_updates_are_pruned():
     keras.utils.set_random_seed(1)
     task = TextClassifier(Backbone(config_of("bert")), 2)
@@ -279,18 +269,6 @@ def test_importance_is_the_mean_derivative_of_the_losses_of_rows(kind):
     normalized = insight.head_importance(task, x, y, batch_size=1)
     norms = np.linalg.norm(found.scores, axis=1, keepdims=True)
     np.testing.assert_allclose(normalized.scores, found.scores / norms, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.on_each_backend
-def test_an_encoder_of_one_layer_has_importances():
-    arguments, make, x, y = CASES[TextClassifier]
-    keras.utils.set_random_seed(1)
-    config = config_of("bert", num_layers=1)
-    task = randomized(TextClassifier(Backbone(config), *arguments, preprocessor=make()))
-    found = insight.head_importance(task, x, y, normalize=False)
-    assert found.scores.shape == (1, 4)
-    expected = np.abs(differences(task, batches_of_one(task, x, y), 0, 2)).mean()
-    np.testing.assert_allclose(found.scores[0, 2], expected, rtol=0.03, atol=2e-4)
 
 
 def test_masked_lms_and_shared_layers_have_importances():

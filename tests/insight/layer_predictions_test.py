@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from keras_bert import Backbone, BertConfig, MaskedLM, TextClassifier, insight  # noqa: E402
+from keras_bert import Backbone, BertConfig, MaskedLM, insight  # noqa: E402
 from keras_bert.text import WordPieceTokenizer  # noqa: E402
 from tests.insight.hugging_face_models import save_model  # noqa: E402
 
@@ -89,12 +89,6 @@ def test_a_final_norm_precedes_the_head_of_every_layer():
     np.testing.assert_allclose(alike.probabilities[1], alike.probabilities[2], atol=1e-6)
 
 
-@pytest.fixture(scope="module")
-def small_task():
-    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
-    return TextClassifier(Backbone(BertConfig(vocabulary_size=len(TOKENS), **sizes)), 2)
-
-
 def test_results_are_plain_values_and_pages(masked_lm_and_reference):
     found = insight.layers(masked_lm_and_reference[0], TEXT, top_k=2)
     plain = json.loads(json.dumps(found.to_dict()))
@@ -107,14 +101,3 @@ def test_results_are_plain_values_and_pages(masked_lm_and_reference):
     pytest.importorskip("matplotlib").use("agg")
     axes = found.plot()
     np.testing.assert_array_equal(axes.images[0].get_array(), found.probabilities[:, :, 0])
-
-
-def test_models_without_a_head_are_refused(masked_lm_and_reference, small_task):
-    with pytest.raises(ValueError, match="Received a TextClassifier; expected a MaskedLM"):
-        insight.layers(small_task, TEXT)
-    with pytest.raises(ValueError, match=r"top_k is 13; it must be an integer in \[1, 12\]"):
-        insight.layers(masked_lm_and_reference[0], TEXT, top_k=13)
-    with pytest.raises(ValueError, match="expected a string"):
-        insight.layers(masked_lm_and_reference[0], [TEXT])
-    with pytest.raises(ValueError, match="601 tokens, and a row holds at most"):
-        insight.layers(masked_lm_and_reference[0], "[MASK]" + " film" * 600)

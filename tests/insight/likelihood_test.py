@@ -17,7 +17,6 @@ from keras_bert import (  # noqa: E402
     BertConfig,
     MaskedLM,
     Pretrainer,
-    TextClassifier,
     insight,
 )
 from keras_bert.checkpoints import CheckpointWarning  # noqa: E402
@@ -143,13 +142,6 @@ def test_shares_are_told_with_intervals_and_with_their_flaws(masked_lm, tmp_path
         insight.crows_pairs(masked_lm, path)
 
 
-def test_shares_can_be_drawn():
-    pytest.importorskip("matplotlib").use("agg")
-    scores = insight.PairScores(np.arange(4.0), np.array([1.0, 0, 0, 0]), ("age", "age", "b", "b"))
-    axes = scores.plot()
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["b (2)", "age (2)", "all (4)"]
-
-
 def test_texts_and_models_that_cannot_be_scored_are_refused(masked_lm):
     with pytest.raises(ValueError, match="Text 1 has 0 tokens"):
         insight.pseudo_log_likelihood(masked_lm, ["he", ""])
@@ -166,22 +158,6 @@ def test_texts_and_models_that_cannot_be_scored_are_refused(masked_lm):
     )
     with pytest.raises(ValueError, match="causal"):
         insight.pseudo_log_likelihood(causal, ["he is"])
-
-
-def test_other_models_are_refused(masked_lm, tmp_path):
-    classifier = TextClassifier(masked_lm.backbone, 2, masked_lm.preprocessor)
-    path = tmp_path / "pairs.csv"
-    path.write_text("sent_more,sent_less,bias_type\nhe is,she is,gender\n")
-    for call in (
-        lambda model: insight.crows_pairs(model, path),
-        lambda model: insight.pseudo_log_likelihood(model, ["he is"]),
-        lambda model: insight.masked_log_probabilities(model, [[2, 5, 3]], [[1]]),
-        insight.template_log_odds,
-        lambda model: insight.winobias_pronouns(model, path, path),
-        lambda model: insight.stereoset(model, path),
-    ):
-        with pytest.raises(ValueError, match="Received a TextClassifier; expected a MaskedLM or a"):
-            call(classifier)
 
 
 def test_a_pretrainer_scores_texts_too(masked_lm, tmp_path):

@@ -19,34 +19,6 @@ def test_units_that_all_agree_leave_doubt():
     np.testing.assert_allclose(of_all.low, 100 * share_interval(20, 20)[0])
 
 
-def test_a_single_unit_has_no_interval():
-    pytest.importorskip("matplotlib").use("agg")
-    scores = np.array([[3.0, 2, 1], [1, 2, 3]])
-    one = insight.StereoSetScores(scores, ("age", "age"), ("a", "a"), 0)
-    assert {(each.low, each.high) for each in one.measures()} == {(None, None)}
-    assert "50.0 (no interval)" in str(one)
-    assert "50.0 (no interval)" in one._repr_html_()
-    assert json.loads(json.dumps(one.to_dict(), allow_nan=False))["measures"][0]["low"] is None
-    one.plot()
-    compared = insight.compare({"one": one, "same": one})
-    assert compared.rows()[0]["differences"]["same"] == {"value": 0, "low": None, "high": None}
-    assert "0.0 (no interval)" in str(compared)
-    compared.plot()
-    two = insight.StereoSetScores(scores, ("age", "age"), ("a", "b"), 0)
-    assert "no interval" not in str(two)
-
-
-def test_ties_are_told():
-    first = np.array([1.0, 0, 0, 0])
-    scores = insight.PairScores(first, np.zeros(4), ("age", "age", "race", "race"))
-    columns, rows = scores.table()
-    assert columns[-1] == "ties, %"
-    assert [row[-1].split()[0] for row in rows] == ["75.0", "50.0", "100.0"]
-    assert [row["ties"] for row in scores.shares()] == [75, 50, 100]
-    assert "a tie counts as not preferring" in str(scores)
-    assert "ties, %" in scores._repr_html_()
-
-
 def test_the_same_units_are_drawn_for_two_results():
     """A model that is better on every pair by as much is better for certain."""
     noise = np.random.default_rng(0).normal(size=40)

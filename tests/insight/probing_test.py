@@ -137,43 +137,6 @@ def test_correlations_and_trees_are_those_of_scipy():
     assert right[0] == 5
 
 
-def test_each_probe_sees_its_own_layers():
-    layer = probe_models._Probes(4, True, 1.0, seed=0)
-    random = np.random.default_rng(0)
-    inputs = random.normal(size=(2, 5, 3, 6)).astype("float32")
-    layer.build(inputs.shape)
-    for variable in layer.weights:
-        variable.assign(random.normal(size=variable.shape))
-    mixing, scale, kernel, bias = map(keras.ops.convert_to_numpy, layer.weights)
-    outputs = keras.ops.convert_to_numpy(layer(inputs))
-    assert outputs.shape == (2, 5, 5, 4)
-    for probe, layers in enumerate(([0], [1], [2], [0, 1], [0, 1, 2])):
-        shares = np.exp(mixing[probe, layers]) / np.exp(mixing[probe, layers]).sum()
-        mixed = scale[probe] * np.tensordot(inputs[..., layers, :], shares, axes=(2, 0))
-        np.testing.assert_allclose(
-            outputs[:, :, probe], mixed @ kernel[probe] + bias[probe], atol=1e-5
-        )
-
-
-def test_losses_are_means_over_words_and_over_sentences():
-    random = np.random.default_rng(0)
-    logits = random.normal(size=(4, 3, 5)).astype("float32")
-    labels = np.array([4, 0, -1, 2])
-    of_words = [
-        -np.log(np.exp(logits[word, probe, label]) / np.exp(logits[word, probe]).sum())
-        for word, label in enumerate(labels)
-        for probe in range(3)
-        if label >= 0
-    ]
-    loss = probe_models.LabelProbes.loss(*map(keras.ops.convert_to_tensor, (labels, logits)))
-    np.testing.assert_allclose(float(loss), sum(of_words) / 3, rtol=1e-5)
-    targets = random.normal(size=(2, 2, 6)).astype("float32")
-    outputs = random.normal(size=(2, 3, 6)).astype("float32")
-    expected = (np.abs(outputs - targets[:, :1]) * targets[:, 1:]).sum() / 32
-    loss = probe_models.TreeProbes.loss(*map(keras.ops.convert_to_tensor, (targets, outputs)))
-    np.testing.assert_allclose(float(loss), expected, rtol=1e-5)
-
-
 OPTIONS = {"epochs": 30, "learning_rate": 0.03, "rank": 8}
 
 
@@ -238,18 +201,6 @@ def test_results_have_intervals_over_seeds(found):
     assert found["distance"].plot().get_title() == "distance"
 
 
-def test_gains_of_layers_have_their_mean():
-    cumulative = np.array([[0.5, 0.7, 0.75]])
-    weights = np.array([[0.2, 0.3, 0.5]])
-    scores = insight.ProbeScores(
-        "upos", {"accuracy": cumulative}, {"accuracy": cumulative}, cumulative, cumulative,
-        weights, 0.1, (5, 5),
-    )  # fmt: skip
-    np.testing.assert_allclose(scores.expected_layer_of_gains, [(0.2 * 1 + 0.05 * 2) / 0.25])
-    np.testing.assert_allclose(scores.expected_layer, [1.3])
-    assert np.isnan(scores.rows[0]["accuracy_interval"])
-
-
 def test_files_and_models_that_cannot_be_probed_are_refused(model, files, tmp_path):
     backbone, preprocessor = model
     for changes, message in (
@@ -267,32 +218,3 @@ def test_files_and_models_that_cannot_be_probed_are_refused(model, files, tmp_pa
     short = data.TextClassifierPreprocessor(preprocessor.tokenizer, 5)
     with pytest.raises(ValueError, match="All 4 sentences are longer than 5 tokens"):
         annotated_words(backbone, short, files[1])
-
-
-def test_files_without_what_a_task_needs_are_named(model, files, tmp_path):
-    backbone, preprocessor = model
-    short = tmp_path / "short.conllu"
-    short.write_text(conllu(["good/0/root"]))
-    options = {"preprocessor": preprocessor, "seeds": 1, "epochs": 1}
-    for task, message in (
-        ("relation", r"test_files, .*short\.conllu: no word has a head, which 'relation' needs"),
-        ("depth", r"short\.conllu: no sentence has 5 to 50 words, which 'depth' needs"),
-        ("distance", r"short\.conllu: no sentence has 5 to 50 words, which 'distance' needs"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            insight.probe(backbone, files[0], short, [task], **options)
-    with pytest.raises(ValueError, match=r"train_files, .*short\.conllu: no word has a head"):
-        insight.probe(backbone, short, files[1], ["relation"], **options)
-    found = insight.probe(backbone, files[0], short, ["upos"], **options)
-    assert found["upos"].num_words[1] == 1
-    # With one seed there are no intervals
-    assert "1 seed (no intervals)" in str(found["upos"])
-    assert "±" not in str(found["upos"])
-
-
-def test_testing_on_the_training_data_warns(model, files):
-    backbone, preprocessor = model
-    with pytest.warns(UserWarning, match=r"train\.conllu is both for training and for testing"):
-        insight.probe(
-            backbone, files[0], [files[0]], ["upos"], preprocessor=preprocessor, seeds=1, epochs=1
-        )

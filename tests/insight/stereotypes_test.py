@@ -142,21 +142,6 @@ def test_pronouns_are_as_likely_as_by_transformers(pronouns, log_probabilities):
     np.testing.assert_allclose(pronouns.pro[0], -pronouns.anti[0])
 
 
-def test_pronouns_are_summed_up_by_the_stereotype(pronouns):
-    measures = {(each.metric, each.group): each for each in pronouns.measures()}
-    both = measures["pro - anti, %", "all"]
-    np.testing.assert_allclose(
-        both.value, 100 * ((pronouns.pro > 0).mean() - (pronouns.anti > 0).mean())
-    )
-    assert both.low <= both.value <= both.high
-    assert measures["log odds of the stereotype", "female"].count == 3
-    np.testing.assert_allclose(
-        measures["log odds of the stereotype", "male"].value,
-        np.mean((pronouns.pro - pronouns.anti)[[0, 3]] / 2),
-    )
-    assert "not the coreference resolution" in str(pronouns)
-
-
 def test_real_sentences_are_read(masked_lm):
     data = os.environ.get("KERAS_BERT_DATA")
     if data is None:
@@ -224,20 +209,6 @@ def test_files_that_do_not_belong_together_are_refused(masked_lm, tmp_path):
         insight.winobias_pronouns(masked_lm, pro, pro)
 
 
-def test_real_files_of_two_types_are_refused(masked_lm):
-    data = os.environ.get("KERAS_BERT_DATA")
-    if data is None:
-        pytest.skip("KERAS_BERT_DATA names no folder of data sets")
-    folder = Path(data) / "bias" / "winobias"
-    for first, second in ((1, 2), (2, 1)):
-        with pytest.raises(ValueError, match="line 1 differ in more than"):
-            insight.winobias_pronouns(
-                masked_lm,
-                folder / f"pro_stereotyped_type{first}.txt.dev",
-                folder / f"anti_stereotyped_type{second}.txt.dev",
-            )
-
-
 # === Templates ===
 
 
@@ -285,25 +256,6 @@ def test_templates_score_as_by_transformers(masked_lm, log_probabilities):
     }
 
 
-def test_templates_are_checked(masked_lm):
-    for arguments, message in (
-        ((["{target} is."], ["a nurse"]), r"has 0 \{attribute\}; expected one"),
-        (([], ["a nurse"]), "0 templates, 1 attributes and 2 targets"),
-        ((["{target} is {attribute}"], ["a nurse"], ["kindly"]), "'Kindly' is not one token"),
-        ((["{target} is {attribute}"], ["a plumber"]), "cannot spell"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            insight.template_log_odds(masked_lm, *arguments)
-
-
-def test_template_scores_are_drawn_by_size():
-    pytest.importorskip("matplotlib").use("agg")
-    odds = np.array([[[0.0, 1.0], [2.0, 0.0], [1.0, 0.0]]])
-    scores = insight.TemplateScores(("t",), ("a", "b", "c"), ("he", "she"), odds, 0 * odds)
-    labels = [label.get_text() for label in scores.plot().get_yticklabels()]
-    assert labels == ["a (1)", "c (1)", "b (1)", "all (3)"]
-
-
 # === StereoSet ===
 
 
@@ -343,39 +295,14 @@ def test_stereoset_scores_as_by_the_released_program(masked_lm, log_probabilitie
     assert "2 intersentence examples are left out" in str(scores)
 
 
-def test_icat_is_best_for_a_model_of_language_without_preference():
-    ideal = np.array([[3.0, 2, 1], [2, 3, 1]])
-    of_one = insight.StereoSetScores(ideal, ("race",) * 2, ("a",) * 2, 0)
-    measures = {(each.metric, each.group): each.value for each in of_one.measures()}
-    assert [measures[name, "all"] for name in ("SS, %", "LMS, %", "ICAT")] == [50, 100, 100]
-    stereotyped = insight.StereoSetScores(ideal[[0, 0]], ("race",) * 2, ("a",) * 2, 0)
-    measures = {(each.metric, each.group): each.value for each in stereotyped.measures()}
-    assert [measures[name, "race"] for name in ("SS, %", "LMS, %", "ICAT")] == [100, 100, 0]
-
-
 def test_malformed_examples_are_named(masked_lm, tmp_path):
     path = tmp_path / "dev.json"
-    path.write_text("{")
-    with pytest.raises(ValueError, match=r"dev\.json is not JSON"):
-        insight.stereoset(masked_lm, path)
-    path.write_text('{"data": []}')
-    with pytest.raises(ValueError, match=r"dev\.json has no list data\.intrasentence"):
-        insight.stereoset(masked_lm, path)
-    good = STEREOSET["data"]["intrasentence"][0]
-    words = ("kind", "angry", "from")
-    for entry, message in (
-        (("7", "", "gender", "The BLANK", words), r"\[1\] \(id 7\) has no target"),
-        (("7", "nurse", "gender", "The nurse", words), "the context 'The nurse' has no BLANK"),
-        (
-            ("7", "nurse", "gender", "A BLANK", ("kind", "!", "to")),
-            "of anti-stereotype, 'A !', has",
-        ),
-    ):
-        write_stereoset(path, [good, entry])
-        with pytest.raises(ValueError, match=message):
+    for text in ("{", '{"data": []}'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"dev\.json has no list data\.intrasentence"):
             insight.stereoset(masked_lm, path)
-    entries = write_stereoset(path, [good])
-    entries[0]["sentences"][0]["gold_label"] = "stereotype"
-    path.write_text(json.dumps({"data": {"intrasentence": entries}}))
-    with pytest.raises(ValueError, match=r"\[0\] \(id 1\) has sentences labeled"):
+    good = STEREOSET["data"]["intrasentence"][0]
+    bad = ("7", "nurse", "gender", "A BLANK", ("kind", "!", "to"))
+    write_stereoset(path, [good, bad])
+    with pytest.raises(ValueError, match=r"\[1\] is no example .*'A !' has no word in the place"):
         insight.stereoset(masked_lm, path)
