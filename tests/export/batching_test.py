@@ -3,7 +3,6 @@
 
 import dataclasses
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -11,14 +10,12 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
-from tests.export import served_tasks  # noqa: E402
 from tests.export.batching_session import (  # noqa: E402
     check_same,
     run_alone,
     run_in_parts,
     run_scheduled,
     run_together,
-    tags_of,
 )
 from tests.export.served_tasks import strings  # noqa: E402
 
@@ -178,31 +175,6 @@ def test_equal_choices_are_choices(served_chooser, pads):
     np.testing.assert_allclose(row, [[0.5, 0.5, 0.0] if pads else [0.5, 0.5]], atol=1e-5)
 
 
-def test_a_row_without_choices_is_an_error_of_that_row(served_chooser):
-    function = served_chooser.signatures["serve_ids"]
-    ids = {"token_ids": np.array([[[2, 9, 3]] * 2, [[2, 2, 2], [0, 0, 0]]], "int32")}
-    received = run_alone(function, ids | {"segment_ids": np.zeros_like(ids["token_ids"])})
-    assert [x.decode() for x in received["error"]] == [
-        "", "token_ids: no choice of the row has tokens"
-    ]  # fmt: skip
-    assert received["choice"].tolist() == [0, -1]
-
-
-def test_equal_words_are_words(served_tagger):
-    rows = [["b", "b", "b"], ["cat", "b", "b"]]
-    requests = [{"words": strings([row])} for row in rows]
-    received = run_scheduled(served_tagger.signatures["serve_words"], requests, pads=False)
-    for answer, tags in zip(received, served_tagger.task.tag(rows), strict=True):
-        assert [x.decode() for x in answer["labels"][0]] == [tag["label"] for tag in tags]
-        np.testing.assert_allclose(answer["scores"][0], [t["score"] for t in tags], atol=1e-4)
-
-
-def test_counts_that_differ_in_number_from_the_rows_are_refused(served_tagger):
-    request = {"words": strings([["a", "b"]]), "num_words": np.array([1, 1], "int32")}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="num_words: expected one for each"):
-        run_alone(served_tagger.signatures["serve_counted_words"], request)
-
-
 def test_counted_words_get_the_tags_of_the_task(served_tagger):
     for request in served_tagger.requests["serve_counted_words"]:
         received = run_alone(served_tagger.signatures["serve_counted_words"], request)
@@ -212,16 +184,6 @@ def test_counted_words_get_the_tags_of_the_task(served_tagger):
         ]
         for labels, tags in zip(received["labels"], served_tagger.task.tag(rows), strict=True):
             assert [x.decode() for x in labels if x] == [tag["label"] for tag in tags]
-
-
-def test_tags_as_json_are_those_of_the_task(served_tagger):
-    texts = served_tasks.TEXTS[0]
-    received = run_alone(served_tagger.signatures["serve_tags"], {"text": strings(texts)})["tags"]
-    expected = [json.dumps(tags) for tags in served_tagger.task.tag(texts)]
-    for tags, of_task in zip(tags_of(received), tags_of(expected, approximate=True), strict=True):
-        assert tags == [
-            {name: value for name, value in tag.items() if name != "word"} for tag in of_task
-        ]
 
 
 def test_counted_choices_get_the_scores_of_the_task(served_chooser):

@@ -12,10 +12,8 @@ pytest.importorskip("sentencepiece")
 
 import keras_bert  # noqa: E402
 from keras_bert.data import (  # noqa: E402
-    MultipleChoicePreprocessor,
     QuestionAnswererPreprocessor,
     TextClassifierPreprocessor,
-    TokenClassifierPreprocessor,
 )
 from keras_bert.export import ExportOptions  # noqa: E402
 from keras_bert.named_sizes import SIZES  # noqa: E402
@@ -33,7 +31,6 @@ FAMILIES = {
 }
 TEXTS = ["a test that fails", "été", "", "the case is a class of tests, and more of them " * 3]
 PAIRS = ["it is run", "", "a method of it " * 4, "setUp"]
-CHOICES = [["it is run", "", "naïve"], ["in 1990"], ["test", "a method of it " * 4], ["self"]]
 CLASS_NAMES = ("no", "maybe", "yes")
 
 
@@ -92,24 +89,6 @@ def test_text_classifier(parts):
         assert labels == [row["label"] for row in expected]
 
 
-def test_token_classifier(parts):
-    backbone, tokenizer = parts
-    preprocessor = TokenClassifierPreprocessor(tokenizer, 32)
-    task = keras_bert.TokenClassifier(
-        backbone, preprocessor=preprocessor, class_names=list(CLASS_NAMES)
-    )
-    functions = signatures(task, class_names=CLASS_NAMES)
-    served = functions["serving_default"](tf.constant(TEXTS))
-    for row, tags in enumerate(task.tag(TEXTS)):
-        assert served["num_words"][row] == len(tags)
-        close(served["scores"][row, : len(tags)], [tag["score"] for tag in tags])
-    features = TextClassifierPreprocessor(tokenizer, 32)(TEXTS)
-    token_ids = tf.constant(features["token_ids"])
-    received = functions["serve_ids"](token_ids)["logits"]
-    real = np.asarray(features["padding_mask"])
-    close(received[real], task.predict(features, verbose=0)[real])
-
-
 def test_question_answerer(parts):
     backbone, tokenizer = parts
     preprocessor = QuestionAnswererPreprocessor(tokenizer, 32, 8, 8)
@@ -127,33 +106,3 @@ def test_question_answerer(parts):
     real = np.asarray(features["padding_mask"])
     for name, logits in expected.items():
         close(received[name][:, : real.shape[1]][real], logits[real])
-
-
-def test_multiple_choice(parts):
-    backbone, tokenizer = parts
-    preprocessor = MultipleChoicePreprocessor(tokenizer, 32)
-    task = keras_bert.MultipleChoice(backbone, preprocessor=preprocessor)
-    functions = signatures(task)
-    width = max(map(len, CHOICES))
-    filled = tf.constant([row + [""] * (width - len(row)) for row in CHOICES])
-    rows = list(zip(TEXTS, CHOICES, strict=True))
-    served = functions["serving_default"](tf.constant(TEXTS), filled)
-    by_ids = functions["serve_ids"](*ids_of(preprocessor(TEXTS, CHOICES)).values())
-    for row, ranked in enumerate(task.choose(rows)):
-        assert by_ids["choice"][row] == ranked[0]["choice"]
-        close(by_ids["ranked_scores"][row, : len(ranked)], [it["score"] for it in ranked])
-        assert not np.any(by_ids["ranked_scores"][row, len(ranked) :])
-    # As text, an empty choice is no choice.
-    whole = [row for row, own in enumerate(CHOICES) if all(own)]
-    close(served["score"].numpy()[whole], by_ids["score"].numpy()[whole])
-
-
-def test_text_embedder(parts):
-    backbone, tokenizer = parts
-    preprocessor = TextClassifierPreprocessor(tokenizer, 32)
-    task = keras_bert.TextEmbedder(backbone, preprocessor=preprocessor)
-    functions = signatures(task)
-    expected = task.embed(TEXTS)
-    close(functions["serving_default"](tf.constant(TEXTS))["embedding"], expected)
-    token_ids = tf.constant(preprocessor(TEXTS)["token_ids"])
-    close(functions["serve_ids"](token_ids)["embedding"], expected)

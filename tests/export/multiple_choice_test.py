@@ -54,11 +54,6 @@ def test_the_answers_are_those_of_the_task(served):
         assert (outputs["ranked_scores"][row, len(answer) :] == 0).all()
 
 
-def test_rows_that_differ_in_number_are_refused(served):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="text and choices differ"):
-        signature(served[1])(text=tf.constant(["a"]), choices=tf.constant([["b"], ["c"]]))
-
-
 def test_a_format_of_one_shape_is_refused(served, tmp_path):
     with pytest.raises(ValueError, match="has tf_saved_model, onnx and openvino"):
         served[0].export(tmp_path / "model.tflite", "litert")

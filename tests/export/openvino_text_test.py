@@ -219,15 +219,6 @@ def test_labels_of_logits(names):
             assert received == [names[index] for index in classes]
 
 
-def test_a_regression_answers_a_score():
-    logits = openvino.opset15.parameter([-1, 1], openvino.Type.f32)
-    answers = answers_of_logits(logits, None)
-    model = openvino.Model(list(answers.values()), [logits], "answers")
-    (score,) = openvino.compile_model(model, "CPU")([np.array([[0.5], [2.0]], "float32")]).values()
-    assert list(answers) == ["score"]
-    np.testing.assert_allclose(score, [0.5, 2.0])
-
-
 def test_several_labels_answer_their_probabilities_and_which_apply():
     logits = openvino.opset15.parameter([-1, 2], openvino.Type.f32)
     answers = answers_of_logits(logits, ["a", "b"], [0.5, 0.9])

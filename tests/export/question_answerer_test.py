@@ -72,20 +72,6 @@ def test_it_gives_the_answers_of_the_task(answerer, signatures):
     check_answers(received, expected)
 
 
-def test_an_answer_does_not_depend_on_its_batch(signatures):
-    together = serve(signatures, QUESTIONS, CONTEXTS)
-    for index, texts in enumerate(zip(QUESTIONS, CONTEXTS, strict=True)):
-        alone = serve(signatures, texts[:1], texts[1:])
-        assert alone["answer"][0] == together["answer"][index]
-        np.testing.assert_allclose(alone["score"][0], together["score"][index], atol=1e-5)
-
-
-def test_an_empty_batch_gives_empty_outputs(signatures):
-    outputs = serve(signatures, [], [])
-    assert outputs.keys() == {"answer", "start", "end", "score"}
-    assert {value.shape for value in outputs.values()} == {(0,)}
-
-
 def test_without_a_threshold_there_always_is_an_answer():
     from keras_bert.export.question_signatures import question_signatures
 
@@ -111,11 +97,6 @@ def test_invalid_bytes_are_left_out_of_the_count(signatures):
     strange = serve(signatures, [b"c\xffat?"], [b"\xfethe ca\xfft sat"])
     for name, value in plain.items():
         np.testing.assert_array_equal(strange[name], value)
-
-
-def test_wrong_inputs_are_refused(signatures):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="question and context differ"):
-        serve(signatures, ["a", "b"], ["a"])
 
 
 def test_ids_give_the_logits_of_predict(answerer, signatures):

@@ -85,18 +85,6 @@ def test_a_process_with_tensorflow_alone_gives_the_numbers_of_predict(exported, 
     assert answers["label"] == [answer["label"] for answer in best]
 
 
-def test_a_row_does_not_depend_on_its_batch(serve_text):
-    together = serve_text(*TEXTS)["probabilities"]
-    alone = np.concatenate([serve_text(text)["probabilities"] for text in TEXTS])
-    np.testing.assert_allclose(alone, together, atol=1e-5)
-
-
-def test_an_empty_batch_gives_empty_outputs(loaded):
-    answers = loaded.signatures["serving_default"](text=tf.zeros([0], tf.string))
-    shapes = {name: tuple(value.shape) for name, value in answers.items()}
-    assert shapes == {"label": (0,), "score": (0,), "probabilities": (0, 3)}
-
-
 @pytest.mark.parametrize(
     ("strange", "plain"),
     [
@@ -111,17 +99,6 @@ def test_strange_texts_are_read_as_the_plain_ones(serve_text, strange, plain):
     np.testing.assert_allclose(
         serve_text(strange)["probabilities"], serve_text(plain)["probabilities"], atol=1e-5
     )
-
-
-def test_a_scalar_is_refused(exported):
-    """By the graph itself: a server feeds it without the checks of Python's functions."""
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], str(exported.folder))
-        signature = meta_graph.signature_def["serving_default"]
-        feed, fetch = signature.inputs["text"].name, signature.outputs["score"].name
-        assert session.run(fetch, {feed: ["the cat"]}).shape == (1,)
-        with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=r"shape|Shape"):
-            session.run(fetch, {feed: "the cat"})
 
 
 def test_ids_give_the_same_numbers_however_a_server_pads_them(exported, serve_ids, serve_text):
@@ -151,11 +128,6 @@ def test_ids_that_the_model_cannot_take_are_an_error_of_their_row(serve_ids, ids
     assert answers["error"].tolist() == [message.encode()]
     assert answers["label"].tolist() == [b""]
     assert (answers["logits"] == -1e6).all()
-
-
-def test_ids_that_are_no_rows_are_refused(serve_ids):
-    with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="hape"):
-        serve_ids([2, 3])
 
 
 def test_weights_are_stored_once_and_exactly(exported):
@@ -198,9 +170,3 @@ def test_no_file_names_a_path_of_this_machine(exported):
     assert not (exported.folder / "assets").is_dir() or not any(
         (exported.folder / "assets").iterdir()
     )
-
-
-def test_loads_twice_in_one_process(exported, serve_text):
-    again = tf.saved_model.load(str(exported.folder)).signatures["serving_default"]
-    answers = again(text=tf.constant(["the cat"]))
-    np.testing.assert_array_equal(answers["score"], serve_text("the cat")["score"])

@@ -11,7 +11,6 @@ pytest.importorskip("tensorflow_text")
 
 from keras_bert.export.server_files import (  # noqa: E402
     WARM_UP_FILE,
-    have_fixed_widths,
     write_batching_parameters,
     write_warm_up_requests,
 )
@@ -49,11 +48,6 @@ def test_warm_up_requests_are_answered_in_every_length_by_every_signature(served
     for name in served.functions:
         assert rows[name] == ({1, 2, 4, 8, 16, 32} if name == "serving_default" else {1, 32})
         assert lengths[name] == {3, 16, longest, *({32} if longest > 32 else ())}
-
-
-def test_only_outputs_of_one_width_let_the_server_split_requests(served):
-    functions = {n: function.get_concrete_function() for n, function in served.functions.items()}
-    assert have_fixed_widths(functions) == served.splits
 
 
 @pytest.mark.parametrize("splits", [True, False])

@@ -41,11 +41,6 @@ def test_a_function_for_xla_is_named():
         check_graph(graph)
 
 
-def test_ordinary_functions_pass():
-    inner = tf.function(lambda x: tf.cond(x > 0, lambda: x, lambda: -x))
-    check_graph(graph_of(lambda x: inner(x) + 1, tf.constant(1.0)))
-
-
 def test_the_check_reads_saved_models(tmp_path):
     module = tf.Module()
     module.sound = tf.function(

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-import keras_bert
 from keras_bert.export import ExportError
 from tests.export.small_classifier import make_classifier
 
@@ -45,23 +44,6 @@ def test_other_formats_are_of_ids_in_float32(classifier, tmp_path):
         classifier.export(tmp_path / "model.xml", "openvino", text=True, max_text_bytes=9)
     with pytest.raises(ValueError, match="pair is True; format='openvino' takes ids"):
         classifier.export(tmp_path / "model.xml", "openvino", pair=True)
-
-
-def test_a_url_is_refused(classifier):
-    with pytest.raises(ValueError, match="must be local"):
-        classifier.export("gs://bucket/model/1")
-
-
-def test_a_regression_has_no_class_names(tmp_path):
-    regression = make_classifier(num_classes=1)
-    with pytest.raises(ValueError, match="has no classes"):
-        regression.export(tmp_path / "1", class_names=["one"])
-
-
-def test_a_task_without_preprocessor_is_refused(classifier, tmp_path):
-    bare = keras_bert.TextClassifier(classifier.backbone, num_classes=2)
-    with pytest.raises(ValueError, match="has no preprocessor"):
-        bare.export(tmp_path / "1")
 
 
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")

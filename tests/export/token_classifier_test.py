@@ -75,18 +75,6 @@ def test_it_gives_the_tags_of_the_task(tagger, signatures):
     check_tags(serve(signatures, TEXTS), expected)
 
 
-def test_tags_do_not_depend_on_the_batch(tagger, signatures):
-    for text in TEXTS:
-        check_tags(serve(signatures, [text]), [tagger.tag(text)])
-
-
-def test_an_empty_batch_gives_empty_outputs(signatures):
-    outputs = serve(signatures, [])
-    assert outputs.pop("num_words").shape == (0,)
-    assert outputs.keys() == {"words", "labels", "scores", "starts", "ends"}
-    assert {value.shape for value in outputs.values()} == {(0, 0)}
-
-
 def test_words_that_are_split_already(tagger, signatures):
     words = [["the cat", "", "?", "", ""], ["a", "b", "a", "a", "mat"], [""] * 5]
     outputs = signatures["serve_words"](words=tf.constant(words))
@@ -108,8 +96,3 @@ def test_ids_give_the_logits_of_predict(tagger, signatures):
     np.testing.assert_allclose(received["logits"].numpy()[mask], expected[mask], atol=1e-4)
     best = np.array(NAMES)[expected.argmax(-1)]
     assert [x.decode() for x in received["labels"].numpy()[mask]] == list(best[mask])
-
-
-def test_wrong_class_names_are_refused(tagger, tmp_path):
-    with pytest.raises(ValueError, match="class_names has 1 names; the task has 3 classes"):
-        tagger.export(tmp_path / "1", class_names=["one"])

@@ -8,7 +8,7 @@ import pytest
 import keras_bert
 from keras_bert import Backbone, BertConfig, ConfigError
 from keras_bert.data.texts import TextClassifierPreprocessor
-from keras_bert.layers import SampledTokens, ScatteredTokens
+from keras_bert.layers import SampledTokens
 from keras_bert.tasks import MaskedLM, ReplacedTokenDetector
 from keras_bert.tasks.replaced_token_detector import generator_config
 from tests.models.small_backbone import WITHOUT_DROPOUT, features, random_weights, to_numpy
@@ -82,15 +82,6 @@ def test_losses_and_metrics_are_those_of_numpy():
     assert set(received) == {*expected, "generator_accuracy"}
 
 
-@pytest.mark.on_tensorflow
-def test_the_same_as_dicts():
-    model, x = detector(), inputs()
-    model.compile()
-    expected = model.evaluate(x, IDS, sample_weight=WEIGHTS, verbose=0)
-    y, weights = {"masked_lm_logits": IDS}, {"masked_lm_logits": WEIGHTS}
-    assert model.evaluate(x, y, sample_weight=weights, verbose=0) == expected
-
-
 def test_the_discriminator_reads_the_samples():
     model, x = detector(), inputs()
     outputs = outputs_of(model, x)
@@ -101,12 +92,6 @@ def test_the_discriminator_reads_the_samples():
     np.testing.assert_allclose(
         outputs["replaced_token_logits"], to_numpy(model.head(encoded)), atol=1e-5
     )
-
-
-def test_slots_left_over_change_nothing():
-    ids = np.array([[7, 8, 9]])
-    placed = ScatteredTokens()(ids, np.array([[2, 0, 0]]), np.array([[3, 4, 5]]))
-    np.testing.assert_array_equal(to_numpy(placed), [[7, 8, 3]])
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -175,16 +160,6 @@ def test_the_discriminators_loss_reaches_what_is_shared_and_nothing_else_of_the_
             assert abs(other - one).max() > 1e-5
 
 
-def test_the_embeddings_are_one():
-    model = detector()
-    assert model.generator.token_embedding is model.discriminator.token_embedding
-    assert model.generator.embeddings is model.discriminator.embeddings
-    assert model.generator.embedding_projection is not None
-    ids = [id(variable) for variable in model.trainable_variables]
-    assert len(ids) == len(set(ids))
-    assert model.count_params() == sum(variable.numpy().size for variable in model.weights)
-
-
 def test_disentangled_embeddings_add_what_the_discriminator_learns(tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokens += [f"word{number}" for number in range(CONFIG.vocabulary_size - len(tokens))]
@@ -243,16 +218,6 @@ def test_disentangled_embeddings_add_what_the_discriminator_learns(tmp_path):
 def test_released_generators(name, size, generator):
     config = generator_config(BertConfig.from_name(name), size)
     assert config == BertConfig.from_name(generator)
-
-
-def test_mixed_precision():
-    keras.utils.set_random_seed(0)
-    model = ReplacedTokenDetector(Backbone(CONFIG, dtype="mixed_bfloat16"), generator_size=0.5)
-    model.compile(keras.optimizers.Adam(1e-3))
-    start = model.discriminator.blocks[1].get_weights()[0]
-    history = model.fit(inputs(), IDS, sample_weight=WEIGHTS, epochs=2, verbose=0).history
-    assert np.isfinite(history["loss"]).all()
-    assert (model.discriminator.blocks[1].get_weights()[0] != start).any()
 
 
 def test_generators_that_cannot_be_trained_are_refused():
