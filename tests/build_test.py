@@ -79,9 +79,3 @@ def test_each_extra_is_installed_by_itself_before_a_release():
     extras = {extra for names in noxfile.INSTALLED for extra in names.split(",") if extra}
     # The suite runs where `test` is installed
     assert extras == build_file.declared_extras() - {"test"}
-
-
-def test_wrong_deps_are_found_and_corrected():
-    text = 'py_library(\n    name = "named_sizes",\n    srcs = ["keras_bert/named_sizes.py"],\n'
-    wrong = f'{text}    deps = [requirement("torch")],\n)\n'
-    assert build_file.corrected(wrong) == f"{text}    deps = [],\n)\n"

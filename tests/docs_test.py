@@ -22,7 +22,6 @@ pytest.importorskip("griffe")
 
 import keras_bert  # noqa: E402
 from docs.hooks import commands, navigation, recipes, reference, speed_tables  # noqa: E402
-from docs.hooks.docstring_sections import as_markdown  # noqa: E402
 from keras_bert.export import export_task  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
 from training import command_line  # noqa: E402
@@ -238,24 +237,6 @@ def test_python_snippets_name_what_there_is(page):
             raise AssertionError(f"{page.name}, in the snippet at line {line}: {error}") from error
 
 
-@pytest.mark.parametrize(
-    "snippet",
-    [
-        "keras_bert.TextClasifier",
-        "classifier.clasify(texts)",
-        "classifier.fit(texts, length_windows=1)",
-        "keras_bert.TextClassifier.from_preset('x', sequence_lenght=3)",
-        "from keras_bert.export import deply",
-        "with x:\n    keras_bert.optimizers.AdamW(2e-5, warmup=3)",
-        "why = keras_bert.insight.attributions(classifier, 'a', metod='occlusion')",
-        "d = keras_bert.Distiller(student, teacher)\nd.student_from_techer()",
-    ],
-)
-def test_a_wrong_snippet_is_found(snippet):
-    with pytest.raises((AttributeError, ImportError, AssertionError)):
-        SnippetChecker().visit(ast.parse(snippet))
-
-
 # === Commands ===
 
 
@@ -371,54 +352,3 @@ def test_a_folder_in_the_navigation_is_its_pages_as_its_index_lists_them():
     nav = [{"Start": "start.md"}, {"Guides": "guides/"}, {"Extend": ["extend/"]}]
     listed = ["guides/index.md", "guides/c.md", {"More": ["guides/more/b.md"]}, "guides/a.md"]
     assert navigation.expanded(nav, pages) == [{"Start": "start.md"}, {"Guides": listed}]
-
-
-def test_sections_and_doctests_of_a_docstring_become_markdown():
-    docstring = textwrap.dedent("""\
-        Adds one.
-
-        Args:
-            x: A number.
-
-        Call arguments:
-            inputs: A tensor
-                `(batch,)`.
-            mask: Another.
-
-        Output shape:
-            `(batch,)`.
-
-        Example:
-
-        >>> add(1)
-        2
-
-        Reference:
-            [A paper](https://example.org).
-        """)
-    assert as_markdown(docstring).rstrip() == textwrap.dedent("""\
-        Adds one.
-
-        Args:
-            x: A number.
-
-        **Call arguments:**
-
-        - **`inputs`**: A tensor
-            `(batch,)`.
-        - **`mask`**: Another.
-
-        **Output shape:**
-
-        `(batch,)`.
-
-        **Example:**
-
-        ```pycon
-        >>> add(1)
-        2
-        ```
-
-        **Reference:**
-
-        [A paper](https://example.org).""")

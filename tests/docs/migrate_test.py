@@ -124,13 +124,6 @@ def test_the_program_has_the_flags_of_a_row(row):
     assert row.cells[1]
 
 
-def test_a_flag_that_a_program_does_not_have_is_found():
-    with pytest.raises(flags.UnrecognizedFlagError):
-        parsed("finetune", ["--max_seq_length=128"])
-    with pytest.raises(ValueError, match="masked_lm_probability"):
-        parsed("create-pretraining-data", ["--masked_lm_probability=15"])
-
-
 @pytest.mark.parametrize("script", ORIGINAL_FLAGS)
 def test_every_flag_of_the_original_has_a_row(script):
     rows = [row for row in ROWS["from_google_bert"] if row.header[0] == script]
