@@ -214,7 +214,7 @@ class Folder:
         save_file(tensors, path, metadata={"format": "pt"})
         self.fields = json.loads((self.path / "config.json").read_text())
         self.pad = self.fields["pad_token_id"]
-        config = BertConfig(vocabulary_size=20, num_segments=self.fields.get("type_vocab_size", 1))
+        config = BertConfig(vocabulary_size=20, num_segments=self.fields.get("type_vocab_size", 0))
         inputs = random_inputs(config, length=LENGTH)
         tokens = np.where(inputs["token_ids"] == self.pad, 9, inputs["token_ids"])
         inputs["token_ids"] = np.where(inputs["padding_mask"], tokens, self.pad)

@@ -57,6 +57,7 @@ def test_all_fields_of_the_class_of_the_reference_are_read_needed_or_ignored(fam
         ("modernbert", {"rope_scaling": YARN}, OURS),
         ("modernbert", {"rope_parameters": BY_KIND}, EQUAL),
         ("modernbert", {"rope_parameters": LINEAR}, BOTH),
+        ("deberta-v2", {"max_relative_positions": 10**400}, BOTH),
         ("modernbert", {"sliding_window": 3}, EQUAL),
         ("modernbert", {"position_embedding_type": "sans_pos"}, EQUAL),
         *(
