@@ -529,7 +529,8 @@ _RULES: dict[str, _Rule] = {
     "position_offset": _NON_NEGATIVE_INT,
     "relative_positions": _or_none(_one_of(RELATIVE_POSITIONS)),
     "relative_buckets": _POSITIVE_INT,
-    "relative_distance": _POSITIVE_INT,
+    # A table has a row for each distance.
+    "relative_distance": _plain(checks.Numbers(at_least=1, at_most=2**20, integer=True)),
     "rotary_base": _POSITIVE,
     "rotary_scale": _POSITIVE,
     "local_rotary_base": _or_none(_POSITIVE),

@@ -53,7 +53,7 @@ NOT_ALLOWED = [
     ("positions", "counted", "one of learned, rotary"),
     ("relative_positions", "t5", "None or one of bucketed, disentangled"),
     ("relative_buckets", 0, "an integer above 0"),
-    ("relative_distance", 0.5, "an integer above 0"),
+    ("relative_distance", 0.5, "an integer in [1, 1048576]"),
     ("masked_lm_head", "dense", "one of tied, linear"),
     ("rotary_base", 0, "a finite number above 0"),
     ("rotary_scale", 0, "a finite number above 0"),

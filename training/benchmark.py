@@ -93,7 +93,8 @@ class BenchmarkConfig(ProgramConfig):
             the batches of `training.serve`, and models on servers, such as
             http://localhost:8501/v1/models/sst2. Ratios are relative to the first subject.
         model: A name that BertConfig.from_name knows.
-        precision: Float32, bfloat16 or mixed_bfloat16 (autocast, for transformers).
+        precision: Float32, bfloat16, mixed_bfloat16 (autocast, for transformers), or to serve
+            keras_bert int8.
         batch_size: Rows in a batch, or texts in a request.
         sequence_length: Tokens in a row; of texts, the maximum, to which KerasHub pads all.
         padding: Share of the tokens that are padding.

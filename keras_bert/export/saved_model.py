@@ -17,6 +17,7 @@ from keras_bert.export.server_files import (
     write_batching_parameters,
     write_warm_up_requests,
 )
+from keras_bert.ops.tensorflow_int8 import constant_kernels
 
 OLDEST_SERVING = "TensorFlow Serving 2.12 (with TensorFlow Text 2.12.1, as up to 2.19)"
 
@@ -95,7 +96,8 @@ def write_saved_model(task: Servable, folder: Path, options: ExportOptions) -> N
     The task has a preprocessor, and is on the TensorFlow backend.
     """
     functions = task.serving_signatures(options)
-    signatures = {name: function.get_concrete_function() for name, function in functions.items()}
+    with constant_kernels():
+        signatures = {name: each.get_concrete_function() for name, each in functions.items()}
     save_signatures(signatures, folder, task.preprocessor.tokenizer.graph.resources)
     check_serving_ops(folder, INT8_OPS if options.dtype == "int8" else frozenset())
     description = folder / DESCRIPTION_FILE

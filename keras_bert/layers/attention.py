@@ -21,6 +21,7 @@ from keras_bert.ops import (
     attention,
     attention_with_scores,
     bias_add,
+    dropout,
     rotate,
     take,
     tokens_at,
@@ -66,6 +67,7 @@ class Attention(keras.layers.Layer):
         relative_positions: The kind of the layout's `relative` positions: `"bucketed"`, numbers
             that are added to the scores; or `"disentangled"`, vectors, and their products with
             queries and keys are added. `None` for no relative positions.
+        relative_dropout: Dropout rate on the disentangled positions.
         use_bias: Whether the projections have biases.
         dropout: Dropout rate on the attention probabilities.
         initializer_range: Standard deviation of the kernels' truncated normal initializer.
@@ -108,6 +110,7 @@ class Attention(keras.layers.Layer):
         rotary_base: float | None = None,
         rotary_scale: float = 1.0,
         relative_positions: str | None = None,
+        relative_dropout: float = 0.0,
         use_bias: bool = True,
         dropout: float = 0.0,
         initializer_range: float = 0.02,
@@ -124,7 +127,7 @@ class Attention(keras.layers.Layer):
             window=window,
             max_length=max_length,
         )
-        checks.PROPER_FRACTION.check(dropout=dropout)
+        checks.PROPER_FRACTION.check(dropout=dropout, relative_dropout=relative_dropout)
         checks.POSITIVE.check(initializer_range=initializer_range, rotary_scale=rotary_scale)
         checks.POSITIVE.check_given(
             output_initializer_range=output_initializer_range, rotary_base=rotary_base
@@ -142,6 +145,7 @@ class Attention(keras.layers.Layer):
         self.rotary_base = rotary_base
         self.rotary_scale = rotary_scale
         self.relative_positions = relative_positions
+        self.relative_dropout = relative_dropout
         self.use_bias = use_bias
         self.dropout = dropout
         self.initializer_range = initializer_range
@@ -150,6 +154,7 @@ class Attention(keras.layers.Layer):
         self.max_length = max_length
         self._head_weights: Iterator[Tensor] | None = None
         self.seed_generator = SeedGenerator()
+        self.relative_seed_generator = SeedGenerator() if relative_dropout else None
 
     def build(self, inputs_shape: Shape, layout_shape: Any = None) -> None:
         hidden_dim = inputs_shape[-1]
@@ -311,6 +316,8 @@ class Attention(keras.layers.Layer):
                 return relative[:, :, :queries, :keys]
 
             return bucketed
+        rate, seed = self.relative_dropout, self.relative_seed_generator
+        relative = dropout(relative, rate, seed=seed, training=training)
         # The projections of the contents are the projections of the positions too.
         projected = self.query_key_value(relative, training=training)
         of_queries, of_keys, _ = (
@@ -364,6 +371,7 @@ class Attention(keras.layers.Layer):
             "rotary_base": self.rotary_base,
             "rotary_scale": self.rotary_scale,
             "relative_positions": self.relative_positions,
+            "relative_dropout": self.relative_dropout,
             "use_bias": self.use_bias,
             "dropout": self.dropout,
             "initializer_range": self.initializer_range,

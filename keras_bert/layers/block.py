@@ -120,10 +120,11 @@ class TransformerBlock(keras.layers.Layer):
         relative = () if layout.relative is None else (layout.relative,)
         generators = {
             self.attention.seed_generator: self.attention.dropout,
+            self.attention.relative_seed_generator: self.attention.relative_dropout,
             self.attention_seed: self.dropout,
             self.feed_forward_seed: self.dropout,
         }
-        drawn_from = [generator for generator, rate in generators.items() if rate]
+        drawn_from = [generator for generator, rate in generators.items() if generator and rate]
         return rematerialize(compute, (inputs, *relative), drawn_from)
 
     def _compute(self, inputs: Tensor, layout: BatchLayout, training: bool) -> Tensor:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
@@ -12,6 +13,7 @@ from keras_bert.config import BertConfig
 from keras_bert.layers.shapes import check_same_shape, too_long
 from keras_bert.ops import BatchLayout
 from keras_bert.ops.annotations import Tensor
+from keras_bert.ops.attention.kernels import case_on_device_of, prefers_varlen
 from keras_bert.ops.layout import (
     NUM_GROUPS,
     Varlen,
@@ -92,8 +94,23 @@ class Layout(keras.layers.Layer):
         if self.config.output_hidden_states or self.config.output_attention_scores:
             return False
         # PyTorch computes shapes alone of meta tensors, and has no number of tokens.
-        is_meta = getattr(inputs["token_ids"], "is_meta", False)
-        return not is_meta and computes_unpadded(self.unpadded, training)
+        if getattr(inputs["token_ids"], "is_meta", False):
+            return False
+        unpadded = self.unpadded
+        if unpadded is None and not training and self._prefers_varlen(inputs["token_ids"]):
+            unpadded = True
+        return computes_unpadded(unpadded, training)
+
+    def _prefers_varlen(self, token_ids: Tensor) -> bool:
+        case = case_on_device_of(
+            token_ids,
+            dtype=self.compute_dtype,
+            head_dim=self.config.head_dim,
+            lengths=(None, None),
+            form="varlen",
+            bias=self.config.relative_positions is not None,
+        )
+        return prefers_varlen(case, math.prod(ops.shape(token_ids)))
 
     def _unpadded(self, inputs: dict[str, Tensor]) -> tuple[dict[str, Tensor], BatchLayout]:
         varlen = varlen_of(inputs["padding_mask"])

@@ -13,7 +13,7 @@ from keras_bert.config import RELATIVE_POSITIONS
 from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.layers.norm import add_norm_weights
 from keras_bert.layers.shapes import too_long
-from keras_bert.ops import BatchLayout, SeedGenerator, dropout, norm, take_of_few
+from keras_bert.ops import BatchLayout, norm, take_of_few
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.relative import rows_within, scores_of_pairs
 from keras_bert.ops.shapes import length_of
@@ -84,13 +84,12 @@ class RelativeEmbeddings(keras.layers.Layer):
         num_buckets: The number of buckets: of all distances, or of each sign.
         max_distance: The distance at which the buckets end.
         layer_norm_epsilon: Added to the variance in the LayerNorm.
-        dropout: Dropout rate on the vectors. All blocks share the mask.
         initializer_range: Standard deviation of the table's truncated normal initializer.
 
     Call arguments:
         token_ids: int `(batch, length)`, for the length.
         layout: The `keras_bert.ops.BatchLayout` of the batch.
-        training: Whether dropout is active.
+        training: Whether the batch is one of training.
 
     Output shape:
         For `"bucketed"`, the bias of the attention scores, `(1, heads, length, length)`; for
@@ -112,7 +111,6 @@ class RelativeEmbeddings(keras.layers.Layer):
         num_buckets: int,
         max_distance: int,
         layer_norm_epsilon: float = 1e-7,
-        dropout: float = 0.0,
         initializer_range: float = 0.02,
         **kwargs: Any,
     ) -> None:
@@ -120,7 +118,6 @@ class RelativeEmbeddings(keras.layers.Layer):
         if kind not in RELATIVE_POSITIONS:
             raise ValueError(f"kind is {kind!r}; it must be {' or '.join(RELATIVE_POSITIONS)}.")
         checks.POSITIVE_INT.check(dim=dim, num_buckets=num_buckets, max_distance=max_distance)
-        checks.PROPER_FRACTION.check(dropout=dropout)
         checks.POSITIVE.check(
             layer_norm_epsilon=layer_norm_epsilon, initializer_range=initializer_range
         )
@@ -129,9 +126,7 @@ class RelativeEmbeddings(keras.layers.Layer):
         self.num_buckets = num_buckets
         self.max_distance = max_distance
         self.layer_norm_epsilon = layer_norm_epsilon
-        self.dropout = dropout
         self.initializer_range = initializer_range
-        self.seed_generator = SeedGenerator()
         # Beyond, all distances of a sign are in one bucket.
         self.reach = 2 * max_distance
         self.rows = rows_within(self.reach, kind, num_buckets, max_distance)
@@ -160,9 +155,7 @@ class RelativeEmbeddings(keras.layers.Layer):
                 kind="layer_norm",
                 epsilon=self.layer_norm_epsilon,
             )
-            vectors = take_of_few(table, rows, training)
-            vectors = dropout(vectors, self.dropout, seed=self.seed_generator, training=training)
-            return ops.cast(vectors, self.compute_dtype)
+            return ops.cast(take_of_few(table, rows, training), self.compute_dtype)
         # (distances, heads) -> (heads, length, distances), the same for each query
         scores = ops.transpose(take_of_few(self.embeddings, rows, training))[:, None]
         scores = ops.cast(ops.repeat(scores, length, axis=1), self.compute_dtype)
@@ -185,6 +178,5 @@ class RelativeEmbeddings(keras.layers.Layer):
             "num_buckets": self.num_buckets,
             "max_distance": self.max_distance,
             "layer_norm_epsilon": self.layer_norm_epsilon,
-            "dropout": self.dropout,
             "initializer_range": self.initializer_range,
         }

@@ -49,8 +49,9 @@ class Backbone(TokenModel):
             change the outputs.
         unpadded: Whether a batch with a `padding_mask` is computed without its padding, as one row
             with the tokens of all rows end to end: faster, if the rows have different lengths.
-            `None` does so where that was measured, on TensorFlow without a GPU: in `predict` and
-            `evaluate` without XLA, of this model and of tasks. The outputs are the same, but at
+            `None` does so where that was measured: on TensorFlow without a GPU, in `predict` and
+            `evaluate` without XLA, of this model and of tasks; on PyTorch with a GPU, in inference
+            in 16 bits of batches with at least 65,536 positions. The outputs are the same, but at
             padding, where `sequence_output` is 0. Batches are computed as they are on JAX, in
             training with `rematerialize`, if they are packed, and if hidden states or attention
             scores are returned.

@@ -337,7 +337,7 @@ def may_compute_unpadded(enabled: bool | None) -> bool:
         enabled: See `computes_unpadded`.
     """
     if enabled is None:
-        return dispatch.tensorflow_cpu_kernels(training=True) is not None
+        return _follows_context() or dispatch.is_torch_with_cuda()
     return enabled and keras.backend.backend() in ("tensorflow", "torch")
 
 
@@ -348,13 +348,16 @@ def computes_unpadded(enabled: bool | None, training: bool = False) -> bool:
         enabled: Whether they are where the backend can do so, if `torch.compile` does not trace
             them; `None` for where it is faster: on TensorFlow without a GPU, in `unpadded_form()`,
             if XLA does not compile the graph. In training, XLA compiles the kernels between
-            products for each new number of tokens, which takes longer than a step.
+            products for each new number of tokens, which takes longer than a step. (On PyTorch, the
+            layer `Layout` asks `keras_bert.ops.attention.kernels.prefers_varlen` first.)
         training: Whether gradients will be computed.
     """
     if not may_compute_unpadded(enabled) or dispatch.is_torch_graph() or _form.get() == "padded":
         return False
     if enabled is not None:
         return enabled
+    if not _follows_context():
+        return False
     plain: Any = dispatch.tensorflow_plain()
     return not training and _form.get() == "unpadded" and not plain.is_compiled_as_a_whole()
 
@@ -373,9 +376,14 @@ def unpadded_form() -> contextlib.AbstractContextManager[None]:
     Not every graph does: exported graphs may be converted for runtimes that lack operations
     of this form. In `padded_form()` it has no effect.
     """
-    if not may_compute_unpadded(None):
+    if not _follows_context():
         return contextlib.nullcontext()  # `torch.compile` cannot trace context variables.
     return assigned(_form, _form.get() or "unpadded")
+
+
+def _follows_context() -> bool:
+    """Returns whether batches are computed without padding only in `unpadded_form()`."""
+    return dispatch.tensorflow_cpu_kernels(training=True) is not None
 
 
 def _gather(x: Tensor, indices: Tensor, inverse: Tensor | None, training: bool) -> Tensor:

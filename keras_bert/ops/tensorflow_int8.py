@@ -7,6 +7,8 @@ It has no Python function, and no gradient.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,15 +17,25 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels, op_def_library
 
 from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
+from keras_bert.ops.context_variables import assigned
 
 # By the names of `BertConfig.activation`
 ACTIVATIONS = {"gelu_erf": "GeluExact", "gelu_tanh": "GeluApproximate", "relu": "Relu"}
 _OPERATION = "_QuantizedMatMul"
+_kernels_are_constant = contextvars.ContextVar("_kernels_are_constant", default=False)
 
 
 def has_kernel() -> bool:
     """Returns whether this build of TensorFlow has the operation for a CPU."""
     return bool(kernels.get_registered_kernels_for_op(_OPERATION).kernel)
+
+
+def constant_kernels() -> contextlib.AbstractContextManager[None]:
+    """Has the graphs that are traced keep oneDNN's own copy of each kernel from their first call.
+
+    They then save its reordering, but miss what is assigned to the variable later.
+    """
+    return assigned(_kernels_are_constant, True)
 
 
 def _in_graph(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -104,8 +116,7 @@ def _product(
         U=tf.float32,
         Tout=dtype,
         fused_ops=["BiasAdd", *steps],
-        # oneDNN would keep its own copy of a constant, whatever is assigned to the variable later.
-        is_weight_const=False,
+        is_weight_const=_kernels_are_constant.get(),
         is_bias_const=True,
         transpose_a=False,
         transpose_b=False,

@@ -58,7 +58,7 @@ class Folder:
         save_file(tensors, weights, metadata={"format": "pt"})
         self.fields = json.loads((path / "config.json").read_text())
         pad = self.fields["pad_token_id"]
-        config = BertConfig(vocabulary_size=20, num_segments=self.fields.get("type_vocab_size", 1))
+        config = BertConfig(vocabulary_size=20, num_segments=self.fields.get("type_vocab_size", 0))
         self.inputs = random_inputs(config, length=10)
         tokens = self.inputs["token_ids"]
         tokens = np.where(self.inputs["padding_mask"], np.where(tokens == pad, 9, tokens), pad)
@@ -198,6 +198,7 @@ def test_the_single_output_is_a_score_or_the_probability_of_the_second_class(
         ("nomic_bert", dict.fromkeys(("hidden_size", "hidden_act")) | RELEASED_NOMIC_BERT | ACT),
         ("modernbert", {"rope_parameters": {"full_attention": {"rope_theta": "x"}}}),
         ("bert", {"layer_norm_eps": 10**400}),
+        ("deberta-v2", {"max_relative_positions": 10**400}),
     ],
 )
 def test_a_value_of_another_type_is_one_line_that_names_file_and_field(family, changes, folder):

@@ -70,7 +70,7 @@ def random_inputs(config: BertConfig, batch: int = 3, length: int = 7) -> dict[s
     padding_mask = np.arange(length) < length - np.arange(batch)[:, None]
     return {
         "token_ids": rng.integers(0, config.vocabulary_size, (batch, length)) * padding_mask,
-        "segment_ids": rng.integers(0, config.num_segments, (batch, length)),
+        "segment_ids": rng.integers(0, config.num_segments or 1, (batch, length)),
         "padding_mask": padding_mask,
     }
 

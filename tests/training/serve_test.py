@@ -20,8 +20,10 @@ import pytest
 import keras_bert
 from keras_bert.data import TextClassifierPreprocessor
 from tests.checkpoints.small_models import small_config
+from tests.small_tasks import make_text_task
 from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
 from training.serve import ServeConfig, listening
+from training.serving.signatures import of_task, required_text, warm_up
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -225,6 +227,16 @@ def test_sigterm_answers_what_is_in_flight(classifier, tmp_path):
         assert process.stdout.read() == "ended\n"
         # Told once, of the first row
         assert re.fullmatch("warning: 1 of 1 rows are cut: .*\n", process.stderr.read())
+
+
+@pytest.mark.on_each_backend
+def test_a_masked_lm_is_warmed_up_with_a_mask():
+    """On JAX, three rows are filled up to four."""
+    masked_lm = make_text_task("MaskedLM")
+    (signature,) = of_task(masked_lm, masked_lm.fields).values()
+    warm_up(signature, [1], longest=50, compiles=False, beginning=required_text(masked_lm))
+    answers = signature.answer([{"text": "a [MASK]"}] * 3)
+    assert [len(answer["answers"]) for answer in answers] == [5, 5, 5]
 
 
 def test_a_socket_sends_at_once_and_a_port_in_use_is_one_sentence():

@@ -69,9 +69,12 @@ class Library(Subject):
             )
         if library == "serve" and workload.what != "serve":
             raise ValueError(f"--subjects has {name!r}, which is a subject of --what=serve")
+        precision = precision or workload.precision
+        if precision == "int8" and (workload.what != "serve" or library == "keras_hub"):
+            raise ValueError(f"{name!r} with int8: expected --what=serve and keras_bert or serve")
         self.workload = dataclasses.replace(
             workload,
-            precision=precision or workload.precision,
+            precision=precision,
             model=model or workload.model,
             options=tuple(options),
         )

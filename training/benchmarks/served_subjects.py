@@ -27,6 +27,7 @@ from .subject import Round
 from .workload import Workload, batching_options
 
 NUM_CLASSES = 2
+_CALIBRATION_TEXTS = 200
 # Requests before the first round, of all lengths: TensorFlow is slow with each for the first time
 WARM_UP_REQUESTS = 32
 
@@ -74,7 +75,9 @@ def _export(workload: Workload, folder: str) -> str:
         num_classes=NUM_CLASSES,
         preprocessor=TextClassifierPreprocessor(tokenizer, workload.sequence_length),
     )
-    task.export(f"{folder}/1", dtype=workload.precision)
+    texts = list(itertools.chain(*workload.requests()))[:_CALIBRATION_TEXTS]
+    calibration = texts if workload.precision == "int8" else None
+    task.export(f"{folder}/1", dtype=workload.precision, calibration=calibration)
     return f"{folder}/1"
 
 

@@ -128,7 +128,7 @@ def _train(
 
 def _labels(workload: Workload) -> torch.Tensor:
     labels = torch.from_numpy(workload.labels()).long()
-    if workload.what == "classify":
+    if workload.what != "pretrain":
         return labels
     # `transformers` takes a label for every token; -100 is ignored.
     everywhere = torch.full((workload.batch_size, workload.sequence_length), -100)

@@ -45,7 +45,7 @@ class Workload(ProgramConfig):
             `serve` (requests of text to a SavedModel of a classifier), `tokenize` (batches of
             texts), `mask` (batches of ids) or `answers` (the span search of questions).
         model: A name that `BertConfig.from_name` knows.
-        precision: `float32`, `bfloat16` or `mixed_bfloat16`.
+        precision: `float32`, `bfloat16`, `mixed_bfloat16`, or to serve `int8`.
         batch_size: Rows in a batch.
         sequence_length: Tokens in a row.
         padding: Share of the tokens that are padding; with 0 no mask is given, if the library

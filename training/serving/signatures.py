@@ -102,19 +102,28 @@ def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
 
     inputs = {name: Tensor(STRING, (-1, -1) if name == CHOICES else (-1,)) for name in fields}
     compiles = compiles_each_shape()
+    least_text = required_text(task)
 
     def answer(rows: Sequence[Row]) -> list[Row]:
         rows = [{name: _as_text(value) for name, value in row.items()} for row in rows]
         # A compiler sees few numbers of rows.
         filled = 1 << (len(rows) - 1).bit_length() if compiles else len(rows)
-        # Without text, so that none of it is counted as cut
-        empty = {name: [""] if isinstance(x, list) else "" for name, x in rows[0].items()}
+        # Next to no text, so that none of it is counted as cut
+        empty = {
+            name: [least_text] if isinstance(x, list) else least_text for name, x in rows[0].items()
+        }
         answers: list[Row] = task.serving_answers([*rows, *[empty] * (filled - len(rows))])
         return answers[: len(rows)]
 
     # The words of a text are as many as they are.
     count = "num_words" if task.verb == "tag" else ""
     return {DEFAULT_SIGNATURE: Signature(inputs, {}, answer, count)}
+
+
+def required_text(task: Any) -> str:
+    """Returns the text without which a task answers with an error: the mask that it fills."""
+    mask_token: str = task.preprocessor.tokenizer.mask_token if task.verb == "fill" else ""
+    return mask_token
 
 
 def of_token_ids(embedder: Any) -> Signature:
@@ -155,7 +164,12 @@ def _as_text(value: Any) -> Any:
 
 
 def warm_up(
-    signature: Signature, batch_sizes: Sequence[int], longest: int, *, compiles: bool
+    signature: Signature,
+    batch_sizes: Sequence[int],
+    longest: int,
+    *,
+    compiles: bool,
+    beginning: str = "",
 ) -> None:
     """Answers rows of various lengths, in batches of various sizes: the first of each is slow.
 
@@ -164,12 +178,13 @@ def warm_up(
         batch_sizes: Numbers of rows.
         longest: The length of the longest row, in words.
         compiles: Whether each combination of the two is slow, and not each length and each size.
+        beginning: What each text begins with, see `required_text`.
     """
     example = example_row(tuple(signature.inputs))
     long_field = next(name for name in ("context", "text") if name in example)
     lengths = [words for words in _WARM_UP_WORDS if words < longest] + [longest]
     for words in lengths:
-        text = " ".join(["text"] * words)
+        text = " ".join([beginning, *["text"] * words])
         for rows in batch_sizes:
             is_first = rows == batch_sizes[0] or words == lengths[0]
             if is_first or (compiles and rows * len(text) <= BATCH_CHARACTERS):

@@ -35,6 +35,9 @@ from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention.portable import QueryKeyValue
 
+# A varlen batch of BERT-base on an H100: of 98,304 positions, 74 % padding, it took 44 ms where the
+# padded one took 81; of 24,576, Python took longer to call its operations than the GPU to compute.
+MIN_VARLEN_POSITIONS = 65_536
 # Queries of a chunk: their scores with 8,192 keys take 16 MiB for each head.
 CHUNK_SIZE = 512
 # Rows of fewer tokens are not cut into chunks: they need less memory than the rest of a step.
@@ -150,6 +153,27 @@ def kernel_of(case: Case) -> str:
     )
 
 
+def prefers_varlen(case: Case, num_positions: int) -> bool:
+    """Returns whether inference takes less time without padding, by a kernel of PyTorch on a GPU.
+
+    Args:
+        case: Attention of the batch as a varlen one.
+        num_positions: The number of positions of the batch, padding included.
+    """
+    return kernel_of(case) == "varlen" and num_positions >= MIN_VARLEN_POSITIONS
+
+
+def case_on_device_of(x: Tensor, **attributes: Any) -> Case:
+    """Returns a `Case` on this backend and the device of a tensor."""
+    device = dispatch.device_of(x)
+    return Case(
+        backend=keras.backend.backend(),
+        device=device,
+        cuda_capability=dispatch.cuda_capability() if device == "gpu" else None,
+        **attributes,
+    )
+
+
 def case_of(
     query_key_value: QueryKeyValue,
     *,
@@ -179,14 +203,11 @@ def case_of(
         query, key, _ = query_key_value
     else:
         query = key = query_key_value
-    device = dispatch.device_of(query)
     kind = "none"
     if mask is not None:
         kind = "keys" if tuple(mask.shape[1:3]) == (1, 1) else "pairs"
-    return Case(
-        backend=keras.backend.backend(),
-        device=device,
-        cuda_capability=dispatch.cuda_capability() if device == "gpu" else None,
+    return case_on_device_of(
+        query,
         dtype=keras.backend.standardize_dtype(query.dtype),
         head_dim=query.shape[-1],
         # (A symbolic dimension of JAX is not an integer, and cannot be compared.)

@@ -290,16 +290,37 @@ def test_unpadded_batches_are_those_with_padding(fields, dtype):
         "segment_ids": np.zeros_like(ids, "int32"),
         "padding_mask": mask,
     }
-    found = []
+    results = []
     for encoder in encoders:
         vectors = encoder(inputs, training=True)["sequence_output"].float()
         weights = [variable.value for variable in encoder.trainable_variables]
         loss = (vectors * keras.ops.convert_to_tensor(mask[..., None])).square().mean()
         loss.backward()
         gradients = [weight.grad for weight in weights if weight.grad is not None]
-        found.append([to_numpy(vectors)[mask], *map(to_numpy, gradients)])
+        results.append([to_numpy(vectors)[mask], *map(to_numpy, gradients)])
         encoder.zero_grad()
     tolerance = 0.002 if dtype == "float32" else 0.05
-    assert len(found[0]) == len(found[1]) > 5
-    for padded, unpadded in zip(*found, strict=True):
+    assert len(results[0]) == len(results[1]) > 5
+    for padded, unpadded in zip(*results, strict=True):
         assert abs(padded - unpadded).max() <= tolerance * abs(padded).max()
+
+
+@on_torch
+def test_large_batches_are_unpadded_by_themselves():
+    config = WITHOUT_DROPOUT.replace(num_heads=2, hidden_dim=32, max_sequence_length=256)
+    default, padded = (
+        Backbone(config, unpadded=value, dtype="bfloat16") for value in (None, False)
+    )
+    default.set_weights(padded.get_weights())
+    for rows in (256, 8):  # 65,536 positions, and 2,048
+        mask = np.arange(256) < np.random.default_rng(0).integers(1, 257, (rows, 1))
+        inputs = {
+            "token_ids": np.where(mask, 7, 0).astype("int32"),
+            "segment_ids": np.zeros(mask.shape, "int32"),
+            "padding_mask": mask,
+        }
+        of_default, of_padded = (
+            to_numpy(encoder(inputs)["sequence_output"].float()) for encoder in (default, padded)
+        )
+        assert abs(of_default - of_padded)[mask].max() < 0.05
+        assert (not of_default[~mask].any()) == (rows == 256)

@@ -117,6 +117,25 @@ def test_varlen_is_used_for_what_flash_attention_takes(expected, options):
     assert kernel("torch", "varlen", **options) == expected
 
 
+@pytest.mark.parametrize(
+    ("expected", "num_positions", "options"),
+    [
+        (True, 98_304, {}),
+        (False, 24_576, {}),
+        (False, 98_304, {"dtype": "float32"}),
+        (False, 98_304, {"bias": True}),
+        (False, 98_304, {"capability": (7, 5)}),
+        (False, 98_304, {"device": "cpu"}),
+    ],
+)
+def test_pytorch_prefers_varlen_for_large_batches_of_its_kernel(expected, num_positions, options):
+    options = {"device": "gpu", "capability": (9, 0), "dtype": "bfloat16", **options}
+    device, capability, dtype = (options.pop(name) for name in ("device", "capability", "dtype"))
+    capability = capability if device == "gpu" else None
+    case = Case("torch", device, capability, dtype, 64, (None, None), form="varlen", **options)
+    assert kernels.prefers_varlen(case, num_positions) == expected
+
+
 def test_the_page_names_each_kernel():
     rows = [line for line in kernels.__doc__.splitlines() if line.startswith("| `")]
     assert {row.split("`")[1] for row in rows} == {row.kernel for row in kernels.TABLE}

@@ -41,6 +41,15 @@ def test_transformers_is_not_measured_in_an_unknown_precision():
         transformers_work(workload)
 
 
+@pytest.mark.parametrize("what", ["forward", "classify", "pretrain"])
+def test_transformers_computes_random_ids(what):
+    pytest.importorskip("torch")
+    from training.benchmarks.torch_subject import transformers_work
+
+    workload = Workload(what, "bert_tiny_uncased", "float32", 2, 8, 0.0, 1, 0.0)
+    assert transformers_work(workload)(1).steps == 1
+
+
 @pytest.mark.parametrize("family", NAMES)
 def test_keras_hub_has_as_many_but_for_what_it_leaves_out(family):
     config = small(family)
