@@ -3,9 +3,8 @@
 # %% [markdown]
 # # A new family
 #
-# Encoders of BERT and its descendants are one encoder with other values in its config: positions, norms, feed-forward networks, biases and sliding
-# windows can be combined freely. A further family of this kind needs no code but a record with the names of its config fields and weights. Then
-# every task, checkpoint format and program works with it.
+# BERT and its descendants are one encoder with other values in its config. A further family needs no code but a record with the names of its config
+# fields and weights. Then every task, checkpoint format and program works with it.
 #
 # The example is NomicBERT (`model_type` "nomic_bert" in `transformers`): BERT with RoPE, gated feed-forward networks, and no biases in its blocks.
 # The library has its record; here it is made anew.
@@ -46,8 +45,7 @@ except keras_bert.checkpoints.CheckpointError as error:
 # %% [markdown]
 # ## The values
 #
-# The differences in a paper or a reference implementation become fields of `BertConfig`; all other fields are BERT's. An encoder with these values
-# can be trained without any record:
+# The differences from BERT become fields of `BertConfig`. An encoder with these values can be trained without any record:
 
 # %%
 NOMIC = {

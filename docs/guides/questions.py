@@ -4,7 +4,7 @@
 # # Answer questions
 #
 # An extractive question answerer marks the answer to a question in a passage. This guide trains one on the parameter lists of scikit-learn's
-# docstrings, which give the type, the default and the meaning of each parameter.
+# docstrings.
 #
 # [Install](../start/install.md) in a checkout:
 #
