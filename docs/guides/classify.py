@@ -3,7 +3,16 @@
 # %% [markdown]
 # # Classify texts
 #
-# This guide goes from a CSV file of texts and labels to a model that is saved and answers, with a score beside two baselines.
+# In short:
+#
+# ```python
+# classifier = keras_bert.TextClassifier.from_preset("minilm", class_names=["bad", "good"])
+# classifier.compile()
+# classifier.fit(texts, labels, epochs=5)      # labels are names or ids
+# classifier.classify(["a gripping film"])     # [{"label": "good", "score": 0.99}]
+# ```
+#
+# This guide goes from a CSV file to a model that is saved and answers, with a score beside two baselines.
 #
 # [Install](../start/install.md) in a checkout:
 #

@@ -10,16 +10,15 @@
 # | PyTorch | `DistributedDataParallel` and your own loop; `fit` uses one device | two processes |
 # | `keras-bert finetune` and `pretrain` | `--devices=2`, on JAX and TensorFlow | |
 #
-# With data parallelism every device has a copy of the model and a shard of each batch; the gradients are averaged, so the result is the same as on
-# one device with the whole batch. This guide runs all three on a CPU and compares them with one device. Two virtual devices share the cores, so it
-# shows results and not speed. **Not run**: several GPUs and TPUs. For several machines see [Scale](scale.md).
+# With data parallelism every device has a copy of the model and a shard of each batch, and the result is the same as on one device. This guide
+# compares the two on a CPU; its virtual devices share the cores, so it shows results and not speed. **Not run**: several GPUs and TPUs. For several
+# machines see [Scale](scale.md).
 #
 # Text works too: `fit`, `evaluate` and `predict` of every task take it, with a `batch_size` that is a multiple of the number of devices. With
 # `gradient_accumulation_steps`, TensorFlow's replicas exchange their gradients once for each update, JAX's devices in each step. On TensorFlow,
 # a `TextEmbedder` compares pairs within each replica.
 #
-# The data are the names of colors, as letters, and whether the color is light, as in [JAX and PyTorch](backends.md). Dropout is off, since its
-# random numbers depend on the sharding.
+# The data are as in [JAX and PyTorch](backends.md). Dropout is off, since its random numbers depend on the sharding.
 
 # %%
 import os
@@ -133,7 +132,7 @@ run("tensorflow", "-c", TENSORFLOW.replace("EPOCHS", str(epochs)))
 # ## PyTorch: `DistributedDataParallel`
 #
 # Keras' `fit` uses one device on PyTorch. But a task is a `torch.nn.Module`, so PyTorch's own way works: a process for each device, your own loop,
-# and an optimizer of PyTorch's. On GPUs the process group would be `nccl`, and each process would have its device.
+# and an optimizer of PyTorch's. On GPUs, take the process group `nccl`.
 
 # %%
 with open("ddp.py", "w") as file:

@@ -4,8 +4,21 @@
 # # ELECTRA and distillation
 #
 # ELECTRA trains a discriminator to detect the tokens that a small generator has replaced. Distillation trains a student to give the answers of a
-# larger teacher. In this guide MiniLM continues as ELECTRA's discriminator; the discriminator is fine-tuned, and then distilled into a third of its
-# layers.
+# larger teacher. In short:
+#
+# ```python
+# detector = keras_bert.ReplacedTokenDetector.from_preset("minilm")
+# detector.compile()
+# detector.fit(texts)
+# detector.save_to_preset("electra")                     # an encoder for every task
+#
+# student = keras_bert.Distiller.student_from_teacher(teacher, layers=[0, 1])
+# distiller = keras_bert.Distiller(student, teacher)
+# distiller.compile()
+# distiller.fit(texts, labels)                           # -1 for texts without a label
+# ```
+#
+# In this guide MiniLM continues as ELECTRA's discriminator; the discriminator is fine-tuned, and then distilled into a third of its layers.
 #
 # [Install](../start/install.md) in a checkout:
 #

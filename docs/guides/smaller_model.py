@@ -3,8 +3,15 @@
 # %% [markdown]
 # # A smaller model from a large one
 #
-# A fine-tuned model may be too slow or too large. This guide removes attention heads and layers from it, repairs the damage by training, and
-# compares parameters, time and score before and after.
+# A fine-tuned model may be too slow or too large. In short:
+#
+# ```python
+# importance = insight.head_importance(classifier, texts, labels)
+# smaller = insight.prune_heads(classifier, importance.least_important(0.5))      # half of the heads
+# student = keras_bert.Distiller.student_from_teacher(classifier, layers=[0, 2, 4])
+# ```
+#
+# This guide removes heads and layers, repairs the damage by training, and compares parameters, time and score before and after.
 #
 # [Install](../start/install.md) in a checkout:
 #
