@@ -19,8 +19,8 @@
 # | `serving_signatures` | the functions of an exported model | text in, level and score out |
 # | a subclass of `keras_bert.Ensemble` and of the task | ensembles: `shared_options`, which are equal in all members, and `averaging`, by default the mean of the outputs | none |
 #
-# With K levels the head has K - 1 outputs, and each says whether the level is above one more of them ([Niu et al.,
-# 2016](https://doi.org/10.1109/CVPR.2016.532)). The prediction is the number of outputs that say yes.
+# With K levels the head has K - 1 outputs: output k says whether the level is above level k ([Niu et al., 2016](https://doi.org/10.1109/CVPR.2016.532)).
+# The prediction is the number of outputs that say yes.
 
 # %%
 import keras
