@@ -185,8 +185,8 @@ for name in names:
     print(f"{name:28}{student.config.num_layers} layers  {accuracy(student):.1%}")
 
 # %% [markdown]
-# After the same fine-tuning, the discriminator makes far fewer mistakes than MiniLM: ELECTRA's training on text without labels has taught it
-# grammar. A student with a third of its layers needs the teacher.
+# After the same fine-tuning, the discriminator makes far fewer mistakes than MiniLM: text without labels has taught it grammar. A student with a
+# third of its layers needs the teacher.
 #
 # The student is trained in place; save and export it like any classifier. With two `MaskedLM`s, a `Distiller` makes a smaller encoder for all
 # tasks, such as DistilBERT.

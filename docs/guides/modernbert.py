@@ -143,5 +143,5 @@ for text in (
 # ## A real one
 #
 # More text, a larger model and a GPU need the same command. `keras-bert plan --model=modernbert_base --tokens=1e10 --hardware=h100` estimates its
-# cost, and `--recipe=modernbert_base` has the settings of the paper: 1,024 tokens, then 8,192. For English text, first try to continue from
-# published weights (`--init_preset=hf://answerdotai/ModernBERT-base`): it takes a hundredth of the updates.
+# cost, and `--recipe=modernbert_base` has the paper's settings. For English text, first try to continue from published weights
+# (`--init_preset=hf://answerdotai/ModernBERT-base`): it takes a hundredth of the updates.
