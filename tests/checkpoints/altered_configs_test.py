@@ -52,6 +52,7 @@ def test_all_fields_of_the_class_of_the_reference_are_read_needed_or_ignored(fam
 @pytest.mark.parametrize(
     ("family", "changes", "outcome"),
     [
+        ("mpnet", {"pad_token_id": 0}, OURS),
         ("modernbert", {"rope_scaling": LINEAR}, EQUAL),
         ("modernbert", {"rope_scaling": {"rope_theta": 5.0}}, EQUAL),
         ("modernbert", {"rope_scaling": YARN}, OURS),
