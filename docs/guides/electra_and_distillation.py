@@ -3,9 +3,22 @@
 # %% [markdown]
 # # ELECTRA and distillation
 #
-# ELECTRA trains a discriminator to detect the tokens that a small generator has replaced. Distillation trains a student to give the answers of
-# a larger teacher. In this guide MiniLM, which knows subjects of sentences but little grammar, continues as ELECTRA's discriminator; the
-# discriminator is fine-tuned, and then distilled into a third of its layers.
+# ELECTRA trains a discriminator to detect the tokens that a small generator has replaced. Distillation trains a student to give the answers of a
+# larger teacher. In short:
+#
+# ```python
+# detector = keras_bert.ReplacedTokenDetector.from_preset("minilm")
+# detector.compile()
+# detector.fit(texts)
+# detector.save_to_preset("electra")                     # an encoder for every task
+#
+# student = keras_bert.Distiller.student_from_teacher(teacher, layers=[0, 1])
+# distiller = keras_bert.Distiller(student, teacher)
+# distiller.compile()
+# distiller.fit(texts, labels)                           # -1 for texts without a label
+# ```
+#
+# In this guide MiniLM continues as ELECTRA's discriminator; the discriminator is fine-tuned, and then distilled into a third of its layers.
 #
 # [Install](../start/install.md) in a checkout:
 #
@@ -54,9 +67,8 @@ print(len(corpus), "sentences without labels; for example:", corpus[0])
 # %% [markdown]
 # ## Replaced tokens
 #
-# The generator has a quarter of the discriminator's width and shares its embeddings. It is trained as a masked LM; samples of its predictions
-# replace the masked tokens, and the discriminator says of every token whether it was replaced. MiniLM has no generator, so a warning says that
-# it begins with random weights. The discriminator begins with MiniLM's weights; from random ones it would learn little from so little text.
+# The generator is a small masked LM. Samples of its predictions replace the masked tokens, and the discriminator says of every token whether it was
+# replaced. MiniLM has no generator, so a warning says that it begins with random weights. The discriminator begins with MiniLM's.
 
 # %% small="checkpoint, labeled, corpus = small_encoder(), labeled[:48], corpus[:32]"
 checkpoint = "minilm"
@@ -149,9 +161,9 @@ for name, preset in presets.items():
 # %% [markdown]
 # ## Distill
 #
-# The fine-tuned discriminator is now the teacher. `student_from_teacher` makes a student of some of its layers, here the first two. A
-# `Distiller` trains it on the labels and on the probabilities of the teacher. Rows may lack the label (-1), since the teacher answers for any
-# text. The student without a teacher has only the labeled rows, and is trained on them for as many updates.
+# The fine-tuned discriminator is now the teacher. `student_from_teacher` makes a student of some of its layers, here the first two. A `Distiller`
+# trains it on the labels and on the probabilities of the teacher. Rows may lack the label (-1). The student without a teacher has only the labeled
+# rows, for as many updates.
 
 # %% small="more, more_labels = more[:16], more_labels[:16]"
 more, _ = swapped(corpus[:2500], random.Random(3))
@@ -173,8 +185,8 @@ for name in names:
     print(f"{name:28}{student.config.num_layers} layers  {accuracy(student):.1%}")
 
 # %% [markdown]
-# After the same fine-tuning, the discriminator makes far fewer mistakes than MiniLM: ELECTRA's training on text without labels has taught it
-# grammar. A student with a third of its layers needs the teacher.
+# After the same fine-tuning, the discriminator makes far fewer mistakes than MiniLM: text without labels has taught it grammar. A student with a
+# third of its layers needs the teacher.
 #
 # The student is trained in place; save and export it like any classifier. With two `MaskedLM`s, a `Distiller` makes a smaller encoder for all
 # tasks, such as DistilBERT.

@@ -11,8 +11,7 @@
 # | a small or fast model to serve | `export(…, dtype="int8")`, or `dtype="bfloat16"` |
 # | int8 in a Keras program | `quantize("int8")` |
 #
-# LoRA freezes the encoder and trains for each layer an update, the product of two narrow matrices. int8 stores the trained weights as 8-bit
-# integers. This guide does both to one classifier.
+# LoRA freezes the encoder and trains for each layer an update, the product of two narrow matrices. int8 stores the trained weights as 8-bit integers.
 #
 # [Install](../start/install.md) in a checkout:
 #
@@ -132,5 +131,4 @@ for path, logits in answers.items():
     )
 
 # %% [markdown]
-# So an int8 export has a quarter of the size. [The measurements](../measurements/serving.md#int8) have accuracy, changed labels and speed on
-# several tasks.
+# [The measurements](../measurements/serving.md#int8) have accuracy, changed labels and speed on several tasks.

@@ -3,10 +3,9 @@
 # %% [markdown]
 # # Pre-train a ModernBERT on your own text
 #
-# ModernBERT is BERT with RoPE instead of a table of positions, so that it reads long texts; a sliding window in two of three layers; gated
-# feed-forward layers; norms before the sublayers; no biases. Its training differs too: 30 % of the tokens are masked, there is no sentence
-# objective, batches grow at the start, the learning rate stays constant until it falls at the end, and long rows come last. This guide trains a
-# small one on the docstrings of Python's standard library, in a few minutes on a CPU, with the command for a large model on a large corpus.
+# ModernBERT is BERT with RoPE, so that it reads long texts, a sliding window in two of three layers, gated feed-forward layers, norms before the
+# sublayers and no biases. Its training differs too. This guide trains a small one on the docstrings of Python's standard library, in a few minutes on
+# a CPU, with the command for a large model on a large corpus.
 #
 # [Install](../start/install.md) in a checkout:
 #
@@ -144,5 +143,5 @@ for text in (
 # ## A real one
 #
 # More text, a larger model and a GPU need the same command. `keras-bert plan --model=modernbert_base --tokens=1e10 --hardware=h100` estimates its
-# cost, and `--recipe=modernbert_base` has the settings of the paper: 1,024 tokens, then 8,192. For English text, first try to continue from
-# published weights (`--init_preset=hf://answerdotai/ModernBERT-base`): it takes a hundredth of the updates.
+# cost, and `--recipe=modernbert_base` has the paper's settings. For English text, first try to continue from published weights
+# (`--init_preset=hf://answerdotai/ModernBERT-base`): it takes a hundredth of the updates.

@@ -3,8 +3,18 @@
 # %% [markdown]
 # # Pairs and scores
 #
-# A classifier also takes pairs of texts (does one follow from the other? do they mean the same?), and with one output it predicts a score. This
-# guide does both on the names of colors.
+# A classifier also takes pairs of texts (does one follow from the other? do they mean the same?), and with one output it predicts a score. In short:
+#
+# ```python
+# regression = keras_bert.TextClassifier.from_preset("minilm", num_classes=1)
+# regression.compile()
+# regression.fit(texts, scores)
+# classifier = keras_bert.TextClassifier.from_preset("minilm", num_classes=2)
+# classifier.compile()
+# classifier.fit([("snow", "charcoal")], [0])
+# ```
+#
+# This guide does both on the names of colors.
 #
 # [Install](../start/install.md) in a checkout:
 #

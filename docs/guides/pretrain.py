@@ -3,8 +3,8 @@
 # %% [markdown]
 # # Pre-train on your own language
 #
-# A masked language model learns a language from raw text alone. This guide trains a vocabulary and a model in Korean, in a minute on a CPU; any
-# task can then be fine-tuned on it.
+# A masked language model learns a language from raw text alone. This guide trains a vocabulary and a model in Korean, in a minute on a CPU; any task
+# can then be fine-tuned on it. For gigabytes of text, one [command](#a-real-corpus) does the same.
 #
 # [Install](../start/install.md) in a checkout:
 #

@@ -3,8 +3,16 @@
 # %% [markdown]
 # # Answer questions
 #
-# An extractive question answerer marks the answer to a question in a passage. This guide trains one on the parameter lists of scikit-learn's
-# docstrings, which give the type, the default and the meaning of each parameter.
+# An extractive question answerer marks the answer to a question in a passage. In short:
+#
+# ```python
+# answerer = keras_bert.QuestionAnswerer.from_preset("minilm")
+# answerer.compile()
+# answerer.fit(questions, epochs=5)            # dicts of question, context and answers, as in SQuAD
+# answerer.answer("What is the default?", "retries: int, default 3.")    # {"answer": "3", …}
+# ```
+#
+# This guide trains one on the parameter lists of scikit-learn's docstrings.
 #
 # [Install](../start/install.md) in a checkout:
 #

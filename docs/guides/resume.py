@@ -118,7 +118,7 @@ for name in ("killed", "whole"):
 #
 # The order of the rows depends on the seed and the epoch alone, and dropout on the seed and the step. The checkpoint has all other state: weights,
 # optimizer, metrics, the best epoch so far. It is written under another name and then renamed, with a checksum, so an incomplete one is never used.
-# The tests kill `finetune` and `pretrain` at random moments and compare in the same way.
+# The tests kill `finetune` and `pretrain` at random moments.
 #
-# Finished seeds are not trained again, so a run with `--num_seeds=5` resumes too. If a relevant flag or the data has changed, the program says so,
-# and neither mixes two runs nor replaces a finished one.
+# Finished seeds are not trained again. If a relevant flag or the data has changed, the program says so, and neither mixes two runs nor replaces a
+# finished one.

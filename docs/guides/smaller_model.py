@@ -3,8 +3,15 @@
 # %% [markdown]
 # # A smaller model from a large one
 #
-# A fine-tuned model may be too slow or too large. This guide removes attention heads and layers from it, repairs the damage by training, and
-# compares parameters, time and score before and after.
+# A fine-tuned model may be too slow or too large. In short:
+#
+# ```python
+# importance = insight.head_importance(classifier, texts, labels)
+# smaller = insight.prune_heads(classifier, importance.least_important(0.5))      # half of the heads
+# student = keras_bert.Distiller.student_from_teacher(classifier, layers=[0, 2, 4])
+# ```
+#
+# This guide removes heads and layers, repairs the damage by training, and compares parameters, time and score before and after.
 #
 # [Install](../start/install.md) in a checkout:
 #
@@ -165,10 +172,9 @@ for name, report in reports.items():
     print(f"{name:22}{parameters:12,}{parameters - fixed:12,}{time:7.0%}{score:10.1%}")
 
 # %% [markdown]
-# Half of the heads can go almost without training, but save little: attention's matrices are a third of a block, so half of the heads are a sixth.
-# Half of the layers halve the time. Without training that ruins the model, training on the labels repairs most of it, and the distilled student
-# is as good as the large model, within the precision of 480 texts. It has also had more updates, since it has more texts. Two rows of the same
-# size differ in time by chance. More than half of the parameters are the embeddings of 30,522 tokens, which cost memory but hardly any time.
+# Half of the heads can go almost without training, but save little: attention's matrices are a third of a block. Half of the layers halve the time.
+# The distilled student is as good as the large model, within the precision of 480 texts; it has also had more updates, since it has more texts. Two
+# rows of the same size differ in time by chance. More than half of the parameters are embeddings, which cost memory but hardly any time.
 #
 # A smaller model is a task like any other, and is saved and exported in the same way. Formats of other libraries cannot hold a model without some
 # heads, since they have one number of heads for all layers.

@@ -3,8 +3,16 @@
 # %% [markdown]
 # # Tag words
 #
-# Token classification gives each word a label: named entities, parts of speech, chunks. This guide finds the names of countries, languages and
-# currencies, and is tested on new names.
+# Token classification gives each word a label: named entities, parts of speech, chunks. In short:
+#
+# ```python
+# tagger = keras_bert.TokenClassifier.from_preset("minilm", class_names=["O", "B-COUNTRY", "I-COUNTRY"])
+# tagger.compile()
+# tagger.fit([["Shops", "in", "Peru"]], [["O", "O", "B-COUNTRY"]])
+# tagger.entities("In Peru few people speak Portuguese.")     # [{"text": "Peru", "type": "COUNTRY", …}]
+# ```
+#
+# This guide finds the names of countries, languages and currencies, and is tested on new names.
 #
 # [Install](../start/install.md) in a checkout:
 #

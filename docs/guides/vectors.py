@@ -3,8 +3,17 @@
 # %% [markdown]
 # # Sentence vectors and search
 #
-# A `TextEmbedder` turns texts of similar meaning into similar vectors. This guide searches the documentation of installed packages, compares with a
-# bag of words, and trains the embedder on pairs.
+# A `TextEmbedder` turns texts of similar meaning into similar vectors. In short:
+#
+# ```python
+# embedder = keras_bert.TextEmbedder.from_preset("minilm")
+# vectors = embedder.embed(documents)
+# np.argsort(-(vectors @ embedder.embed("a smooth line")))     # the best documents first
+# embedder.compile()
+# embedder.fit(pairs)                                          # (text, text) that belong together
+# ```
+#
+# This guide searches the documentation of installed packages, compares with a bag of words, and trains the embedder on pairs.
 #
 # [Install](../start/install.md) in a checkout:
 #

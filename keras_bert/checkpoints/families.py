@@ -861,8 +861,8 @@ MPNET = dataclasses.replace(
     config=dataclasses.replace(
         ROBERTA.config,
         required={name: at for name, at in _REQUIRED.items() if name != "num_segments"},
-        # The code has 32 buckets, whatever the file says
-        needed={"relative_attention_num_buckets": (32,)},
+        # The code has 32 buckets and counts positions past padding of id 1, whatever the file says.
+        needed={"relative_attention_num_buckets": (32,), "pad_token_id": (1,)},
         fixed={
             "num_segments": 0,
             "relative_positions": "bucketed",

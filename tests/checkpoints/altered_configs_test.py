@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sample of `altered_configs`, and that its lists are complete."""
+
+import functools
+import json
+
+import pytest
+
+from keras_bert import checkpoints
+from keras_bert.checkpoints import config_fields
+from keras_bert.checkpoints.families import FAMILIES
+from tests.checkpoints.altered_configs import ACTIVATIONS, BOTH, EQUAL, OURS, Folder, fields_of
+from tests.checkpoints.families_test import RELEASED_NOMIC_BERT
+
+pytestmark = pytest.mark.on_tensorflow
+
+CLASSIFIER = "ForSequenceClassification"
+LINEAR = {"rope_type": "linear", "factor": 2.0}
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 4}
+YARN = {"rope_type": "yarn", "factor": 2.0}
+BASE = {"rope_type": "default", "rope_theta": 5.0}
+BY_KIND = {
+    kind: {"type": "linear", "factor": 2.0} for kind in ("full_attention", "sliding_attention")
+}
+ACT = {"activation_function": {}}
+IDENTITY, SIGMOID, TANH, _ = ACTIVATIONS
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return functools.cache(
+        lambda family, num_labels: Folder(
+            family, CLASSIFIER, tmp_path_factory.mktemp(family), num_labels
+        )
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_all_fields_of_the_class_of_the_reference_are_read_needed_or_ignored(family):
+    config = FAMILIES[family].config
+    read = {*config.required.values(), *config.optional.values(), config.activation}
+    # By `to_flat`, and for the heads and the labels
+    read |= {"rope_parameters", "head_dim", "layer_types", "local_attention", "classifier_pooling"}
+    read |= {"relative_attention", "position_biased_input", "pos_att_type"}
+    read |= {"architectures", "id2label", "problem_type", "tie_word_embeddings"}
+    needed = {*config.needed, *config_fields.NEEDED}
+    ignored = {*config.ignored, *config.token_ids, *config_fields.IGNORED}
+    assert set(fields_of(family)) <= read | needed | ignored
+    assert not needed & ignored
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "outcome"),
+    [
+        ("mpnet", {"pad_token_id": 0}, OURS),
+        ("modernbert", {"rope_scaling": LINEAR}, EQUAL),
+        ("modernbert", {"rope_scaling": {"rope_theta": 5.0}}, EQUAL),
+        ("modernbert", {"rope_scaling": YARN}, OURS),
+        ("modernbert", {"rope_parameters": BY_KIND}, EQUAL),
+        ("modernbert", {"rope_parameters": LINEAR}, BOTH),
+        ("deberta-v2", {"max_relative_positions": 10**400}, BOTH),
+        ("modernbert", {"sliding_window": 3}, EQUAL),
+        ("modernbert", {"position_embedding_type": "sans_pos"}, EQUAL),
+        *(
+            (family, {"rope_scaling": scaling, "rope_parameters": BASE}, EQUAL)
+            for family, scaling in (("eurobert", LINEAR), ("nomic_bert", LINEAR), ("gte", DYNAMIC))
+        ),
+        ("distilbert", {"num_attention_heads": 1}, EQUAL),
+        ("bert", {"problem_type": "regression"}, OURS),
+        ("bert", {"problem_type": "multi_label_classification"}, EQUAL),
+        ("bert", {"per_layer_config": {"0": {"num_attention_heads": 1}}}, BOTH),
+    ],
+)
+def test_a_word_of_a_file_is_read_or_refused(family, changes, outcome, folder):
+    assert folder(family, 3).compare(changes)[0] == outcome
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome"),
+    [
+        ({}, EQUAL),
+        ({"problem_type": "regression"}, EQUAL),
+        ({"problem_type": "multi_label_classification"}, EQUAL),
+        ({"sentence_transformers": {"activation_fn": IDENTITY}}, EQUAL),
+        (
+            {"sentence_transformers": {"activation_fn": SIGMOID}, "problem_type": "regression"},
+            EQUAL,
+        ),
+        ({"sbert_ce_default_activation_function": TANH}, OURS),
+    ],
+)
+def test_the_single_output_is_a_score_or_the_probability_of_the_second_class(
+    changes, outcome, folder
+):
+    assert folder("bert", 1).compare(changes)[0] == outcome
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        *(("gte", {"rope_parameters": None, "rope_theta": base}) for base in ([], {}, 10**400)),
+        ("gte", {"rope_parameters": {"type": "ntk", "factor": "8"}}),
+        ("nomic_bert", {"head_dim": {}}),
+        ("eurobert", {"classifier_pooling": []}),
+        ("nomic_bert", dict.fromkeys(("hidden_size", "hidden_act")) | RELEASED_NOMIC_BERT | ACT),
+        ("modernbert", {"rope_parameters": {"full_attention": {"rope_theta": "x"}}}),
+        ("bert", {"layer_norm_eps": 10**400}),
+    ],
+)
+def test_a_value_of_another_type_is_one_line_that_names_file_and_field(family, changes, folder):
+    made = folder(family, 3)
+    made.alter(changes)
+    with pytest.raises(checkpoints.CheckpointError, match=r"config\.json: .* (is|are) "):
+        checkpoints.open_checkpoint(made.path)
+
+
+def test_the_activation_that_sentence_transformers_writes_comes_first(folder, tmp_path):
+    made = folder("bert", 1)
+    made.alter({"sentence_transformers": {"activation_fn": IDENTITY}})
+    path = made.path / "config_sentence_transformers.json"
+    path.write_text(json.dumps({"model_type": "CrossEncoder", "activation_fn": SIGMOID}))
+    assert checkpoints.open_checkpoint(made.path).num_classes() == 2
+    path.unlink()
+    assert checkpoints.open_checkpoint(made.path).num_classes() == 1
