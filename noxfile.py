@@ -312,9 +312,10 @@ def newcomer(session: nox.Session, backend: str) -> None:
 
 @nox.session(default=False)
 def foreign_files(session: nox.Session) -> None:
-    """Each field of the configs of other libraries, altered, is read as by them, or refused."""
+    """Each field of the files of other libraries, altered, is read as they read it, or refused."""
     environment = {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"}
-    session.run("python", "-m", "tests.checkpoints.altered_configs", env=environment)
+    for module in ("checkpoints.altered_configs", "vocabularies.altered_tokenizers"):
+        session.run("python", "-m", f"tests.{module}", env=environment)
 
 
 @nox.session(default=False)

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sample of the comparison of altered tokenizer files with `transformers`."""
+
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("transformers")
+pytest.importorskip("sentencepiece")
+
+from tests.vocabularies import altered_tokenizers
+
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
+
+
+def test_altered_tokenizer_files_are_read_as_transformers_reads_them_or_refused():
+    found = altered_tokenizers.run(every=97, progress=False)
+    assert not found["differ"]
+    assert not found["traceback"]
+    assert len(found["equal"]) > 15
+    assert len(found["ours refuses"]) > 3
