@@ -29,12 +29,7 @@ COMMANDS = {
         *("tokenizer", "pretrain"),
     ),
     "Measure": ("benchmark", "plan"),
-    "Reproduce": (
-        "finetune-glue",
-        "feature-tagging",
-        "create-pretraining-data",
-        "ablation",
-    ),
+    "Reproduce": ("finetune-glue", "feature-tagging", "create-pretraining-data"),
 }
 # What others call them
 _MEANT = {"train": "finetune or pretrain", "fit": "finetune", "test": "evaluate"}

@@ -40,8 +40,7 @@ from training.pretraining.report import collapse_warning, has_collapsed
 from training.pretraining.run import pretrain
 from training.pretraining.text_source import Batches, TextSource
 from training.pretraining.tokenizer_source import open_tokenizer
-from training.pretraining.unigrams import unigram_model
-from training.research.ngram_baselines import baselines
+from training.pretraining.unigrams import UnigramModel, unigram_model
 
 pytestmark = [pytest.mark.on_tensorflow, pytest.mark.slow]
 
@@ -144,14 +143,14 @@ def test_an_interval_logs_scores_baselines_and_speed(finished):
     assert 5 < record["unigram_perplexity"] < 12
 
 
-def test_the_unigram_baseline_is_counted_on_training_text_and_scored_on_held_out_masks(finished):
-    folder, results = finished
-    expected = baselines(folder)["unigram"]
-    last = results["last"]
-    assert last["unigram_accuracy"] == round(expected["masked_accuracy"], 6)
-    assert last["unigram_perplexity"] == round(expected["perplexity"], 3)
-    # The first phase has rows of its own
-    assert results["log"][0]["unigram_perplexity"] != last["unigram_perplexity"]
+@pytest.mark.backend_independent
+def test_the_unigram_baseline_predicts_by_frequency_and_never_a_special_token():
+    counted = UnigramModel(8, never_predicted=(0, 2, 3, 4))
+    counted.add(np.array([[2, 5, 6, 5, 6, 3], [2, 5, 6, 3, 0, 0]]))
+    np.testing.assert_allclose(counted.probabilities(), np.array([0, 1, 0, 0, 0, 4, 4, 1]) / 10)
+    batch = {"mask_ids": np.array([[5, 7, 0]]), "mask_weights": np.array([[1.0, 1.0, 0.0]])}
+    scores = counted.score([batch])
+    assert scores == {"masked_accuracy": 0.5, "perplexity": pytest.approx(5.0)}
 
 
 def test_records_with_masks_count_their_original_tokens(corpus, tmp_path):
