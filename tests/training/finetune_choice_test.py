@@ -126,24 +126,15 @@ SWAG = "sent1,sent2,ending0,ending1,label\n"
     ("name", "text", "message"),
     [
         ("a.csv", "sent1,ending0\na,b\n", "a.csv, line 2: no field sent2; the row has"),
-        ("a.csv", "sent1,sent2\na,b\n", "line 2: no field ending0"),
-        ("a.csv", "sent1,sent2,ending0,sent1\n", "line 1: two columns have the name 'sent1'"),
-        ("a.csv", SWAG + "a,b,c,d\n", "a.csv, line 2: 4 columns, expected 5"),
         (
             "a.csv",
             SWAG + 'a,b,c,"d\ne",0\na,b,c,d,2\n',
             "line 4: label is '2', expected one of 0, 1",
         ),
         ("a.csv", SWAG + "a,b,,d,0\n", "line 2: ending0 is empty"),
-        ("a.csv", SWAG + ",b,c,d,0\n", "line 2: the text is empty"),
         ("a.csv", SWAG + "a,b,c,,0\n", "line 2: 1 choices, expected two or more"),
-        ("a.csv", SWAG, "a.csv: no rows"),
         ("a.tsv", "i\ta\tb\t0\n", "a.tsv, line 1: 4 columns, expected a category"),
-        ("a.tsv", "i\ta\tb\t\t0\n", "line 1: choice 1 is empty"),
-        ("a.tsv", "i\ta\tb\tc\tx\n", "line 1: label is 'x', expected one of 0, 1"),
-        ("a.jsonl", '{"text": 1}\n', "a.jsonl, line 1: text is 1, expected a str"),
         ("a.jsonl", '{"text": "a", "choices": ["b", 2]}\n', "line 1: choices holds 2"),
-        ("a.jsonl", "[]\n", "a.jsonl: no rows"),
         (
             "a.jsonl",
             '{"text": "a", "choices": ["b", "c"], "label": 0}\n'

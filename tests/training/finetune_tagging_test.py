@@ -194,9 +194,7 @@ def test_a_tenth_is_held_out(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, "--train_file is empty"),
         ({"train_file": "nowhere"}, "nowhere does not exist"),
-        ({"separator": ","}, "separator is ','"),
         ({"scheme": "IOB"}, "scheme is 'IOB', expected one of keep, IOB1"),
     ],
 )

@@ -369,28 +369,22 @@ def test_ways_to_pretrain_without_a_recipe(corpus, tmp_path, changes):
 
 
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
-@pytest.mark.parametrize(
-    "changes", [{}, {"objective": "replaced_token"}, {"init_preset": "preset"}], ids=str
-)
-def test_rematerialize_is_of_every_encoder(finished, corpus, tmp_path, changes):
-    if "init_preset" in changes:
-        changes = {"init_preset": str(finished[0] / "preset")}
-    made = config(corpus, tmp_path, rematerialize=True, kind="full_sentences", **changes)
+def test_rematerialize_is_of_every_encoder(finished, corpus, tmp_path):
+    changes = {"kind": "full_sentences", "objective": "replaced_token"}
+    made = config(corpus, tmp_path, rematerialize=True, **changes)
     tokenizer = open_tokenizer(finished[0] / "vocab.txt", made.text.corpus.lowercase)
     model = build_model(made, tokenizer)
     encoders = [model.backbone, getattr(model, "generator", model.backbone)]
     assert all(block.rematerialize for encoder in encoders for block in encoder.blocks)
 
 
-@pytest.mark.parametrize("static_masks", [False, True])
-def test_held_out_text_may_be_masked_less_than_training_text(corpus, tmp_path, static_masks):
+def test_held_out_text_may_be_masked_less_than_training_text(corpus, tmp_path):
     settings = config(
         corpus,
         tmp_path,
         kind="full_sentences",
         masked_lm_probability=0.3,
         dev_masked_lm_probability=0.1,
-        static_masks=static_masks,
     )
     source = TextSource.of(settings)
     vocabulary = source.vocabulary()
@@ -499,20 +493,17 @@ def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
         pretrain(run)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"causal": True, "kind": "full_sentences"}, "--causal is True, but the model of --init_"),
-        ({"num_layers": 2}, "--num_layers is 2, but the model of --init_preset=.* has 1"),
-        ({"phases": ("513:1",)}, "--phases has the length 513, .* has positions for 512"),
-    ],
-)
-def test_a_checkpoint_of_another_architecture_is_refused(
-    finished, corpus, tmp_path, changes, message
-):
-    with pytest.raises(ValueError, match=message):
+def test_a_checkpoint_of_another_architecture_is_refused(finished, corpus, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"--num_layers is 2, but the model of --init_preset=.* has 1"
+    ):
         pretrain(
-            config(corpus, tmp_path / "run", init_preset=str(finished[0] / "preset"), **changes)
+            config(
+                corpus,
+                tmp_path / "run",
+                init_preset=str(finished[0] / "preset"),
+                num_layers=2,
+            )
         )
     assert not (tmp_path / "run").exists()
 
@@ -618,46 +609,22 @@ def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
     ("changes", "message"),
     [
         ({"phases": ("128:0.9",)}, "expected shares that sum to 1"),
-        ({"phases": ("long",)}, "--phases has 'long', expected length:share"),
-        ({"phases": ("128:1:batch_size",)}, "has '128:1:batch_size', expected .*:batch_size=64"),
         ({"phases": ("128:1:batch=4",)}, "expected .* of batch_size and learning_rate, as in"),
         ({"phases": ("128:1:batch_size=1.5",)}, "has '128:1:batch_size=1.5', expected"),
-        ({"phases": ("128:1:learning_rate=-1",)}, "The learning_rate of --phases=.* is -1"),
         (
             {"accumulation": 4, "phases": ("128:0.5", "512:0.5:batch_size=6")},
             "an update has 6 rows after 500000 updates, expected a multiple of --accumulation",
         ),
         ({"initial_batch_size": 64}, "--batch_warmup_steps 0, expected both or neither"),
-        ({"batch_warmup_steps": 64}, "--initial_batch_size is None and --batch_warmup_steps 64"),
         (
             {"initial_batch_size": 48, "batch_warmup_steps": 64},
             "--initial_batch_size is 48, expected a divisor of .* the first phase, 256, below it",
         ),
-        ({"initial_batch_size": 256, "batch_warmup_steps": 64}, "256, below it"),
-        (
-            {"initial_batch_size": 64, "batch_warmup_steps": 2},
-            "--batch_warmup_steps is 2, expected at least 3, one for each smaller batch size",
-        ),
-        (
-            {"initial_batch_size": 64, "batch_warmup_steps": 900_000},
-            "fewer than the first phase has, 900000",
-        ),
         ({"decay_steps": 9}, "--decay_steps is 9, expected --schedule=trapezoidal with it"),
-        (
-            {"schedule": "trapezoidal", "num_steps": 9, "warmup_steps": 5, "decay_steps": 5},
-            "--warmup_steps is 5 and --decay_steps 5, expected at most --num_steps together, 9",
-        ),
         ({"decay": "cosine"}, "decay is 'cosine', expected one of one_minus_sqrt, linear"),
-        ({"batch_size": 6, "accumulation": 4}, "expected a multiple of --accumulation"),
-        ({"batch_size": 6, "file_groups": 4}, "expected a multiple of --file_groups, which is 4"),
         ({"num_shards": 2, "file_groups": 4}, "--num_shards is 2, expected at least --file_groups"),
-        ({"packing": True}, "packing does not support the labels of pairs"),
         ({"records": "s3://b/r"}, "--records is s3://b/r, expected a folder of this machine"),
-        ({"output_dir": "gs://b/r"}, "--output_dir is gs://b/r, expected a folder of this mach"),
-        ({"keep_checkpoints": 1}, "keep_checkpoints is 1; it must be an integer of at least 2"),
         ({"whole_words": True}, "--whole_words is for --static_masks; .* --masking_unit=word"),
-        ({"jit": "maybe"}, "jit is 'maybe', expected one of auto, on, off"),
-        ({"num_steps": 5, "warmup_steps": 9}, "--warmup_steps is 9, expected 0 to --num_steps, 5"),
         ({"interval": 5, "steps_per_execution": 2}, "expected a multiple of --steps_per_execution"),
     ],
 )
@@ -685,16 +652,7 @@ def test_pairs_with_two_separators_are_refused(corpus, tmp_path):
     ("changes", "message"),
     [
         ({"objective": "replaced_token"}, "not support the labels of pairs"),
-        (
-            {"objective": "distillation", "kind": "full_sentences"},
-            "expected --teacher with --objective=distillation",
-        ),
         ({"teacher": "somewhere"}, "expected --teacher with --objective=distillation"),
-        ({"schedule": "cosine"}, "schedule is 'cosine'"),
-        (
-            {"objective": "replaced_token", "kind": "full_sentences", "causal": True},
-            "does not support --causal",
-        ),
     ],
 )
 def test_objectives_that_do_not_fit(corpus, tmp_path, changes, message):

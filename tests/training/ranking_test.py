@@ -221,8 +221,6 @@ def test_collections_of_other_forms_are_read(write, tmp_path):
     ("names", "parts"),
     [
         (["qrels/train.tsv", "qrels/dev.tsv", "qrels/test.tsv"], {"train": "a", "test": "c"}),
-        (["qrels/train.tsv", "qrels/dev.tsv"], {"train": "a", "dev": "b"}),
-        (["dev/qrels.txt", "test/qrels.txt"], {"dev": "a", "test": "b"}),
         (["qrels.train.tsv", "qrels.dev.tsv", "qrels.dev.small.tsv"], {"train": "a", "dev": "b"}),
         (["qrels/test.tsv"], {"train": "", "test": "a"}),
     ],

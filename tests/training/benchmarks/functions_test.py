@@ -67,17 +67,6 @@ def test_a_step_of_the_search_for_answers_is_a_question():
     assert subject.run().steps == 50
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"what": "tokenize", "clients": ("1", "2")}, "--clients is '1,2', expected one number"),
-        (
-            {"what": "answers", "texts": "a.txt"},
-            "--texts is an option of --what=forward or classify or serve or tokenize",
-        ),
-        ({"what": "mask", "subjects": ("keras_hub:jax",)}, "--subjects is an option of --what="),
-    ],
-)
-def test_options_of_other_work_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        benchmark.run(dataclasses.replace(config(), **fields))
+def test_options_of_other_work_are_refused():
+    with pytest.raises(ValueError, match="--texts is an option of --what=forward or"):
+        benchmark.run(dataclasses.replace(config(), **{"what": "answers", "texts": "a.txt"}))

@@ -25,7 +25,7 @@ pytest.importorskip("apache_beam")
 from tests.source_imports import ROOT  # noqa: E402
 from training import create_pretraining_data  # noqa: E402
 from training.create_pretraining_data import CreatePretrainingDataConfig  # noqa: E402
-from training.pretraining import beam_files, beam_pipeline  # noqa: E402
+from training.pretraining import beam_pipeline  # noqa: E402
 from training.pretraining.records import create_records  # noqa: E402
 
 WORDS = [f"w{i}" for i in range(40)]
@@ -287,20 +287,6 @@ def test_a_runner_needs_independent_shards_and_options_need_a_runner(config):
         CreatePretrainingDataConfig.from_flags(output_dir="gs://b/r")
 
 
-def test_options_of_the_runner_reach_beam(config):
-    options = ("--flink_master=localhost:8081", "--environment_type=LOOPBACK", "--parallelism=4")
-    passed = beam_pipeline._pipeline_options(
-        config.records, "FlinkRunner", options
-    ).get_all_options()
-    assert passed["flink_master"] == "localhost:8081"
-    assert (passed["runner"], passed["environment_type"]) == ("FlinkRunner", "LOOPBACK")
-    assert passed["direct_num_workers"] == 1
-    assert passed["job_server_timeout"] > 7 * 24 * 60 * 60  # Beam's ends jobs of Python's server.
-    several = config.replace(num_workers=3)
-    chosen = beam_pipeline._pipeline_options(several.records, "FnApiRunner", ()).get_all_options()
-    assert (chosen["direct_num_workers"], chosen["direct_running_mode"]) == (3, "multi_processing")
-
-
 def test_arguments_after_two_dashes_are_options_of_the_runner(config):
     flags = [
         f"--{name}={config.to_dict()[name]}"
@@ -315,37 +301,3 @@ def test_arguments_after_two_dashes_are_options_of_the_runner(config):
     assert done.returncode == 0, done.stderr
     summary = json.loads(Path(config.records.output_dir, "summary.json").read_text())
     assert summary["documents"] == 60
-
-
-def test_a_folder_of_a_file_system_of_beam_is_written_atomically(tmp_path):
-    folder = beam_files.BeamFolder(str(tmp_path / "records"))
-    assert folder.names("*") == []
-    folder.write_json("work/counts-1.json", {"documents": 3})
-    for content in (b"old", b"new"):
-        folder.write("a.tfrecord", content)
-
-    def fail():
-        with folder.create("b.tfrecord") as file:
-            file.write(b"half")
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    assert folder.names("*.tfrecord") == ["a.tfrecord"]
-    assert folder.names("work/*") == ["work/counts-1.json"]
-    assert folder.read("a.tfrecord") == b"new"
-    assert folder.read_json("work/counts-1.json") == {"documents": 3}
-    folder.remove("work")
-    folder.remove("nothing")
-    assert folder.names("work/*") == []
-
-
-def test_files_are_found_by_patterns_of_beam(config, tmp_path):
-    (tmp_path / "corpus" / "_SUCCESS").write_text("")
-    found = beam_files.find_urls(str(tmp_path / "corpus" / "*.jsonl.*"))
-    assert [file.name for file in found] == ["b.jsonl.gz", "c.jsonl.zst"]
-    assert found[0].size == (tmp_path / "corpus" / "b.jsonl.gz").stat().st_size
-    whole = beam_files.find_urls(str(tmp_path / "corpus"))
-    (tmp_path / "corpus" / "_SUCCESS").unlink()
-    assert [file.path for file in whole] == [file.path for file in config.records.inputs()]
-    assert beam_files.find_urls(str(tmp_path / "nothing*")) == []
