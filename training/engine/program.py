@@ -26,7 +26,7 @@ from keras_bert import aliases, checks
 
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
-from . import child_programs, config_flags, output_folder, run_report
+from . import commands, config_flags, output_folder, run_report
 from .interrupts import INTERRUPTED, NOTHING, InterruptWatch
 from .job import Job
 from .options import DeviceOptions, HostOptions
@@ -126,7 +126,7 @@ def _parse_flags(arguments: list[str]) -> list[str]:
     try:
         remaining: list[str] = flags.FLAGS(arguments)
     except flags.Error as error:
-        command = child_programs.typed(Path(arguments[0]).stem)
+        command = commands.typed(Path(arguments[0]).stem)
         advice = ""
         if isinstance(error, flags.UnrecognizedFlagError):
             advice = aliases.suggestion([error.flagname], set(flags.FLAGS))
@@ -194,7 +194,7 @@ def help_text(program_flags: Iterable[flags.Flag] | None = None) -> str:
         program_flags = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     text = sys.modules["__main__"].__doc__ or ""
     # As the user has typed it
-    text = re.sub(r"python -m training\.(\w+)", lambda found: child_programs.typed(found[1]), text)
+    text = re.sub(r"python -m training\.(\w+)", lambda found: commands.typed(found[1]), text)
     lines = [text.strip(), "", "Flags, with their defaults:", ""]
     for flag in program_flags:
         name = f"[no]{flag.name}" if flag.boolean else flag.name
@@ -331,12 +331,15 @@ def _end(error: Exception, message: str) -> None:
     sys.exit(f"error: {message.strip()}{notes}")
 
 
-def fine_tune(config: Any, job_class: type[Job]) -> None:
+def fine_tune(config: Any, job_class: type[Job]) -> dict[str, Any]:
     """Reads and validates the files of a run, trains, and prints the report.
 
     Args:
         config: The settings, an instance of the task's `config_class`.
         job_class: The task.
+
+    Returns:
+        What `finetuning.run` returns.
     """
     require(TRAINING_LIBRARIES, "training")
     with joined_hosts(config.hosts, config.compute):
@@ -358,6 +361,7 @@ def fine_tune(config: Any, job_class: type[Job]) -> None:
         ):
             results = finetuning.run(job_class, config, data, meter)
         print(run_report.report(results, seconds, job_class.example_input, job_class.fields))
+        return results
 
 
 @contextlib.contextmanager

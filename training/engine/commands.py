@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of this project's programs, as they are typed."""
+
+from __future__ import annotations
+
+# The name of this package: `training` in a checkout, another name in a wheel
+_PACKAGE = __name__.partition(".")[0]
+# Whether this process runs by the command `keras-bert`, not by `python -m`; set by `command_line`.
+is_command = False
+
+
+def typed(program: str) -> str:
+    """Returns the command for a program: `keras-bert predict`, or `python -m training.predict`.
+
+    Args:
+        program: The name of its module in this package.
+    """
+    # An installed program may be run by its module, too
+    if is_command or _PACKAGE != "training":
+        return f"keras-bert {program.replace('_', '-')}"
+    return f"python -m {_PACKAGE}.{program}"
