@@ -124,7 +124,8 @@ def test_batches_of_texts_have_their_ids_and_lengths(tmp_path):
 
 @pytest.mark.backend_independent
 @pytest.mark.needs_tensorflow
-@pytest.mark.parametrize("what", ["forward", pytest.param("classify", marks=pytest.mark.release)])
+@pytest.mark.release
+@pytest.mark.parametrize("what", ["forward", "classify"])
 def test_texts_are_computed_by_all_libraries(tmp_path, what):
     from training.benchmarks import keras_subjects, products, torch_subject
 

@@ -48,23 +48,15 @@ def write_swag(path, rows=8, label=True):
             )
 
 
-@pytest.mark.parametrize("recipe", ["swag", "minilm_codah"])
-def test_a_recipe_runs_two_steps(recipe, preset, tmp_path):
-    config = recipes.load(recipe, ChoiceConfig)
-    if recipe == "swag":
-        write_swag(tmp_path / config.train_file)
-        write_swag(tmp_path / config.dev_file, rows=4)
-        write_swag(tmp_path / "test.csv", rows=3, label=False)
-    else:
-        row = "i\tShe opens the\tdoor.\tfridge.\tshe.\topens.\t{}\n"
-        for name in (config.train_file, config.dev_file, config.test_file):
-            text = "".join(row.format(index % 4) for index in range(8))
-            (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+def test_a_recipe_runs_two_steps(preset, tmp_path):
+    config = recipes.load("swag", ChoiceConfig)
+    write_swag(tmp_path / config.train_file)
+    write_swag(tmp_path / config.dev_file, rows=4)
+    write_swag(tmp_path / "test.csv", rows=3, label=False)
     config = config.replace(
         data_dir=str(tmp_path),
-        test_file="test.csv" if recipe == "swag" else "test.tsv",
+        test_file="test.csv",
         preset=preset,
-        pretrained=recipe == "swag",
         epochs=1,
         batch_size=4,
         num_seeds=1,
@@ -72,26 +64,24 @@ def test_a_recipe_runs_two_steps(recipe, preset, tmp_path):
         precision="float32",
         output_dir=str(tmp_path / "run"),
         # Other backends export in a process that they must wait for; tests/export does.
-        export=keras.backend.backend() == "tensorflow" and recipe == "swag",
+        export=keras.backend.backend() == "tensorflow",
     )
     results = finetuning.run(ChoiceJob, config, read_data(config))
     folder = tmp_path / "run"
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
-    names = ["dev"] if recipe == "swag" else ["dev", "test"]
-    assert list(results["summary"]) == list(results["baselines"]) == names
+    assert list(results["summary"]) == list(results["baselines"]) == ["dev"]
     assert (folder / "seed_1" / "curves.png").exists()
-    trained, given = (
+    trained, pretrained = (
         task.backbone.get_weights()[0]
         for task in (
             keras.saving.load_model(folder / "seed_1" / "model.keras"),
             MultipleChoice.from_preset(preset),
         )
     )
-    # Random weights are farther from the preset's than training gets in two steps
-    assert np.allclose(trained, given, atol=2e-3) == config.pretrained
+    np.testing.assert_allclose(trained, pretrained, atol=2e-3)
     answers = (folder / "answers.tsv").read_text().splitlines()
     assert answers[0] == "choice\ttext\tscore"
-    assert len(answers) == (4 if recipe == "swag" else 9)
+    assert len(answers) == 4
     assert (folder / "export" / "1" / "saved_model.pb").exists() == config.export
     assert not list(folder.rglob("*partial*"))
 
@@ -113,6 +103,9 @@ def test_rows_may_differ_in_their_choices(tmp_path):
         '{"text": "a", "choices": ["b", "c"], "label": 1}\n\n'
         '{"text": "a", "choices": ["b", "c", "d"], "label": "2"}\n'
     )
+    # CODAH's file, as it is published
+    (tmp_path / "a.tsv").write_bytes(b"\xef\xbb\xbfi\tShe opens the\tdoor.\tfridge.\t1\r\n")
+    assert read_choices(tmp_path / "a.tsv").inputs == (["She opens the"], [["door.", "fridge."]])
     data = read_choices(tmp_path / "a.jsonl")
     assert [len(own) for own in data.choices] == [2, 3]
     assert data.labels.tolist() == [1, 2]

@@ -145,12 +145,6 @@ def test_version_1(preset, tmp_path):
     assert not (folder / "export").exists()
 
 
-def test_version_2_on_articles_of_one_file(preset, tmp_path):
-    write_squad(tmp_path, "dev-v2.0-rebuilt.json", "b", "a", is_version_2=True)
-    run("minilm_squad_v2", tmp_path, preset, train_articles=1, export=False)
-    assert read(tmp_path / "run" / "predictions.json").keys() == {f"b{n}" for n in range(4)}
-
-
 @pytest.mark.backend_independent
 def test_articles_are_parted_by_their_titles(tmp_path):
     write_squad(tmp_path, "dev-v2.0-rebuilt.json", "b", "c", "a", is_version_2=True)
