@@ -9,8 +9,6 @@ import importlib.util
 import logging as standard_logging
 import os
 import re
-import signal
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -27,7 +25,7 @@ from keras_bert import aliases, checks
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
 from . import commands, config_flags, output_folder, run_report
-from .interrupts import INTERRUPTED, NOTHING, InterruptWatch
+from .interrupts import NOTHING, InterruptWatch
 from .job import Job
 from .options import DeviceOptions, HostOptions
 
@@ -299,12 +297,6 @@ def plain_errors() -> Iterator[None]:
     """
     try:
         yield
-    except subprocess.CalledProcessError as error:
-        if error.returncode in (INTERRUPTED, -signal.SIGINT):
-            interrupt = KeyboardInterrupt()
-            interrupt.__notes__ = getattr(error, "__notes__", [])
-            raise interrupt from None
-        _end(error, f"{' '.join(map(str, error.cmd[1:]))} failed, see above")
     except BrokenPipeError:
         raise
     except (ImportError, OSError, ValueError) as error:

@@ -83,10 +83,9 @@ def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingMode
     else:
         teacher = MaskedLM.from_preset(task.teacher, **common)
         student = make(MaskedLM)
-        if task.copy_layers and not encoder.init_preset:
-            layers = tuple(map(int, task.teacher_layers)) or spread_layers(
-                teacher.config.num_layers, student.config.num_layers
-            )
+        is_as_wide = student.config.hidden_dim == teacher.config.hidden_dim
+        if is_as_wide and not encoder.init_preset:
+            layers = spread_layers(teacher.config.num_layers, student.config.num_layers)
             copy_layers(teacher, student, layers)
         model = Distiller(student, teacher, temperature=task.temperature)
     model.compile(
