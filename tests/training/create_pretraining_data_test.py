@@ -94,7 +94,11 @@ def test_from_text_to_batches(config, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"static_masks": True, "whole_words": True}, {"kind": "full_sentences"}]
+    "changes",
+    [
+        {},
+        {"kind": "full_sentences"},
+    ],
 )
 def test_the_seed_decides_all_the_bytes(config, tmp_path, changes):
     config = config.replace(**changes)
@@ -298,8 +302,3 @@ def test_bad_files_and_flags_end_in_a_line(config, tmp_path):
     nothing = elsewhere(config, tmp_path, "nothing", input_files=(str(empty),))
     with pytest.raises(ValueError, match=r"no text in .*empty.txt"):
         create(nothing)
-
-
-def test_files_that_are_missing_are_named(config):
-    with pytest.raises((ValueError, OSError), match=r"nowhere\* does not exist"):
-        create(config.replace(input_files=("nowhere*",)))

@@ -204,14 +204,6 @@ def test_bad_input_is_found_before_training(changes, message):
 
 
 @pytest.mark.backend_independent
-def test_a_missing_label_in_a_test_file_is_an_error(conll, tmp_path):
-    path = tmp_path / "test.conll"
-    path.write_text("Ann NNP I-PER\nLee\n")
-    with pytest.raises(ValueError, match=r"test.conll, line 2: received 1 column"):
-        read_data(TaggingConfig(train_file=str(conll), dev_file=str(conll), test_file=str(path)))
-
-
-@pytest.mark.backend_independent
 def test_context_needs_documents(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("Ann I-PER\n")

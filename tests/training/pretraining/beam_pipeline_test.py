@@ -8,7 +8,6 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -199,32 +198,6 @@ def test_the_records_of_a_job_server_are_those_of_one_machine(
     assert len(digests(config)) == 5
 
 
-def test_after_the_job_server_is_killed_another_one_goes_on_to_the_same_records(config, tmp_path):
-    config = config.replace(num_shards=30, duplicate_factor=15)
-    output_dir = str(tmp_path / "killed")
-    with started_job_server(tmp_path) as (process, address):
-        killed = on_job_server(config, address, *PROCESSES, output_dir=output_dir)
-
-        def kill_after_a_shard():
-            while process.poll() is None and not digests(killed):
-                time.sleep(0.002)
-            process.kill()
-
-        thread = threading.Thread(target=kill_after_a_shard)
-        thread.start()
-        with pytest.raises(
-            beam_pipeline.RunnerError, match=rf"{address} of PortableRunner does .* UNAVAILABLE"
-        ):
-            create(killed)
-        thread.join()
-    assert 0 < len(digests(killed)) < 30
-    (tmp_path / "port").unlink()
-    with started_job_server(tmp_path) as (_, address):
-        create(on_job_server(config, address, *PROCESSES, output_dir=output_dir))
-    create(config)
-    assert digests(killed) == digests(config)
-
-
 def test_a_job_server_that_does_not_answer_is_named(config):
     unreachable = on_job_server(config, "localhost:1", "--job_server_timeout=1")
     with pytest.raises(
@@ -266,16 +239,6 @@ def test_malformed_files_are_named_with_the_line_and_not_tried_again(config, tmp
         create(run)
     (tmp_path / "corpus" / "g.jsonl").unlink()
     assert create(run)["documents"] == 62
-
-
-def test_without_text_or_with_one_document_there_are_no_records(config, tmp_path):
-    empty = tmp_path / "empty.txt"
-    empty.write_text("\n\n")
-    with pytest.raises(ValueError, match=r"no text in .*empty.txt"):
-        create(on_beam(config, "empty", input_files=(str(empty),)))
-    empty.write_text("w1 .\n")
-    with pytest.raises(ValueError, match="only 1 document"):
-        create(on_beam(config, "one", input_files=(str(empty),)))
 
 
 def test_a_runner_needs_independent_shards_and_options_need_a_runner(config):
