@@ -39,18 +39,18 @@ def check_init_preset(encoder: EncoderOptions, longest: int) -> None:
     """
     if not encoder.init_preset:
         return
-    found = checkpoints.open_checkpoint(encoder.init_preset, weights=False).config
+    source = checkpoints.open_checkpoint(encoder.init_preset, weights=False).config
     for name in ("num_layers", "hidden_dim", "num_heads", "causal"):
-        asked, its = getattr(encoder, name), getattr(found, name)
-        if asked is not None and asked != its:
+        value, its = getattr(encoder, name), getattr(source, name)
+        if value is not None and value != its:
             raise ValueError(
-                f"--{name} is {asked}, but the model of --init_preset={encoder.init_preset} has "
+                f"--{name} is {value}, but the model of --init_preset={encoder.init_preset} has "
                 f"{its}; expected the same, since its weights are those of another architecture"
             )
-    if longest > found.max_sequence_length:
+    if longest > source.max_sequence_length:
         raise ValueError(
             f"--phases has the length {longest}, but the model of "
-            f"--init_preset={encoder.init_preset} has positions for {found.max_sequence_length} "
+            f"--init_preset={encoder.init_preset} has positions for {source.max_sequence_length} "
             "tokens at most"
         )
 
