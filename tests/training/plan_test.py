@@ -90,7 +90,7 @@ def test_power_is_that_of_the_metered_time(monkeypatch):
     config = PlanConfig(
         tokens=1e4,
         sequence_length=32,
-        batch_size=512,
+        batch_size=64,
         objective="classification",
         precision="float32",
     )
