@@ -21,6 +21,16 @@ _SHARD = re.compile(r"-(\d+)-of-(\d+)(-[0-9a-f]{16})?$")
 # Names of files that are not the name of a split, which their folder has then
 _NO_SPLIT = re.compile(r"data|\d+|part-.*")
 
+# The names of a column's classes; of a struct, those of each field that has classes
+ClassNames = list[str] | dict[str, Any]
+# How to convert what is not read
+_OF_CLASSES = (
+    "of a folder of texts for each class, this makes a file: "
+    """python -c "import json, pathlib; [print(json.dumps({{'text': file.read_text('utf-8'), """
+    """'label': file.parent.name}})) for file in pathlib.Path('{folder}').glob('*/*.txt')]" """
+    "> train.jsonl"
+)
+
 
 def is_dataset(path: Path) -> bool:
     """Returns whether a path is a folder of Parquet or Arrow files, or one of its splits."""
@@ -34,7 +44,8 @@ def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dic
 
     The numbers of classes become their names, where `datasets` has written them into any of the
     files; -1, an unknown class, becomes `None`. A column of which all are unknown, as in test sets,
-    is left out.
+    is left out. A value that Python cannot represent, such as a date after the year 9999, becomes
+    the exception that says so.
 
     Args:
         path: A file; a folder of files of one split, or written by `save_to_disk`; or, of a folder
@@ -50,17 +61,17 @@ def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dic
     number, bad = 0, bad or BadRows()
     files = [path] if path.is_file() else _split_files(path)
     names = _class_names(files)
-    unknown = {column for column in names if all(_are_unknown(file, column) for file in files)}
-    for file in files:
-        table = _read(file)
-        columns = [name for name in table.column_names if name not in unknown]
-        for batch in table.select(columns).to_batches():
-            try:
-                records = batch.to_pylist()
-            except (ArithmeticError, ValueError) as error:  # a date after the year 9999
-                raise ValueError(f"{file} cannot be read: {error}") from error
-            for record in records:
+    unknown = {
+        column
+        for column, classes in names.items()
+        if isinstance(classes, list) and all(_are_unknown(file, column) for file in files)
+    }
+    for table in map(_read, files):
+        kept = [name for name in table.column_names if name not in unknown]
+        for batch in table.select(kept).to_batches():
+            for values in zip(*map(_values, batch.columns), strict=True):
                 number += 1
+                record = dict(zip(kept, values, strict=True))
                 try:
                     for column in names.keys() & record.keys():
                         record[column] = _named(column, record[column], names[column])
@@ -79,6 +90,11 @@ def _split_files(path: Path) -> list[Path]:
             names = [str(file["filename"]) for file in content["_data_files"]]
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{state}: expected _data_files with a filename each") from error
+        if content.get("_indices_data_files"):
+            raise ValueError(
+                f"{state} is of a selection by an old version of datasets; load and save it by a "
+                "new one"
+            )
         for name in names:
             if Path(name).name != name:
                 raise ValueError(f"{state} names {name!r}, expected files of its folder")
@@ -87,7 +103,11 @@ def _split_files(path: Path) -> list[Path]:
         return _one_set(path, _splits(path.parent)[path.name])
     splits = _splits(path)
     if not splits:
-        raise ValueError(f"{path} is a folder without Parquet or Arrow files")
+        of_classes = next(path.glob("*/*.txt"), None)
+        raise ValueError(
+            f"{path} is a folder without Parquet or Arrow files"
+            + (f"; {_OF_CLASSES.format(folder=path)}" if of_classes else "")
+        )
     if len(splits) > 1:
         raise ValueError(
             f"{path} has the splits {', '.join(splits)}; expected the path of one, such as "
@@ -170,22 +190,37 @@ def _opened(file: Path) -> Iterator[tuple[Any, Callable[[list[str] | None], Any]
         raise ValueError(f"{file} cannot be read: {error}") from error
 
 
-def _class_names(files: Sequence[Path]) -> dict[str, list[str]]:
+def _values(column: Any) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ArithmeticError, LookupError, ValueError):
+        values = list(map(_value, column))
+    return values
+
+
+def _value(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except (ArithmeticError, LookupError, ValueError) as error:
+        return error
+
+
+def _class_names(files: Sequence[Path]) -> dict[str, ClassNames]:
     """Returns the names of the classes of each column that has classes in any of the files.
 
     Raises:
         ValueError: If the metadata of a file is malformed, or names other classes than another.
     """
-    names: dict[str, list[str]] = {}
+    names: dict[str, ClassNames] = {}
     for file in files:
         with _opened(file) as (schema, _):
             metadata = (schema.metadata or {}).get(b"huggingface", b"{}")
         try:
             features = json.loads(metadata).get("info", {}).get("features", {})
-            of_file = {column: _classes(feature) for column, feature in features.items()}
+            found = {column: _classes(feature) for column, feature in features.items()}
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{file}: the metadata of datasets is malformed: {error!r}") from error
-        for column, classes in of_file.items():
+        for column, classes in found.items():
             if classes and names.setdefault(column, classes) != classes:
                 raise ValueError(
                     f"{file}: {column} has the classes {excerpt(classes, 300)}, but "
@@ -194,15 +229,19 @@ def _class_names(files: Sequence[Path]) -> dict[str, list[str]]:
     return names
 
 
-def _classes(feature: Any) -> list[str]:
+def _classes(feature: Any) -> ClassNames:
     """Returns the names of the classes of a feature of `datasets`; empty if it has none."""
     if isinstance(feature, list):  # a list of what its only item is
         return _classes(feature[0])
     if not isinstance(feature, dict):
-        return []
-    if feature.get("_type") == "ClassLabel":
+        return {}
+    kind = feature.get("_type")
+    if kind == "ClassLabel":
         return list(map(str, feature["names"]))
-    return _classes(feature.get("feature"))  # Sequence, List
+    if "feature" in feature and isinstance(kind, str):  # Sequence, List
+        return _classes(feature["feature"])
+    fields = {name: _classes(value) for name, value in feature.items()}
+    return {name: classes for name, classes in fields.items() if classes}
 
 
 def _are_unknown(file: Path, column: str) -> bool:
@@ -212,15 +251,20 @@ def _are_unknown(file: Path, column: str) -> bool:
         return all(value in (None, -1) for value in read([column])[column].to_pylist())
 
 
-def _named(column: str, value: Any, classes: list[str]) -> Any:
+def _named(name: str, value: Any, classes: ClassNames) -> Any:
     """Returns a value with the names of classes in place of their numbers."""
     if isinstance(value, list):
-        return [_named(column, item, classes) for item in value]
+        return [_named(name, item, classes) for item in value]
+    if isinstance(classes, dict):
+        fields = value if isinstance(value, dict) else {}
+        shared = classes.keys() & fields.keys()
+        named = {key: _named(f"{name}.{key}", fields[key], classes[key]) for key in shared}
+        return {**fields, **named} if named else value
     if value is None or value == -1:
         return None
     if not isinstance(value, int) or not 0 <= value < len(classes):
         raise ValueError(
-            f"{column} is {excerpt(value)}, expected the number of a class from 0 to "
+            f"{name} is {excerpt(value)}, expected the number of a class from 0 to "
             f"{len(classes) - 1}, or -1"
         )
     return classes[value]

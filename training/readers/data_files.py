@@ -38,6 +38,11 @@ FORMATS = {
     ".arrow": "arrow",
     ".xlsx": "xlsx",
 }
+# How to convert what is not read
+TWO_FILES = (
+    ". Of texts and labels on the lines of two files, this makes one: paste texts.txt labels.txt "
+    "> train.tsv, to read with --header=no --text=0 --label=1 --quoting=none"
+)
 # Formats whose rows are cells, of which the first may be a header; rows of others have fields
 _TABLES = ("tsv", "csv", "xlsx")
 # Suffixes of files with words in columns, which are not tables of texts
@@ -86,7 +91,7 @@ def infer_format(path: Path) -> str:
         raise ValueError(
             f"{path}: cannot infer the format from the suffix {suffix!r}, expected one of "
             f"{', '.join(FORMATS)} (of text optionally with .gz, .bz2, .xz or .zst), or --format: "
-            f"{', '.join(dict.fromkeys(FORMATS.values()))}"
+            f"{', '.join(dict.fromkeys(FORMATS.values()))}{TWO_FILES if suffix == '.txt' else ''}"
         )
     return FORMATS[suffix]
 
@@ -415,6 +420,8 @@ def _cell(path: Path, place: str, role: str, column: str, record: Mapping[str, A
         return ""
     if isinstance(value, str):
         return value
+    if isinstance(value, Exception):  # of a Parquet or Arrow file
+        raise row_error(path, place, f"{role} cannot be read: {value}") from value
     may_be_number = role in ("label", "grade") or role.startswith(LABELS)
     if may_be_number and isinstance(value, float) and math.isinf(value):
         raise row_error(path, place, f"{role} is {value}, expected a finite number")

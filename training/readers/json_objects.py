@@ -15,6 +15,13 @@ from .values import BadRows, excerpt, row_error
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
+# How to convert what is not read
+_OF_LISTS = (
+    ". Of lists of a text and a label, this makes objects: "
+    """python -c "import json; [print(json.dumps({{'text': text, 'label': label}})) """
+    """for text, label in {rows}]" > train.jsonl"""
+)
+
 
 def read_objects(
     lines: Iterable[str], name: Path | str, bad: BadRows | None = None
@@ -56,6 +63,8 @@ def _parsed(text: str, first_line: int, name: Path | str) -> Any:
     except json.JSONDecodeError as error:
         place = f"line {first_line + error.lineno - 1}"
         message = f"not JSON: {error.msg} at position {error.colno - 1}"
+        if text.lstrip().startswith("[") and error.msg == "Extra data":
+            message += _OF_LISTS.format(rows=f"map(json.loads, open('{name}'))")
         raise row_error(name, place, message) from error
     except (RecursionError, ValueError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -75,6 +84,8 @@ def _check(name: Path | str, has_surrogates: bool, placed: tuple[str, Any]) -> N
     place, record = placed
     if not isinstance(record, dict):
         message = f"found a {type(record).__name__}, expected a JSON object"
+        if isinstance(record, list):
+            message += _OF_LISTS.format(rows=f"json.load(open('{name}'))")
         raise row_error(name, place, message)
     if not has_surrogates:
         return

@@ -32,6 +32,7 @@ _NO_VALUES = frozenset((
     "-", "NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan", "<NA>", "#N/A",
     "#NA", "#NULL!", "inf", "-inf", "Infinity", "-Infinity",
 ))  # fmt: skip
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 # What columns of 0 and 1 hold
 _TRUE, _FALSE = ("1", "1.0", "true", "True"), ("0", "0.0", "false", "False")
 _LABEL_SEPARATORS = re.compile(r"[\s'\"]*[,;|][\s'\"]*")
@@ -468,9 +469,8 @@ def _check(
             f"({_leaves_out(_EMPTY)})"
         )
     elif regression and "label" in row.cells and not is_number(label):
-        problems.append(
-            f"the label is {excerpt(label)}, expected a finite float32 number, such as 2.5"
-        )
+        hint = " with a decimal point" if _DECIMAL_COMMA.fullmatch(label) else ""
+        problems.append(f"the label is {excerpt(label)}, expected a finite float32 number{hint}")
     elif names is not None and label not in names:
         hint = "; if the first line is a header, use --header=yes" if row.place == "line 1" else ""
         hint = f" ({_leaves_out(label)})" if label in _NO_VALUES else hint
@@ -510,7 +510,14 @@ def _warn_of_labels(path: Path, counts: Counter[str]) -> None:
             stacklevel=4,
         )
     several = _several_labels(counts)
-    if several:
+    if _are_decimal_commas(counts):
+        warnings.warn(
+            f"{path}: labels such as {excerpt(max(counts, key=len))} look like numbers with a "
+            "decimal comma, or like several labels for a row, but are read as "
+            f"{len(counts)} classes; for scores write a decimal point, and use --regression",
+            stacklevel=4,
+        )
+    elif several:
         rows = sum(counts[name] for name in several)
         warnings.warn(
             f"{path}: {rows} rows have a label that consists of other labels, such as "
@@ -565,6 +572,14 @@ def _spelling(name: str) -> object:
     from keras_bert.text.composition import normalized
 
     return " ".join(normalized("NFKC", visible).casefold().split())
+
+
+def _are_decimal_commas(names: Collection[str]) -> bool:
+    """Returns whether names are numbers, some of them with a decimal comma, as in `4,27`."""
+    have_commas = [bool(_DECIMAL_COMMA.fullmatch(name)) for name in names]
+    return any(have_commas) and all(
+        has_comma or is_number(name) for name, has_comma in zip(names, have_commas, strict=True)
+    )
 
 
 def _are_fractions(names: Collection[str]) -> bool:

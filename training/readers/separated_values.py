@@ -61,7 +61,7 @@ def read_separated(
 
     if format == "csv":
         rows = _csv_rows(path, lines, *_separator(lines, columns), bad)
-    elif quoting == "csv" or (quoting == "auto" and _is_quoted(lines())):
+    elif quoting == "csv" or (quoting == "auto" and _is_quoted(path, lines)):
         rows = _csv_rows(path, lines, "\t", 0, bad)
     else:
         plain = (line.rstrip("\r\n") for line in lines())
@@ -161,29 +161,52 @@ _CELL = r'(?:"[^"]*+(?:""[^"]*+)*+"|[^"\t\r\n]*+)'
 _CELLS = re.compile(rf"(?:\A|\t)({_CELL})")
 _ROW = re.compile(rf"{_CELL}(?:\t{_CELL})*+")
 _EMPTY_LINE = re.compile(r'[^\S\t]*|"\s*"')
+_LOOKS_QUOTED = re.compile(r'(?<![^\t])"[^"\t]*+(?:""[^"\t]*+)++"(?![^\t\r\n])')
+_CHOOSE_QUOTING = (
+    "they are read as text. --quoting=none confirms that, --quoting=csv reads them as the marks of "
+    "cells, as Excel and pandas write them"
+)
 
 
-def _is_quoted(lines: Iterator[str]) -> bool:
+def _is_quoted(path: Path, lines: Callable[[], Iterator[str]]) -> bool:
     """Returns whether double quotes in a TSV file enclose cells, rather than being text.
 
-    They do if each of them encloses a cell or is doubled inside of one, and all rows have equally
-    many cells then. If all lines have equally many cells without quotes, a quote that is open at
-    the end of a cell is text.
+    They do if all of them enclose cells or are doubled inside, and some are doubled, or all cells
+    of a column have them, or rows have equally many cells only if they do. If some cells look like
+    that, but it is not certain, quotes are text, and a warning says so.
     """
-    is_quoted, has_separators = False, False
+    num_rows, num_quoted, is_doubled, has_separators = 0, 0, False, False
+    in_every_row: set[int] | None = None
     line_widths, row_widths = set(), set()
-    for row in _rows_in_quotes(lines):
+    for row in _rows_in_quotes(lines()):
         if _EMPTY_LINE.fullmatch(row):
             continue
         if not _ROW.fullmatch(row):
+            _warn_of_quotes(path, lines())
             return False
         cells = _CELLS.findall(row)
-        quoted = [cell for cell in cells if cell.startswith('"')]
-        is_quoted |= bool(quoted)
-        has_separators |= any(set("\t\n\r") & set(cell) for cell in quoted)
+        quoted = {index: cell[1:-1] for index, cell in enumerate(cells) if cell.startswith('"')}
+        num_rows += 1
+        num_quoted += len(quoted)
+        is_doubled |= any('"' in cell for cell in quoted.values())
+        has_separators |= any(set("\t\n\r") & set(cell) for cell in quoted.values())
+        in_every_row = {*quoted} if in_every_row is None else in_every_row & quoted.keys()
         line_widths |= {line.count("\t") + 1 for line in row.split("\n") if line.rstrip("\r")}
         row_widths.add(len(cells))
-    return is_quoted and len(row_widths) == 1 and not (has_separators and len(line_widths) == 1)
+    # Lines with equally many cells are hardly parts of cells.
+    are_rows = len(line_widths) == 1 and line_widths != {1}
+    if not num_quoted or (are_rows and len(row_widths) > 1):
+        return False
+    if (in_every_row and num_rows > 1) or len(row_widths) == 1 < len(line_widths):
+        return True
+    if is_doubled and not (are_rows and has_separators):
+        return True
+    warnings.warn(
+        f"{path}: {num_quoted} cells are in double quotes, and nothing tells whether these are "
+        f"text; {_CHOOSE_QUOTING}",
+        stacklevel=2,
+    )
+    return False
 
 
 def _rows_in_quotes(lines: Iterator[str]) -> Iterator[str]:
@@ -198,3 +221,15 @@ def _rows_in_quotes(lines: Iterator[str]) -> Iterator[str]:
             row.clear()
     if row:
         yield "\n".join(row)
+
+
+def _warn_of_quotes(path: Path, lines: Iterator[str]) -> None:
+    """Warns if cells of a file look quoted, although other quotes in it are text."""
+    found = [number for number, line in enumerate(lines, 1) if _LOOKS_QUOTED.search(line)]
+    if found:
+        warnings.warn(
+            f"{path}: {len(found)} lines, the first of which is {found[0]}, have quotes that "
+            f"enclose a cell and are doubled inside, but other lines have quotes that do not; "
+            f"{_CHOOSE_QUOTING}",
+            stacklevel=2,
+        )

@@ -16,6 +16,7 @@ from . import choice_files
 from .data_files import (
     FORMATS,
     TAGGING_SUFFIXES,
+    TWO_FILES,
     data_suffix,
     infer_format,
     read_cells,
@@ -97,7 +98,7 @@ def task_of_file(
             f"{path} does not tell its task: it has the suffix {suffix!r}, expected one of "
             f"{', '.join((*FORMATS, *TAGGING_SUFFIXES))}, or lines that end with tags such as "
             f"B-PER. Name it with {flag}, or the format of a table with --format: "
-            f"{', '.join(dict.fromkeys(FORMATS.values()))}"
+            f"{', '.join(dict.fromkeys(FORMATS.values()))}{TWO_FILES if suffix == '.txt' else ''}"
         ) from None
     if kind in ("jsonl", "arrow"):
         records = read_records(path, kind, BadRows(collect=True))

@@ -99,6 +99,10 @@ def test_copa_asks_for_the_cause_or_the_effect(question, text):
     [
         ({"question": "a"}, r"no field choices; the row has \['question'\]"),
         (
+            {"question": "a", "choices": {"text": ["b"]}},
+            "choices is .*, expected lists of label and text",
+        ),
+        (
             {"question": "a", "choices": [{"label": "A"}, {}]},
             "choices holds .*, expected strings, or",
         ),
@@ -106,6 +110,8 @@ def test_copa_asks_for_the_cause_or_the_effect(question, text):
             {"question": "a", "choices": LISTS, "answerKey": "C"},
             "answerKey is 'C', expected one of A, B",
         ),
+        ({"question": "a", "choices": LISTS, "label": 2}, "label is 2, expected one of 0, 1"),
+        ({"question": {"stem": None}}, "stem is None, expected a string"),
     ],
 )
 def test_a_malformed_row_is_named_with_its_fault(row, message, tmp_path):
@@ -120,3 +126,21 @@ def test_a_malformed_row_is_named_with_its_fault(row, message, tmp_path):
 def test_columns_that_are_not_read_may_have_one_name(tmp_path):
     (tmp_path / "a.csv").write_text("gold,gold,sent1,sent2,ending0,ending1,label\n,,a,b,c,d,1\n")
     assert read_choices(tmp_path / "a.csv").choices == [["b c", "b d"]]
+
+
+def test_all_malformed_rows_are_collected_at_once(tmp_path):
+    path, bad = tmp_path / "a.jsonl", BadRows(collect=True)
+    rows = [
+        {"text": "a", "choices": ["b", "c"], "label": 1},
+        {"text": "a", "choices": ["b", "c"]},
+        {"text": "a", "choices": ["b"], "label": 0},
+        {"text": "a", "choices": ["b", "c"], "label": 2},
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    data = read_choices(path, bad=bad)
+    assert data.labels.tolist() == [1]
+    assert [message.partition(", ")[2] for message in bad.messages] == [
+        "line 3: 1 choices, expected two or more",
+        "line 4: label is 2, expected one of 0, 1",
+        "line 2: the label is missing, but other rows have one",
+    ]

@@ -4,6 +4,7 @@
 import bz2
 import json
 import lzma
+import zipfile
 
 import openpyxl
 import pyarrow as pa
@@ -48,13 +49,21 @@ def test_compressed_files_are_read(suffix, compress, tmp_path):
     "content",
     [
         'text;label\n"good; really";pos\nbad;neg\n'.encode("utf-8-sig"),
+        b'"text";"label"\r\n"good; really";"pos"\r\n"bad";"neg"\r\n',
         b"sep=|\r\ntext|label\r\ngood; really|pos\r\nbad|neg\r\n",
         'text;label\n"good; really";pos\nbad;neg\n'.encode("utf-16"),
+        ROWS.encode(),
     ],
 )
 def test_csv_is_read_as_excel_saves_it(content, tmp_path):
     (tmp_path / "a.csv").write_bytes(content)
     assert read(tmp_path / "a.csv") == EXPECTED
+
+
+def test_the_place_of_an_error_counts_the_line_of_the_separator(tmp_path):
+    (tmp_path / "a.csv").write_text('sep=;\ntext;label\n"a\nb";x\nc\n')
+    with pytest.raises(ValueError, match=r"a\.csv, line 5: 1 columns, expected 2; .* 'c'"):
+        read(tmp_path / "a.csv")
 
 
 def test_a_semicolon_in_a_single_wanted_column_is_text(tmp_path):
@@ -93,6 +102,38 @@ def test_the_first_sheet_of_an_excel_file_is_read(tmp_path):
         pytest.raises(ValueError, match=r"a\.xlsx, row 3: the label is empty"),
     ):
         read(tmp_path / "a.xlsx")
+
+
+def altered_xlsx(path, change):
+    """Writes an Excel file whose sheet's XML is altered."""
+    book = openpyxl.Workbook()
+    for row in (["text", "label"], ["a", 1], ["b", 0], ["c", 1]):
+        book.active.append(row)
+    book.save(path)
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, change(content) if "sheet1.xml" in name else content)
+
+
+def test_rows_of_an_excel_file_outside_of_its_stated_dimension_are_read(tmp_path):
+    altered_xlsx(tmp_path / "a.xlsx", lambda sheet: sheet.replace(b'"A1:B4"', b'"A1:B2"'))
+    assert read(tmp_path / "a.xlsx")[0] == ["a", "b", "c"]
+
+
+def test_damaged_excel_files_are_named(tmp_path):
+    altered_xlsx(tmp_path / "cut.xlsx", lambda sheet: sheet[:400])
+    book = openpyxl.Workbook()
+    book.save(tmp_path / "flipped.xlsx")
+    content = bytearray((tmp_path / "flipped.xlsx").read_bytes())
+    with zipfile.ZipFile(tmp_path / "flipped.xlsx") as file:
+        content[file.getinfo("xl/worksheets/sheet1.xml").header_offset + 60] ^= 255
+    (tmp_path / "flipped.xlsx").write_bytes(content)
+    (tmp_path / "text.xlsx").write_text("text,label\n")
+    for name in ("cut.xlsx", "flipped.xlsx", "text.xlsx"):
+        with pytest.raises(ValueError, match=rf"{name} cannot be read as an Excel file"):
+            read(tmp_path / name)
 
 
 def test_sick_is_read(tmp_path):
@@ -169,14 +210,75 @@ def test_numbers_that_are_no_class_are_named(tmp_path):
             read(path)
 
 
+def test_names_of_classes_in_a_struct_in_one_shard_and_of_no_column(tmp_path):
+    label = {"names": ["neg", "pos"], "_type": "ClassLabel"}
+    spans = {"feature": {"kind": label}, "_type": "Sequence"}
+    features = {"meta": {"label": label, "spans": spans}, "gone": label}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    for number, labels in enumerate(([1, 0], [0, -1])):
+        rows = [{"label": one, "other": 1, "spans": {"kind": [one]}} for one in labels]
+        table = pa.table({"text": ["a", "b"], "meta": rows})
+        table = table if number else table.replace_schema_metadata(metadata)
+        parquet.write_table(table, tmp_path / f"train-0000{number}-of-00002.parquet")
+    found = [record["meta"] for _, record in read_records(tmp_path / "train")]
+    assert [one["label"] for one in found] == ["pos", "neg", "neg", None]
+    assert found[0] == {"label": "pos", "other": 1, "spans": {"kind": ["pos"]}}
+    features["meta"]["label"] = {"names": ["pos", "neg"], "_type": "ClassLabel"}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    parquet.write_table(
+        table.replace_schema_metadata(metadata), tmp_path / "train-00001-of-00002.parquet"
+    )
+    with pytest.raises(ValueError, match=r"00001-of-00002\.parquet: meta has the classes .*, but"):
+        read(tmp_path / "train", label="meta.label")
+
+
+def test_a_value_that_python_lacks_is_an_error_only_for_who_reads_it(tmp_path):
+    path = tmp_path / "a.parquet"
+    days = pa.array([1, 10**8], pa.date32())
+    parquet.write_table(pa.table({"text": ["a", "b"], "label": ["x", "y"], "day": days}), path)
+    assert read(path) == (["a", "b"], [0, 1], ("x", "y"))
+    with pytest.raises(ValueError, match=r"a\.parquet, row 1: label is a date, expected a string"):
+        read(path, label="day")
+    words = pa.array([b"a", b"\xff"]).view(pa.string())
+    parquet.write_table(pa.table({"text": words, "label": ["x", "y"], "id": days}), path)
+    with pytest.raises(ValueError, match=r"a\.parquet, row 2: text cannot be read: 'utf-8' codec"):
+        read(path)
+    assert read_labeled_text(path, bad=BadRows(collect=True), label=None).ids == ["1970-01-02"]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    table = pa.table([["a"], ["x"], ["y"]], names=["text", "label", "label"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    write_arrow(tmp_path / "a.arrow", table)
+    for name in ("a.parquet", "a.arrow"):
+        with pytest.raises(ValueError, match=rf"{name} .*2 columns have the name 'label'"):
+            read(tmp_path / name)
+
+
+def test_a_page_that_does_not_fit_its_checksum_is_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"text": ["some words"], "label": ["x"]})
+    parquet.write_table(table, path, write_page_checksum=True, compression="none")
+    path.write_bytes(path.read_bytes().replace(b"some words", b"some lords", 1))
+    with pytest.raises(ValueError, match=r"a\.parquet cannot be read: .*CRC checksum"):
+        read(path)
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [
         (["train-00000-of-00002.parquet"], "has 1 files such as .*, expected 2; number 1 is miss"),
         (
+            ["train-00000-of-00001.parquet", "train-00000-of-00001-0123456789abcdef.parquet"],
+            "has 2",
+        ),
+        (["a/train-00000-of-00001.parquet", "b/train-00000-of-00001.parquet"], "several data sets"),
+        (["train-00000-of-00001.parquet", "train-00000-of-00002.parquet"], "several data sets"),
+        (
             ["train.parquet", "train.arrow"],
             "several data sets, such as .*train.arrow and .*parquet",
         ),
+        (["train/0000.parquet", "data/train.parquet"], "several data sets"),
     ],
 )
 def test_files_of_a_folder_that_are_not_one_data_set_are_refused(names, message, tmp_path):
@@ -189,12 +291,15 @@ def test_files_of_a_folder_that_are_not_one_data_set_are_refused(names, message,
         read(path)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../other.arrow",
-    ],
-)
+def test_a_selection_of_an_old_version_is_refused(tmp_path):
+    """Its rows are numbered in another file, and all rows would be read."""
+    state = {"_data_files": [{"filename": "a"}], "_indices_data_files": [{"filename": "b"}]}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    with pytest.raises(ValueError, match=r"state\.json is of a selection by an old version"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../other.arrow", "/etc/passwd"])
 def test_files_outside_of_a_folder_are_not_read(name, tmp_path):
     folder = tmp_path / "saved"
     write_arrow(tmp_path / "other.arrow", class_table([1]))
@@ -211,7 +316,9 @@ def test_files_outside_of_a_folder_are_not_read(name, tmp_path):
     "names",
     [
         "data/{}-00000-of-00001.parquet",
+        "data/{}-00000-of-00001-0123456789abcdef.parquet",
         "{}/0000.parquet",
+        "{}.parquet",
     ],
 )
 def test_a_split_of_a_folder_of_parquet_is_read(names, tmp_path):
@@ -253,3 +360,64 @@ def test_labels_are_read_as_others(tmp_path):
     assert read(path, label_map=label_map)[1:] == ([1, 0, 1], ("entailment", "non-entailment"))
     with pytest.raises(ValueError, match=r"has 'neutrl:other', neither of which is a label of"):
         read(path, label_map={"neutrl": "other"})
+
+
+def malformed(tmp_path, format):
+    """A file of labeled text with malformed rows, and what is said of each."""
+    path = tmp_path / f"a.{format}"
+    rows = [["good", "1"], ["", "0"], ["fine", ""], ["bad", "0"], ["", ""]]
+    label = "the label is empty; the text is"
+    empty = "text is empty (--allow_empty accepts it)"
+    hint = "(--skip_labels=null leaves such rows out)"
+    found = {1: empty, 2: f"{label} 'fine' {hint}", 4: f"{label} '' {hint}; {empty}"}
+    first = {"csv": 2, "tsv": 2, "xlsx": 2}.get(format, 1)
+    if format == "xlsx":
+        book = openpyxl.Workbook()
+        for row in (["text", "label"], *rows):
+            book.active.append(row)
+        book.active.append(["end", "1"])
+        book.save(path)
+    elif format == "parquet":
+        texts, labels = zip(*rows, strict=True)
+        table = pa.table({"text": texts, "label": [int(one or -7) for one in labels]})
+        classes = {"label": {"_type": "ClassLabel", "names": ["0", "1"]}}
+        metadata = json.dumps({"info": {"features": classes}})
+        parquet.write_table(table.replace_schema_metadata({"huggingface": metadata}), path)
+        expected = "label is -7, expected the number of a class from 0 to 1, or -1"
+        # A row that the file has no class for is read no further
+        found |= dict.fromkeys((2, 4), expected)
+    elif format in ("json", "jsonl"):
+        records = [json.dumps({"text": text, "label": label}) for text, label in rows]
+        lines = [*records, '{"text": "a"}', '{"text": ["a"], "label": 1}']
+        expected = "text is a list, expected a string, or one of its fields: text.NAME"
+        found |= {5: "no column 'label' for label; the object has ['label', 'text']"}
+        found |= {5: "no column 'label' for label; the object has ['text']", 6: expected}
+        content = "[" + ",\n".join(lines) + "]" if format == "json" else "\n".join(lines)
+        path.write_text(content)
+    else:
+        separator = "," if format == "csv" else "\t"
+        lines = [separator.join(row) for row in (["text", "label"], *rows)]
+        found |= {5: "1 columns, expected 2; the row starts with 'torn'"}
+        lines.append("torn")
+        if format == "csv":
+            found |= dict.fromkeys((6, 8), "the row that starts here is not valid CSV: ")
+            lines += ['"a film,1', "fine,0", '"one" two,1', "end,0"]
+        path.write_text("\n".join(lines) + "\n")
+    unit = "line" if format in ("csv", "tsv", "jsonl") else "row"
+    return path, {f"{path}, {unit} {first + row}": message for row, message in found.items()}
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv", "xlsx", "parquet", "json", "jsonl"])
+def test_all_malformed_rows_are_collected_at_once(format, tmp_path):
+    path, expected = malformed(tmp_path, format)
+    bad = BadRows(collect=True)
+    data = read_labeled_text(path, bad=bad)
+    found = dict(message.split(": ", 1) for message in bad.messages)
+    assert found.keys() == expected.keys()
+    for place, message in expected.items():
+        assert found[place].startswith(message)
+    assert {"good", "bad"} <= set(data.texts)
+    if format == "csv":
+        assert data.texts == ["good", "bad", "fine", "end"]
+    with pytest.raises(ValueError, match=r"a\..*: "):
+        read_labeled_text(path)

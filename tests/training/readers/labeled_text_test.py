@@ -97,8 +97,6 @@ QUOTED = 'text\tlabel\n"he said ""no"""\tx\nfive inches\ty\n'
         (QUOTED.replace("\n", "\r\n"), ['he said "no"', "five inches"]),
         ('text\tlabel\n"a\tb"\tx\n"c\r\n\nd"\ty\n', ["a\tb", "c\r\n\nd"]),
         ('"text"\t"label"\n"a"\t"x"\n""\t"y"\n', ["a", ""]),
-        # Not all quotes enclose cells
-        (QUOTED.replace("five inches", '5" disk'), ['"he said ""no"""', '5" disk']),
         ('text\tlabel\n"a" or "b"\tx\nc "\ty\n', ['"a" or "b"', 'c "']),
         # A row that begins with a quote and one that ends with one
         ('text\tlabel\n"a\tx\nb\ty"\n', ['"a', "b"]),
@@ -108,10 +106,22 @@ def test_quotes_in_tsv_enclose_cells_or_are_text(write, content, texts):
     assert read_labeled_text(write("a.tsv", content), allow_empty=True).texts == texts
 
 
-def test_the_flag_of_quotes_overrules_the_file(write):
-    path = write("a.tsv", QUOTED)
-    assert read_labeled_text(path, quoting="none").texts[0] == '"he said ""no"""'
-    assert read_labeled_text(path, quoting="csv").texts[0] == 'he said "no"'
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('text\tlabel\n"a"\tx\nb\ty\n', r"a\.tsv: 1 cells are in double quotes, and nothing"),
+        ('text\tlabel\n"\tx\nb ""\ty\nc"\tx\n', r"a\.tsv: 1 cells are in double quotes, and noth"),
+        (QUOTED.replace("five inches", '5" disk'), r"1 lines, the first of which is 2, have quot"),
+    ],
+)
+def test_quotes_in_tsv_that_do_not_tell_are_text_with_a_warning(write, content, message):
+    path = write("a.tsv", content)
+    with pytest.warns(UserWarning, match=rf"{message}.*--quoting=none .* --quoting=csv"):
+        read = read_labeled_text(path)
+    assert read.texts[0] == content.split("\n")[1].split("\t")[0]
+    assert read_labeled_text(path, quoting="none").texts == read.texts
+    if "disk" in content:
+        assert read_labeled_text(path, quoting="csv").texts == ['he said "no"', '5" disk']
 
 
 def test_a_cell_may_be_long(write):
@@ -166,7 +176,7 @@ def test_regression(write):
     assert read.labels.dtype == np.float32
     np.testing.assert_allclose(read.labels, [2.5, -0.1], rtol=1e-6)
     assert (read.class_names, read.num_classes) == (None, 1)
-    for value in ("nan", "high", "4,27", "1e39"):
+    for value in ("nan", "inf", "high", "1_0", "1e39", "\uff11"):
         path = write("b.tsv", f"text\tlabel\na\t2.5\nb\t{value}\n")
         with pytest.raises(ValueError, match=rf"line 3: the label is '{value}', expected a finite"):
             read_labeled_text(path, regression=True)
@@ -181,9 +191,11 @@ def test_unlabeled(write):
 @pytest.mark.parametrize(
     ("header", "content"),
     [
-        ("auto", "text\tlabel\na\tx\nb\ty\n"),
-        ("auto", "body\tverdict\na\t1\nb\t0\n"),
+        ("auto", "text\tlabel\na\tx\nb\ty\n"),  # A common column name.
+        ("auto", "body\tverdict\na\t1\nb\t0\n"),  # The only label that is not a number.
+        ("auto", "a\tx\nb\ty\n"),
         (True, "whatever\tx\na\tx\nb\ty\n"),
+        (False, "a\tx\nb\ty\n"),
     ],
 )
 def test_header_with_numbered_columns(write, header, content):
@@ -205,7 +217,9 @@ def test_a_header_that_is_said_not_to_be_one(write):
     ("arguments", "message"),
     [
         ({"text": "body"}, r"line 1: no column 'body' for text; .*\['text', 'label', 'label2'\]"),
+        ({"text": "body", "header": False}, "column 'body', expected an index .* --header=no"),
         ({"text": 3, "label": 1}, "text is column 3, expected 0 to 2"),
+        ({"text": -1, "label": 1}, "text is column -1, expected 0 to 2"),
     ],
 )
 def test_a_column_that_is_not_there(write, arguments, message):
@@ -220,13 +234,18 @@ def test_a_column_that_is_not_there(write, arguments, message):
         ("a.tsv", "text\tlabel\na\tx\nb\ty\tz\n", "line 3: 3 columns, expected 2"),
         ("a.tsv", "text\tlabel\na\tx\nb\t \n", "line 3: the label is empty; the text is 'b'"),
         ("a.tsv", "text\tlabel\na\tx\n  \ty\n", "line 3: text is empty"),
+        ("a.tsv", "text\tlabel\na\tx\n\u200b\ty\n", "line 3: text is empty"),
+        ("a.tsv", "text\tlabel\na\tx\nb\t\u200b\n", "line 3: the label is empty"),
         ("a.tsv", "text,label\na,x\n", r"\['text,label'\], a single cell .*: use --format=csv"),
+        ("a.csv", "text\tlabel\na\tx\n", r"a single cell that looks like tsv: use --format=tsv"),
         ("a.tsv", "text\ttext\tlabel\na\tb\tx\n", "line 1: two columns have the name 'text'"),
         (
             "a.tsv",
             b"text\tlabel\nna\xc3\xafve\tx\ncaf\xe9\ty\n",
             "line 3: expected UTF-8, found byte 0xe9 .* `iconv -f",
         ),
+        ("a.tsv", "text\tlabel\n", "a.tsv: no examples"),
+        ("a.tsv", "", "a.tsv: the file is empty"),
         (
             "a.tsv",
             "text\tlabel\na\tx\nb\tx\n",
@@ -237,22 +256,38 @@ def test_a_column_that_is_not_there(write, arguments, message):
             'text,label\na,x\n"b,y\nc,x\n',
             "line 3: the row that starts here is not valid CSV",
         ),
+        ("a.csv", 'text,label\n"a "quoted" word",x\n', "line 2: the row that starts here"),
         (
             "a.csv.gz",
             gzip.compress(b"text,label\na,x\n" * 99, mtime=0)[:40],
             "cannot be read past line",
         ),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2: no column 'label'"),
+        ("a.jsonl", '{"text": "a", "label": null}\n', "line 1: the label is empty"),
+        ("a.jsonl", '{"text": "a", "label": NaN}\n', "line 1: the label is empty"),
         (
             "a.jsonl",
             '{"text": "a", "label": Infinity}\n',
             "line 1: label is inf, expected a finite",
         ),
+        ("a.jsonl", '{"text": "a", "label": [1]}\n', "line 1: label is a list, expected a str"),
         ("a.jsonl", '{"text": 7, "label": 1}\n', "line 1: text is a int, expected a string"),
+        ("a.jsonl", '\n"a"\n', "line 2: found a str, expected a JSON object"),
         ("a.jsonl", '\n["a", 1]\n', "row 1: found a str, expected a JSON object"),
+        ("a.jsonl", '{"text": "a", "label": 1} 2\n', "line 1: not JSON: Extra data at position 26"),
+        ("a.jsonl", '{"text": "a", "text": "b"}\n', "line 1: .* two fields have the name 'text'"),
         ("a.jsonl", '{"text": "\\ud83d", "label": 1}\n', "line 1: 'text' contains an unpaired"),
         ("a.jsonl", '{"text": ' + "[" * 200_000, "line 1: cannot be read: nested too deeply"),
         ("a.json", '[{"text": "a",\n"label": 1},\n{"text": }]', "line 3: not JSON: Expecting"),
+        ("a.json", '[{"text": "a", "label": 1}\n{"text"', "line 2: not JSON: Expecting ',' del"),
+        (
+            "a.json",
+            '[{"text": "a", "label": 1}]\n{',
+            "line 2: not JSON: Extra data at position 0",
+        ),
+        ("a.json", '[{"text": "a", "label": {"b": 1}}]', "a dict, .* or one of its fields: label."),
+        ("a.json", '[{"text": "a", "labels": {"b": 1}}]', r"has \['labels', 'labels.b', 'text'\]"),
+        ("a.jsonl", '{"text": "a"\n', "line 1: not JSON"),
         ("a.txt", "text,label\na,x\n", r"cannot infer the format from the suffix '\.txt'"),
     ],
 )
@@ -280,19 +315,47 @@ def test_lines_that_end_in_carriage_returns_are_lines(write):
     assert len(read_labeled_text(write("a.jsonl", rows))) == 3
 
 
+def test_errors_quote_long_values_in_part(write):
+    long = "word " * 200_000
+    for name, content, arguments in [
+        ("a.tsv", f"{long}\tb\r{long}\tc", {}),
+        ("a.tsv", f"text\tlabel\na\t{long}\n", {"regression": True}),
+        ("a.tsv", f"text\tlabel\na\t{long}\n", {"class_names": ["b" * 1000]}),
+        ("a.tsv", f"text\tlabel\na\t{long}\n", {}),
+        ("a.tsv", f"text\tlabel\n{long}\n", {}),
+        ("a.jsonl", f'{{"{long}": 1}}\n', {}),
+        ("a.jsonl", '{"text": "a", "label": 1}' + long, {}),
+    ]:
+        with pytest.raises(ValueError, match=name) as caught:
+            read_labeled_text(write(name, content), **arguments)
+        assert len(str(caught.value)) < 800
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
+        (["1", "1.0", "2", "1"], r"a\.tsv: '1' \(2 rows\) and '1.0' \(1 rows\) are read as diff"),
         (["pos", "Pos", "neg"], r"'pos' \(1 rows\) and 'Pos' \(1 rows\) are read as"),
         (
             ["pos", "nan", "nan", "neg"],
             r"2 rows have the label 'nan', which .* \(--skip_labels=nan lea",
         ),
+        (["pos", "None", "neg"], r"1 rows have the label 'None', which is read as a class"),
+        (["pos", "Infinity", "neg"], r"1 rows have the label 'Infinity', which is read as a class"),
+        (["pos", "-", "neg"], r"1 rows have the label '-', which .* \(--skip_labels=- leaves such"),
         (
             [f"id {n}" for n in range(20)],
             "20 rows have 20 classes; check that --label is the right column",
         ),
+        (
+            ["yes", "yes\u200b", "no"],
+            r"'yes' .* and 'yes\\u200b' \(1 rows\) are read as",
+        ),
+        (["n\u00ado", "\ufeffno", "yes"], r"'n\\xado' \(1 rows\) and '\\ufeffno' \(1 rows\)"),
+        (["4,27", "3,5", "4"], r"labels such as '4,27' look like numbers with a decimal comma"),
+        ([f"{n / 10}" for n in range(12)] * 3, "36 rows have 12 classes; check .*--regression"),
         (["a", "b", "a, b", "b,a"], r"2 rows have a label that consists of other labels.* 'a, b'"),
+        (["['a', 'b']", "['a']", "['b', 'c']", "['c']"], "2 rows have a label that consists of"),
     ],
 )
 def test_labels_that_are_probably_wrong_are_warned_of(write, labels, message):
@@ -365,10 +428,12 @@ def test_arguments_that_contradict(write):
 @pytest.mark.parametrize(
     ("name", "content", "label"),
     [
+        ("lists.tsv", 'text\tlabel\na\t["x, 1", "y"]\nb\t[]\nc\t["y"]\n', "label"),
         ("pandas.csv", "text,label\na,\"['x', 'y']\"\nb,[]\nc,['y']\n", "label"),
         ("names.tsv", "text\tlabel\na\tx; y\nb\t\nc\ty\n", "label"),
         ("columns.csv", "text,x,y\na,1,1.0\nb,0,0\nc,0,1\n", "x,y"),
         ("lists.jsonl", [{"label": ["x", "y"]}, {"label": []}, {"label": ["y"]}], "label"),
+        ("columns.jsonl", [{"x": 1, "y": True}, {"x": 0, "y": False}, {"x": 0, "y": 1}], "x,y"),
     ],
 )
 def test_a_row_has_any_number_of_labels(write, name, content, label):

@@ -2,9 +2,13 @@
 
 import gzip
 import json
+import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
+from training.readers.data_files import infer_format, read_columns
 from training.readers.task_files import task_of_file
 from training.readers.trec_files import is_collection
 
@@ -69,3 +73,31 @@ def test_a_folder_is_a_collection_if_it_has_all_files(tmp_path):
         assert not is_collection(tmp_path)
         (tmp_path / name).touch()
     assert is_collection(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        ({"pos/1.txt": "a film", "neg/2.txt": "b"}, "."),
+        ({"texts.txt": "a film\nb\n", "labels.txt": "pos\nneg\n"}, "texts.txt"),
+        ({"a.json": '[["a film", "pos"],\n["b", "neg"]]'}, "a.json"),
+        ({"a.jsonl": '["a film", "pos"]\n["b", "neg"]\n'}, "a.jsonl"),
+    ],
+)
+def test_an_error_says_how_to_convert_what_is_not_read(files, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for file, content in files.items():
+        Path(file).parent.mkdir(exist_ok=True)
+        Path(file).write_text(content)
+
+    def rows_of(name, columns):
+        rows, _ = read_columns(Path(name), infer_format(Path(name)), columns, "auto")
+        return sorted((row.cells["text"], row.cells["label"]) for row in rows)
+
+    with pytest.raises(ValueError, match="this makes") as raised:
+        rows_of(name, {"text": "text", "label": "label"})
+    command = re.search(r"(python|paste) .* > (train\.\w+)", str(raised.value))
+    subprocess.run(command[0], shell=True, check=True)
+    columns = ("0", "1") if command[1] == "paste" else ("text", "label")
+    made = rows_of(command[2], dict(zip(("text", "label"), columns, strict=True)))
+    assert made == [("a film", "pos"), ("b", "neg")]

@@ -102,14 +102,25 @@ def test_a_test_file_has_no_answers(tmp_path):
     [
         ({"pages": ["No.txt"]}, r"'No\.txt' does not exist in .*wikipedia"),
         ({"pages": ["../web/secret.txt"]}, r"'\.\./web/secret\.txt' is not in .*wikipedia"),
+        ({"pages": ["/etc/hostname"]}, r"'/etc/hostname' is not in"),
+        ({"pages": ["link.txt"]}, r"'link\.txt' is not in"),
+        ({"pages": ["."]}, r"'\.' does not exist"),
+        ({"pages": ["a\0b"]}, "cannot be read|does not exist"),
         ({"pages": ["latin.txt"]}, r"'latin\.txt' is not UTF-8"),
+        ({"pages": []}, "has no documents"),
+        ({"pages": [3]}, r"EntityPages 1: Filename is 3, expected a string"),
         ({"aliases": []}, "NormalizedAliases is empty"),
+        ({"aliases": [None]}, "NormalizedAliases has None, expected strings"),
+        ({"answer": {"HumanAnswers": "Ann"}}, "HumanAnswers is 'Ann', expected a list"),
+        ({"Question": None}, "Question is None, expected a string"),
     ],
 )
 def test_malformed_questions_are_named_or_skipped(changes, message, tmp_path):
     documents = {"wikipedia/Ann.txt": "Ann", "web/secret.txt": "secret"}
     path = write(tmp_path, question(1), question(2, **changes), documents=documents)
-    (tmp_path / "evidence" / "wikipedia" / "latin.txt").write_bytes(b"caf\xe9")
+    folder = tmp_path / "evidence" / "wikipedia"
+    (folder / "link.txt").symlink_to(tmp_path / "evidence" / "web" / "secret.txt")
+    (folder / "latin.txt").write_bytes(b"caf\xe9")
     with pytest.raises(ValueError, match=rf"dev\.json: question 2 \(id 'tc_2'\).*({message})"):
         read_questions(path)
     file = read_questions(path, skip_bad=True)
