@@ -20,7 +20,7 @@ from pathlib import Path
 
 from keras_bert import checks
 
-from .engine import commands
+from .engine import child_programs
 
 # The commands by purpose; the first are those that a user needs, in that order
 COMMANDS = {
@@ -52,7 +52,7 @@ def main() -> None:
             print(importlib.metadata.version("keras3-bert") if is_version else overview())
     elif command in names:
         sys.argv[:2] = [f"{sys.argv[0]} {command}"]
-        commands.is_command = True
+        child_programs.is_command = True
         # Runs as `__main__`, so that flags and help are those of the program.
         runpy.run_module(module_name(command), run_name="__main__", alter_sys=True)
     else:

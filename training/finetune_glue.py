@@ -5,7 +5,8 @@
 
 Each task is fine-tuned with every learning rate, batch size and seed. The run with the best
 development score predicts the test set, as in the paper, whose learning rates are the defaults.
-If the program is interrupted, the same command resumes it: finished runs are not repeated.
+Each run is a child process. If the program is interrupted, the same command resumes it: finished
+runs are not repeated.
 
 Files written to `output_dir`: a folder for each run; `submission/*.tsv` in the official format,
 where there are test files (MNLI's model also predicts the diagnostic set); `glue.json`, `glue.md`

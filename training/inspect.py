@@ -28,7 +28,7 @@ import numpy as np
 from keras_bert import atomic, checks, minilm
 from keras_bert.tables import of_records, text_table, with_spaces
 
-from .engine import commands, program, run_presets
+from .engine import child_programs, program, run_presets
 from .engine.options import NonNegativeInt, check_one_of
 from .plots import page
 from .plots.length_histogram import length_figure
@@ -142,7 +142,7 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
     task_name = task_of_kind(kind)
     fine_tuning = [f"--task={task_name}"] if task_name else []
     fine_tuning += _fine_tuning_flags(config)
-    text = f"{report.text()}\n\nNext: {commands.typed('finetune')} {shlex.join(fine_tuning)}"
+    text = f"{report.text()}\n\nNext: {child_programs.typed('finetune')} {shlex.join(fine_tuning)}"
     if config.report_dir:
         folder = Path(config.report_dir)
         folder.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,7 @@ from absl import logging
 
 from keras_bert import minilm
 
-from .engine import commands, example_request, output_folder, program
+from .engine import child_programs, example_request, output_folder, program
 from .engine.options import PositiveInt, ProgramConfig, Seed
 from .jobs.classification import score_classifier
 from .readers.emoji import split_emoji, write_emoji
@@ -142,7 +142,8 @@ def quickstart(config: QuickstartConfig, preset: str) -> None:
     print(answers_table(test, answers))
     curl = example_request.curl_command(["text"], text="a bowl of noodle soup")
     print(
-        f"\nNext: {commands.typed('serve')} --model={shlex.quote(os.fspath(model))}\n      {curl}"
+        f"\nNext: {child_programs.typed('serve')} --model={shlex.quote(os.fspath(model))}\n"
+        f"      {curl}"
     )
 
 

@@ -14,7 +14,7 @@ import keras_bert
 from keras_bert import __main__
 from tests.source_imports import ROOT
 from training import command_line
-from training.engine import commands, program
+from training.engine import child_programs, program
 from training.jobs import tasks
 
 pytestmark = pytest.mark.backend_independent
@@ -138,7 +138,7 @@ def test_help_may_come_before_a_command(monkeypatch):
     shown = []
     monkeypatch.setattr(sys, "argv", ["keras-bert", "help", "export"])
     monkeypatch.setattr(runpy, "run_module", lambda name, **_: shown.append((name, sys.argv[1:])))
-    monkeypatch.setattr(commands, "is_command", False)
+    monkeypatch.setattr(child_programs, "is_command", False)
     command_line.main()
     assert shown == [("training.export", ["--help"])]
 

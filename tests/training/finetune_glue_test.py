@@ -2,6 +2,7 @@
 """GLUE over a grid, at miniature size, with a network of random weights."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +14,11 @@ from keras_bert import Backbone, TextClassifier  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
+from tests.training.engine.finished_cells import finish  # noqa: E402
 from training.jobs.glue_grid import (  # noqa: E402
     FinetuneGlueConfig,
     TaskResult,
+    cells,
     finetune_glue,
     format_table,
 )
@@ -51,31 +54,40 @@ def test_a_grid_a_table_and_a_submission(tmp_path, preset, caplog):
     config = FinetuneGlueConfig(
         data_dir=str(tmp_path / "glue"),
         preset=preset,
-        learning_rates=("1e-3", "1e30"),
+        learning_rates=("1e-3", "1e30", "1e-4"),
         epochs=1,
         precision="float32",
         sequence_length=16,
         output_dir=str(tmp_path / "runs"),
     )
+    # One of the three is run; the model of identical rows is right in half of them.
+    of_grid = cells(config, find_task("rte"))
+    finish(of_grid["1e30", "32"], {"runs": [], "diverged": ["seed 1 diverged"]})
+    worse = {"dev": {"accuracy": {"seeds": [0.0]}}}
+    runs = [{"best": {"dev": {"accuracy": 0.0}}, "model_path": "none.keras"}]
+    finish(of_grid["1e-4", "32"], {"summary": worse, "runs": runs})
     with caplog.at_level("ERROR", logger="absl"):
         results = finetune_glue(config)
-    assert "left out of the table" in caplog.text
+    assert "rte_1e30_32: seed 1 diverged: left out of the table" in caplog.text
     assert set(results) == {"rte"}
     submission = (tmp_path / "runs" / "submission" / "RTE.tsv").read_text().splitlines()
     assert submission[0] == "index\tprediction"
     assert [line.split("\t")[0] for line in submission[1:]] == ["0", "1", "2", "3", "4"]
     assert {line.split("\t")[1] for line in submission[1:]} <= {"entailment", "not_entailment"}
     assert (tmp_path / "runs" / "glue.png").stat().st_size > 1000
-    model = tmp_path / "runs" / "rte_1e-3_32" / "seed_1" / "model.keras"
-    written = model.stat().st_mtime_ns
+    done = (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns
     assert finetune_glue(config) == results
-    assert model.stat().st_mtime_ns == written
+    assert (tmp_path / "runs" / "rte_1e-3_32" / "results.json").stat().st_mtime_ns == done
     saved = json.loads((tmp_path / "runs" / "glue.json").read_text())
     assert saved["rte"]["best_setting"] == ["1e-3", "32"]
-    # The model of identical rows is right in half of them
     assert saved["rte"]["seeds"] == {"dev": {"accuracy": [50.0]}}
-    with pytest.raises(ValueError, match="finished run of other settings"):
+    with pytest.raises(
+        ValueError, match=r"1e-3_32 contains a run of other settings \(--epochs=1\)"
+    ):
         finetune_glue(config.replace(epochs=2))
+    (Path(preset) / "vocab.txt").write_text("other\n")
+    with pytest.raises(ValueError, match=r"rte_1e-3_32 .* \(other files in .*preset\)"):
+        finetune_glue(config)
 
 
 def test_table():

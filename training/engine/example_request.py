@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import commands
+from . import child_programs
 
 DEFAULT_NAME, DEFAULT_HOST, DEFAULT_PORT = "model", "127.0.0.1", 8501
 _VALUES = {
@@ -61,7 +61,7 @@ def next_commands(
     """
     option, file = shlex.quote(f"--model={model}"), shlex.quote(f"--input={example_input}")
     return (
-        f"Next: {commands.typed('serve')} {option}\n"
+        f"Next: {child_programs.typed('serve')} {option}\n"
         f"      {curl_command(fields, **values or {})}\n"
-        f"  or: {commands.typed('predict')} {option} {file}"
+        f"  or: {child_programs.typed('predict')} {option} {file}"
     )

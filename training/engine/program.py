@@ -9,6 +9,8 @@ import importlib.util
 import logging as standard_logging
 import os
 import re
+import signal
+import subprocess
 import sys
 import tempfile
 import textwrap
@@ -24,8 +26,8 @@ from keras_bert import aliases, checks
 
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
-from . import commands, config_flags, output_folder, run_report
-from .interrupts import NOTHING, InterruptWatch
+from . import child_programs, config_flags, output_folder, run_report
+from .interrupts import INTERRUPTED, NOTHING, InterruptWatch
 from .job import Job
 from .options import DeviceOptions, HostOptions
 
@@ -124,7 +126,7 @@ def _parse_flags(arguments: list[str]) -> list[str]:
     try:
         remaining: list[str] = flags.FLAGS(arguments)
     except flags.Error as error:
-        command = commands.typed(Path(arguments[0]).stem)
+        command = child_programs.typed(Path(arguments[0]).stem)
         advice = ""
         if isinstance(error, flags.UnrecognizedFlagError):
             advice = aliases.suggestion([error.flagname], set(flags.FLAGS))
@@ -192,7 +194,7 @@ def help_text(program_flags: Iterable[flags.Flag] | None = None) -> str:
         program_flags = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     text = sys.modules["__main__"].__doc__ or ""
     # As the user has typed it
-    text = re.sub(r"python -m training\.(\w+)", lambda found: commands.typed(found[1]), text)
+    text = re.sub(r"python -m training\.(\w+)", lambda found: child_programs.typed(found[1]), text)
     lines = [text.strip(), "", "Flags, with their defaults:", ""]
     for flag in program_flags:
         name = f"[no]{flag.name}" if flag.boolean else flag.name
@@ -297,6 +299,12 @@ def plain_errors() -> Iterator[None]:
     """
     try:
         yield
+    except subprocess.CalledProcessError as error:
+        if error.returncode in (INTERRUPTED, -signal.SIGINT):
+            interrupt = KeyboardInterrupt()
+            interrupt.__notes__ = getattr(error, "__notes__", [])
+            raise interrupt from None
+        _end(error, f"{' '.join(map(str, error.cmd[1:]))} failed, see above")
     except BrokenPipeError:
         raise
     except (ImportError, OSError, ValueError) as error:
@@ -323,15 +331,12 @@ def _end(error: Exception, message: str) -> None:
     sys.exit(f"error: {message.strip()}{notes}")
 
 
-def fine_tune(config: Any, job_class: type[Job]) -> dict[str, Any]:
+def fine_tune(config: Any, job_class: type[Job]) -> None:
     """Reads and validates the files of a run, trains, and prints the report.
 
     Args:
         config: The settings, an instance of the task's `config_class`.
         job_class: The task.
-
-    Returns:
-        What `finetuning.run` returns.
     """
     require(TRAINING_LIBRARIES, "training")
     with joined_hosts(config.hosts, config.compute):
@@ -353,7 +358,6 @@ def fine_tune(config: Any, job_class: type[Job]) -> dict[str, Any]:
         ):
             results = finetuning.run(job_class, config, data, meter)
         print(run_report.report(results, seconds, job_class.example_input, job_class.fields))
-        return results
 
 
 @contextlib.contextmanager

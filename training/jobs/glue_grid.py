@@ -15,10 +15,9 @@ from absl import logging
 
 from keras_bert import atomic, minilm
 from keras_bert.intervals import mean_and_interval
-from keras_bert.progress import bar
 from keras_bert.tables import markdown_table
 
-from ..engine import program
+from ..engine.grid import Cell, run_cells
 from ..engine.options import (
     NonNegativeFloat,
     NonNegativeInt,
@@ -30,12 +29,12 @@ from ..engine.options import (
 from ..engine.output_folder import NotFiniteError
 from ..plots.style import BLUE, LIGHT_BLUE, new_figure, save, style
 from ..readers.glue import TASKS, GlueTask, find_task, read_diagnostic, read_split
-from .classification import ClassificationJob, FinetuneConfig, answers
+from .classification import answers
 
 _SUBMISSION_NAMES = {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm"}
 _LARGEST_SCORE = 5.0  # of STS-B
-# The options that each run takes as they are
-_SAME_OPTIONS = [
+# The flags that each run takes as they are
+_SAME_FLAGS = [
     "warmup",
     "weight_decay",
     "layer_decay",
@@ -130,6 +129,7 @@ def finetune_glue(config: FinetuneGlueConfig) -> dict[str, TaskResult]:
     Raises:
         NotFiniteError: If every run of a task diverged.
         ValueError: If a task is unknown, or the folder has none.
+        subprocess.CalledProcessError: If a run fails.
     """
     folder = Path(config.output_dir)
     results = {}
@@ -163,21 +163,26 @@ def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
     return present
 
 
+def cells(config: FinetuneGlueConfig, task: GlueTask) -> dict[tuple[str, str], Cell]:
+    """Returns the runs of a task by their settings."""
+    return {setting: _cell(config, task, setting) for setting in config.combinations()}
+
+
 def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
     """Performs the runs of a task, and selects the best setting and the best run."""
-    runs = _run_all(config, task)
-    if not runs:
+    found = run_cells(cells(config, task))
+    if not found:
         raise NotFiniteError(f"{task.name}: every run of the grid diverged, see above")
     seeds = {
         setting: {
             dev: {metric: scores[metric]["seeds"] for metric in task.metrics}
             for dev, scores in results["summary"].items()
         }
-        for setting, results in runs.items()
+        for setting, results in found.items()
     }
     # The setting is selected by its mean over the seeds. The best single run predicts the test set.
     setting = max(seeds, key=lambda setting: _mean(next(iter(seeds[setting].values()))))
-    best = max((run for results in runs.values() for run in results["runs"]), key=_selection_score)
+    best = max((run for results in found.values() for run in results["runs"]), key=_selection_score)
     return TaskResult(
         task.metrics, seeds[setting], setting, _selection_score(best), best["model_path"]
     )
@@ -194,42 +199,21 @@ def _selection_score(run: dict[str, Any]) -> float:
     return classifier_scores.selection_score(next(iter(run["best"].values())))
 
 
-def _run_all(config: FinetuneGlueConfig, task: GlueTask) -> dict[tuple[str, str], dict[str, Any]]:
-    """Returns the results of each setting, without those that diverged, which are logged.
-
-    A run that is finished is not repeated.
-    """
-    results = {}
-    settings = config.combinations()
-    # A line after each run that took some time
-    options = {"lines": True, "mininterval": 1.0, "miniters": 1, "delay": 1.0, "leave": False}
-    with bar(task.name, len(settings), "runs", **options) as shown:
-        for setting in settings:
-            try:
-                own = _config_of_run(config, task, setting)
-                results[setting] = program.fine_tune(own, ClassificationJob)
-            except NotFiniteError as error:
-                logging.error("%s: left out of the table", error)
-            shown.update()
-    return results
-
-
-def _config_of_run(
-    config: FinetuneGlueConfig, task: GlueTask, setting: tuple[str, str]
-) -> FinetuneConfig:
+def _cell(config: FinetuneGlueConfig, task: GlueTask, setting: tuple[str, str]) -> Cell:
     learning_rate, batch_size = setting
-    return FinetuneConfig.from_flags(
-        task=task.name,
-        data_dir=config.data_dir,
-        preset=config.preset,
-        learning_rate=float(learning_rate),
-        batch_size=int(batch_size),
-        num_seeds=config.num_seeds,
-        epochs=config.task_epochs(task.name),
-        export=False,
-        output_dir=f"{config.output_dir}/{task.name}_{learning_rate}_{batch_size}",
-        **{name: getattr(config, name) for name in _SAME_OPTIONS},
-    )
+    command = [
+        *("training.finetune", "--noexport"),
+        f"--task={task.name}",
+        f"--data_dir={config.data_dir}",
+        f"--preset={config.preset}",
+        f"--learning_rate={learning_rate}",
+        f"--batch_size={batch_size}",
+        f"--num_seeds={config.num_seeds}",
+        f"--epochs={config.task_epochs(task.name)}",
+        *(f"--{name}={getattr(config, name)}" for name in _SAME_FLAGS),
+    ]
+    folder = Path(config.output_dir) / f"{task.name}_{learning_rate}_{batch_size}"
+    return Cell(folder, command, config.preset)
 
 
 def write_submission(

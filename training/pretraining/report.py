@@ -18,7 +18,7 @@ from keras_bert.tables import of_records, text_table
 
 from ..costs import run_cost
 from ..costs.energy import Energy
-from ..engine import commands, run_report
+from ..engine import child_programs, run_report
 from ..engine.run_checkpoints import RunState
 from ..plots.curves import curves_figure
 from ..plots.style import save
@@ -235,7 +235,7 @@ def report(results: Mapping[str, Any], folder: Path) -> str:
     blocks.append("\n".join(filter(None, (speed, run_cost.describe(results.get("cost", {}))))))
     files = {"preset": "preset", "curves": CURVES_FILE, "log": LOG_FILE, "results": RESULTS_FILE}
     blocks.append("\n".join(f"{name:8} {folder / file}" for name, file in files.items()))
-    finetune = commands.typed("finetune")
+    finetune = child_programs.typed("finetune")
     preset = shlex.quote(f"--preset={folder / 'preset'}")
     blocks.append(f"Next: {finetune} {preset} --train_file=FILE")
     if results["collapsed"]:

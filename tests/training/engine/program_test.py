@@ -75,6 +75,12 @@ def test_errors_of_files_and_options_end_in_a_line():
         raise FileNotFoundError("no dev.tsv")
 
 
+def test_a_program_that_failed_within_is_named():
+    command = [sys.executable, "-c", "1/0"]
+    with pytest.raises(SystemExit, match=r"^error: -c 1/0 failed"), program.plain_errors():
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+
+
 def test_a_warning_for_the_user_is_one_line():
     shown = program.plain_warning(
         UserWarning("a.tsv: are 'a' and 'A' one?"), UserWarning, "f.py", 3

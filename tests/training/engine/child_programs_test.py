@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import logging
+import shlex
+import subprocess
+
+import pytest
+
+from training.engine import child_programs
+
+pytestmark = pytest.mark.backend_independent
+
+
+def test_commands_are_those_of_the_checkout_or_of_the_installed_program(monkeypatch):
+    assert child_programs.typed("finetune_glue") == "python -m training.finetune_glue"
+    monkeypatch.setattr(child_programs, "_PACKAGE", "keras_bert_training")
+    assert child_programs.typed("finetune_glue") == "keras-bert finetune-glue"
+
+
+def test_a_child_is_announced_by_a_command_that_can_be_pasted(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "absl")
+    folder = tmp_path / "mrpc 1x32x1, 10 steps"
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        child_programs.run_once(folder, ["training.pretrain", "--no_such_flag=a b"])
+    announced = caplog.messages[0].removeprefix(f"{folder.name}: ")
+    assert shlex.split(announced)[1:] == error.value.cmd[1:]
+    assert announced.startswith("python -m training.pretrain ")
+
+
+def test_more_seeds_start_the_program_again_in_the_same_folder(tmp_path, monkeypatch):
+    """It trains only those that are missing: `seed_runs_test`."""
+    started = []
+
+    def run(command, check):
+        started.append(command)
+        (tmp_path / "results.json").write_text('{"runs": [1]}')
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    for seeds in (1, 1, 2):
+        command = ["training.finetune", "--epochs=1", f"--num_seeds={seeds}"]
+        assert child_programs.run_once(tmp_path, command) == {"runs": [1]}
+    assert ["--num_seeds=2" in command for command in started] == [False, True]
