@@ -29,7 +29,12 @@ COMMANDS = {
         *("tokenizer", "pretrain"),
     ),
     "Measure": ("benchmark", "plan"),
-    "Reproduce": ("finetune-glue", "feature-tagging", "create-pretraining-data"),
+    "Reproduce": (
+        "finetune-glue",
+        "feature-tagging",
+        "create-pretraining-data",
+        "ablation",
+    ),
 }
 # What others call them
 _MEANT = {"train": "finetune or pretrain", "fit": "finetune", "test": "evaluate"}

@@ -60,3 +60,15 @@ def run_cells(cells: Mapping[Key, Callable[[], Result]]) -> dict[Key, Result]:
                 logging.error("%s: left out of the table", error)
             shown.update()
     return results
+
+
+def seed_scores(results: Mapping[str, Any], metric: str) -> list[float]:
+    """Returns the score of each seed in the results of a fine-tuning run.
+
+    Args:
+        results: The content of its `results.json`, with one development set.
+        metric: The metric.
+    """
+    (by_metric,) = results["summary"].values()
+    seeds: list[float] = by_metric[metric]["seeds"]
+    return seeds
