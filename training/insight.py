@@ -40,6 +40,8 @@ from .plots import page
 from .readers.data_files import FORMATS, TAGGING_SUFFIXES, data_suffix, exists
 
 _THIS, _OTHER = "this model", "other model"
+# Rows that are explained have at most so many words, if there are such rows
+_MAX_WORDS = 40
 
 
 def main(config: InsightConfig) -> None:
@@ -198,7 +200,7 @@ def _in_order(rows: InsightRows, config: InsightConfig) -> list[int]:
     if not len(rows.inputs):
         raise ValueError(f"{config.data_file} has no rows")
     indices = range(len(rows.inputs))
-    fitting = [index for index in indices if 2 < rows.words(index) <= config.max_words]
+    fitting = [index for index in indices if 2 < rows.words(index) <= _MAX_WORDS]
     others = sorted(set(indices) - set(fitting), key=lambda index: (rows.words(index), index))
     return fitting + others
 

@@ -6,17 +6,11 @@
         --price_per_hour=1.5
     python -m training.plan --objective=classification --model=minilm_l6_h384_uncased \\
         --tokens=6e5 --sequence_length=53
-    python -m training.plan --model=bert_base_uncased --tokens=137e9 --batch_size=4096 \\
-        --hardware=a100 --devices=8 --num_hosts=4 --network_gbits=100
 
 With --hardware=this, the default, a few steps of the model are timed on this machine, and their
 energy is metered if codecarbon is installed. For other hardware, the estimate rests on the peak and
 the power that its maker publishes, and on --share_of_peak. It is the training that is estimated:
 scoring, reading text and creating records come on top of it.
-
-Several hosts exchange the gradients of each update, in float32, by a ring: each sends
-2 (hosts - 1) / hosts times their bytes. This time is added to that of computing them, as if none of
-it overlapped, which makes it an upper bound.
 """
 
 from __future__ import annotations
@@ -87,9 +81,6 @@ _MASKED_LM, _CLASSIFICATION = "masked_lm", "classification"
 _WARM_UP_STEPS = 3
 _PROBE_STEPS = 5
 _PROBE_SECONDS = 15.0
-# Of the network between hosts: what clouds give a virtual machine of middle size
-_ASSUMED_GBITS = 25.0
-_BYTES_OF_GRADIENT = 4
 # Bytes for each parameter: the weight, its gradient, and AdamW's two moments, in float32
 _BYTES_OF_PARAMETER = 16
 # In a checkpoint: the weight, and AdamW's two moments
@@ -124,9 +115,7 @@ class PlanConfig(CostOptions):
         precision: Keras' dtype policy; auto takes the faster one of float32 and mixed_bfloat16.
         hardware: This machine (this), or an accelerator: t4, l4, a10, v100, rtx4090, a100, h100,
             h200, tpu_v3 or tpu_v4.
-        devices: Number of accelerators of each host, which share each batch.
-        num_hosts: Number of hosts, which share each batch; each has the hardware.
-        network_gbits: Bandwidth of a host's connection to the others in Gbit/s; 0 assumes 25.
+        devices: Number of accelerators, which share each batch.
         share_of_peak: Share of the published peak that training reaches; 0 assumes 0.4, or measures
             it with --hardware=this.
         measure_energy: Whether to meter the energy of the timed steps, if codecarbon is installed.
@@ -147,8 +136,6 @@ class PlanConfig(CostOptions):
     hardware: str = _THIS
     devices: PositiveInt = 1
     share_of_peak: Fraction = 0.0
-    num_hosts: PositiveInt = 1
-    network_gbits: NonNegativeFloat = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -158,15 +145,6 @@ class PlanConfig(CostOptions):
             raise ValueError("--next_sentence is set, expected --objective=masked_lm with it")
         if self.hardware == _THIS and self.devices > 1:
             raise ValueError(f"--devices is {self.devices}, expected 1 with --hardware=this")
-        if self.batch_size % self.num_hosts:
-            raise ValueError(
-                f"--num_hosts is {self.num_hosts}, expected a divisor of --batch_size, "
-                f"{self.batch_size}, since each host has as many rows"
-            )
-        if self.network_gbits and self.num_hosts == 1:
-            raise ValueError(
-                f"--network_gbits is {self.network_gbits:g}, expected --num_hosts above 1 with it"
-            )
 
     def architecture(self) -> BertConfig:
         """Returns the encoder's config, for pre-training with positions for `sequence_length`.
@@ -204,11 +182,6 @@ class PlanConfig(CostOptions):
         return self.tokens * (1 + (default if self.padding is None else self.padding))
 
     @property
-    def num_devices(self) -> int:
-        """The number of devices of all hosts."""
-        return self.devices * self.num_hosts
-
-    @property
     def reads_first(self) -> bool:
         """Whether the output of each row's first token is used."""
         return self.next_sentence or self.objective == _CLASSIFICATION
@@ -219,8 +192,7 @@ class Rate:
     """How fast the hardware trains, and at what power.
 
     Args:
-        tokens_per_second: Tokens in a second, on all devices of all hosts, without the exchange of
-            gradients between hosts.
+        tokens_per_second: Tokens in a second, on all devices.
         watts: The power of all of them; `None` if unknown.
         origin: What the numbers rest on.
         startup: Seconds that the first update takes longer than another, to be traced.
@@ -275,16 +247,11 @@ def plan(config: PlanConfig) -> str:
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     rate = _measured(config) if config.hardware == _THIS else _published(config, flops_of_token)
     count = parameters(architecture, config.objective)
-    tokens_of_update = config.batch_size * config.sequence_length
-    computing = tokens_of_update / rate.tokens_per_second
-    exchange = exchange_seconds(config, count)
-    num_updates = config.computed_tokens / tokens_of_update
-    hours = (rate.startup + num_updates * (computing + exchange)) / 3600
-    speed = tokens_of_update / (computing + exchange)
+    hours = (rate.startup + config.computed_tokens / rate.tokens_per_second) / 3600
     lines = [
         f"{config.model}: {count / 1e6:.1f} million parameters",
         f"operations  {run_cost.operations(flops)}, {flops_of_token / 1e6:.3g} MFLOP a token",
-        f"speed       {speed:,.0f} tokens/s, {rate.origin}",
+        f"speed       {rate.tokens_per_second:,.0f} tokens/s, {rate.origin}",
         f"time        {run_report.duration(3600 * hours)}{_startup(rate)}",
     ]
     positions = named_architecture(config.model).max_sequence_length
@@ -294,8 +261,6 @@ def plan(config: PlanConfig) -> str:
             f"positions   {config.sequence_length:,} as pre-training makes them, instead of "
             f"{positions:,}",
         )
-    if config.num_hosts > 1:
-        lines.insert(3, _network(config, count, computing, exchange))
     if rate.watts is not None:
         kwh = rate.watts * hours / 1000
         emitted = ""
@@ -306,7 +271,7 @@ def plan(config: PlanConfig) -> str:
             emitted = f" (for CO2: {checks.install('energy')})"
         lines.append(f"energy      {run_cost.kilowatt_hours(kwh)} at {rate.watts:.0f} W{emitted}")
     if config.price_per_hour:
-        lines.append(f"price       {config.num_devices * config.price_per_hour * hours:,.2f}")
+        lines.append(f"price       {config.devices * config.price_per_hour * hours:,.2f}")
     if rate.peak_bytes is None:
         lines.append(_memory(config, architecture))
     else:
@@ -322,39 +287,6 @@ def plan(config: PlanConfig) -> str:
     if config.hardware == _THIS and (note := busy_note(load, os.cpu_count() or 1)):
         lines.append(note)
     return "\n".join(lines)
-
-
-def exchange_seconds(config: PlanConfig, num_parameters: int) -> float:
-    """Returns the seconds in which the hosts exchange the gradients of an update.
-
-    Args:
-        config: The run.
-        num_parameters: The number of parameters of the model.
-
-    Reference:
-        [Patarasuk and Yuan, 2009](https://doi.org/10.1016/j.jpdc.2008.09.002), which shows that no
-        algorithm sends less than the ring.
-    """
-    return _bytes_sent(config, num_parameters) / (1e9 / 8 * _gbits(config))
-
-
-def _bytes_sent(config: PlanConfig, num_parameters: int) -> float:
-    """Returns the bytes that each host sends in an update, and receives."""
-    share = 2 * (config.num_hosts - 1) / config.num_hosts
-    return share * _BYTES_OF_GRADIENT * num_parameters
-
-
-def _gbits(config: PlanConfig) -> float:
-    return config.network_gbits or _ASSUMED_GBITS
-
-
-def _network(config: PlanConfig, count: int, computing: float, exchange: float) -> str:
-    is_assumed = "" if config.network_gbits else " (an assumption)"
-    return (
-        f"network     {_bytes_sent(config, count) / 1e6:,.0f} MB from each of {config.num_hosts} "
-        f"hosts in an update, {1000 * exchange:.3g} ms at {_gbits(config):g} Gbit/s{is_assumed} "
-        f"after {1000 * computing:.3g} ms of computing"
-    )
 
 
 def parameters(config: BertConfig, objective: str = _MASKED_LM) -> int:
@@ -381,15 +313,14 @@ def _published(config: PlanConfig, flops_of_token: float) -> Rate:
     share = config.share_of_peak or _ASSUMED_SHARE
     is_assumed = "" if config.share_of_peak else " (an assumption)"
     return Rate(
-        config.num_devices * share * device.flops / flops_of_token,
-        config.num_devices * device.watts,
-        f"at {share:.0%}{is_assumed} of the published peak of {config.num_devices} x "
-        f"{config.hardware}",
+        config.devices * share * device.flops / flops_of_token,
+        config.devices * device.watts,
+        f"at {share:.0%}{is_assumed} of the published peak of {config.devices} x {config.hardware}",
     )
 
 
 def _measured(config: PlanConfig) -> Rate:
-    """Times a few updates on random tokens: of several hosts, with the rows of one."""
+    """Times a few updates on random tokens."""
     import keras
     import numpy as np
 
@@ -397,11 +328,6 @@ def _measured(config: PlanConfig) -> Rate:
     from keras_bert.optimizers import AdamW
 
     set_random_seed(0)
-    hosts = config.num_hosts
-    if hosts > 1:
-        config = dataclasses.replace(
-            config, batch_size=config.batch_size // hosts, num_hosts=1, network_gbits=0.0
-        )
     model = _task(config)
     model.compile(AdamW(1e-4, num_train_steps=1000, num_warmup_steps=10))
     batch, labels = _random_batch(config)
@@ -441,10 +367,7 @@ def _measured(config: PlanConfig) -> Rate:
     how = f"measured on this machine, mean of {len(steps)} updates"
     seconds = float(np.mean(steps))
     startup = max(0.0, ends[0] - start - seconds)
-    if hosts > 1:
-        how += f" with the {config.batch_size} rows of one of {hosts} hosts"
-    watts = None if watts is None else hosts * watts
-    return Rate(hosts * tokens / seconds, watts, how, startup, _peak_bytes())
+    return Rate(tokens / seconds, watts, how, startup, _peak_bytes())
 
 
 def _peak_bytes() -> int | None:
@@ -496,7 +419,7 @@ def _random_batch(config: PlanConfig) -> tuple[dict[str, Any], Any]:
 def _memory(config: PlanConfig, architecture: BertConfig) -> str:
     """Describes the memory of weights, optimizer and activations of a device."""
     fixed = _BYTES_OF_PARAMETER * parameters(architecture, config.objective)
-    rows = -(-config.batch_size // config.num_devices)
+    rows = -(-config.batch_size // config.devices)
     tokens = rows * config.sequence_length
     width = 4 if config.precision == "float32" else 2
     # Korthikanti et al., 2022, https://arxiv.org/abs/2205.05198, equation 1: 34 bytes for each

@@ -132,16 +132,3 @@ def test_a_recipe_runs_two_steps(preset, tmp_path):
     assert read_conll(folder / "test.conll").words == data.test.words
     scores = json.loads((folder / "dev_scores.json").read_text())
     assert scores["f1"] == pytest.approx(results["runs"][0]["best"]["dev"]["f1"])
-
-
-@pytest.mark.backend_independent
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"features": "first"}, "features is 'first', expected one of embeddings"),
-        ({"scheme": "x"}, "scheme is 'x'"),
-    ],
-)
-def test_bad_values_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        FeatureTaggingConfig(**changes)

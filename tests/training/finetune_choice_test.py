@@ -48,23 +48,15 @@ def write_swag(path, rows=8, label=True):
             )
 
 
-@pytest.mark.parametrize("recipe", ["swag", "minilm_codah"])
-def test_a_recipe_runs_two_steps(recipe, preset, tmp_path):
-    config = recipes.load(recipe, ChoiceConfig)
-    if recipe == "swag":
-        write_swag(tmp_path / config.train_file)
-        write_swag(tmp_path / config.dev_file, rows=4)
-        write_swag(tmp_path / "test.csv", rows=3, label=False)
-    else:
-        row = "i\tShe opens the\tdoor.\tfridge.\tshe.\topens.\t{}\n"
-        for name in (config.train_file, config.dev_file, config.test_file):
-            text = "".join(row.format(index % 4) for index in range(8))
-            (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+def test_a_recipe_runs_two_steps(preset, tmp_path):
+    config = recipes.load("swag", ChoiceConfig)
+    write_swag(tmp_path / config.train_file)
+    write_swag(tmp_path / config.dev_file, rows=4)
+    write_swag(tmp_path / "test.csv", rows=3, label=False)
     config = config.replace(
         data_dir=str(tmp_path),
-        test_file="test.csv" if recipe == "swag" else "test.tsv",
+        test_file="test.csv",
         preset=preset,
-        pretrained=recipe == "swag",
         epochs=1,
         batch_size=4,
         num_seeds=1,
@@ -72,26 +64,24 @@ def test_a_recipe_runs_two_steps(recipe, preset, tmp_path):
         precision="float32",
         output_dir=str(tmp_path / "run"),
         # Other backends export in a process that they must wait for; tests/export does.
-        export=keras.backend.backend() == "tensorflow" and recipe == "swag",
+        export=keras.backend.backend() == "tensorflow",
     )
     results = finetuning.run(ChoiceJob, config, read_data(config))
     folder = tmp_path / "run"
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
-    names = ["dev"] if recipe == "swag" else ["dev", "test"]
-    assert list(results["summary"]) == list(results["baselines"]) == names
+    assert list(results["summary"]) == list(results["baselines"]) == ["dev"]
     assert (folder / "seed_1" / "curves.png").exists()
-    trained, given = (
+    trained, pretrained = (
         task.backbone.get_weights()[0]
         for task in (
             keras.saving.load_model(folder / "seed_1" / "model.keras"),
             MultipleChoice.from_preset(preset),
         )
     )
-    # Random weights are farther from the preset's than training gets in two steps
-    assert np.allclose(trained, given, atol=2e-3) == config.pretrained
+    np.testing.assert_allclose(trained, pretrained, atol=2e-3)
     answers = (folder / "answers.tsv").read_text().splitlines()
     assert answers[0] == "choice\ttext\tscore"
-    assert len(answers) == (4 if recipe == "swag" else 9)
+    assert len(answers) == 4
     assert (folder / "export" / "1" / "saved_model.pb").exists() == config.export
     assert not list(folder.rglob("*partial*"))
 
@@ -113,6 +103,9 @@ def test_rows_may_differ_in_their_choices(tmp_path):
         '{"text": "a", "choices": ["b", "c"], "label": 1}\n\n'
         '{"text": "a", "choices": ["b", "c", "d"], "label": "2"}\n'
     )
+    # CODAH's file, as it is published
+    (tmp_path / "a.tsv").write_bytes(b"\xef\xbb\xbfi\tShe opens the\tdoor.\tfridge.\t1\r\n")
+    assert read_choices(tmp_path / "a.tsv").inputs == (["She opens the"], [["door.", "fridge."]])
     data = read_choices(tmp_path / "a.jsonl")
     assert [len(own) for own in data.choices] == [2, 3]
     assert data.labels.tolist() == [1, 2]
@@ -126,24 +119,15 @@ SWAG = "sent1,sent2,ending0,ending1,label\n"
     ("name", "text", "message"),
     [
         ("a.csv", "sent1,ending0\na,b\n", "a.csv, line 2: no field sent2; the row has"),
-        ("a.csv", "sent1,sent2\na,b\n", "line 2: no field ending0"),
-        ("a.csv", "sent1,sent2,ending0,sent1\n", "line 1: two columns have the name 'sent1'"),
-        ("a.csv", SWAG + "a,b,c,d\n", "a.csv, line 2: 4 columns, expected 5"),
         (
             "a.csv",
             SWAG + 'a,b,c,"d\ne",0\na,b,c,d,2\n',
             "line 4: label is '2', expected one of 0, 1",
         ),
         ("a.csv", SWAG + "a,b,,d,0\n", "line 2: ending0 is empty"),
-        ("a.csv", SWAG + ",b,c,d,0\n", "line 2: the text is empty"),
         ("a.csv", SWAG + "a,b,c,,0\n", "line 2: 1 choices, expected two or more"),
-        ("a.csv", SWAG, "a.csv: no rows"),
         ("a.tsv", "i\ta\tb\t0\n", "a.tsv, line 1: 4 columns, expected a category"),
-        ("a.tsv", "i\ta\tb\t\t0\n", "line 1: choice 1 is empty"),
-        ("a.tsv", "i\ta\tb\tc\tx\n", "line 1: label is 'x', expected one of 0, 1"),
-        ("a.jsonl", '{"text": 1}\n', "a.jsonl, line 1: text is 1, expected a str"),
         ("a.jsonl", '{"text": "a", "choices": ["b", 2]}\n', "line 1: choices holds 2"),
-        ("a.jsonl", "[]\n", "a.jsonl: no rows"),
         (
             "a.jsonl",
             '{"text": "a", "choices": ["b", "c"], "label": 0}\n'

@@ -129,13 +129,12 @@ def test_version_2_from_files_to_an_exported_model(preset, tmp_path):
     assert not list(folder.rglob("*partial*"))
 
 
-@pytest.mark.parametrize(("recipe", "num_seeds"), [("squad_v1", 1), ("minilm_squad_v1", 2)])
-def test_version_1(recipe, num_seeds, preset, tmp_path):
+def test_version_1(preset, tmp_path):
     for name in ("train-v1.1.json", "squadshifts-new_wiki-v1.0.json"):
         write_squad(tmp_path, name, "t")
     write_squad(tmp_path, "dev-v1.1.json", "d")
-    results = run(recipe, tmp_path, preset, num_seeds=num_seeds, export=False)
-    assert len(results["summary"]["dev"]["f1"]["seeds"]) == num_seeds
+    results = run("minilm_squad_v1", tmp_path, preset, num_seeds=2, export=False)
+    assert len(results["summary"]["dev"]["f1"]["seeds"]) == 2
     folder = tmp_path / "run"
     golds = question_scores.read_gold(str(tmp_path / "dev-v1.1.json"))
     for one in results["runs"]:
@@ -144,12 +143,6 @@ def test_version_1(recipe, num_seeds, preset, tmp_path):
         assert one["best"]["dev"] == squad_scores.score_squad_v1(golds.questions, predictions)
     assert not (folder / "null_odds.json").exists()
     assert not (folder / "export").exists()
-
-
-def test_version_2_on_articles_of_one_file(preset, tmp_path):
-    write_squad(tmp_path, "dev-v2.0-rebuilt.json", "b", "a", is_version_2=True)
-    run("minilm_squad_v2", tmp_path, preset, train_articles=1, export=False)
-    assert read(tmp_path / "run" / "predictions.json").keys() == {f"b{n}" for n in range(4)}
 
 
 @pytest.mark.backend_independent
@@ -185,9 +178,7 @@ def test_malformed_questions_are_refused_or_counted(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, "--train_file is empty"),
         ({"train_file": "t.json"}, "either --dev_file or --train_articles"),
-        ({"train_file": "t.json", "dev_file": "d.json"}, r"t\.json does not exist"),
         ({"unanswerable": "maybe"}, "unanswerable is 'maybe'"),
     ],
 )

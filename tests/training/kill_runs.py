@@ -77,7 +77,6 @@ def _fine_tuning(program: str, *arguments: str) -> Case:
 
 _TAGGED = ("--train_file={data}/train.conll", "--dev_file={data}/train.conll")
 CASES = {
-    "pretrain_one_phase": _pretraining("32:1"),
     "pretrain_two_phases": _pretraining("16:0.5,32:0.5"),
     "pretrain_as_modernbert": _pretraining(
         "16:0.5,16:0.2:learning_rate=5e-5,32:0.3:batch_size=4:learning_rate=2e-5", *_MODERN
@@ -85,7 +84,6 @@ CASES = {
     "finetune": _fine_tuning(
         "finetune", "--train_file={data}/train.tsv", "--patience=2", "--noexport"
     ),
-    "tagging": _fine_tuning("finetune", *_TAGGED, "--noexport"),
     "feature_tagging": _fine_tuning(
         "feature_tagging", *_TAGGED, "--cache_dir={data}/features", "--lstm_units=6"
     ),
@@ -93,10 +91,6 @@ CASES = {
         "finetune",
         *("--train_file={data}/squad.json", "--dev_file={data}/squad.json", "--noexport"),
         *("--doc_stride=8", "--max_query_length=8"),
-    ),
-    "choice": _fine_tuning(
-        "finetune",
-        *("--train_file={data}/choices.jsonl", "--dev_file={data}/choices.jsonl", "--noexport"),
     ),
     "ranking": _fine_tuning("finetune", "--data_dir={data}/collection", "--candidates=8"),
 }
@@ -133,14 +127,6 @@ def make_data(folder: Path) -> None:
     ]
     squad = {"version": "1.1", "data": [{"title": "rows", "paragraphs": questions}]}
     (folder / "squad.json").write_text(json.dumps(squad))
-    _write_json_lines(
-        folder / "choices.jsonl",
-        [
-            {"text": " ".join(row), "choices": [row[0], "mat", "under"], "label": 0}
-            for row in rows
-            if row[0] not in ("mat", "under")
-        ],
-    )
     collection = folder / "collection"
     (collection / "qrels").mkdir(parents=True)
     texts = [{"_id": f"d{number}", "text": " ".join(row)} for number, row in enumerate(rows)]

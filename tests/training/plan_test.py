@@ -70,38 +70,6 @@ def test_published_hardware():
     assert "at 50% of the published peak of 8 x a100" in lines["speed"]
 
 
-def test_several_hosts_exchange_gradients():
-    """Four hosts of eight devices: what one has, a quarter of the time, and the exchange."""
-    one = PlanConfig(
-        tokens=1e12, batch_size=4096, hardware="a100", devices=8, price_per_hour=1.0,
-        share_of_peak=0.5, measure_energy=False,
-    )  # fmt: skip
-    four = dataclasses.replace(one, num_hosts=4, network_gbits=100)
-    count = parameters(four.architecture())
-    # 4 bytes of each gradient, of which a ring sends 2 x 3/4
-    seconds = 1.5 * 4 * count / (100e9 / 8)
-    assert plan_program.exchange_seconds(four, count) == pytest.approx(seconds)
-    assert plan_program.exchange_seconds(one, count) == 0
-    found, alone = lines_of(four), lines_of(one)
-    assert "network" not in alone
-    assert f"{1000 * seconds:.3g} ms at 100 Gbit/s after" in found["network"]
-    assert "of 32 x a100" in found["speed"]
-    updates = 1e12 / (4096 * 128)
-    prices = [float(lines["price"].replace(",", "")) for lines in (alone, found)]
-    hours_of_exchange = updates * seconds / 3600
-    assert prices[1] == pytest.approx(prices[0] + 32 * hours_of_exchange, rel=1e-4)
-    assert "activations of 128 rows" in found["memory"]
-    assumed = lines_of(dataclasses.replace(four, network_gbits=0.0))["network"]
-    assert "25 Gbit/s (an assumption)" in assumed
-
-
-def test_hosts_that_cannot_have_equal_shares_are_refused():
-    with pytest.raises(ValueError, match="--num_hosts is 3, expected a divisor of --batch_size"):
-        PlanConfig(num_hosts=3)
-    with pytest.raises(ValueError, match="--network_gbits is 10, expected --num_hosts above 1"):
-        PlanConfig(network_gbits=10)
-
-
 def test_power_is_that_of_the_metered_time(monkeypatch):
     """Steps are timed from the one after the first metered one: the power is not theirs."""
     begun = [0.0]
@@ -122,7 +90,7 @@ def test_power_is_that_of_the_metered_time(monkeypatch):
     config = PlanConfig(
         tokens=1e4,
         sequence_length=32,
-        batch_size=512,
+        batch_size=64,
         objective="classification",
         precision="float32",
     )
@@ -186,24 +154,6 @@ def test_both_objectives_are_timed(objective, tmp_path):
     assert "measured on this machine" in lines_of(config)["speed"]
 
 
-def test_this_machine(tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text(TINY.to_json())
-    config = PlanConfig(
-        model=str(path),
-        tokens=1e5,
-        sequence_length=16,
-        batch_size=4,
-        next_sentence=True,
-        precision="float32",
-        measure_energy=False,
-    )
-    lines = lines_of(config)
-    assert "measured on this machine" in lines["speed"]
-    assert "energy" not in lines
-    assert "price" not in lines
-
-
 def test_a_busy_machine_is_told():
     assert busy_note(0.9, cores=2) == ""
     assert "with a load of 5.6 on 2 cores" in busy_note(5.6, cores=2)
@@ -217,14 +167,10 @@ def test_a_batch_that_does_not_fit_is_told():
 def test_wrong_options_are_refused():
     with pytest.raises(ValueError, match="--hardware is 'abacus', expected one of this, t4"):
         PlanConfig(hardware="abacus")
-    with pytest.raises(ValueError, match="--objective is 'x', expected one of masked_lm"):
-        PlanConfig(objective="x")
     with pytest.raises(ValueError, match="expected --objective=masked_lm with it"):
         PlanConfig(objective="classification", next_sentence=True)
     with pytest.raises(ValueError, match="--devices is 2, expected 1 with --hardware=this"):
         PlanConfig(devices=2)
-    with pytest.raises(ValueError, match=r"--share_of_peak is 40"):
-        PlanConfig(hardware="a100", share_of_peak=40)
 
 
 def test_more_positions_than_the_architecture_has_are_told():

@@ -25,12 +25,10 @@ from tests.text.small_tokenizers import of_tokens
 from training import pretrain as pretrain_program
 from training import recipes
 from training.costs import model_flops
-from training.costs.energy import Energy
 from training.engine.output_folder import OtherSettingsError
 from training.engine.run_checkpoints import (
     NotFiniteError,
     RunCheckpoints,
-    RunState,
 )
 from training.pretraining import run
 from training.pretraining.config import EncoderOptions, PretrainConfig, named_architecture
@@ -40,8 +38,7 @@ from training.pretraining.report import collapse_warning, has_collapsed
 from training.pretraining.run import pretrain
 from training.pretraining.text_source import Batches, TextSource
 from training.pretraining.tokenizer_source import open_tokenizer
-from training.pretraining.unigrams import unigram_model
-from training.research.ngram_baselines import baselines
+from training.pretraining.unigrams import UnigramModel, unigram_model
 
 pytestmark = [pytest.mark.on_tensorflow, pytest.mark.slow]
 
@@ -144,14 +141,14 @@ def test_an_interval_logs_scores_baselines_and_speed(finished):
     assert 5 < record["unigram_perplexity"] < 12
 
 
-def test_the_unigram_baseline_is_counted_on_training_text_and_scored_on_held_out_masks(finished):
-    folder, results = finished
-    expected = baselines(folder)["unigram"]
-    last = results["last"]
-    assert last["unigram_accuracy"] == round(expected["masked_accuracy"], 6)
-    assert last["unigram_perplexity"] == round(expected["perplexity"], 3)
-    # The first phase has rows of its own
-    assert results["log"][0]["unigram_perplexity"] != last["unigram_perplexity"]
+@pytest.mark.backend_independent
+def test_the_unigram_baseline_predicts_by_frequency_and_never_a_special_token():
+    counted = UnigramModel(8, never_predicted=(0, 2, 3, 4))
+    counted.add(np.array([[2, 5, 6, 5, 6, 3], [2, 5, 6, 3, 0, 0]]))
+    np.testing.assert_allclose(counted.probabilities(), np.array([0, 1, 0, 0, 0, 4, 4, 1]) / 10)
+    batch = {"mask_ids": np.array([[5, 7, 0]]), "mask_weights": np.array([[1.0, 1.0, 0.0]])}
+    scores = counted.score([batch])
+    assert scores == {"masked_accuracy": 0.5, "perplexity": pytest.approx(5.0)}
 
 
 def test_records_with_masks_count_their_original_tokens(corpus, tmp_path):
@@ -340,7 +337,7 @@ def test_a_run_does_not_go_on_with_other_files_of_the_same_names_and_sizes(tmp_p
         path.write_bytes(content)
     # Killed before the records of the second phase
     (tmp_path / "train.txt").write_text(text(0).replace(" .", " ,"))
-    with pytest.raises(ValueError, match="is a vocabulary made of files with the SHA-256 "):
+    with pytest.raises(ValueError, match="was made of something else: content differ"):
         pretrain(made)
     with pytest.raises(ValueError, match="records_16 contains records of other settings"):
         pretrain(made.replace(vocabulary=str(vocabulary)))
@@ -370,28 +367,22 @@ def test_ways_to_pretrain_without_a_recipe(corpus, tmp_path, changes):
 
 
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
-@pytest.mark.parametrize(
-    "changes", [{}, {"objective": "replaced_token"}, {"init_preset": "preset"}], ids=str
-)
-def test_rematerialize_is_of_every_encoder(finished, corpus, tmp_path, changes):
-    if "init_preset" in changes:
-        changes = {"init_preset": str(finished[0] / "preset")}
-    made = config(corpus, tmp_path, rematerialize=True, kind="full_sentences", **changes)
+def test_rematerialize_is_of_every_encoder(finished, corpus, tmp_path):
+    changes = {"kind": "full_sentences", "objective": "replaced_token"}
+    made = config(corpus, tmp_path, rematerialize=True, **changes)
     tokenizer = open_tokenizer(finished[0] / "vocab.txt", made.text.corpus.lowercase)
     model = build_model(made, tokenizer)
     encoders = [model.backbone, getattr(model, "generator", model.backbone)]
     assert all(block.rematerialize for encoder in encoders for block in encoder.blocks)
 
 
-@pytest.mark.parametrize("static_masks", [False, True])
-def test_held_out_text_may_be_masked_less_than_training_text(corpus, tmp_path, static_masks):
+def test_held_out_text_may_be_masked_less_than_training_text(corpus, tmp_path):
     settings = config(
         corpus,
         tmp_path,
         kind="full_sentences",
         masked_lm_probability=0.3,
         dev_masked_lm_probability=0.1,
-        static_masks=static_masks,
     )
     source = TextSource.of(settings)
     vocabulary = source.vocabulary()
@@ -421,7 +412,7 @@ def test_another_hidden_size_keeps_the_relative_width_of_the_feed_forward_layers
 # another test of this file.
 LIKE_ANOTHER = {
     *("bert_base", "electra_base", "modernbert_cpu"),
-    *("wikitext2_cpu", "wikitext2_cpu_more", "wikitext2_distil"),
+    *("wikitext2_cpu", "wikitext2_cpu_more", "wikitext2_distil", "wikitext2_electra"),
 }
 RECIPES = [
     name
@@ -500,20 +491,17 @@ def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
         pretrain(run)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"causal": True, "kind": "full_sentences"}, "--causal is True, but the model of --init_"),
-        ({"num_layers": 2}, "--num_layers is 2, but the model of --init_preset=.* has 1"),
-        ({"phases": ("513:1",)}, "--phases has the length 513, .* has positions for 512"),
-    ],
-)
-def test_a_checkpoint_of_another_architecture_is_refused(
-    finished, corpus, tmp_path, changes, message
-):
-    with pytest.raises(ValueError, match=message):
+def test_a_checkpoint_of_another_architecture_is_refused(finished, corpus, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"--num_layers is 2, but the model of --init_preset=.* has 1"
+    ):
         pretrain(
-            config(corpus, tmp_path / "run", init_preset=str(finished[0] / "preset"), **changes)
+            config(
+                corpus,
+                tmp_path / "run",
+                init_preset=str(finished[0] / "preset"),
+                num_layers=2,
+            )
         )
     assert not (tmp_path / "run").exists()
 
@@ -565,21 +553,6 @@ def test_the_decay_of_a_trapezoid_is_a_tenth_by_default():
 
 
 @pytest.mark.backend_independent
-@pytest.mark.parametrize(
-    ("log", "kwh"),
-    [([], 2.0), ([{"step": 5, "energy_kwh": 1.0, "co2_kg": 0.5}], 3.0), ([{"step": 5}], None)],
-)
-def test_energy_is_known_only_if_all_of_it_was_metered(tmp_path, monkeypatch, log, kwh):
-    settings = PretrainConfig.from_flags(output_dir=str(tmp_path))
-    checkpoints = RunCheckpoints(tmp_path / "checkpoints")
-    monkeypatch.setattr(run, "update_flops", lambda *arguments: 1)
-    whole = run.Run(settings, None, checkpoints, 1.0, lambda: Energy(2.0, 1.0, True))
-    state = RunState(5, "jax", "", log, 1.0)
-    intervals = run.IntervalReport(whole, state, 5, 10, run.Workload(1.0, 1, {}), None)
-    assert intervals.energy_record().get("energy_kwh") == kwh
-
-
-@pytest.mark.backend_independent
 def test_phases():
     plan = Optimization(num_steps=1000, warmup_steps=10).plan()
     assert plan == [Phase(128, 0, 900, 256, 1e-4), Phase(512, 900, 100, 256, 1e-4)]
@@ -619,60 +592,28 @@ def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
     ("changes", "message"),
     [
         ({"phases": ("128:0.9",)}, "expected shares that sum to 1"),
-        ({"phases": ("long",)}, "--phases has 'long', expected length:share"),
-        ({"phases": ("128:1:batch_size",)}, "has '128:1:batch_size', expected .*:batch_size=64"),
         ({"phases": ("128:1:batch=4",)}, "expected .* of batch_size and learning_rate, as in"),
         ({"phases": ("128:1:batch_size=1.5",)}, "has '128:1:batch_size=1.5', expected"),
-        ({"phases": ("128:1:learning_rate=-1",)}, "The learning_rate of --phases=.* is -1"),
         (
             {"accumulation": 4, "phases": ("128:0.5", "512:0.5:batch_size=6")},
             "an update has 6 rows after 500000 updates, expected a multiple of --accumulation",
         ),
         ({"initial_batch_size": 64}, "--batch_warmup_steps 0, expected both or neither"),
-        ({"batch_warmup_steps": 64}, "--initial_batch_size is None and --batch_warmup_steps 64"),
         (
             {"initial_batch_size": 48, "batch_warmup_steps": 64},
             "--initial_batch_size is 48, expected a divisor of .* the first phase, 256, below it",
         ),
-        ({"initial_batch_size": 256, "batch_warmup_steps": 64}, "256, below it"),
-        (
-            {"initial_batch_size": 64, "batch_warmup_steps": 2},
-            "--batch_warmup_steps is 2, expected at least 3, one for each smaller batch size",
-        ),
-        (
-            {"initial_batch_size": 64, "batch_warmup_steps": 900_000},
-            "fewer than the first phase has, 900000",
-        ),
         ({"decay_steps": 9}, "--decay_steps is 9, expected --schedule=trapezoidal with it"),
-        (
-            {"schedule": "trapezoidal", "num_steps": 9, "warmup_steps": 5, "decay_steps": 5},
-            "--warmup_steps is 5 and --decay_steps 5, expected at most --num_steps together, 9",
-        ),
         ({"decay": "cosine"}, "decay is 'cosine', expected one of one_minus_sqrt, linear"),
-        ({"batch_size": 6, "accumulation": 4}, "expected a multiple of --accumulation"),
-        ({"batch_size": 6, "file_groups": 4}, "expected a multiple of --file_groups, which is 4"),
         ({"num_shards": 2, "file_groups": 4}, "--num_shards is 2, expected at least --file_groups"),
-        ({"packing": True}, "packing does not support the labels of pairs"),
         ({"records": "s3://b/r"}, "--records is s3://b/r, expected a folder of this machine"),
-        ({"output_dir": "gs://b/r"}, "--output_dir is gs://b/r, expected a folder of this mach"),
-        ({"keep_checkpoints": 1}, "keep_checkpoints is 1; it must be an integer of at least 2"),
         ({"whole_words": True}, "--whole_words is for --static_masks; .* --masking_unit=word"),
-        ({"jit": "maybe"}, "jit is 'maybe', expected one of auto, on, off"),
-        ({"num_steps": 5, "warmup_steps": 9}, "--warmup_steps is 9, expected 0 to --num_steps, 5"),
         ({"interval": 5, "steps_per_execution": 2}, "expected a multiple of --steps_per_execution"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         PretrainConfig.from_flags(**changes)
-
-
-@pytest.mark.backend_independent
-def test_text_or_records_are_needed(tmp_path):
-    vocabulary = tmp_path / "vocab.txt"
-    vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]))
-    with pytest.raises(ValueError, match="--input_files and --records are both empty"):
-        pretrain(PretrainConfig.from_flags(vocabulary=str(vocabulary), output_dir=str(tmp_path)))
 
 
 @pytest.mark.backend_independent
@@ -686,16 +627,7 @@ def test_pairs_with_two_separators_are_refused(corpus, tmp_path):
     ("changes", "message"),
     [
         ({"objective": "replaced_token"}, "not support the labels of pairs"),
-        (
-            {"objective": "distillation", "kind": "full_sentences"},
-            "expected --teacher with --objective=distillation",
-        ),
         ({"teacher": "somewhere"}, "expected --teacher with --objective=distillation"),
-        ({"schedule": "cosine"}, "schedule is 'cosine'"),
-        (
-            {"objective": "replaced_token", "kind": "full_sentences", "causal": True},
-            "does not support --causal",
-        ),
     ],
 )
 def test_objectives_that_do_not_fit(corpus, tmp_path, changes, message):
@@ -735,12 +667,7 @@ def test_a_vocabulary_of_another_text_is_refused(corpus, tmp_path):
     assert tokenizer == folder / "tokenizer"
     assert TextSource.of(korean).vocabulary() == tokenizer
     english = config(corpus, folder)
-    size = (corpus / "train.txt").stat().st_size
-    with pytest.raises(
-        ValueError,
-        match=rf"{tokenizer} is a vocabulary made of ko.txt .* this run has train.txt "
-        rf"\({size:,} bytes\); choose another --output_dir",
-    ):
+    with pytest.raises(ValueError, match=f"{tokenizer} was made of something else: input_files"):
         pretrain(english)
 
 
@@ -750,10 +677,8 @@ def test_a_vocabulary_of_other_settings_is_refused(corpus, tmp_path):
     path = TextSource.of(run).vocabulary()
     for name, value in (("vocabulary_size", 61), ("lowercase", False)):
         other = run.replace(**{name: value})
-        with pytest.raises(ValueError, match=f"but this run has --{name}={value};"):
+        with pytest.raises(ValueError, match=f"made of something else: {name} differ"):
             TextSource.of(other).vocabulary()
-    with pytest.raises(ValueError, match="but this run has --kind=byte_pair"):
-        TextSource.of(run.replace(model="roberta_base")).vocabulary()
     # What the text itself determined may be given too, and the text need not exist any more.
     assert TextSource.of(run.replace(lowercase=True)).vocabulary() == path
     assert TextSource.of(run.replace(data_dir="gone")).vocabulary() == path

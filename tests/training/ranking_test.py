@@ -124,16 +124,9 @@ def test_two_rankings_are_combined_on_one_scale():
 
 
 @pytest.mark.backend_independent
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("1 0 d 1\n1 d\n", "line 2: 2 fields"),
-        ("1 0 d good\n", "line 1: the grade is 'good'"),
-    ],
-)
-def test_an_error_names_file_and_line(text, message, tmp_path):
-    (tmp_path / "file").write_text(text)
-    with pytest.raises(ValueError, match=message):
+def test_an_error_names_file_and_line(tmp_path):
+    (tmp_path / "file").write_text("1 0 d good\n")
+    with pytest.raises(ValueError, match="line 1: the grade is 'good'"):
         read_qrels(tmp_path / "file")
 
 
@@ -221,8 +214,6 @@ def test_collections_of_other_forms_are_read(write, tmp_path):
     ("names", "parts"),
     [
         (["qrels/train.tsv", "qrels/dev.tsv", "qrels/test.tsv"], {"train": "a", "test": "c"}),
-        (["qrels/train.tsv", "qrels/dev.tsv"], {"train": "a", "dev": "b"}),
-        (["dev/qrels.txt", "test/qrels.txt"], {"dev": "a", "test": "b"}),
         (["qrels.train.tsv", "qrels.dev.tsv", "qrels.dev.small.tsv"], {"train": "a", "dev": "b"}),
         (["qrels/test.tsv"], {"train": "", "test": "a"}),
     ],
@@ -255,15 +246,9 @@ def test_malformed_collections_are_refused(tmp_path, caplog):
     qrels.write_text("q9\t0\td1\t1\n")
     with pytest.raises(ValueError, match="none of the 1 qrels is for a query in"):
         read_collection(tmp_path)
-    for content, message in {
-        "d1\ta\nd1\tb\n": "line 2: another row has the id 'd1'",
-        "d1\ta\tb\n": "line 1: 3 columns, expected an id and a text, or a header",
-        "id\tbody\n": "line 1: no column text",
-        "d1\ta\nd2\n": "line 2: 1 columns, expected 2",
-    }.items():
-        (tmp_path / "collection.tsv").write_text(content)
-        with pytest.raises(ValueError, match=f"collection.tsv, {message}"):
-            read_collection(tmp_path)
+    (tmp_path / "collection.tsv").write_text("d1\ta\nd1\tb\n")
+    with pytest.raises(ValueError, match=r"collection\.tsv, line 2: another row has the id 'd1'"):
+        read_collection(tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
@@ -304,14 +289,3 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path, capsys):
     given = MultipleChoice.from_preset(tmp_path / "preset").backbone.get_weights()[0]
     # Random weights are farther from the preset's than training gets in a few steps
     assert np.allclose(model.backbone.get_weights()[0], given, atol=2e-3) == config.pretrained
-
-
-@pytest.mark.backend_independent
-def test_a_wrong_value_is_named():
-    for changes, message in [
-        ({"loss": "listwise"}, "loss is 'listwise'"),
-        ({"test_every": 1}, "test_every is 1"),
-        ({"bm25_share": 1.5}, "bm25_share is 1.5"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            RerankConfig(**changes)

@@ -133,10 +133,7 @@ def test_a_malformed_request_is_refused_and_its_neighbors_are_answered(server):
 
     cases = [
         (b"", 400, "the body is empty"),
-        (b"[" * 10_000, 400, "nested too deeply"),
-        (b'{"instances": ["\xff"]}', 400, "not UTF-8"),
         ({"instances": [["a"]]}, 400, "expected a string"),
-        ({"instances": ["\ud800"]}, 400, "half of a surrogate pair"),
         ({"instances": ["a"] * 10_000}, 400, "10000 rows; expected at most 100"),
         ({"signature_name": "serve_ids", "instances": [[]]}, 400, "token_ids: a row is empty"),
         (b'{"instances": ["' + b"a" * 5_000_000 + b'"]}', 413, "more than 4000000 bytes"),
@@ -252,7 +249,6 @@ def test_a_socket_sends_at_once_and_a_port_in_use_is_one_sentence():
     ("options", "message"),
     [
         ({"port": 70_000}, "--port is 70000, expected a number below 65536"),
-        ({"model": "a:b=c.keras"}, "--model has the name 'a:b', expected one without"),
         ({"model": "a=b.keras,a=c.keras"}, "--model has the name 'a', expected one without"),
         ({"max_waiting_rows": 10}, "--max_waiting_rows=10 is below --max_rows=2048"),
     ],

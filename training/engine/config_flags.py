@@ -64,16 +64,16 @@ def _flags_of(config: Any) -> dict[str, tuple[Any, Any, str]]:
     for base in type(config).__mro__:
         for name, text in _field_texts(base.__doc__ or "").items():
             texts.setdefault(name, text)
-    found: dict[str, tuple[Any, Any, str]] = {}
+    fields_of_class: dict[str, tuple[Any, Any, str]] = {}
     order = list(texts)
     for field in sorted(dataclasses.fields(config), key=lambda field: order.index(field.name)):
         value = getattr(config, field.name)
         if isinstance(value, ProgramConfig):
-            found |= _flags_of(value)
+            fields_of_class |= _flags_of(value)
         else:
             default = list(value) if isinstance(value, tuple) else value
-            found[field.name] = types[field.name], default, texts[field.name]
-    return found
+            fields_of_class[field.name] = types[field.name], default, texts[field.name]
+    return fields_of_class
 
 
 def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS) -> dict[str, Any]:

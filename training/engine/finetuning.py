@@ -187,15 +187,15 @@ def _exported_model(folder: Path) -> str | None:
 
 def can_export() -> bool:
     """Returns whether the libraries of a SavedModel are installed; if not, says what to install."""
-    missing = [
+    absent = [
         name for name in ("tensorflow", "tensorflow_text") if importlib.util.find_spec(name) is None
     ]
-    if missing:
+    if absent:
         logging.warning(
             "no export, which needs %s; the same command writes it once that is installed",
-            " and ".join(missing),
+            " and ".join(absent),
         )
-    return not missing
+    return not absent
 
 
 def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
@@ -598,8 +598,8 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
         path = folder / "curves.png"
         try:
             title = f"{job.title}, seed {seed}"
-            drawn = curves_figure(run.history, run.evaluations, title=title, kept=run.best_epoch)
-            save(drawn, path)
+            figure = curves_figure(run.history, run.evaluations, title=title, kept=run.best_epoch)
+            save(figure, path)
         except (ImportError, OSError, ValueError) as error:
             # A failed plot must not lose the trained model.
             logging.warning("the curves were not plotted to %s: %s", path, error)

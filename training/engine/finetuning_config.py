@@ -5,7 +5,6 @@ The number of updates matters most. With MiniLM L6-H384, three epochs at 5e-5 le
 rows of SST-2, CoLA or STS-B, and little from 800; ten epochs at 1.5e-4 learn STS-B from 800 rows.
 The measured scores are in docs/measurements/fine_tuning.md.
 Tagging and multiple choice take the same, which was measured for text classification only.
-`python -m training.research.defaults_sweep` repeats the measurement, for other encoders too.
 """
 
 from __future__ import annotations

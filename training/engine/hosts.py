@@ -266,9 +266,9 @@ def energy_meter(is_wanted: bool, country: str) -> Iterator[energy.Meter | None]
             meter = stack.enter_context(energy.energy_meter(country))
 
         def of_all_hosts() -> energy.Energy:
-            found = gather(None if meter is None else list(meter()))
+            energies = gather(None if meter is None else list(meter()))
             return functools.reduce(
-                energy.Energy.plus, [energy.Energy(*one) for one in found if one is not None]
+                energy.Energy.plus, [energy.Energy(*one) for one in energies if one is not None]
             )
 
         yield of_all_hosts
@@ -398,9 +398,9 @@ def merged(what: str, values: dict[str, Any]) -> dict[str, Any]:
     Raises:
         DisagreementError: In all processes, if those that have a value under the same key differ.
     """
-    found = gather(values)
-    result = {key: value for of_process in found for key, value in of_process.items()}
-    _check_same(what, [result | of_process for of_process in found])
+    by_process = gather(values)
+    result = {key: value for of_process in by_process for key, value in of_process.items()}
+    _check_same(what, [result | of_process for of_process in by_process])
     return result
 
 
@@ -463,9 +463,9 @@ class AgreedBatches(BatchesOfBatches):
             is_shard = isinstance(batch, BatchShard)
             arrays, selected = batch[:2] if is_shard else (batch, 0)
             shapes = json.dumps(arrays, default=lambda array: array.shape, sort_keys=True)
-            found = gather([{"number": place, "shapes": shapes}, selected])
-            _check_same(f"batch {place}", [value for value, _ in found])
-            before = sum(count for _, count in found[: index()])
+            by_process = gather([{"number": place, "shapes": shapes}, selected])
+            _check_same(f"batch {place}", [value for value, _ in by_process])
+            before = sum(count for _, count in by_process[: index()])
             yield batch.completed(before) if is_shard else batch
 
 

@@ -25,6 +25,13 @@ _LOCK_FILE = ".lock"
 # The settings of the run in the folder, to say in which of them another differs
 _SETTINGS_FILE = "settings.json"
 _CHECKSUM = "checksum"
+# What a run goes on from
+_RESULTS = (
+    "*/results.json",
+    "seed_*/run.json",
+    "**/checkpoints/step_*[0-9]",
+    "**/pretraining-*-of-*.tfrecord",
+)
 _locked: list[Path] = []
 
 
@@ -71,7 +78,7 @@ def locked(
             atomic.remove_abandoned(folder)
         _locked.append(path)
         file = path / _SETTINGS_FILE
-        if settings is not None and not (file.exists() and _finished(path)):
+        if settings is not None and not (file.exists() and _has_results(path)):
             atomic.write_json(file, settings)
         try:
             yield path
@@ -81,7 +88,7 @@ def locked(
                 error.add_note(_differences(file, settings))
             raise
         except BaseException as error:
-            if _finished(path) or not isinstance(error, Exception):
+            if _has_results(path) or not isinstance(error, Exception):
                 error.add_note(kept(path))
             raise
         finally:
@@ -108,29 +115,15 @@ def locked_folders() -> tuple[Path, ...]:
 
 
 def kept(folder: Path) -> str:
-    """Describes what an interrupted run left in its folder, and what the same command will do."""
-    found = _finished(folder)
-    # Of models alone nothing is resumed.
-    resumes = any(not part.endswith("model.keras") for part in found)
-    then = "resumes from there" if resumes else "starts from the beginning"
-    return (
-        f"{folder} contains {', '.join(found) or 'nothing finished yet'}; the same command {then}"
-    )
+    """Says what the same command will do with the folder of an interrupted run."""
+    if _has_results(folder):
+        return f"the same command resumes from what {folder} contains"
+    return f"{folder} contains nothing finished yet"
 
 
-def _finished(folder: Path) -> list[str]:
-    """Describes what a run has finished in its folder."""
-    models = sorted(folder.glob("seed_*/model.keras"))
-    # Finished runs of a grid, or finished seeds of a run
-    done = [*folder.glob("*/results.json"), *folder.glob("seed_*/run.json")]
-    steps = sorted(folder.glob("**/checkpoints/step_*[0-9]"))
-    shards = sum(1 for _ in folder.glob("**/pretraining-*-of-*.tfrecord"))
-    return [
-        *(f"{path.relative_to(folder)}" for path in models),
-        *(f"the checkpoint {path.relative_to(folder)}" for path in steps[-1:]),
-        *([f"{len(done)} finished run{'s' * (len(done) > 1)}"] if done else []),
-        *([f"{shards} file{'s' * (shards > 1)} of records"] if shards else []),
-    ]
+def _has_results(folder: Path) -> bool:
+    """Returns whether a folder has a checkpoint, a finished run or seed, or records."""
+    return any(any(folder.glob(pattern)) for pattern in _RESULTS)
 
 
 def results_of(model: str | os.PathLike[str]) -> dict[str, Any]:

@@ -171,8 +171,8 @@ class Progress(keras.callbacks.Callback):
             # Until the last batch: scoring the development set is not training time.
             seconds = duration(self._last - self._begin)
             metrics = self.metrics(logs or {})
-            left = self.time_left.text()
-            words = [self._title, f"{self._done} steps", metrics, seconds, left]
+            time_left = self.time_left.text()
+            words = [self._title, f"{self._done} steps", metrics, seconds, time_left]
             line = ", ".join(filter(None, words))
         print(line, file=self.file, flush=True)
 

@@ -413,8 +413,8 @@ def _variables(model: keras.Model, with_metrics: bool) -> dict[str, Any]:
 
 def _num_bytes(variables: Mapping[str, Any]) -> int:
     def bits(dtype: str) -> int:
-        found = re.search(r"\d+", dtype)
-        return int(found[0]) if found else 8  # bool
+        bits = re.search(r"\d+", dtype)
+        return int(bits[0]) if bits else 8  # bool
 
     return sum(
         math.prod(variable.shape) * bits(keras.backend.standardize_dtype(variable.dtype)) // 8

@@ -42,9 +42,9 @@ def find_model(path: Path) -> Path | None:
     if (path / "model.keras").is_file():
         return path / "model.keras"
     try:
-        kept = json.loads((path / "results.json").read_text(encoding="utf-8"))["kept"]
+        best = json.loads((path / "results.json").read_text(encoding="utf-8"))["kept"]
         # Not the recorded path, since the run may have been moved
-        model = path / f"seed_{kept['seed']}" / "model.keras"
+        model = path / f"seed_{best['seed']}" / "model.keras"
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return model if model.is_file() else None

@@ -58,28 +58,29 @@ def report(
         example_input: As for `Job`.
         fields: As for `Job`.
     """
-    kept, config = results["kept"], results["config"]
+    best_run, config = results["kept"], results["config"]
     folder = Path(config["output_dir"])
-    best = folder / f"seed_{kept['seed']}"
+    best = folder / f"seed_{best_run['seed']}"
     is_only_seed = len(results["runs"]) == 1 and not results.get("diverged")
-    of_seeds = "" if is_only_seed else f"seed {kept['seed']}, "
+    of_seeds = "" if is_only_seed else f"seed {best_run['seed']}, "
     blocks = [
-        f"Best model: {of_seeds}epoch {kept['epoch']} of {kept['epochs']}, selected on {kept['by']}"
+        f"Best model: {of_seeds}epoch {best_run['epoch']} of {best_run['epochs']}, selected on "
+        f"{best_run['by']}"
     ]
-    for name, scores in kept["scores"].items():
+    for name, scores in best_run["scores"].items():
         baselines = results["baselines"].get(name, {})
         records = {"this model": scores, **with_spaces(baselines)}
         blocks.append(text_table(*of_records(name, records)))
     points = _points_over_baselines(results)
     if points is not None and points <= 0:
         blocks.append(
-            f"A baseline is as good as this model on {kept['by']}, or better: more data, more "
+            f"A baseline is as good as this model on {best_run['by']}, or better: more data, more "
             "epochs or another checkpoint may help; the baseline is the cheaper choice until then."
         )
     if len(results["runs"]) > 1:
         blocks.append(_of_seeds(results["summary"], len(results["runs"])))
     if results.get("by_class"):
-        blocks.append(text_table(*of_records(f"{kept['by']}, by class", results["by_class"])))
+        blocks.append(text_table(*of_records(f"{best_run['by']}, by class", results["by_class"])))
     if results.get("class_of_f1"):
         blocks.append(f"The f1 of all rows is that of the class {results['class_of_f1']}.")
     if results.get("diverged"):

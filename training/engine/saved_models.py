@@ -31,10 +31,10 @@ def model_files(model: str, *, exported: bool = False) -> list[Path]:
     files = []
     for name in names:
         has_wildcards = not Path(name).exists() and any(mark in name for mark in _WILDCARDS)
-        found = sorted(glob.glob(name)) if has_wildcards else [name]
-        if not found:
+        paths = sorted(glob.glob(name)) if has_wildcards else [name]
+        if not paths:
             raise FileNotFoundError(f"--model={name} matches no file, expected .keras files")
-        files += found
+        files += paths
     return [check_model(file, exported=exported and len(files) == 1) for file in files]
 
 
@@ -83,16 +83,16 @@ def check_model(path: str, *, exported: bool = False, flag: str = "model") -> Pa
     model = Path(path)
     if model.is_file() or (exported and is_export(model)):
         return model
-    kind, found = ValueError, "is a folder without a model"
+    kind, problem = ValueError, "is a folder without a model"
     if not model.exists():
-        kind, found = FileNotFoundError, "does not exist"
+        kind, problem = FileNotFoundError, "does not exist"
     elif is_export(model):
-        found = "is an exported SavedModel"
+        problem = "is an exported SavedModel"
     elif holds_exports(model):
-        found = "is a folder of exported versions"
+        problem = "is a folder of exported versions"
     near = next(filter(None, _near(model, exported)), None)
     meant = "" if near is None else f"; did you mean --{flag}={near}?"
-    raise kind(f"--{flag}={path} {found}, expected {expected}{meant}")
+    raise kind(f"--{flag}={path} {problem}, expected {expected}{meant}")
 
 
 def is_export(path: Path) -> bool:

@@ -97,15 +97,15 @@ class SeedRun:
             return None
         try:
             names = {"fingerprint", "backend", "preset", "run"}
-            kept = read_checked(self._record, names)
+            record = read_checked(self._record, names)
         except ValueError as error:
             raise ValueError(
                 f"{self._record} is corrupted ({error}); remove {self.folder} to train again"
             ) from error
-        self.check_preset(kept["preset"])
-        if (kept["fingerprint"], kept["backend"]) == (self.fingerprint, _backend()):
+        self.check_preset(record["preset"])
+        if (record["fingerprint"], record["backend"]) == (self.fingerprint, _backend()):
             logging.info("seed %d is finished: %s", self.seed, self._record)
-            values: dict[str, Any] = kept["run"]
+            values: dict[str, Any] = record["run"]
             return values
         raise OtherSettingsError(
             f"{self.folder} contains a finished run of other settings, data or another backend; "
@@ -125,13 +125,13 @@ class SeedRun:
 
     def finish(self, values: Mapping[str, Any]) -> None:
         """Saves the results of the run, and removes its checkpoints."""
-        kept = {
+        record = {
             "fingerprint": self.fingerprint,
             "backend": _backend(),
             "preset": self.preset,
             "run": values,
         }
-        atomic.write_json(self._record, with_checksum(kept))
+        atomic.write_json(self._record, with_checksum(record))
         self.checkpoints.remove()
 
     def fit(

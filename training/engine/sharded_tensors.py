@@ -116,8 +116,8 @@ def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]
             all_sums |= of_process
         if hosts.is_main_process():
             # A process may not see its files yet where another one has renamed their folder.
-            missing = [file for file in _files(folder) if file not in all_sums]
-            all_sums |= {file: file_sha256(folder / file) for file in missing}
+            without_sum = [file for file in _files(folder) if file not in all_sums]
+            all_sums |= {file: file_sha256(folder / file) for file in without_sum}
         return all_sums
 
     return finish
@@ -242,6 +242,6 @@ def _system_error(error: Exception) -> OSError:
     """Returns the error of the operating system that TensorStore reports in words."""
     if isinstance(error, OSError) and error.errno is not None:
         return error
-    if found := _SYSTEM_ERROR.search(str(error)):
-        return OSError(int(found[1]), os.strerror(int(found[1])))
+    if number := _SYSTEM_ERROR.search(str(error)):
+        return OSError(int(number[1]), os.strerror(int(number[1])))
     return OSError(0, f"{type(error).__name__}: {error}")

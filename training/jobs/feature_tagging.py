@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from keras_bert.data.conll import TaggedText
 
+_LSTM_LAYERS = 2  # as in the paper's section 5.3
 # The rows of the paper's table 7: a slice of (embeddings, layer 1, …, last layer), and whether the
 # layers are summed with learned weights.
 ROWS: dict[str, tuple[slice, bool]] = {
@@ -43,7 +44,6 @@ class FeatureTaggingConfig(TaggedFilesConfig):
         features: The hidden states to use: embeddings, second_to_last, last, weighted_last_4,
             concatenated_last_4 or weighted_all.
         cache_dir: Folder that features are cached in.
-        lstm_layers: Number of layers of the BiLSTM.
         lstm_units: Units of each direction of the BiLSTM.
         dropout: Dropout rate on the features, and before the classifier.
         batch_size: Sentences in an optimizer step.
@@ -62,7 +62,6 @@ class FeatureTaggingConfig(TaggedFilesConfig):
 
     features: str = "concatenated_last_4"
     cache_dir: str = "runs/features"
-    lstm_layers: PositiveInt = 2
     lstm_units: PositiveInt = 768
     dropout: ProperFraction = 0.3
     epochs: PositiveInt = 10
@@ -117,7 +116,7 @@ class FeatureTagging(TaggingJob):
             *features.shape[1:],
             len(class_names),
             mix=ROWS[config.features][1],
-            num_layers=config.lstm_layers,
+            num_layers=_LSTM_LAYERS,
             units=config.lstm_units,
             dropout=config.dropout,
         )

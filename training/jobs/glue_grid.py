@@ -153,13 +153,13 @@ def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
     if config.tasks != ("all",):
         return [find_task(name) for name in config.tasks]
     present = [task for task in TASKS.values() if (Path(config.data_dir) / task.folder).is_dir()]
-    missing = [task.folder for task in TASKS.values() if task not in present]
+    absent = [task.folder for task in TASKS.values() if task not in present]
     if not present:
         raise ValueError(
-            f"--data_dir={config.data_dir} has none of GLUE's folders: {', '.join(missing)}"
+            f"--data_dir={config.data_dir} has none of GLUE's folders: {', '.join(absent)}"
         )
-    if missing:
-        logging.warning("%s has no %s", config.data_dir, ", ".join(missing))
+    if absent:
+        logging.warning("%s has no %s", config.data_dir, ", ".join(absent))
     return present
 
 

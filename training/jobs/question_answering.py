@@ -169,14 +169,16 @@ def split_by_title(
 
 def _with_answers(examples: tuple[QuestionExample, ...]) -> tuple[QuestionExample, ...]:
     """Returns the questions to train on: of TriviaQA, those whose documents contain an answer."""
-    found = tuple(one for one in examples if one.answers or not isinstance(one, DocumentQuestion))
-    if len(found) < len(examples):
+    answerable = tuple(
+        one for one in examples if one.answers or not isinstance(one, DocumentQuestion)
+    )
+    if len(answerable) < len(examples):
         logging.info(
             "%d of %d documents contain no answer and are not trained on",
-            len(examples) - len(found),
+            len(examples) - len(answerable),
             len(examples),
         )
-    return found
+    return answerable
 
 
 def _check(config: SquadConfig, data: SquadData) -> None:
@@ -227,16 +229,16 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             found += spans.answers([one.context for one in part], model.null_threshold)
             best += spans.best_scores.tolist()
         texts = question_scores.best_by_key(examples, [one["answer"] for one in found], best)
-    missing = [gold.id for gold in golds.questions if gold.id not in texts]
-    if missing and len(missing) == len(golds.questions):
+    unanswered = [gold.id for gold in golds.questions if gold.id not in texts]
+    if unanswered and len(unanswered) == len(golds.questions):
         raise ValueError(f"{config.answers} has no answer to any question of {config.data_file}")
-    if missing:
+    if unanswered:
         logging.warning(
             "%s has no answer to %d of %d questions, such as %s",
             config.answers,
-            len(missing),
+            len(unanswered),
             len(golds.questions),
-            missing[0],
+            unanswered[0],
         )
     if golds.data_set != "squad_v2":
         scores = golds.scores(texts)

@@ -73,7 +73,6 @@ class InsightConfig(TextColumns, WordColumns):
         compare_with: Another model of the same task, such as the one before fine-tuning, whose
             bias is set beside that of the model; empty for none.
         examples: The number of rows whose answers are explained.
-        max_words: Rows that are explained have at most so many words, if there are such rows.
         method: How answers are explained: integrated_gradients, gradient_x_input or occlusion.
         rows: For a classifier, the number of rows whose errors are counted and whose words are
             swapped, from the beginning of the file; 0 for all.
@@ -94,7 +93,6 @@ class InsightConfig(TextColumns, WordColumns):
     report_dir: str = ""
     compare_with: str = ""
     examples: PositiveInt = 8
-    max_words: PositiveInt = 40
     method: str = METHODS[0]
     rows: NonNegativeInt = 1000
     crows_pairs: str = ""

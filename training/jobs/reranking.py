@@ -213,8 +213,8 @@ def training_triples(
         others = [candidate for candidate in candidates if candidate not in relevant[text]]
         own = [document for document, grade in grades.items() if grade > 0]
         for document in dict.fromkeys(collection.documents[name] for name in own):
-            drawn = generator.permutation(len(others))[: config.negatives]
-            triples += [(text, document, others[index]) for index in drawn]
+            negatives = generator.permutation(len(others))[: config.negatives]
+            triples += [(text, document, others[index]) for index in negatives]
     if not triples:
         raise ValueError(
             f"none of {len(queries)} training queries has both a relevant document and a negative "

@@ -413,11 +413,11 @@ class _WriteShard(_FileDoFn):
             tfrecords.write_records(file, records)
 
     def _check_complete(self, shard: int, indices: Sequence[int]) -> None:
-        expected = self.make.make_instances.documents_of(shard, *self.corpus)
-        if not np.array_equal(np.sort(indices), expected):
+        of_shard = self.make.make_instances.documents_of(shard, *self.corpus)
+        if not np.array_equal(np.sort(indices), of_shard):
             raise RuntimeError(
                 f"the runner has delivered {len(indices)} documents to shard {shard}, expected "
-                f"{len(expected)} others"
+                f"{len(of_shard)} others"
             )
 
 

@@ -149,11 +149,8 @@ class TaskOptions(ProgramConfig):
         discriminator_weight: For replaced_token, weight of the discriminator's loss.
         embedding_sharing: For replaced_token, all as in ELECTRA, or disentangled as in DeBERTaV3,
             whose discriminator adds to the token embeddings of the generator.
-        teacher: For distillation, the checkpoint of the teacher, whose vocabulary is used.
-        teacher_layers: For distillation, the indices from 0 of the teacher's layers that initialize
-            the student; empty takes evenly spaced layers.
-        copy_layers: For distillation, whether to initialize the student with the teacher's weights,
-            which requires equal widths.
+        teacher: For distillation, the checkpoint of the teacher, whose vocabulary is used. A
+            student as wide as it starts from evenly spaced layers of it.
         temperature: For distillation, the temperature that logits are divided by.
         masking_unit: Unit of dynamic masking: token, word or ngram; static masks are not changed.
         mask_token_rate: Share of the selected tokens that is replaced by [MASK].
@@ -167,8 +164,6 @@ class TaskOptions(ProgramConfig):
     discriminator_weight: NonNegativeFloat = 50.0
     embedding_sharing: str = "all"
     teacher: str = ""
-    teacher_layers: tuple[str, ...] = ()
-    copy_layers: bool = True
     temperature: PositiveFloat = 2.0
     masking_unit: str = "token"
     mask_token_rate: Fraction = 0.8

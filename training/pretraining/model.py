@@ -39,18 +39,18 @@ def check_init_preset(encoder: EncoderOptions, longest: int) -> None:
     """
     if not encoder.init_preset:
         return
-    found = checkpoints.open_checkpoint(encoder.init_preset, weights=False).config
+    source = checkpoints.open_checkpoint(encoder.init_preset, weights=False).config
     for name in ("num_layers", "hidden_dim", "num_heads", "causal"):
-        asked, its = getattr(encoder, name), getattr(found, name)
-        if asked is not None and asked != its:
+        value, its = getattr(encoder, name), getattr(source, name)
+        if value is not None and value != its:
             raise ValueError(
-                f"--{name} is {asked}, but the model of --init_preset={encoder.init_preset} has "
+                f"--{name} is {value}, but the model of --init_preset={encoder.init_preset} has "
                 f"{its}; expected the same, since its weights are those of another architecture"
             )
-    if longest > found.max_sequence_length:
+    if longest > source.max_sequence_length:
         raise ValueError(
             f"--phases has the length {longest}, but the model of "
-            f"--init_preset={encoder.init_preset} has positions for {found.max_sequence_length} "
+            f"--init_preset={encoder.init_preset} has positions for {source.max_sequence_length} "
             "tokens at most"
         )
 
@@ -83,10 +83,9 @@ def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingMode
     else:
         teacher = MaskedLM.from_preset(task.teacher, **common)
         student = make(MaskedLM)
-        if task.copy_layers and not encoder.init_preset:
-            layers = tuple(map(int, task.teacher_layers)) or spread_layers(
-                teacher.config.num_layers, student.config.num_layers
-            )
+        is_as_wide = student.config.hidden_dim == teacher.config.hidden_dim
+        if is_as_wide and not encoder.init_preset:
+            layers = spread_layers(teacher.config.num_layers, student.config.num_layers)
             copy_layers(teacher, student, layers)
         model = Distiller(student, teacher, temperature=task.temperature)
     model.compile(

@@ -255,8 +255,8 @@ class Optimization(ProgramConfig):
             dataclasses.replace(phase, first_step=first, num_steps=end - first, batch_size=size)
             for size, first, end in zip(smaller, steps, steps[1:], strict=False)
         ]
-        left = phase.num_steps - steps[-1]
-        return [*parts, dataclasses.replace(phase, first_step=steps[-1], num_steps=left)]
+        rest = phase.num_steps - steps[-1]
+        return [*parts, dataclasses.replace(phase, first_step=steps[-1], num_steps=rest)]
 
     def make_optimizer(self, shard_state: bool) -> keras.optimizers.Optimizer:
         """Returns the optimizer; `shard_state` is an argument of its class."""

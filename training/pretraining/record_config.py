@@ -191,16 +191,16 @@ class PretrainingDataConfig(ProgramConfig):
         """
         if not self.input_files:
             raise ValueError("--input_files is empty, expected files, patterns or folders of text")
-        found = []
+        inputs = []
         for argument in self.input_files:
             if not file_systems.is_url(argument):
                 paths = expand_files(argument)
-                found += [InputFile(os.fspath(path), path.stat().st_size) for path in paths]
+                inputs += [InputFile(os.fspath(path), path.stat().st_size) for path in paths]
             elif files := find_urls(argument):
-                found += files
+                inputs += files
             else:
                 raise FileNotFoundError(f"{argument} matches no file")
-        return found
+        return inputs
 
 
 def content_of_inputs(inputs: Sequence[InputFile]) -> str:
@@ -216,9 +216,9 @@ def content_of_inputs(inputs: Sequence[InputFile]) -> str:
 def expand_files(argument: str) -> list[Path]:
     """Returns the files of an argument: a file, a glob pattern or a folder, sorted by name."""
     if os.path.isdir(argument):
-        found = sorted(path for path in Path(argument).rglob("[!.]*") if path.is_file())
+        paths = sorted(path for path in Path(argument).rglob("[!.]*") if path.is_file())
     else:
-        found = [Path(path) for path in sorted(glob.glob(argument)) if os.path.isfile(path)]
-    if not found:
+        paths = [Path(path) for path in sorted(glob.glob(argument)) if os.path.isfile(path)]
+    if not paths:
         raise FileNotFoundError(f"{argument} does not exist, expected a file, pattern or folder")
-    return found
+    return paths

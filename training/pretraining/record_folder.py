@@ -32,9 +32,9 @@ class RecordFolder:
         """Returns the names of the files that match a pattern such as `work/statistics-*`."""
         parent, _, last = pattern.rpartition("/")
         folder = Path(self.path) / parent
-        found = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         prefix = f"{parent}/" if parent else ""
-        return [prefix + name for name in sorted(found) if fnmatch.fnmatchcase(name, last)]
+        return [prefix + name for name in sorted(names) if fnmatch.fnmatchcase(name, last)]
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:

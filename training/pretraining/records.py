@@ -185,14 +185,14 @@ def _is_done(folder: RecordFolder, fingerprint: str) -> bool:
                 "folder"
             )
     if folder.names(SUMMARY_FILE):
-        count, found = folder.read_json(SUMMARY_FILE)["files"], folder.names("*.tfrecord")
-        missing = {shard_name(shard, count) for shard in range(count)} - set(found)
-        if not missing:
+        count, names = folder.read_json(SUMMARY_FILE)["files"], folder.names("*.tfrecord")
+        absent = {shard_name(shard, count) for shard in range(count)} - set(names)
+        if not absent:
             return True
         logging.warning(
             "%s has no %s: creating the records that are missing",
             folder.path,
-            ", ".join(sorted(missing)[:5]),
+            ", ".join(sorted(absent)[:5]),
         )
         folder.remove(SUMMARY_FILE)
     return False

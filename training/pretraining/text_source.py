@@ -234,30 +234,12 @@ class TextSource:
                 now | {"lowercase": self.text.corpus.lowercase},
             )
         if before != now:
+            names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
             raise OtherSettingsError(
-                f"{vocabulary} is a vocabulary made of {_described(before, now)}, but this run has "
-                f"{_described(now, before)}; choose another --output_dir, or remove {vocabulary} "
-                "and the records and checkpoints made with it"
+                f"{vocabulary} was made of something else: {', '.join(names)} differ; choose "
+                f"another --output_dir, or remove {vocabulary} and the records and checkpoints "
+                "made with it"
             )
-
-
-def _described(source: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Describes the parts of a source in which it differs from another."""
-    words = []
-    for name, value in source.items():
-        if value == other.get(name):
-            continue
-        if name == "checkpoint":
-            words.append("a checkpoint's tokenizer")
-        elif name == "input_files":
-            words += [f"{file} ({size:,} bytes)" for file, size in value[:3]]
-            words += [f"{len(value) - 3} more files"] if len(value) > 3 else []
-        elif name == "content":
-            if source["input_files"] == other.get("input_files"):
-                words.append(f"files with the SHA-256 {value[:12]}")
-        else:
-            words.append(f"--{name}={value}")
-    return ", ".join(words)
 
 
 def _records_folder(records: str, sequence_length: int) -> Path:

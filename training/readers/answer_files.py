@@ -74,9 +74,9 @@ def matched_answers(
     if left_out and len(answers) == count + len(left_out):  # of all rows of the file
         others = left_out.keys() if None in (ids, own_ids) else left_out.values()
         keys = range(len(answers)) if None in (ids, own_ids) else own_ids
-        kept = [index for index, key in enumerate(keys) if key not in others]
-        answers, places = ([part[index] for index in kept] for part in (answers, places))
-        own_ids = own_ids and [own_ids[index] for index in kept]
+        indices = [index for index, key in enumerate(keys) if key not in others]
+        answers, places = ([part[index] for index in indices] for part in (answers, places))
+        own_ids = own_ids and [own_ids[index] for index in indices]
     if len(answers) != count:
         note = " (blank rows at the end of a labeled table are not rows)"
         raise ValueError(
@@ -94,10 +94,10 @@ def matched_answers(
     of_answers = index_ids(own_ids, path, places)
     unknown = [id for id in of_answers if id not in of_data]
     if unknown:
-        missing = next(id for id in of_data if id not in of_answers)
+        without_answer = next(id for id in of_data if id not in of_answers)
         raise ValueError(
             f"{path} has predictions for {len(unknown)} ids that are not in {data_file}, such as "
-            f"{excerpt(unknown[0])}, and lacks {excerpt(missing)}"
+            f"{excerpt(unknown[0])}, and lacks {excerpt(without_answer)}"
         )
     return [answers[of_answers[id]] for id in of_data]
 

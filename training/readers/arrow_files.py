@@ -146,11 +146,11 @@ def _one_set(path: Path, files: list[Path]) -> list[Path]:
             "files of one, in one folder"
         )
     ((_, _, count), own), *_ = sets.items()
-    missing = sorted({*range(count)} - own.keys())
-    if missing or (count and len(files) != count):
+    gaps = sorted({*range(count)} - own.keys())
+    if gaps or (count and len(files) != count):
         raise ValueError(
             f"{path} has {len(files)} files such as {files[0].name}, expected {count}"
-            + (f"; number {missing[0]} is missing" if missing else "")
+            + (f"; number {gaps[0]} is missing" if gaps else "")
         )
     return files
 

@@ -169,8 +169,8 @@ def _codah_records(
     def check(row: tuple[str, list[str]]) -> None:
         place, cells = row
         if len(cells) < 5:
-            expected = "a category, a text, two or more choices and a label"
-            raise row_error(path, place, f"{len(cells)} columns, expected {expected}")
+            columns = "a category, a text, two or more choices and a label"
+            raise row_error(path, place, f"{len(cells)} columns, expected {columns}")
 
     cells = read_cells(path, "tsv", quoting, bad=bad)
     for place, (_, text, *choices, label) in bad.without(cells, check):
@@ -276,8 +276,8 @@ def _choices(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     for choice in choices:
         text = choice.get("text") if isinstance(choice, dict) else choice
         if not isinstance(text, str):
-            expected = "strings, or objects of label and text"
-            raise ValueError(f"{field} holds {excerpt(choice)}, expected {expected}")
+            types = "strings, or objects of label and text"
+            raise ValueError(f"{field} holds {excerpt(choice)}, expected {types}")
         texts.append(text.strip())
         if isinstance(choice, dict) and "label" in choice:
             labels.append(str(choice["label"]))

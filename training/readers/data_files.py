@@ -160,10 +160,10 @@ def read_columns(
         start = next((n for n, (_, cells) in enumerate(table) if not _is_blank(cells)), 0)
     place, first = table[start]
     names = [cell.strip() for cell in first]
-    found = {role: name for role, name in optional.items() if names.count(name) == 1}
-    if header == "auto" and (found or is_named or all(one in names for one in columns.values())):
+    present = {role: name for role, name in optional.items() if names.count(name) == 1}
+    if header == "auto" and (present or is_named or all(one in names for one in columns.values())):
         header = True
-    columns = {**columns, **(found if header is True else {})}
+    columns = {**columns, **(present if header is True else {})}
     # A header has the right number of columns; without one, take the most frequent number.
     widths = Counter(len(cells) for _, cells in table)
     width = len(first) if header is True else widths.most_common(1)[0][0]
@@ -208,9 +208,9 @@ def read_records(
         names = [cell.strip() for cell in first]
         for name in names if single is None else single:
             check_single(path, header, name, names)
-        kept = [index for index, name in enumerate(names) if names.count(name) == 1]
+        indices = [index for index, name in enumerate(names) if names.count(name) == 1]
         for place, cells in bad.without(table, lambda row: _check_width(path, row, len(names))):
-            yield place, {names[index]: cells[index] for index in kept}
+            yield place, {names[index]: cells[index] for index in indices}
 
 
 def _is_blank(cells: list[str]) -> bool:
@@ -429,11 +429,11 @@ def _cell(path: Path, place: str, role: str, column: str, record: Mapping[str, A
         return json.dumps(value)
     if role == LABELS and isinstance(value, list):
         return json.dumps(value)
-    expected = "a string, a number or a boolean" if may_be_number else "a string"
+    types = "a string, a number or a boolean" if may_be_number else "a string"
     nested = f", or one of its fields: {role}.NAME" if isinstance(value, dict | list) else ""
     if role == "label" and isinstance(value, list):
         nested += "; a row has one label, or with --multi_label a list"
-    raise row_error(path, place, f"{role} is a {type(value).__name__}, expected {expected}{nested}")
+    raise row_error(path, place, f"{role} is a {type(value).__name__}, expected {types}{nested}")
 
 
 def _field_names(record: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -118,7 +118,7 @@ def findings(parts: Mapping[str, Rows]) -> list[str]:
     Args:
         parts: The rows by the name of the part; `train` is what the others are compared with.
     """
-    found = []
+    messages = []
     seen = set(parts["train"].keys()) if "train" in parts else set()
     seen_passages = {key[-1] for key in seen}
     for name, rows in parts.items():
@@ -127,12 +127,12 @@ def findings(parts: Mapping[str, Rows]) -> list[str]:
         repeated = len(keys) - len(counts)
         if repeated:
             most = counts.most_common(1)[0]
-            found.append(
+            messages.append(
                 f"{name}: {_share(repeated, len(keys))} repeat the text of another row, "
                 f"{excerpt(most[0][0])} {most[1]} times"
             )
         if rows.labels is not None:
-            found += _contradictions(name, keys, rows.labels)
+            messages += _contradictions(name, keys, rows.labels)
         if name != "train" and seen:
             leaks = {"rows": (sum(key in seen for key in keys), len(keys))}
             if rows.share_passages:
@@ -140,11 +140,11 @@ def findings(parts: Mapping[str, Rows]) -> list[str]:
                 leaks["passages"] = (len(passages & seen_passages), len(passages))
             for what, (leaked, total) in leaks.items():
                 if leaked:
-                    found.append(
+                    messages.append(
                         f"{name}: {_share(leaked, total, what)} are in train too, which makes "
                         f"scores on {name} too high"
                     )
-    return found
+    return messages
 
 
 def rare_classes(parts: Mapping[str, Any]) -> list[str]:
@@ -153,7 +153,7 @@ def rare_classes(parts: Mapping[str, Any]) -> list[str]:
     Args:
         parts: The parts of a data set, as for `text_rows`, by name: `train`, and perhaps `dev`.
     """
-    found = []
+    messages = []
     counts = {name: _class_counts(part) for name, part in parts.items()}
     what, one = (
         ("types", "entity") if isinstance(parts["train"], TaggedText) else ("classes", "row")
@@ -166,15 +166,15 @@ def rare_classes(parts: Mapping[str, Any]) -> list[str]:
         single = [label for label, count in of_part.items() if count == 1]
         if single:
             effect = "cannot be learned and scored too" if name == "train" else "are scored on it"
-            found.append(f"{name}: {share(single, f'have a single {one}')}: they {effect}")
+            messages.append(f"{name}: {share(single, f'have a single {one}')}: they {effect}")
     scored = counts.get("dev") or _held_out_counts(parts["train"])
-    missing = [
+    unscored = [
         name for name, count in counts["train"].items() if count > 1 and not scored.get(name)
     ]
-    if scored and missing:
+    if scored and unscored:
         dev = "in dev" if "dev" in parts else "in the tenth that is held out without --dev_file"
-        found.append(f"train: {share(missing, f'have no {one} {dev}')}: they are not scored")
-    return found
+        messages.append(f"train: {share(unscored, f'have no {one} {dev}')}: they are not scored")
+    return messages
 
 
 def _class_counts(part: Any) -> Mapping[str, int]:

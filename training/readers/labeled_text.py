@@ -366,11 +366,11 @@ def read_labeled_text(
     if label is not None and regression:
         labels = np.array([float(_label(row)) for row in rows], "float32")
     elif label is not None and multi_label:
-        found = list(map(labels_of, rows))
-        names = names or tuple(sorted({name for row in found for name in row}))
+        labels_by_row = list(map(labels_of, rows))
+        names = names or tuple(sorted({name for row in labels_by_row for name in row}))
         if not names:
             raise ValueError(f"{path}: no row has a label, expected names of labels")
-        labels = np.array([[name in row for name in names] for row in found], "int32")
+        labels = np.array([[name in row for name in names] for row in labels_by_row], "int32")
     elif label is not None:
         names = names or _class_names(path, rows)
         ids = {name: index for index, name in enumerate(names)}
@@ -419,14 +419,16 @@ def _several_labels_of(path: Path, row: Row) -> list[str]:
 
 def _left_out(path: Path, rows: list[Row], skip_labels: Collection[str]) -> dict[int, str | None]:
     """Returns the index and the id of each row whose label is one of those to skip."""
-    found = {
+    skipped_rows = {
         index: (row.cells.get("id") or "").strip() or None
         for index, row in enumerate(rows)
         if (_EMPTY if is_invisible(_label(row)) else _label(row)) in skip_labels
     }
-    if found:
-        logging.info("%s: left out %d of %d rows by their label", path, len(found), len(rows))
-    return found
+    if skipped_rows:
+        logging.info(
+            "%s: left out %d of %d rows by their label", path, len(skipped_rows), len(rows)
+        )
+    return skipped_rows
 
 
 def _warn_of_header(path: Path, rows: list[Row]) -> None:

@@ -17,11 +17,11 @@ def scripts(texts: Iterable[str]) -> dict[str, float]:
     A script is what the Unicode name of a letter begins with, such as LATIN or CJK.
     """
     counts: Counter[str] = Counter()
-    left = _MAX_CHARACTERS_OF_SCRIPTS
+    rest = _MAX_CHARACTERS_OF_SCRIPTS
     for text in texts:
         counts.update(filter(None, map(_script, text)))
-        left -= len(text)
-        if left < 0:
+        rest -= len(text)
+        if rest < 0:
             break
     total = max(1, counts.total())
     return {name: 100 * count / total for name, count in counts.most_common()}

@@ -98,9 +98,9 @@ def _csv_rows(
                 else "perhaps an unclosed quote, or one that is not doubled inside a quoted field"
             )
             message = f"the row that starts here is not valid CSV: {error} ({hint})"
-            found = row_error(path, f"line {start}", message)
-            found.__cause__ = error
-            bad.add(found)
+            problem = row_error(path, f"line {start}", message)
+            problem.__cause__ = error
+            bad.add(problem)
             # An unclosed quote has read the rows after it: begin again at the next line
             skipped = start
             rest = itertools.islice(lines(), skipped, None)
@@ -118,8 +118,8 @@ def _separator(
     writes where the comma is the decimal mark, if it alone divides the first row, and what is
     wanted is not that row's single cell.
     """
-    if named := _NAMED_SEPARATOR.fullmatch(next(lines(), "")):
-        return named[1], 1
+    if first_line := _NAMED_SEPARATOR.fullmatch(next(lines(), "")):
+        return first_line[1], 1
     by_comma, by_semicolon = (_first_row(lines(), separator) for separator in ",;")
     is_wanted = bool(columns) and {str(column) for column in columns} <= {"0", "".join(by_comma)}
     return (";" if len(by_comma) < 2 <= len(by_semicolon) and not is_wanted else ","), 0
@@ -138,7 +138,7 @@ def _encoding(path: Path) -> str:
     It is Windows-1252 if all lines that are not ASCII are not UTF-8, and look like words of a
     Western language: none has four characters in a row that are not ASCII.
     """
-    found = ""
+    example = ""
     with open(path, "rb") as file, contextlib.suppress(*UNREADABLE):  # which the reader raises too
         for number, line in enumerate(byte_lines(file, path), start=1):
             if line.isascii():
@@ -146,14 +146,14 @@ def _encoding(path: Path) -> str:
             if _OTHER_WORD.search(line) or "\ufffd" not in line.decode(errors="replace"):
                 return "utf-8"
             text = line.decode("cp1252", "replace").strip()
-            found = found or f"in which line {number} is {excerpt(text)}"
-    if found:
+            example = example or f"in which line {number} is {excerpt(text)}"
+    if example:
         warnings.warn(
-            f"{path} is not UTF-8, and is read as Windows-1252, {found}; if that is wrong, save it "
-            "as UTF-8",
+            f"{path} is not UTF-8, and is read as Windows-1252, {example}; if that is wrong, save "
+            "it as UTF-8",
             stacklevel=2,
         )
-    return "cp1252" if found else "utf-8"
+    return "cp1252" if example else "utf-8"
 
 
 # A cell in double quotes, which are doubled inside of it, or without any

@@ -132,8 +132,8 @@ def _types(labels: Sequence[Sequence[str]]) -> list[list[str]]:
 
 def sample(text: TaggedText, num_sentences: int) -> TaggedText:
     """Returns a random sample of the sentences, stratified by the rarest type in each."""
-    kept = stratified_sample(_rarest_types(text), num_sentences)
-    return _sentences(text, [[index] for index in kept])
+    sample = stratified_sample(_rarest_types(text), num_sentences)
+    return _sentences(text, [[index] for index in sample])
 
 
 def label_names(text: TaggedText) -> tuple[str, ...]:
@@ -157,11 +157,11 @@ def hold_out(text: TaggedText) -> tuple[TaggedText, TaggedText]:
     """
     units = text.by_document(range(len(text)))
     if len(units) >= 10:
-        kept, held_out = hold_out_tenth([0] * len(units), text.path, "documents", least=1)
+        rest, held_out = hold_out_tenth([0] * len(units), text.path, "documents", least=1)
     else:
         units = [[index] for index in range(len(text))]
-        kept, held_out = hold_out_tenth(_rarest_types(text), text.path, "sentences")
-    train, dev = ([units[index] for index in part] for part in (kept, held_out))
+        rest, held_out = hold_out_tenth(_rarest_types(text), text.path, "sentences")
+    train, dev = ([units[index] for index in part] for part in (rest, held_out))
     return _sentences(text, train), _sentences(text, dev)
 
 
@@ -263,19 +263,19 @@ def with_span_labels(
     if notation is None:
         return text
     converted = []
-    kept = []
+    intact = []
     for index, (words, labels) in enumerate(zip(text.words, text.labels or (), strict=True)):
         try:
             converted.append(from_notation(labels, notation))
-            kept.append([index])
+            intact.append([index])
         except ValueError as error:
             message = (
                 f"{text.path}: in the sentence {excerpt(' '.join(words))}: {error} Labels are read "
                 "as spans in brackets, such as (PER* *); --scheme=keep reads them as they are"
             )
             bad.add(ValueError(message))
-    if len(kept) < len(text):
-        text = _sentences(text, kept)
+    if len(intact) < len(text):
+        text = _sentences(text, intact)
     if notation == "IO":
         logging.warning(
             "%s: labels have no B- and I-: adjacent words of the same label other than O are read "

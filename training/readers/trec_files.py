@@ -204,20 +204,20 @@ def read_collection(
         query: {document: grade for document, grade in graded[query].items() if document in texts}
         for query in judged
     }
-    total, kept = (sum(map(len, grades.values())) for grades in (graded, known))
+    total, num_known = (sum(map(len, grades.values())) for grades in (graded, known))
     judgment_files, query_files = (
         ", ".join(map(str, paths[role].values())) for role in ("qrels", "queries")
     )
-    if not kept:
+    if not num_known:
         raise ValueError(
             f"{judgment_files}: none of the {total} qrels is for a query in "
             f"{query_files} and a document in {texts_path}"
         )
-    if kept < total:
+    if num_known < total:
         logging.warning(
             "%s: %d of %d qrels are for queries or documents that are not in the files",
             judgment_files,
-            total - kept,
+            total - num_known,
             total,
         )
     names = dict.fromkeys(splits[query] for query in judged)
@@ -265,7 +265,7 @@ def _find(folder: Path, role: str, name: str) -> dict[str, Path]:
 
 def _split_files(folder: Path, role: str) -> dict[str, Path]:
     """Returns the files of a role whose names or folders tell their splits, in their order."""
-    found: dict[str, tuple[int, Path]] = {}
+    paths: dict[str, tuple[int, Path]] = {}
     for path in sorted([*folder.glob("*"), *folder.glob("*/*")]) if role in _ROLE_WORDS else ():
         words = re.split(r"[^a-z]+", str(path.relative_to(folder)).casefold())
         if not path.is_file() or set(words).isdisjoint(_ROLE_WORDS[role]):
@@ -273,8 +273,8 @@ def _split_files(folder: Path, role: str) -> dict[str, Path]:
         for split, names in _SPLITS.items():
             # The shortest name: of MS MARCO, `qrels.dev.tsv` before `qrels.dev.small.tsv`
             if not set(words).isdisjoint(names):
-                found[split] = min(found.get(split, (len(words), path)), (len(words), path))
-    return {split: found[split][1] for split in _SPLITS if split in found}
+                paths[split] = min(paths.get(split, (len(words), path)), (len(words), path))
+    return {split: paths[split][1] for split in _SPLITS if split in paths}
 
 
 def _texts(path: Path) -> dict[str, str]:

@@ -12,15 +12,13 @@ and what is lost. With the models of several seeds, `--model=seed_1/model.keras,
 scores are means with their 95 % intervals, and what is lost is shown with its range. The exports
 take turns, so that other work on the machine affects all of them alike, and processor time is
 measured, so that it hardly affects them. Writes the exports and compare_exports.json to
---output_dir; exports that are there already are not written again.
+--output_dir.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
-import json
 import os
 import statistics
 import time
@@ -37,7 +35,7 @@ from keras_bert.intervals import mean_text
 from keras_bert.progress import bar
 from keras_bert.tables import markdown_table
 
-from ..engine import output_folder, program
+from ..engine import program
 from ..engine.options import NonNegativeFloat, NonNegativeInt, PositiveInt
 from ..engine.saved_models import check_model
 from ..export import megabytes
@@ -194,9 +192,8 @@ def compare(config: CompareExportsConfig) -> list[Export]:
         names = tuple(task.output) if isinstance(task.output, dict) else (task.output_name,)
         networks = {}
         folder = Path(config.output_dir, f"model_{number}")
-        digest = output_folder.file_sha256(model)
         for export in exports:
-            path = _export(task, export.name, rows, config, folder, digest)
+            path = _export(task, export.name, rows, folder)
             export.megabytes = megabytes(path)
             try:
                 networks[export.name] = _network(export.name, path, names, config.threads)
@@ -404,47 +401,21 @@ def _ids(features: Mapping[str, Any]) -> Arrays:
 # === Exports ===
 
 
-def _export(
-    task: Any,
-    name: str,
-    rows: _Texts | _Questions,
-    config: CompareExportsConfig,
-    folder: Path,
-    digest: str,
-) -> Path:
-    """Writes an export unless it exists, and returns its path.
+def _export(task: Any, name: str, rows: _Texts | _Questions, folder: Path) -> Path:
+    """Writes an export, and returns its path.
 
     Args:
         task: The model.
         name: `format:precision`.
         rows: Its rows.
-        config: The settings.
         folder: The folder of the model's exports.
-        digest: The SHA-256 of the model's file.
-
-    Raises:
-        OtherSettingsError: If the export that exists was made of something else.
     """
     format, _, dtype = name.partition(":")
     written_as = "float32" if (format, dtype) == ("openvino", "bfloat16") else dtype
     folder /= f"{format}_{written_as}"
-    path, record = folder / f"1{FORMATS[format].suffixes[0]}", folder / "made_of.json"
-    made_of: dict[str, Any] = {"model": digest, "pair": rows.pair}
-    if name == "openvino:int8":
-        calibration = json.dumps(rows.calibration).encode()
-        made_of["calibration"] = hashlib.sha256(calibration).hexdigest()
-    if path.exists():
-        before = json.loads(record.read_text(encoding="utf-8")) if record.exists() else None
-        if before != made_of:
-            raise output_folder.OtherSettingsError(
-                f"{path} was exported from another model, or with other settings; choose another "
-                "--output_dir, or remove that folder"
-            )
-        logging.info("%s is there already", path)
-        return path
+    path = folder / f"1{FORMATS[format].suffixes[0]}"
     logging.info("exporting %s", path)
     folder.mkdir(parents=True, exist_ok=True)
-    atomic.write_json(record, made_of)
     options: dict[str, Any] = {}
     if format == "tf_saved_model":
         options = {"warm_up": False, "pair": rows.pair}
@@ -452,7 +423,7 @@ def _export(
         options["calibration"] = rows.calibration
     if format == "litert":
         options["sequence_length"] = task.preprocessor.sequence_length
-    task.export(path, format, dtype=written_as, **options)
+    task.export(path, format, dtype=written_as, overwrite=True, **options)
     return path
 
 

@@ -6,7 +6,6 @@ import pytest
 from keras_bert import Backbone, BertConfig
 from keras_bert.named_sizes import SIZES
 from training.benchmarks import peers
-from training.benchmarks.workload import Workload
 
 pytestmark = [pytest.mark.backend_independent, pytest.mark.needs_tensorflow]
 
@@ -32,15 +31,6 @@ def test_transformers_has_as_many_weights(family):
     assert model.num_parameters() == Backbone(config).count_params()
 
 
-def test_transformers_is_not_measured_in_an_unknown_precision():
-    pytest.importorskip("torch")
-    from training.benchmarks.torch_subject import transformers_work
-
-    workload = Workload("forward", "bert_tiny_uncased", "mixed_float16", 1, 8, 0.0, 1, 0.0)
-    with pytest.raises(ValueError, match="precision is 'mixed_float16', expected one of float32"):
-        transformers_work(workload)
-
-
 @pytest.mark.parametrize("what", ["forward", "classify", "pretrain"])
 def test_transformers_computes_random_ids(what):
     pytest.importorskip("torch")
@@ -59,20 +49,3 @@ def test_keras_hub_has_as_many_but_for_what_it_leaves_out(family):
     difference = {"roberta": -pooler - 3 * width, "electra": pooler}.get(family, 0)
     theirs = peers.keras_hub_backbone(config).count_params()
     assert theirs == Backbone(config).count_params() + difference
-
-
-@pytest.mark.parametrize("family", NAMES)
-def test_every_encoder_has_vectors_of_its_tokens(family):
-    config = small(family)
-    for backbone in (Backbone(config), peers.keras_hub_backbone(config)):
-        assert peers.sequence_output(backbone).shape == (None, None, config.hidden_dim)
-
-
-def test_an_architecture_of_no_family_has_no_peers():
-    with pytest.raises(ValueError, match="No family of the other libraries"):
-        peers.find_family(small("bert").replace(layer_sharing="attention"))
-
-
-def test_a_class_that_keras_hub_does_not_have_is_named():
-    with pytest.raises(ValueError, match="KerasHub has no ElectraMaskedLM"):
-        peers.keras_hub_class(small("electra"), "MaskedLM")

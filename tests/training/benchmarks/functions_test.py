@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a benchmark measures in its own process: tokenizers, masking, the search for answers."""
 
-import dataclasses
-
 import pytest
 
 pytest.importorskip("tensorflow")
@@ -37,11 +35,6 @@ def test_all_tokenizers_cut_the_same_texts_into_as_many_tokens(tmp_path):
         assert row.ratio == row.milliseconds / rows[0].milliseconds
 
 
-def test_without_a_file_texts_are_sentences_of_docstrings():
-    rows = benchmark.run(config(what="tokenize", batch_size=100, rounds=1))
-    assert all(row.tokens_per_second > 0 for row in rows)
-
-
 @pytest.mark.release
 def test_all_mask_the_same_share_of_the_same_rows():
     measured = config(what="mask", batch_size=256, sequence_length=20)
@@ -65,19 +58,3 @@ def test_a_step_of_the_search_for_answers_is_a_question():
     assert 50 <= len(rows) < 60
     (subject,) = answers.answer_subjects(config(what="answers", steps=50).workload(Load()))
     assert subject.run().steps == 50
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"what": "tokenize", "clients": ("1", "2")}, "--clients is '1,2', expected one number"),
-        (
-            {"what": "answers", "texts": "a.txt"},
-            "--texts is an option of --what=forward or classify or serve or tokenize",
-        ),
-        ({"what": "mask", "subjects": ("keras_hub:jax",)}, "--subjects is an option of --what="),
-    ],
-)
-def test_options_of_other_work_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        benchmark.run(dataclasses.replace(config(), **fields))

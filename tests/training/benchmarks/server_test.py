@@ -115,12 +115,7 @@ def test_servers_that_cannot_be_measured_are_named(server, tmp_path):
     ("fields", "message"),
     [
         ({"clients": ("1", "x")}, "--clients is '1,x', expected positive numbers"),
-        ({"rates": ("0",)}, "--rates is '0', expected positive numbers"),
         ({"expected": "answers.jsonl"}, "--expected requires --texts"),
-        (
-            {"subjects": ("keras_bert:tensorflow",), "rates": ("5",)},
-            "--rates is an option of models on",
-        ),
     ],
 )
 def test_wrong_options_are_refused(server, fields, message):

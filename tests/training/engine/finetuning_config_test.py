@@ -24,7 +24,6 @@ pytestmark = pytest.mark.backend_independent
     ("name", "rates"),
     [
         ("minilm_l6_h384_uncased", (1.5e-4, 1.5e-4)),
-        ("bert_base_uncased", (2e-5, 5e-5)),
         ("bert_large_uncased", (2e-5, 2e-5)),
     ],
 )

@@ -33,11 +33,7 @@ def test_models_are_taken(run):
     [
         ("export", True, "is a folder of exported versions", "export/10"),
         ("export/3", True, "does not exist", "export/10"),
-        ("export/11", True, "is a folder without a model", "export/10"),
-        ("", True, "is a folder without a model", "export/10"),
-        ("model.keras", False, "does not exist", "seed_1/model.keras"),
         ("", False, "is a folder without a model", "seed_1/model.keras"),
-        ("export", False, "is a folder of exported versions", "seed_1/model.keras"),
         ("export/1", False, "is an exported SavedModel", "seed_1/model.keras"),
     ],
 )

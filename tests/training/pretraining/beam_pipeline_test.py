@@ -8,7 +8,6 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -25,7 +24,7 @@ pytest.importorskip("apache_beam")
 from tests.source_imports import ROOT  # noqa: E402
 from training import create_pretraining_data  # noqa: E402
 from training.create_pretraining_data import CreatePretrainingDataConfig  # noqa: E402
-from training.pretraining import beam_files, beam_pipeline  # noqa: E402
+from training.pretraining import beam_pipeline  # noqa: E402
 from training.pretraining.records import create_records  # noqa: E402
 
 WORDS = [f"w{i}" for i in range(40)]
@@ -199,32 +198,6 @@ def test_the_records_of_a_job_server_are_those_of_one_machine(
     assert len(digests(config)) == 5
 
 
-def test_after_the_job_server_is_killed_another_one_goes_on_to_the_same_records(config, tmp_path):
-    config = config.replace(num_shards=30, duplicate_factor=15)
-    output_dir = str(tmp_path / "killed")
-    with started_job_server(tmp_path) as (process, address):
-        killed = on_job_server(config, address, *PROCESSES, output_dir=output_dir)
-
-        def kill_after_a_shard():
-            while process.poll() is None and not digests(killed):
-                time.sleep(0.002)
-            process.kill()
-
-        thread = threading.Thread(target=kill_after_a_shard)
-        thread.start()
-        with pytest.raises(
-            beam_pipeline.RunnerError, match=rf"{address} of PortableRunner does .* UNAVAILABLE"
-        ):
-            create(killed)
-        thread.join()
-    assert 0 < len(digests(killed)) < 30
-    (tmp_path / "port").unlink()
-    with started_job_server(tmp_path) as (_, address):
-        create(on_job_server(config, address, *PROCESSES, output_dir=output_dir))
-    create(config)
-    assert digests(killed) == digests(config)
-
-
 def test_a_job_server_that_does_not_answer_is_named(config):
     unreachable = on_job_server(config, "localhost:1", "--job_server_timeout=1")
     with pytest.raises(
@@ -268,16 +241,6 @@ def test_malformed_files_are_named_with_the_line_and_not_tried_again(config, tmp
     assert create(run)["documents"] == 62
 
 
-def test_without_text_or_with_one_document_there_are_no_records(config, tmp_path):
-    empty = tmp_path / "empty.txt"
-    empty.write_text("\n\n")
-    with pytest.raises(ValueError, match=r"no text in .*empty.txt"):
-        create(on_beam(config, "empty", input_files=(str(empty),)))
-    empty.write_text("w1 .\n")
-    with pytest.raises(ValueError, match="only 1 document"):
-        create(on_beam(config, "one", input_files=(str(empty),)))
-
-
 def test_a_runner_needs_independent_shards_and_options_need_a_runner(config):
     with pytest.raises(ValueError, match="runner is FlinkRunner, expected --independent_shards"):
         CreatePretrainingDataConfig.from_flags(runner="FlinkRunner")
@@ -285,20 +248,6 @@ def test_a_runner_needs_independent_shards_and_options_need_a_runner(config):
         CreatePretrainingDataConfig.from_flags(runner_options=("--flink_master=x",))
     with pytest.raises(ValueError, match="output_dir is gs://b/r, expected a folder of this mach"):
         CreatePretrainingDataConfig.from_flags(output_dir="gs://b/r")
-
-
-def test_options_of_the_runner_reach_beam(config):
-    options = ("--flink_master=localhost:8081", "--environment_type=LOOPBACK", "--parallelism=4")
-    passed = beam_pipeline._pipeline_options(
-        config.records, "FlinkRunner", options
-    ).get_all_options()
-    assert passed["flink_master"] == "localhost:8081"
-    assert (passed["runner"], passed["environment_type"]) == ("FlinkRunner", "LOOPBACK")
-    assert passed["direct_num_workers"] == 1
-    assert passed["job_server_timeout"] > 7 * 24 * 60 * 60  # Beam's ends jobs of Python's server.
-    several = config.replace(num_workers=3)
-    chosen = beam_pipeline._pipeline_options(several.records, "FnApiRunner", ()).get_all_options()
-    assert (chosen["direct_num_workers"], chosen["direct_running_mode"]) == (3, "multi_processing")
 
 
 def test_arguments_after_two_dashes_are_options_of_the_runner(config):
@@ -315,37 +264,3 @@ def test_arguments_after_two_dashes_are_options_of_the_runner(config):
     assert done.returncode == 0, done.stderr
     summary = json.loads(Path(config.records.output_dir, "summary.json").read_text())
     assert summary["documents"] == 60
-
-
-def test_a_folder_of_a_file_system_of_beam_is_written_atomically(tmp_path):
-    folder = beam_files.BeamFolder(str(tmp_path / "records"))
-    assert folder.names("*") == []
-    folder.write_json("work/counts-1.json", {"documents": 3})
-    for content in (b"old", b"new"):
-        folder.write("a.tfrecord", content)
-
-    def fail():
-        with folder.create("b.tfrecord") as file:
-            file.write(b"half")
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    assert folder.names("*.tfrecord") == ["a.tfrecord"]
-    assert folder.names("work/*") == ["work/counts-1.json"]
-    assert folder.read("a.tfrecord") == b"new"
-    assert folder.read_json("work/counts-1.json") == {"documents": 3}
-    folder.remove("work")
-    folder.remove("nothing")
-    assert folder.names("work/*") == []
-
-
-def test_files_are_found_by_patterns_of_beam(config, tmp_path):
-    (tmp_path / "corpus" / "_SUCCESS").write_text("")
-    found = beam_files.find_urls(str(tmp_path / "corpus" / "*.jsonl.*"))
-    assert [file.name for file in found] == ["b.jsonl.gz", "c.jsonl.zst"]
-    assert found[0].size == (tmp_path / "corpus" / "b.jsonl.gz").stat().st_size
-    whole = beam_files.find_urls(str(tmp_path / "corpus"))
-    (tmp_path / "corpus" / "_SUCCESS").unlink()
-    assert [file.path for file in whole] == [file.path for file in config.records.inputs()]
-    assert beam_files.find_urls(str(tmp_path / "nothing*")) == []

@@ -87,14 +87,6 @@ def test_tags_that_spell_no_spans_have_an_accuracy():
     assert selection_score(spans) == spans["f1"] == pytest.approx(200 / 3)
 
 
-@pytest.mark.parametrize(
-    ("predictions", "labels", "message"),
-    [
-        ([["O"]], [["O"], ["O"]], "for 1 sentences and labels for 2"),
-        ([["O"]], [["O", "O"]], "sentence 0 has 1 predictions and 2 labels"),
-        ([], [], "at least one word"),
-    ],
-)
-def test_tags_that_do_not_match_the_labels_are_refused(predictions, labels, message):
-    with pytest.raises(ValueError, match=message):
-        tagging_scores(predictions, labels)
+def test_tags_that_do_not_match_the_labels_are_refused():
+    with pytest.raises(ValueError, match="sentence 0 has 1 predictions and 2 labels"):
+        tagging_scores([["O"]], [["O", "O"]])
