@@ -6,6 +6,7 @@ import pytest
 from keras_bert import Backbone, BertConfig
 from keras_bert.named_sizes import SIZES
 from training.benchmarks import peers
+from training.benchmarks.workload import Workload
 
 pytestmark = [pytest.mark.backend_independent, pytest.mark.needs_tensorflow]
 
