@@ -251,7 +251,7 @@ def quick(session: nox.Session) -> None:
 @nox.parametrize("extras", [nox.param(name, id=name or "wheel") for name in INSTALLED])
 def installed(session: nox.Session, extras: str) -> None:
     """The wheel with an extra does, in an empty environment, what the extra is for."""
-    session.install(f".[{extras}]")
+    session.install(f".[{extras}]" if extras else ".")
     checkout, folder = Path.cwd(), session.create_tmp()
     shutil.copytree("tests/installed", folder, dirs_exist_ok=True)
     session.chdir(folder)
