@@ -144,7 +144,10 @@ def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]]) -
         OSError: If the file cannot be written, with the system's error number.
     """
     try:
+        path.touch()
+        mode = path.stat().st_mode
         save_file(dict(tensors), path, metadata={"format": "pt"})
+        path.chmod(mode)  # safetensors leaves a file that its owner alone may read.
     except SafetensorError as error:
         match = re.search(r"\(os error (\d+)\)", str(error))
         if not match:

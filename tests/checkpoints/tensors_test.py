@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading tensors of safetensors files."""
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -45,3 +46,11 @@ def test_scalars_are_compared(tmp_path):
     source = saved(tmp_path, {name: torch.tensor(value) for name, value in values.items()})
     assert tensors.are_equal("two", "again", source)
     assert not tensors.are_equal("two", "three", source)
+
+
+def test_a_written_file_may_be_read_by_whom_other_files_may(tmp_path):
+    """A server often runs as another user than the training."""
+    path, other = tmp_path / "model.safetensors", tmp_path / "other"
+    other.touch()
+    tensors.write_safetensors(path, {"weights": np.zeros(2)})
+    assert path.stat().st_mode == other.stat().st_mode
