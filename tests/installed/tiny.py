@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains, saves, loads and exports a tiny classifier of text on Keras' backend.
 
-It leaves `tiny.keras`, `embedder.keras`, which has the same encoder, `preset`, `export/1` and its
-training data, `rows.csv`, which commands read.
+It leaves `tiny.keras` with `answers.json`, `embedder.keras`, which has the same encoder, `preset`,
+`export/1` and its training data, `rows.csv`, which commands read.
 """
 
 import csv
 import importlib.util
+import json
 
 import keras
 
@@ -38,6 +39,8 @@ task.compile(keras.optimizers.Adam(0.01))
 task.fit(list(texts), list(labels), epochs=20, batch_size=8, verbose=0)
 expected = task.classify(["good plot", "bad"])
 assert [answer["label"] for answer in expected] == ["positive", "negative"], expected
+with open("answers.json", "w") as file:
+    json.dump(dict(zip(["good plot", "bad"], expected, strict=True)), file)
 task.save("tiny.keras")
 assert keras_bert.load_model("tiny.keras").classify(["good plot", "bad"]) == expected
 keras_bert.TextEmbedder(task.backbone, task.preprocessor).save("embedder.keras")
