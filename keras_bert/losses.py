@@ -101,6 +101,46 @@ def _diagonal_cross_entropy(scores: Any) -> Any:
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
+class CosineSimilarityLoss(keras.losses.Loss):
+    """The squared error of the cosine similarity of pairs of embeddings, for pairs with a score.
+
+    Args:
+        reduction: See `keras.losses.Loss`.
+        name: See `keras.losses.Loss`.
+        dtype: See `keras.losses.Loss`.
+
+    Call arguments:
+        y_true: float `(2 * pairs,)`, the score of the pair that each row belongs to.
+        y_pred: Embeddings `(2 * pairs, dim)`; the two of a pair are consecutive rows.
+
+    Returns:
+        Before the reduction, a tensor `(2 * pairs,)`: the loss of each pair twice.
+
+    Example:
+
+    >>> loss = keras_bert.losses.CosineSimilarityLoss()
+    >>> float(loss(np.array([0.5, 0.5]), np.array([[2.0, 0.0], [1.0, 0.0]])))
+    0.25
+
+    Reference:
+        [Sentence-BERT](https://arxiv.org/abs/1908.10084), section 3, regression objective.
+    """
+
+    def __init__(
+        self,
+        reduction: str = "mean_with_sample_weight",
+        name: str = "cosine_similarity_loss",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        similarity = 1 - cosine_distance(y_pred[::2], y_pred[1::2])
+        # (pairs,) -> (2 * pairs,)
+        return ops.square(ops.cast(y_true, similarity.dtype) - ops.repeat(similarity, 2))
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
 class SoftTargetDivergence(keras.losses.Loss):
     """The divergence of a student's softened distribution from its teacher's, for distillation.
 

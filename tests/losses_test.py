@@ -5,7 +5,12 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.losses import CosineDistance, InBatchNegatives, SoftTargetDivergence
+from keras_bert.losses import (
+    CosineDistance,
+    CosineSimilarityLoss,
+    InBatchNegatives,
+    SoftTargetDivergence,
+)
 
 VECTORS = np.random.default_rng(0).normal(size=(8, 5)).astype("float32")
 
@@ -45,6 +50,16 @@ def test_pairs_of_one_number_are_no_negatives_to_one_another():
     scores[0, 3] = scores[3, 0] = -np.inf
     expected = (np.log(np.exp(scores).sum(1)) - np.diag(scores)).mean()
     assert value(InBatchNegatives(1.0), [5, 5, 1, 1, 2, 2, 5, 5]) == pytest.approx(
+        expected, rel=1e-5
+    )
+
+
+def test_the_similarity_of_a_pair_is_to_be_its_score():
+    first, second = (part / np.linalg.norm(part, axis=1)[:, None] for part in np.split(VECTORS, 2))
+    vectors = np.stack([first, 3 * second], axis=1).reshape(8, 5)
+    scores = np.array([1, 0, 0.5, -1], "float32")
+    expected = np.mean((scores - np.sum(first * second, axis=1)) ** 2)
+    assert value(CosineSimilarityLoss(), np.repeat(scores, 2), vectors) == pytest.approx(
         expected, rel=1e-5
     )
 

@@ -14,6 +14,8 @@ The file tells the task, or else --task names it:
     regression      the same, of a text or two, with labels that are numbers
     labels          texts with any number of labels for each: a list, or columns of 0 and 1, such as
                     --label=toxic,insult
+    few_shot        texts with labels, some eight of each class: the encoder learns from all pairs
+                    of them, below a logistic regression, as in SetFit
     tagging         words and labels in columns, as in CoNLL's shared tasks, or in lists, in JSON
     questions       SQuAD's JSON, version 1.1 or 2.0; rows with question, context and answers, as
                     Hugging Face's squad has them; TriviaQA's JSON with its documents

@@ -251,13 +251,15 @@ class Checkpoint:
                 from; `None` keeps the stored order.
 
         Returns:
-            Whether the checkpoint has the head.
+            Whether the checkpoint has the head, or the head has no weights.
 
         Raises:
             CheckpointError: If the checkpoint has only a part of the head, weights have the wrong
                 shapes, or the head has a meaning that is not supported.
         """
         targets = weights.head_weights(head)
+        if not targets:
+            return True
         if name not in self.heads:
             self._warn(
                 f"has no {name} head; it is initialized randomly: {', '.join(sorted(targets))}."

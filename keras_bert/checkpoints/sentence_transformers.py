@@ -33,7 +33,7 @@ ALL_FILES = (
 _TRANSFORMER, _POOLING, _NORMALIZE = "Transformer", "Pooling", "Normalize"
 # The names up to version 5, which version 6 reads too, and the names since then.
 _OLD_MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
-_MODES = ("mean", "cls")
+MODES = ("mean", "cls")
 
 
 def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
@@ -107,10 +107,10 @@ def _pooling(path: Path) -> str:
     modes = [name for name, value in fields.items() if "_mode_" in name and value is True]
     pooling_mode = fields.get("pooling_mode", [_OLD_MODES.get(name, name) for name in modes])
     modes = pooling_mode if isinstance(pooling_mode, list) else [pooling_mode]
-    if len(modes) != 1 or modes[0] not in _MODES:
+    if len(modes) != 1 or modes[0] not in MODES:
         raise CheckpointError(
             f"{path}: the modes are {', '.join(map(str, modes)) or 'none'}; expected one of "
-            f"{', '.join(_MODES)}."
+            f"{', '.join(MODES)}."
         )
     return str(modes[0])
 

@@ -63,6 +63,7 @@ _HEAD_WEIGHTS = {
     },
     "keras_bert>Dense": {"decoder.kernel": "kernel"},
     "keras_bert>VocabularyBias": {"output_bias": "bias"},
+    "keras_bert>SentencePooling": {},
     "Bidirectional": {
         f"{direction}.{name}": f"{direction}_layer.cell.{name}"
         for direction in ("forward", "backward")

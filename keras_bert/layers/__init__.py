@@ -17,6 +17,7 @@ from keras_bert.layers.heads import (
 )
 from keras_bert.layers.layout import Layout
 from keras_bert.layers.norm import Norm
+from keras_bert.layers.pooling import SentencePooling
 from keras_bert.layers.positions import PositionIds, RelativeEmbeddings
 from keras_bert.layers.replacement import SampledTokens, ScatteredTokens, spread_slots
 from keras_bert.layers.top_layers import bidirectional_lstm
@@ -38,6 +39,7 @@ __all__ = [
     "ReplacedTokenHead",
     "SampledTokens",
     "ScatteredTokens",
+    "SentencePooling",
     "TokenEmbedding",
     "TokensAt",
     "TransformerBlock",

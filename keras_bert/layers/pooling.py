@@ -42,11 +42,16 @@ class SentencePooling(keras.layers.Layer):
     Output shape:
         `(batch, hidden)`, float32.
 
+    Raises:
+        ValueError: If `pooling` is not one of the above.
+
     Reference:
         [Sentence-BERT](https://arxiv.org/abs/1908.10084), section 3.
     """
 
     def __init__(self, pooling: str = "mean", normalize: bool = True, **kwargs: Any) -> None:
+        if pooling not in POOLINGS:
+            raise ValueError(f"pooling is {pooling!r}; expected one of {', '.join(POOLINGS)}.")
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.pooling = pooling
         self.normalize = normalize

@@ -11,11 +11,9 @@ import keras
 from keras import ops
 
 from keras_bert import checks
+from keras_bert.layers.pooling import SentencePooling
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.masks import masked_score
-
-BILSTM_OPTIONS = ("bilstm_units", "bilstm_layers")
-"""The numbers that describe a stack of `bidirectional_lstm` in presets."""
 
 
 def bidirectional_lstm(
@@ -69,11 +67,13 @@ def bidirectional_lstm(
 def as_layers(top_layers: Any, *, return_sequences: bool = False) -> list[keras.layers.Layer]:
     """Converts the argument `top_layers` of a task to a list of layers.
 
-    It is layers or their serialized configs, the numbers of `bilstm_options`, or `None` for no
-    layers. With `return_sequences` the head reads a vector for each token.
+    It is layers or their serialized configs, the result of `top_layer_options`, or `None` for
+    no layers. With `return_sequences` the head reads a vector for each token.
     """
     if isinstance(top_layers, Mapping):
-        units, num_layers = (top_layers.get(name) for name in BILSTM_OPTIONS)
+        if "pooling" in top_layers:
+            return [SentencePooling(**top_layers, name="sentence_pooling")]
+        units, num_layers = top_layers.get("bilstm_units"), top_layers.get("bilstm_layers")
         if not units:
             return []
         return bidirectional_lstm(units, num_layers or 2, return_sequences=return_sequences)
@@ -89,8 +89,9 @@ def apply_layers(
     """Applies layers one after another.
 
     Args:
-        layers: The layers. The padding mask goes to layers with an argument `mask` in `call`; for
-            convolutions and the maximum of all tokens, the padding is replaced in the input.
+        layers: The layers. The padding mask goes to layers with an argument `mask` or
+            `padding_mask` in `call`; for convolutions and the maximum of all tokens, the padding is
+            replaced in the input.
         x: Symbolic float tensor `(batch, length, hidden)`.
         padding_mask: Symbolic bool tensor `(batch, length)`, False at padding; `None` without
             padding. An optional input that is not passed is no mask.
@@ -103,8 +104,10 @@ def apply_layers(
     """
     for layer in layers:
         has_tokens = padding_mask is not None and len(x.shape) == 3
-        if "mask" in inspect.signature(layer.call).parameters:
-            x = layer(x, mask=padding_mask)
+        arguments = inspect.signature(layer.call).parameters
+        takes_mask = [name for name in ("mask", "padding_mask") if name in arguments]
+        if takes_mask:
+            x = layer(x, **{takes_mask[0]: padding_mask})
             continue
         if has_tokens and isinstance(layer, keras.layers.GlobalMaxPooling1D):
             x = PaddingReplaced(masked_score(x.dtype))(x, padding_mask=padding_mask)
@@ -163,13 +166,18 @@ class PaddingReplaced(keras.layers.Layer):
         return keras.KerasTensor(x.shape, x.dtype)
 
 
-def bilstm_options(layers: Sequence[keras.layers.Layer]) -> dict[str, int] | None:
-    """Returns `bilstm_units` and `bilstm_layers` of a stack of `bidirectional_lstm`.
+def top_layer_options(layers: Sequence[keras.layers.Layer]) -> dict[str, Any] | None:
+    """Returns the values that describe `top_layers` in presets.
 
-    Without layers, the dict is empty; of other layers, it is `None`.
+    They are `bilstm_units` and `bilstm_layers` of a stack of `bidirectional_lstm`, and `pooling`
+    and `normalize` of a `SentencePooling`. Without layers, the dict is empty; of others, it is
+    `None`.
     """
     if not layers:
         return {}
+    if isinstance(layers[0], SentencePooling):
+        of_pooling = {"pooling": layers[0].pooling, "normalize": layers[0].normalize}
+        return of_pooling if len(layers) == 1 else None
     first = getattr(layers[0], "forward_layer", None)
     if not isinstance(first, keras.layers.LSTM):
         return None

@@ -17,6 +17,9 @@ PACKING_NAMES = ("sequence_ids", "position_ids")
 # all devices is the divisor of each loss: the mean divisor of the micro-batches of the update. It
 # is read by the losses of tasks, and is no input of a model.
 LOSS_DIVISORS = "loss_divisors"
+# Of batches of pairs with each text once, int32 `(2 * pairs,)`: the row of each text of the pairs.
+# It is read by the loss of `TextEmbedder`, and is no input of a model.
+ROWS_OF_PAIRS = "rows_of_pairs"
 
 
 def token_inputs(packed: bool = False) -> dict[str, Any]:
@@ -49,7 +52,7 @@ def fill_inputs(inputs: Tensor, names: Iterable[str] = INPUT_NAMES) -> dict[str,
     if inputs.get("token_ids") is None:
         raise ValueError(f"`token_ids` is missing; received the inputs {sorted(inputs)}.")
     # Keras would flatten the dict and shift every input that follows an unknown one.
-    unknown = sorted(set(inputs) - {*names, LOSS_DIVISORS})
+    unknown = sorted(set(inputs) - {*names, LOSS_DIVISORS, ROWS_OF_PAIRS})
     if unknown:
         raise ValueError(
             f"The model has no input {', '.join(map(repr, unknown))}; its inputs are "

@@ -15,7 +15,7 @@ from keras_bert.checkpoints import Checkpoint
 from keras_bert.config import BertConfig
 from keras_bert.data.labels import listed
 from keras_bert.layers.initial_weights import loading
-from keras_bert.layers.top_layers import bilstm_options
+from keras_bert.layers.top_layers import top_layer_options
 from keras_bert.vocabularies.tokenizer_config import list_tokens
 
 _ENCODER_OPTIONS = ("encoder_dropout", "packed", "rematerialize", "unpadded", "dtype")
@@ -122,7 +122,7 @@ def _choose_head(
     names = make_task.options
     has_head = load_weights and make_task.head_name in checkpoint.heads
     stored = (saved.get("head_options") or {}) if has_head or not load_weights else {}
-    layers = bilstm_options(given["top_layers"]) if "top_layers" in given else stored
+    layers = top_layer_options(given["top_layers"]) if "top_layers" in given else stored
     options: dict[str, Any] = {}
     if "top_layers" in names and "top_layers" not in given:
         options["top_layers"] = stored

@@ -17,7 +17,7 @@ from keras_bert.config import BertConfig
 from keras_bert.data.adapters.questions import is_questions
 from keras_bert.data.adapters.texts import is_text
 from keras_bert.data.columns import columns_of_rows
-from keras_bert.layers.top_layers import bilstm_options
+from keras_bert.layers.top_layers import top_layer_options
 from keras_bert.models.backbone import Backbone
 from keras_bert.models.layer_states import layer_states, restore_layer_states
 from keras_bert.ops.lazy_tensorflow import serialize_keras_object
@@ -87,18 +87,20 @@ class Task(TextTrainer):
         return {name: layer for name, layer in heads.items() if name and layer is not None}
 
     @property
-    def head_options(self) -> dict[str, int]:
-        """The numbers that describe the `top_layers` in presets.
+    def head_options(self) -> dict[str, Any]:
+        """The values that describe the `top_layers` in presets.
 
         Raises:
-            ValueError: If the layers are not from `keras_bert.layers.bidirectional_lstm`.
+            ValueError: If the layers are neither from `keras_bert.layers.bidirectional_lstm` nor a
+                `keras_bert.layers.SentencePooling`.
         """
         layers = getattr(self, "top_layers", ())
-        options = bilstm_options(layers)
+        options = top_layer_options(layers)
         if options is None:
             raise ValueError(
                 f"The top_layers are {', '.join(map(str, layers))}; presets have only those of "
-                "keras_bert.layers.bidirectional_lstm. Save the task with `save`."
+                "keras_bert.layers.bidirectional_lstm, or a SentencePooling. Save the task with "
+                "`save`."
             )
         return options
 

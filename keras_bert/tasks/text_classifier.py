@@ -26,9 +26,12 @@ from keras_bert.data.loader import BatchOptions
 from keras_bert.data.texts import TextClassifierPreprocessor
 from keras_bert.layers.heads import new_classification_head
 from keras_bert.layers.top_layers import apply_layers, as_layers
+from keras_bert.losses import CosineSimilarityLoss
 from keras_bert.metrics import MultiLabelF1
 from keras_bert.models.backbone import Backbone, task_pooler
 from keras_bert.models.inputs import token_inputs
+from keras_bert.optimizers import AdamW
+from keras_bert.tasks.few_shot import FewShotTraining
 from keras_bert.tasks.objective import class_accuracy, class_loss, loss_name
 from keras_bert.tasks.task import Task
 
@@ -87,8 +90,9 @@ class TextClassifier(Task):
         dropout: Dropout rate on the pooled output. Defaults to the rate in the encoder's config.
         top_layers: Keras layers that are applied one after another to the sequence output `(batch,
             length, hidden)`; the output of the last one, `(batch, features)`, is classified instead
-            of the pooled output. See `keras_bert.layers.bidirectional_lstm`. Layers that read
-            padding are refused. Defaults to none.
+            of the pooled output. See `keras_bert.layers.bidirectional_lstm`, and for sentence
+            embeddings `keras_bert.layers.SentencePooling`. Layers that read padding are refused.
+            Defaults to none.
         name: The name of the model.
 
     Call arguments:
@@ -220,6 +224,68 @@ class TextClassifier(Task):
             averages = ("micro", "macro")
             return [MultiLabelF1(self.num_classes, average) for average in averages]
         return [class_accuracy()]
+
+    def fit_few_shot(
+        self,
+        x: Any,
+        y: Any = None,
+        batch_size: int = 16,
+        epochs: int = 1,
+        verbose: int | str = "auto",
+        callbacks: Any = None,
+        *,
+        learning_rate: float = 2e-5,
+        max_pairs: int | None = None,
+    ) -> keras.callbacks.History:
+        """Trains on few rows, such as eight of each class, as SetFit does.
+
+        First the encoder learns from all pairs of the texts, so that the embeddings of texts with a
+        label in common are similar, and those of others are not. Then the head becomes the logistic
+        regression on the embeddings, one for each label with `multi_label`. The model needs no
+        `compile`, and its encoder should come from a checkpoint for sentence embeddings:
+
+        ```python
+        classifier = keras_bert.TextClassifier.from_preset(
+            "minilm",
+            class_names=["bad", "good"],
+            top_layers=[keras_bert.layers.SentencePooling("mean")],
+        )
+        classifier.fit_few_shot(["dull", "gripping", "moving"], ["bad", "good", "good"])
+        ```
+
+        Args:
+            x: Single texts in any form that `fit` takes, in memory.
+            y: The labels, as for `fit`.
+            batch_size: Number of pairs in a batch.
+            epochs: Number of passes over the pairs; 0 fits the head alone.
+            verbose: See `keras.Model.fit`.
+            callbacks: See `keras.Model.fit`; their model is the embedder that learns the pairs.
+            learning_rate: The peak learning rate, after a tenth of the steps. It then falls to 0.
+            max_pairs: The largest number of pairs. Their number grows with the square of the number
+                of rows: eight rows of each of six classes have 1,920. Defaults to all.
+
+        Returns:
+            A `keras.callbacks.History` of the training on pairs.
+
+        Raises:
+            ValueError: If `top_layers` is not a `SentencePooling` alone, the model is a regression,
+                or texts or labels are invalid.
+
+        Reference:
+            [SetFit](https://arxiv.org/abs/2209.11055), section 3.
+        """
+        y = label_column(x, self.class_names) if y is None else y
+        labels = self._label_rules(BatchOptions()).read([] if y is None else y)
+        training = FewShotTraining(self, x, labels)
+        embedder = training.embedder
+        pairs, scores = training.pairs(max_pairs)
+        steps = embedder.num_steps(pairs, batch_size, max(1, epochs))
+        embedder.compile(AdamW(learning_rate, steps, round(0.1 * steps)), CosineSimilarityLoss())
+        history = embedder.fit(
+            pairs, scores, batch_size, epochs, verbose=verbose, callbacks=callbacks
+        )
+        training.fit_head()
+        return history
 
     def classify(
         self,

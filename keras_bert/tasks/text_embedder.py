@@ -14,13 +14,15 @@ from keras_bert.data.adapters.base import InputAdapter
 from keras_bert.data.adapters.reading import Features, adapter_class
 from keras_bert.data.adapters.texts import TextAdapter, single_texts, text_columns
 from keras_bert.data.columns import as_given, first_of_element, is_dataset, listed
-from keras_bert.data.labels import label_descriptions, ranked
+from keras_bert.data.labels import LabelRules, label_descriptions, ranked
 from keras_bert.data.loader import Batch, Batches, BatchOptions, Loader, RowsInMemory
 from keras_bert.data.texts import TextClassifierPreprocessor, TextPairExamples
-from keras_bert.layers.pooling import POOLINGS, SentencePooling
-from keras_bert.losses import InBatchNegatives
+from keras_bert.layers.pooling import SentencePooling
+from keras_bert.losses import CosineSimilarityLoss, InBatchNegatives
 from keras_bert.models.backbone import Backbone
-from keras_bert.models.inputs import first_positions, token_inputs
+from keras_bert.models.inputs import ROWS_OF_PAIRS, first_positions, token_inputs
+from keras_bert.ops import dispatch
+from keras_bert.ops.annotations import Tensor
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -42,6 +44,11 @@ class TextEmbedder(Task):
     texts of the other pairs in a batch are the negatives. `batch_size` counts pairs, and
     `sample_weight` has one weight per pair. For features, `y` is the target of the loss; for
     `InBatchNegatives`, the index of the pair of each row.
+
+    With `compile(loss=keras_bert.losses.CosineSimilarityLoss())`, `y` has the similarity of each
+    pair, from -1 to 1. A text that is in several pairs of a batch is then encoded once, where that
+    needs no new compilation; a pair of the same text twice, as two rows that dropout makes
+    different.
 
     The defaults of `compile()` are AdamW with a learning rate of 2e-5 and
     `keras_bert.losses.InBatchNegatives()`.
@@ -94,15 +101,13 @@ class TextEmbedder(Task):
         name: str = "text_embedder",
         **kwargs: Any,
     ) -> None:
-        if pooling not in POOLINGS:
-            raise ValueError(f"pooling is {pooling!r}; expected one of {', '.join(POOLINGS)}.")
+        pool = SentencePooling(pooling, normalize, name="sentence_pooling")
         if pooling == "cls" and backbone.config.causal:
             raise ValueError(
                 "pooling is 'cls', but in a causal encoder the first token attends to no other; "
                 "expected 'mean'."
             )
         inputs = token_inputs()
-        pool = SentencePooling(pooling, normalize, name="sentence_pooling")
         positions = first_positions(inputs["token_ids"]) if pooling == "cls" else None
         encoded = backbone.encode(inputs, positions)
         vectors = pool(encoded["sequence_output"], padding_mask=inputs["padding_mask"])
@@ -205,11 +210,30 @@ class TextEmbedder(Task):
     def _read(
         self, x: Any, y: Any, sample_weight: Any, options: BatchOptions
     ) -> InputAdapter | Features:
-        if y is not None and adapter_class(self.adapters, x):
+        if adapter_class(self.adapters, x) and (y is not None) != self._learns_scores:
             raise ValueError(
-                "An embedder is trained on pairs of texts without labels; expected `y` to be None."
+                "With CosineSimilarityLoss, an embedder is trained on pairs of texts with their "
+                "similarities; `y` is None."
+                if y is None
+                else "An embedder is trained on pairs of texts without labels; expected `y` to be "
+                "None, or the loss CosineSimilarityLoss for pairs with similarities."
             )
         return super()._read(x, y, sample_weight, options)
+
+    @property
+    def _learns_scores(self) -> bool:
+        """Whether the model is compiled for pairs with a similarity."""
+        return isinstance(getattr(self, "loss", None), CosineSimilarityLoss)
+
+    def _label_rules(self, options: BatchOptions) -> LabelRules:
+        return LabelRules(is_score=self._learns_scores)
+
+    def _compared(
+        self, x: Any, y: Any, y_pred: Tensor, sample_weight: Any, training: bool
+    ) -> tuple[Any, Any, Any]:
+        if y_pred is not None and isinstance(x, Mapping) and ROWS_OF_PAIRS in x:
+            y_pred = keras.ops.take(y_pred, x[ROWS_OF_PAIRS], axis=0)
+        return y, y_pred, sample_weight
 
     def _batches(self, rows: InputAdapter, options: BatchOptions) -> Batches:
         if not isinstance(rows, TextAdapter) or "text_pair" not in rows.columns:
@@ -219,14 +243,17 @@ class TextEmbedder(Task):
                 f"{'single texts' if isinstance(rows, TextAdapter) else 'a dataset'}."
             )
         pairs = min(len(rows), options.rows_in_batch)
-        if options.training and pairs < 2:
+        if options.training and pairs < 2 and rows.labels is None:
             raise ValueError(
                 f"A batch has {pairs} pair; expected two or more, for the second texts of the "
                 "others are a pair's negatives."
             )
         weights = np.ones(len(rows), "float32") if rows.weights is None else rows.weights
-        source = RowsInMemory(TextPairExamples(rows.columns, self.preprocessor), (weights,))
-        return Loader(source, self.preprocessor, options, _consecutive)
+        columns = (weights,) if rows.labels is None else (rows.labels.astype("float32"), weights)
+        source = RowsInMemory(TextPairExamples(rows.columns, self.preprocessor), columns)
+        has_any_shape = not (options.compiles or options.fills_last_batch)
+        finish = _distinct if rows.labels is not None and has_any_shape else _consecutive
+        return Loader(source, self.preprocessor, options, finish)
 
     def serving_signatures(self, options: ExportOptions) -> dict[str, Any]:
         from keras_bert.export.signatures import embedding_signatures
@@ -239,12 +266,34 @@ def _consecutive(batch: Batch) -> tuple[Any, ...]:
 
     Returns:
         Features `(2 * pairs, length)`; the index in the batch of the pair that each row belongs to,
-        int32 `(2 * pairs,)`, -1 for padding pairs that complete the batch; and sample weights,
-        float32 `(2 * pairs,)`, 0 for padding pairs.
+        int32 `(2 * pairs,)`, -1 for padding pairs that complete the batch, or the similarity of the
+        pair, float32 `(2 * pairs,)`; and sample weights, float32 `(2 * pairs,)`, 0 for padding
+        pairs.
     """
-    (weights,), pairs = batch.columns, len(batch.rows)
+    *scores, weights = batch.columns
+    pairs = len(batch.rows)
     is_real = np.ones(pairs, "float32") if batch.is_real is None else batch.is_real
     numbers = np.where(is_real > 0, np.arange(pairs), -1).astype("int32")
     # (pairs, 2, length) -> (2 * pairs, length)
     features = {name: x.reshape(2 * pairs, x.shape[2]) for name, x in batch.features.items()}
-    return features, np.repeat(numbers, 2), np.repeat(weights * is_real, 2)
+    targets = scores[0] if scores else numbers
+    return features, np.repeat(targets, 2), np.repeat(weights * is_real, 2)
+
+
+def _distinct(batch: Batch) -> tuple[Any, ...]:
+    """Converts a batch of pairs like `_consecutive`, with features of each text once.
+
+    The loss of each pair has the same distribution over dropout as with rows of its own.
+    """
+    features, targets, weights = _consecutive(batch)
+    ids = features["token_ids"]
+    is_copy = np.zeros(len(ids), ids.dtype)
+    is_copy[1::2] = (ids[::2] == ids[1::2]).all(axis=1)
+    _, first, rows = np.unique(
+        np.column_stack([is_copy, ids]), axis=0, return_index=True, return_inverse=True
+    )
+    if dispatch.tensorflow_cpu_kernels(training=True) is not None:
+        # They are compiled for each number of tokens: further rows make these fewer.
+        first = np.resize(first, -(-len(first) // 8) * 8)
+    features = {name: x[first] for name, x in features.items()}
+    return {**features, ROWS_OF_PAIRS: rows.reshape(-1).astype("int32")}, targets, weights

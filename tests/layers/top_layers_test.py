@@ -5,7 +5,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.layers.top_layers import apply_layers, bidirectional_lstm, bilstm_options
+from keras_bert.layers.pooling import SentencePooling
+from keras_bert.layers.top_layers import apply_layers, bidirectional_lstm, top_layer_options
 from keras_bert.ops import dispatch
 from tests.models.small_backbone import random_weights, to_numpy
 
@@ -112,11 +113,13 @@ def test_sequences_agree_with_numpy():
 
 
 def test_layers_are_described_only_if_they_are_those():
-    assert bilstm_options([]) == {}
+    assert top_layer_options([]) == {}
     for whole in (False, True):
         layers = bidirectional_lstm(3, 2, return_sequences=whole)
-        assert bilstm_options(layers) == {"bilstm_units": 3, "bilstm_layers": 2}
-    assert bilstm_options([keras.layers.Dense(3)]) is None
-    assert bilstm_options([*bidirectional_lstm(3, 1), keras.layers.Dense(3)]) is None
+        assert top_layer_options(layers) == {"bilstm_units": 3, "bilstm_layers": 2}
+    pooling = {"pooling": "cls", "normalize": False}
+    assert top_layer_options([SentencePooling(**pooling)]) == pooling
+    assert top_layer_options([keras.layers.Dense(3)]) is None
+    assert top_layer_options([*bidirectional_lstm(3, 1), keras.layers.Dense(3)]) is None
     other = keras.layers.Bidirectional(keras.layers.LSTM(3, recurrent_dropout=0.5), name="bilstm_0")
-    assert bilstm_options([other]) is None
+    assert top_layer_options([other]) is None

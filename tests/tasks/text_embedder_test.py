@@ -12,6 +12,7 @@ pytestmark = pytest.mark.on_tensorflow
 from keras_bert import Backbone, BertConfig, TextEmbedder, checkpoints  # noqa: E402
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning  # noqa: E402
 from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.losses import CosineSimilarityLoss  # noqa: E402
 from tests.checkpoints.small_models import edit_json  # noqa: E402
 from tests.models.small_backbone import random_weights  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
@@ -81,6 +82,28 @@ def test_embed_takes_text_in_order():
 def test_labels_that_it_does_not_learn_from_are_explained(x, y, message):
     with pytest.raises(ValueError, match=message):
         make_embedder().fit(x, y)
+
+
+@pytest.mark.on_each_backend
+def test_pairs_with_scores_are_learned_and_each_text_is_encoded_once():
+    embedder = make_embedder()
+    embedder.compile("sgd", CosineSimilarityLoss())
+    pairs = [("a red b", "green"), ("green", "a"), ("green", "green"), ("a", "a red b")]
+    scores = [1, 0, 0.5, 0.25]
+    first, second = (embedder.embed(list(texts)) for texts in zip(*pairs, strict=True))
+    expected = np.mean((scores - np.sum(first * second, axis=1)) ** 2)
+    assert embedder.evaluate(pairs, scores, verbose=0) == pytest.approx(expected, rel=1e-4)
+    features, targets, _ = next(iter(embedder.evaluation_batches(pairs, scores)))
+    if keras.backend.backend() != "jax":
+        # Three texts, and the second of the pair of one text
+        assert len(np.unique(features["rows_of_pairs"])) == 4
+    assert sorted(targets) == sorted(np.repeat(scores, 2))
+    for _ in range(3):
+        before = embedder.evaluate(pairs, scores, verbose=0)
+        embedder.fit(pairs, scores, batch_size=4, epochs=4, verbose=0)
+        assert embedder.evaluate(pairs, scores, verbose=0) < before
+    with pytest.raises(ValueError, match="with their similarities; `y` is None"):
+        embedder.fit(pairs)
 
 
 def write_modules(folder, *types):

@@ -30,6 +30,8 @@ from training.engine.program import plain_errors  # noqa: E402
 from training.evaluate import EvaluateConfig, evaluate  # noqa: E402
 from training.jobs.classification import (  # noqa: E402
     ClassificationJob,
+    FewShotConfig,
+    FewShotJob,
     FinetuneConfig,
     read_data,
 )
@@ -370,6 +372,27 @@ def test_rematerialize_is_of_the_encoder(preset, reviews):
     )
     training = ClassificationJob(config, read_data(config), str(preset)).build(1)
     assert training.model.backbone.rematerialize
+
+
+@pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
+def test_few_rows_are_learned_by_their_pairs(preset, reviews, tmp_path):
+    """The same command gives the same weights, and the model is an ordinary classifier."""
+    flags = {"train_file": str(reviews), "text": "review", "label": "stars", "preset": str(preset)}
+    flags |= {"train_rows": 12, "sequence_length": 16, "precision": "float32", "export": False}
+    models = []
+    for run in ("first", "second"):
+        config = FewShotConfig.from_flags(**flags, output_dir=str(tmp_path / run))
+        results = finetuning.run(FewShotJob, config, read_data(config))
+        # 6 + 6 rows of both classes: 42 positive pairs, and 36 negative
+        assert results["runs"][0]["history"].keys() >= {"loss"}
+        models.append(load_model(tmp_path / run / "seed_1" / "model.keras"))
+    first, second = models
+    for one, other in zip(first.get_weights(), second.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert [a["label"] for a in first.classify(["good film", "a bad film"])] == ["1", "0"]
+    assert results["summary"]["dev"]["accuracy"]["mean"] == 100
+    with pytest.raises(ValueError, match="--bilstm_units is 4, which --task=few_shot does not"):
+        FewShotConfig.from_flags(**flags, bilstm_units=4)
 
 
 @pytest.mark.filterwarnings(

@@ -105,16 +105,17 @@ def preset_options(config: FineTuningConfig) -> dict[str, Any]:
     }
 
 
-def compile_task(model: Any, config: FineTuningConfig, x: Any) -> None:
+def compile_task(model: Any, config: FineTuningConfig, x: Any, loss: Any = None) -> None:
     """Compiles a task with the optimizer of a run on text.
 
     Args:
         model: The task.
         config: The settings of the run.
         x: The training data, in a form that the task's `fit` takes.
+        loss: The loss; `None` for the task's own.
     """
     steps = model.num_steps(x, config.batch_size, config.epochs)
-    model.compile(make_optimizer(config, steps))
+    model.compile(make_optimizer(config, steps), loss)
     # Here, in the scope of a `tf.distribute.Strategy`, if any
     model.optimizer.build(model.trainable_variables)
 
@@ -483,7 +484,8 @@ class DevEvaluation(keras.callbacks.Callback):
         self._epoch_start = None
         scoring_start = time.perf_counter()
         try:
-            dev_scores = self.job.score(self.model)
+            task = self.job.task(self.model)
+            dev_scores = self.job.score(task)
         except NotFiniteError as error:
             raise NotFiniteError(f"after epoch {epoch + 1}, {error}") from error
         self.by_epoch.append(dev_scores)
@@ -499,7 +501,7 @@ class DevEvaluation(keras.callbacks.Callback):
             self.best_score, self.best_epoch = score, epoch + 1
             if hosts.is_main_process():
                 self.job.keep(self.seed_run.folder)
-            save_model(self.model, self.seed_run.model_path)
+            save_model(task, self.seed_run.model_path)
         elif patience and epoch + 1 - self.best_epoch >= patience:
             logging.info("early stopping: no better dev score since epoch %d", self.best_epoch)
             self.model.stop_training = True

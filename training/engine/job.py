@@ -160,6 +160,14 @@ class Job:
         """Returns the pretrained encoder with a new head, compiled."""
         raise NotImplementedError
 
+    def task(self, model: Any) -> Any:
+        """Returns the task that is scored and saved after an epoch: by default the trained model.
+
+        Args:
+            model: The model of the `Training`, after an epoch.
+        """
+        return model
+
     def score(self, model: Any) -> DevScores:
         """Returns the scores on every development set; the first set selects the best epoch."""
         raise NotImplementedError

@@ -26,7 +26,13 @@ from ..engine.job import (
     finite,
     read_probabilities,
 )
-from ..engine.options import NonNegativeInt, PositiveInt, ProperFraction, check_one_of
+from ..engine.options import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    ProperFraction,
+    check_one_of,
+)
 from ..engine.output_folder import results_of
 from ..readers import glue
 from ..readers.data_files import FORMATS, MissingColumnError
@@ -361,24 +367,99 @@ class ClassificationJob(Job):
         model.export(folder, pair=self.data.train.text_pairs is not None, overwrite=True)
 
 
+@dataclasses.dataclass(frozen=True)
+class FewShotConfig(FinetuneConfig):
+    """Few-shot training of a classifier, on pairs of the rows.
+
+    Args:
+        batch_size: Pairs in an optimizer step.
+        epochs: Number of passes over the pairs.
+        learning_rate: Peak learning rate, reached at the end of the warm-up.
+        max_pairs: The largest number of pairs, which grows with the square of the number of rows; 0
+            for all.
+    """
+
+    batch_size: PositiveInt = 16
+    epochs: PositiveInt | None = 1
+    learning_rate: NonNegativeFloat | None = 2e-5
+    max_pairs: NonNegativeInt = 0
+    output_dir: str = "runs/finetune_few_shot"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("regression", "text_pair", "bilstm_units", "dropout"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"--{name} is {getattr(self, name)}, which --task=few_shot does not have: "
+                    "expected single texts with classes, and no other layers"
+                )
+
+
+class FewShotJob(ClassificationJob):
+    """Few-shot classification, as `keras_bert.TextClassifier.fit_few_shot`."""
+
+    config_class = FewShotConfig
+    config: FewShotConfig
+
+    def build(self, seed: int) -> Training:
+        from keras_bert.losses import CosineSimilarityLoss
+        from keras_bert.tasks.few_shot import FewShotTraining
+
+        from ..engine import finetuning
+
+        train = self.data.train
+        classifier = new_classifier(self.config, train, self.preset, sentence_pooling(self.preset))
+        self._training = FewShotTraining(classifier, train.inputs, train.labels)
+        embedder = self._training.embedder
+        pairs, scores = self._training.pairs(self.config.max_pairs or None)
+        logging.info("%d pairs of %d rows", len(scores), len(train))
+        finetuning.compile_task(embedder, self.config, pairs, CosineSimilarityLoss())
+        fit_epoch = finetuning.epochs_of_text(embedder, pairs, scores, self.config)
+        return Training(embedder, fit_epoch, len(scores))
+
+    def task(self, model: Any) -> TextClassifier:
+        self._training.fit_head()
+        return self._training.classifier
+
+
+def sentence_pooling(preset: str) -> list[Any]:
+    """Returns the `top_layers` that pool as the sentence embeddings of a checkpoint."""
+    from keras_bert import TextEmbedder, checkpoints
+    from keras_bert.layers import SentencePooling
+
+    options = TextEmbedder.options_of_checkpoint(checkpoints.open_checkpoint(preset))
+    names = ("pooling", "normalize")
+    return [SentencePooling(**{name: options[name] for name in names if name in options})]
+
+
 def build_classifier(config: FinetuneConfig, data: LabeledText, preset: str) -> TextClassifier:
     """Returns the pretrained encoder with a classifier for the classes of `data`, compiled."""
+    from ..engine import finetuning
+
+    top_layers = finetuning.bilstm(config.bilstm_units, config.bilstm_layers)
+    classifier = new_classifier(config, data, preset, top_layers)
+    finetuning.compile_task(classifier, config, data.inputs)
+    return classifier
+
+
+def new_classifier(
+    config: FinetuneConfig, data: LabeledText, preset: str, top_layers: list[Any] | None
+) -> TextClassifier:
+    """Returns the pretrained encoder with a classifier for the classes of `data`."""
     from keras_bert import TextClassifier
 
     from ..engine import finetuning
 
-    classifier = TextClassifier.from_preset(
+    return TextClassifier.from_preset(
         preset,
         num_classes=data.num_classes,
         class_names=data.class_names,
         multi_label=data.multi_label,
         dropout=config.dropout,
         encoder_dropout=config.encoder_dropout,
-        top_layers=finetuning.bilstm(config.bilstm_units, config.bilstm_layers),
+        top_layers=top_layers,
         **finetuning.preset_options(config),
     )
-    finetuning.compile_task(classifier, config, data.inputs)
-    return classifier
 
 
 def answers(classifier: TextClassifier, data: LabeledText) -> np.ndarray:

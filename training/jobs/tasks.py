@@ -23,7 +23,7 @@ from ..readers import glue, trec_files
 from ..readers.data_files import exists
 from ..readers.task_files import FileTask, data_kind, task_of_file
 from . import reranking
-from .classification import ClassificationJob
+from .classification import ClassificationJob, FewShotJob
 from .multiple_choice import ChoiceJob
 from .question_answering import QuestionJob
 from .tagging import Tagging
@@ -65,6 +65,7 @@ TASKS = {
     "pairs": _task(ClassificationJob, text_pair="text_pair"),
     "regression": _task(ClassificationJob, regression=True),
     "labels": _task(ClassificationJob, multi_label=True),
+    "few_shot": dataclasses.replace(_task(FewShotJob), job_class=None),
     "tagging": _task(Tagging),
     "questions": _task(QuestionJob),
     "choice": _task(ChoiceJob),

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import weights
+from keras_bert.checkpoints import sentence_transformers, weights
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checkpoints.folders import read_json, replaced_files
@@ -32,7 +32,13 @@ FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 TASK_FILE = "task.json"
-HEAD_OPTIONS = ("bilstm_units", "bilstm_layers")
+# The options of layers below a head, and which values each may have
+HEAD_OPTIONS: dict[str, Callable[[Any], bool]] = {
+    "bilstm_units": POSITIVE_INT.allows,
+    "bilstm_layers": POSITIVE_INT.allows,
+    "pooling": sentence_transformers.MODES.__contains__,
+    "normalize": lambda value: isinstance(value, bool),
+}
 
 
 def save_preset(
@@ -160,11 +166,12 @@ def _task(path: Path) -> dict[str, Any]:
     if (
         not isinstance(options, dict)
         or set(options) - set(HEAD_OPTIONS)
-        or not all(map(POSITIVE_INT.allows, options.values()))
+        or not all(HEAD_OPTIONS[name](value) for name, value in options.items())
     ):
         raise CheckpointError(
-            f"{path}: head_options is {options!r}; it must be an object of "
-            f"{' and '.join(HEAD_OPTIONS)}, integers above 0."
+            f"{path}: head_options is {options!r}; it must be an object of bilstm_units and "
+            "bilstm_layers, integers above 0, or of pooling, one of "
+            f"{', '.join(sentence_transformers.MODES)}, and normalize, true or false."
         )
     return fields
 

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Few-shot training of a classifier: the pairs, the logistic regression, and the whole."""
+
+import random
+
+import keras
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.on_tensorflow
+
+from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.multiclass import OneVsRestClassifier  # noqa: E402
+
+import keras_bert  # noqa: E402
+from keras_bert import Backbone, BertConfig, TextClassifier  # noqa: E402
+from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
+from keras_bert.layers import SentencePooling  # noqa: E402
+from keras_bert.tasks.few_shot import FewShotTraining, logistic_regression  # noqa: E402
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
+
+COLORS = ["red", "pink", "rose", "green", "lime", "olive", "blue", "navy", "teal"]
+NAMES = ["reds", "greens", "blues"]
+FILL = ["a", "the", "very", "dark", "pale", "sky", "sea", "leaf"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *COLORS, *FILL]
+
+
+def rows_of(seed, count=8):
+    """Texts of four words, of which one is a color."""
+    draw = random.Random(seed)
+    texts, labels = [], []
+    for number in range(count * len(NAMES)):
+        label = number % len(NAMES)
+        words = [draw.choice(COLORS[3 * label : 3 * label + 3]), *draw.sample(FILL, 3)]
+        draw.shuffle(words)
+        texts.append(" ".join(words))
+        labels.append(NAMES[label])
+    return texts, labels
+
+
+def make_classifier(**arguments):
+    keras.utils.set_random_seed(1)
+    config = BertConfig(
+        vocabulary_size=len(TOKENS),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=16,
+        intermediate_dim=32,
+        max_sequence_length=16,
+    )
+    preprocessor = TextClassifierPreprocessor(of_tokens(*TOKENS), sequence_length=16)
+    arguments = {"class_names": NAMES, "top_layers": [SentencePooling()], **arguments}
+    return TextClassifier(Backbone(config), preprocessor=preprocessor, **arguments)
+
+
+def accuracy(classifier, texts, labels):
+    answers = [answer["label"] for answer in classifier.classify(texts)]
+    return np.mean([a == b for a, b in zip(answers, labels, strict=True)])
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    classifier = make_classifier(top_layers=[SentencePooling(normalize=False)])
+    classifier.fit_few_shot(*rows_of("train"), epochs=4, learning_rate=1e-2, verbose=0)
+    return classifier
+
+
+def test_it_learns_from_eight_rows_of_each_class(classifier):
+    texts, labels = rows_of("test", 40)
+    assert accuracy(classifier, texts, labels) > 0.9
+    head_alone = make_classifier(top_layers=[SentencePooling(normalize=False)])
+    head_alone.fit_few_shot(*rows_of("train"), epochs=0)
+    assert accuracy(head_alone, texts, labels) < 0.8
+    fine_tuned = make_classifier()
+    fine_tuned.compile()
+    fine_tuned.fit(*rows_of("train"), epochs=3, verbose=0)
+    assert accuracy(fine_tuned, texts, labels) < 0.8
+
+
+def test_it_is_an_ordinary_classifier(classifier, tmp_path):
+    pytest.importorskip("tensorflow")
+    texts, _ = rows_of("test")
+    expected = classifier.predict(texts, verbose=0)
+    classifier.save(tmp_path / "classifier.keras")
+    classifier.save_to_preset(tmp_path / "preset")
+    for same in (
+        keras_bert.load_model(tmp_path / "classifier.keras"),
+        TextClassifier.from_preset(tmp_path / "preset"),
+    ):
+        np.testing.assert_allclose(same.predict(texts, verbose=0), expected, atol=1e-5)
+    import tensorflow as tf
+
+    classifier.export(tmp_path / "export" / "1")
+    served = tf.saved_model.load(tmp_path / "export" / "1").signatures["serving_default"]
+    answers = served(text=tf.constant(texts))["label"].numpy()
+    assert [answer.decode() for answer in answers] == [
+        answer["label"] for answer in classifier.classify(texts)
+    ]
+    # No class of transformers pools before the classifier without a dense layer between
+    with pytest.raises(keras_bert.checkpoints.CheckpointError, match="sentence_pooling"):
+        classifier.save_hugging_face(tmp_path / "hugging_face")
+
+
+def test_pairs_are_those_of_setfit():
+    """All pairs with repetition, `num_classes * n (n + 1) / 2` positive; the fewer are repeated."""
+    texts, labels = [f"{number}" for number in range(16)], np.arange(16) % 2
+    training = FewShotTraining(make_classifier(class_names=["a", "b"]), texts, labels)
+    (first, second), scores = training.pairs()
+    assert len(scores) == 144
+    pairs = [(int(a), int(b), float(s)) for a, b, s in zip(first, second, scores, strict=True)]
+    expected = {(a, b, float(a % 2 == b % 2)) for a in range(16) for b in range(a, 16)}
+    assert set(pairs) == expected
+    assert sum(scores) == 72 == len({pair for pair in pairs if pair[2]})
+    (first, _), scores = training.pairs(max_pairs=20)
+    assert (len(first), sum(scores)) == (20, 10)
+
+
+def test_rows_with_a_label_in_common_are_positive():
+    labels = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 0], [0, 0, 0]], "float32")
+    training = FewShotTraining(make_classifier(multi_label=True), list("abcd"), labels)
+    (first, second), scores = training.pairs()
+    pairs = {a + b: s for a, b, s in zip(first, second, scores, strict=True)}
+    assert {pair for pair, score in pairs.items() if score} == {"aa", "ab", "ac", "bb", "cc"}
+    assert {pair for pair, score in pairs.items() if not score} == {"bc", "ad", "bd", "cd"}
+
+
+@pytest.mark.parametrize(("num_classes", "scale"), [(2, 1), (4, 1), (4, 30)])
+def test_the_head_is_that_of_scikit_learn(num_classes, scale):
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(40, 30))
+    vectors *= scale / np.linalg.norm(vectors, axis=1, keepdims=True)
+    labels = rng.integers(num_classes, size=40)
+    theirs = LogisticRegression(tol=1e-8, max_iter=10_000).fit(vectors, labels)
+    ours = logistic_regression(vectors, np.eye(num_classes)[labels])
+    logits = vectors @ ours[:-1] + ours[-1]
+    probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    np.testing.assert_allclose(probabilities, theirs.predict_proba(vectors), atol=1e-4)
+
+
+def test_labels_have_a_regression_each():
+    texts, _ = rows_of("train")
+    labels = np.random.default_rng(0).integers(2, size=(len(texts), 3)).astype("float32")
+    classifier = make_classifier(multi_label=True)
+    training = FewShotTraining(classifier, texts, labels)
+    training.fit_head()
+    vectors = training.embedder.embed(texts)
+    theirs = OneVsRestClassifier(LogisticRegression(tol=1e-8)).fit(vectors, labels)
+    logits = classifier.predict(texts, verbose=0)
+    np.testing.assert_allclose(1 / (1 + np.exp(-logits)), theirs.predict_proba(vectors), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "x", "y", "message"),
+    [
+        ({"top_layers": None}, ["a", "sea"], ["reds", "blues"], "top_layers=.*SentencePooling"),
+        ({"class_names": None, "num_classes": 1}, ["a", "sea"], [0.5, 1], "received a regression"),
+        ({}, ["a", "sea"], ["reds", "reds"], "expected two classes or more"),
+        ({}, [("a", "sea")], ["reds"], "expected single texts"),
+        ({}, ["a", "sea"], None, "label"),
+    ],
+)
+def test_other_rows_and_models_are_refused(arguments, x, y, message):
+    with pytest.raises(ValueError, match=message):
+        make_classifier(**arguments).fit_few_shot(x, y)
