@@ -14,6 +14,7 @@ import keras
 import keras_bert
 from keras_bert.data import TextClassifierPreprocessor
 
+keras.utils.set_random_seed(0)
 words = ["good", "bad", "film", "plot"]
 tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
 tokenizer = keras_bert.WordPieceTokenizer(tokens)
@@ -34,8 +35,7 @@ positive, negative = ("good film", "good", "a good plot"), ("bad plot", "bad fil
 rows = [(text, "positive") for text in positive] + [(text, "negative") for text in negative]
 rows *= 20
 texts, labels = zip(*rows, strict=True)
-keras.utils.set_random_seed(0)
-task.compile(keras.optimizers.Adam(0.01))
+task.compile(keras.optimizers.Adam(0.005))
 task.fit(list(texts), list(labels), epochs=20, batch_size=8, verbose=0)
 expected = task.classify(["good plot", "bad"])
 assert [answer["label"] for answer in expected] == ["positive", "negative"], expected
