@@ -215,7 +215,7 @@ print(json.dumps(shown))
 def test_help_needs_neither_keras_nor_the_libraries_of_extras():
     """As the site's pages of the command line are made."""
     extras = ("bm25s", "codecarbon", "matplotlib", "onnx", "openvino", "scipy", "sentencex")
-    libraries = ["sentencepiece", "sklearn", "tensorboard", "tensorflow", "tokenizers", "keras"]
+    libraries = ["sklearn", "tensorboard", "tensorflow", "tokenizers", "keras"]
     process = start("-c", HELP.format(missing=[*extras, *libraries], programs=PROGRAMS))
     out, errors = process.communicate()
     assert (process.returncode, errors) == (0, "")
