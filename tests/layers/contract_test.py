@@ -66,6 +66,7 @@ LAYERS = [
     (layers.SampledTokens, {"seed": 3}, (HIDDEN, IDS, IDS % 5)),
     (layers.ScatteredTokens, {}, (IDS, IDS[:, :2] % 5, IDS[:, :2])),
     (layers.PositionIds, {"pad_token_id": 1, "max_sequence_length": 6}, (IDS,)),
+    (layers.SentencePooling, {"pooling": "cls", "normalize": False}, (HIDDEN, MASK)),
 ]
 NAMES = [
     "".join((cls.__name__, "_scores" * arguments.get("return_scores", False)))
