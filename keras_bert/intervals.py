@@ -68,8 +68,8 @@ def share_interval(count: int, total: int, confidence: float = CONFIDENCE) -> tu
     Reference:
         [Probable inference](https://doi.org/10.2307/2276774).
     """
-    found = _scipy_stats().binomtest(count, total).proportion_ci(confidence, method="wilson")
-    return float(found.low), float(found.high)
+    interval = _scipy_stats().binomtest(count, total).proportion_ci(confidence, method="wilson")
+    return float(interval.low), float(interval.high)
 
 
 def first_column(means: np.ndarray) -> np.ndarray:
@@ -103,7 +103,7 @@ def bootstrap_interval(
         value = float(statistic(values[0]))
         return value, value
     # The columns of a unit are drawn together, by its index.
-    found = _scipy_stats().bootstrap(
+    result = _scipy_stats().bootstrap(
         (np.arange(len(values)),),
         lambda units, axis: statistic(values[units].mean(axis=axis - 1)),
         n_resamples=samples,
@@ -112,7 +112,7 @@ def bootstrap_interval(
         method="percentile",
         rng=np.random.default_rng(seed),
     )
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
 def _scipy_stats() -> Any:

@@ -48,10 +48,10 @@ def folder() -> Path:
         raise FileNotFoundError(
             f'The weights of "{NAME}" are not installed. To install them, type: {INSTALL}'
         )
-    found = Path(spec.origin).parent / "model"
+    path = Path(spec.origin).parent / "model"
     for name, expected in SHA256.items():
-        check_sha256(found / name, expected)
-    return found
+        check_sha256(path / name, expected)
+    return path
 
 
 def check_sha256(path: Path, expected: str) -> None:

@@ -80,17 +80,17 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         )
     if config.report_dir or job.verb in ("classify", "choose"):
         program.require(program.TRAINING_LIBRARIES, "training")
-    found = job.evaluate(config, model)
-    if found.table:
-        print(found.table)
-    scores = found.scores
+    evaluation = job.evaluate(config, model)
+    if evaluation.table:
+        print(evaluation.table)
+    scores = evaluation.scores
     if len(files) > 1:
-        scores = _beside_members(found.scores, _scores_of_members(job, config, model, files))
+        scores = _beside_members(evaluation.scores, _scores_of_members(job, config, model, files))
     if config.report_dir:
         folder = Path(config.report_dir)
         folder.mkdir(parents=True, exist_ok=True)
         title = f"{config.model or config.answers} on {config.data_file}"
-        page.write_page(folder / _REPORT, title, found.sections())
+        page.write_page(folder / _REPORT, title, evaluation.sections())
         atomic.write_json(folder / "scores.json", scores)
     return scores
 

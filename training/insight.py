@@ -223,11 +223,11 @@ def _describe(report: Any, config: InsightConfig, models: dict[str, Any]) -> Non
 def _cost(report: Any, path: str) -> None:
     """Adds what training has cost, from the `results.json` of the run that wrote the model."""
     folders = Path(path).resolve().parents[:2]
-    found = [folder / "results.json" for folder in folders if (folder / "results.json").is_file()]
+    files = [folder / "results.json" for folder in folders if (folder / "results.json").is_file()]
     try:
-        record = json.loads(found[0].read_text(encoding="utf-8")).get("cost", {}) if found else {}
+        record = json.loads(files[0].read_text(encoding="utf-8")).get("cost", {}) if files else {}
     except (ValueError, AttributeError) as error:
-        raise ValueError(f"{found[0]} is not the results of a run: {error}") from error
+        raise ValueError(f"{files[0]} is not the results of a run: {error}") from error
     if not record:
         report.leave_out("Cost: there is no results.json with it beside the model.")
         return
@@ -289,7 +289,7 @@ def _explain(
     """Adds the attributions of some rows; returns what was explained, by row."""
     from keras_bert import insight
 
-    found: list[tuple[int, Any, str]] = []
+    predictions: list[tuple[int, Any, str]] = []
     explained: dict[int, Any] = {}
     refused = ""
     logging.info("explaining %d rows", min(config.examples, len(order)))
@@ -301,11 +301,11 @@ def _explain(
             # It does not fit in one window, or has no word to be masked: another row may
             refused = str(error)
             continue
-        found.append((index, why, answer))
+        predictions.append((index, why, answer))
         explained[index] = given
-        if len(found) == config.examples:
+        if len(predictions) == config.examples:
             break
-    if not found:
+    if not predictions:
         report.leave_out(f"Attributions: none of the rows could be explained. {refused}")
         return {}
     blocks = [
@@ -314,7 +314,7 @@ def _explain(
             "the word), and orange where they lower it."
         )
     ]
-    for number, (index, why, answer) in enumerate(found, start=1):
+    for number, (index, why, answer) in enumerate(predictions, start=1):
         label = f"label: {rows.labels[index]}; " if rows.labels else ""
         logit = f"logit {why.output:.3f}"
         blocks.append(
@@ -324,7 +324,7 @@ def _explain(
             )
         )
         report.figure(f"attribution_{number}", why.plot(), why.target)
-    error = max(abs(why.completeness_error) for _, why, _ in found)
+    error = max(abs(why.completeness_error) for _, why, _ in predictions)
     if not math.isnan(error):
         blocks.append(
             page.text(
@@ -333,7 +333,9 @@ def _explain(
                 faint=True,
             )
         )
-    numbers = [{"row": index, "answer": answer, **why.to_dict()} for index, why, answer in found]
+    numbers = [
+        {"row": index, "answer": answer, **why.to_dict()} for index, why, answer in predictions
+    ]
     report.add("Why it answers so", blocks, attributions=numbers)
     return explained
 

@@ -228,14 +228,14 @@ class Report:
 
     def bad_rows(self) -> list[tuple[str, list[str]]]:
         """Returns, for each part with malformed rows, their number and the first messages."""
-        found = []
+        lines = []
         for name, messages in self.bad.items():
             more = len(messages) - _MAX_BAD_ROWS
             rest = f"… and {more} more, all of which --report_dir lists in malformed_rows.txt"
             shown = [*messages[:_MAX_BAD_ROWS], *([rest] if more > 0 else [])]
             if messages:
-                found.append((f"{name}: malformed rows, left out below: {len(messages)}", shown))
-        return found
+                lines.append((f"{name}: malformed rows, left out below: {len(messages)}", shown))
+        return lines
 
     def sections(self, figures: Mapping[str, Figure]) -> list[page.Html]:
         """Returns the report as sections of a page.

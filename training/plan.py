@@ -152,21 +152,24 @@ class PlanConfig(CostOptions):
         Raises:
             ValueError: If the architecture is unknown, or has too few positions for fine-tuning.
         """
-        found = named_architecture(self.model)
-        if self.objective == _CLASSIFICATION and self.sequence_length > found.max_sequence_length:
+        architecture = named_architecture(self.model)
+        if (
+            self.objective == _CLASSIFICATION
+            and self.sequence_length > architecture.max_sequence_length
+        ):
             raise ValueError(
                 f"--sequence_length is {self.sequence_length}, expected at most "
-                f"{found.max_sequence_length}, the positions of {self.model}"
+                f"{architecture.max_sequence_length}, the positions of {self.model}"
             )
         # As pre-training does
         changes: dict[str, Any] = {
-            "max_sequence_length": max(found.max_sequence_length, self.sequence_length)
+            "max_sequence_length": max(architecture.max_sequence_length, self.sequence_length)
         }
         if self.vocabulary_size:
             changes["vocabulary_size"] = self.vocabulary_size
         if self.dropout is not None:
             changes |= {"dropout": self.dropout, "attention_dropout": self.dropout}
-        return found.replace(**changes)
+        return architecture.replace(**changes)
 
     @property
     def slots(self) -> int:

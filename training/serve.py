@@ -149,18 +149,18 @@ def named_models(model: str) -> dict[str, str]:
     >>> named_models("sst2=runs/sst2/export/1,squad=a.keras,b.keras")
     {'sst2': 'runs/sst2/export/1', 'squad': 'a.keras,b.keras'}
     """
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     name = example_request.DEFAULT_NAME
     for part in [model] if Path(model).exists() else model.split(","):
         named = _NAMED.fullmatch(part)
         if named is None or Path(part).exists():  # another member of an ensemble
-            found[name] = f"{found[name]},{part}" if name in found else part
+            paths[name] = f"{paths[name]},{part}" if name in paths else part
             continue
         name, path = named.groups()
-        if name in found or not set(":?#%").isdisjoint(name) or not name.isprintable():
+        if name in paths or not set(":?#%").isdisjoint(name) or not name.isprintable():
             raise ValueError(f"--model has the name {name!r}, expected one without : ? # %, once")
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths
 
 
 def load(config: ServeConfig) -> ModelServer:

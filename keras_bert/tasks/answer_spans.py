@@ -247,22 +247,22 @@ def _distinct(
     spans: Iterable[_Span], context: str, count: int, null: tuple[float, float] | None
 ) -> list[_Answer]:
     """Returns the best spans with different texts, and the null answer in the order of scores."""
-    found: list[_Answer] = []
+    answers: list[_Answer] = []
     seen = set()
     null_score = math.inf if null is None else sum(null)
     for first, behind, start, end in spans:
         if null is not None and null_score > start + end and "" not in seen:
             seen.add("")
-            found.append(("", *null))
-        if len(found) >= count:
+            answers.append(("", *null))
+        if len(answers) >= count:
             break
         text = context[first:behind]
         if text not in seen:
             seen.add(text)
-            found.append((text, start, end))
+            answers.append((text, start, end))
     if null is not None and "" not in seen:
-        found.append(("", *null))
-    return found or [("", 0.0, 0.0)]
+        answers.append(("", *null))
+    return answers or [("", 0.0, 0.0)]
 
 
 def _with_probabilities(answers: list[_Answer]) -> list[dict[str, Any]]:

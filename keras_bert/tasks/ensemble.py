@@ -299,7 +299,7 @@ def _ensemble_class(members: Sequence[Task]) -> type[Ensemble]:
     """
     # By their first class besides `Ensemble`
     classes: dict[type, type[Ensemble]] = {
-        found.__bases__[-1]: found for found in Ensemble.__subclasses__()
+        ensemble.__bases__[-1]: ensemble for ensemble in Ensemble.__subclasses__()
     }
     for number, member in enumerate(members):
         name = type(member).__name__

@@ -133,8 +133,8 @@ def _read_archive(path: Path) -> tuple[bytes, int]:
             if CONFIG_FILE in members:
                 with archive.open(CONFIG_FILE) as file:
                     text = read_small(file, f"{path}: its {CONFIG_FILE}")
-                found = [members[name].file_size for name in WEIGHTS_FILES if name in members]
-                return text, sum(found)
+                sizes = [members[name].file_size for name in WEIGHTS_FILES if name in members]
+                return text, sum(sizes)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
         raise ValueError(f"{path} is a corrupt `.keras` archive: {error}.") from error
     raise ValueError(

@@ -268,8 +268,8 @@ class MaskedLM(MaskedTokenTask):
         known = set(tokenizer.vocabulary)
         unknown = [token for token in tokens if token not in known]
         if unknown or not tokens:
-            found = f"has {unknown}" if unknown else "is empty"
-            raise ValueError(f"targets {found}; expected tokens of the vocabulary.")
+            problem = f"has {unknown}" if unknown else "is empty"
+            raise ValueError(f"targets {problem}; expected tokens of the vocabulary.")
         return np.unique([tokenizer.token_to_id(token) for token in tokens])
 
     def _best_tokens(

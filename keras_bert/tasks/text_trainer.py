@@ -472,10 +472,10 @@ class TextTrainer(TokenModel):
         elif positions:
             self.optimizer.build(
                 [
-                    keras.Variable(ops.zeros(found[0]), dtype=found[1], trainable=True)
-                    if isinstance(found, list)
-                    else self.variables[found]
-                    for found in positions
+                    keras.Variable(ops.zeros(position[0]), dtype=position[1], trainable=True)
+                    if isinstance(position, list)
+                    else self.variables[position]
+                    for position in positions
                 ]
             )
 

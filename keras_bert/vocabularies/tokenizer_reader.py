@@ -231,8 +231,8 @@ def _special_tokens(
             raise settings.error(f"{role}_token", what, given[0])
         if role == "pad" and given[0] is None:
             given = [file.part("padding").get("pad_token")]
-        found = [name for name in (*given, *usual) if name in vocabulary]
-        names[role] = str(found[0] if found else ROBERTA_TOKENS[role])
+        tokens = [name for name in (*given, *usual) if name in vocabulary]
+        names[role] = str(tokens[0] if tokens else ROBERTA_TOKENS[role])
     if file.kind == "WordPiece":
         names["unk"] = str(file.part("model").get("unk_token", names["unk"]))
     formats = row_formats(file)

@@ -188,11 +188,11 @@ class TokenizerSettings:
             usual = _CLASSES_OF_MODELS.get(model_type or "")
             # Such as Chinese ALBERT, with BERT's vocabulary
             return usual if KINDS.get(usual or "", kind) == kind else None
-        found = str(name).removesuffix("Fast")
-        if found not in KINDS and found not in DEFINED_BY_FILE:
+        class_name = str(name).removesuffix("Fast")
+        if class_name not in KINDS and class_name not in DEFINED_BY_FILE:
             expected = ", ".join(sorted((*KINDS, *DEFINED_BY_FILE)))
             raise self.error("tokenizer_class", f"it must be one of {expected}", name)
-        return found
+        return class_name
 
     @property
     def is_defined_by_file(self) -> bool:
@@ -270,7 +270,7 @@ class TokenizerSettings:
         Each has a `content` and its `id`, which is `None` for those that only a name mentions, and
         optionally `single_word`, `lstrip`, `rstrip`, `special` and `normalized`.
         """
-        found: dict[str, dict[str, Any]] = {}
+        settings: dict[str, dict[str, Any]] = {}
         for path, tokens in self._lists_of_added_tokens():
             for token in tokens:
                 content, index = token.get("content"), token.get("id")
@@ -284,10 +284,10 @@ class TokenizerSettings:
                         f"{path}: {', '.join(_FLAGS)} of an added token must be true or false; "
                         f"received {token!r}."
                     )
-                found[content] = {**token, "id": int(str(index)), "path": path}
+                settings[content] = {**token, "id": int(str(index)), "path": path}
         for token in self._named_tokens():
-            found.setdefault(token["content"], token)
-        return list(found.values())
+            settings.setdefault(token["content"], token)
+        return list(settings.values())
 
     def _lists_of_added_tokens(self) -> Iterator[tuple[Path, list[Mapping[str, Any]]]]:
         of_file = (self._file.path, list(self._file.added_tokens())) if self._file else None

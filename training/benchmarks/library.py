@@ -156,9 +156,9 @@ def peak_bytes() -> int:
     On Windows, that of a process is unknown, and 0 is returned.
     """
     for peak in (_torch_peak, _jax_peak, _tensorflow_peak):
-        found = peak()
-        if found:
-            return found
+        num_bytes = peak()
+        if num_bytes:
+            return num_bytes
     try:
         import resource
     except ImportError:

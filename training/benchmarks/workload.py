@@ -156,10 +156,10 @@ class Workload(ProgramConfig):
         """
         lines = [line for line in Path(self.texts).read_text("utf-8").split("\n") if line.strip()]
         size = self.batch_size
-        found = [lines[i : i + size] for i in range(0, len(lines) - size + 1, size)]
-        if not found:
+        requests = [lines[i : i + size] for i in range(0, len(lines) - size + 1, size)]
+        if not requests:
             raise ValueError(f"--texts has {len(lines)} texts, expected at least {size}")
-        return found
+        return requests
 
     def text_batches(self, padded_length: int | None = None) -> list[dict[str, np.ndarray]]:
         """Returns the batches of texts, as many as there are steps, or texts for.
@@ -225,14 +225,14 @@ def batching_options(path: str | os.PathLike[str]) -> dict[str, Any]:
         ValueError: If the file does not set `max_batch_size` and `batch_timeout_micros`.
     """
     text = Path(path).read_text("utf-8")
-    found = {name: int(value) for name, value in _BATCHING_FIELD.findall(text)}
+    fields = {name: int(value) for name, value in _BATCHING_FIELD.findall(text)}
     try:
         return {
             # The largest batch; `max_batch_size` is then the largest request.
-            "max_batch_size": found.get("max_execution_batch_size", found["max_batch_size"]),
-            "batch_timeout_micros": found["batch_timeout_micros"],
-            "num_batch_threads": found.get("num_batch_threads", os.cpu_count() or 1),
-            "max_enqueued_batches": found.get("max_enqueued_batches", 10),
+            "max_batch_size": fields.get("max_execution_batch_size", fields["max_batch_size"]),
+            "batch_timeout_micros": fields["batch_timeout_micros"],
+            "num_batch_threads": fields.get("num_batch_threads", os.cpu_count() or 1),
+            "max_enqueued_batches": fields.get("max_enqueued_batches", 10),
             "allowed_batch_sizes": [int(size) for size in _BATCH_SIZE.findall(text)] or None,
         }
     except KeyError as error:

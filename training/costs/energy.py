@@ -74,9 +74,9 @@ def energy_meter(country: str) -> Iterator[Meter]:
     tracker.start_task()
 
     def since_last_call() -> Energy:
-        found = tracker.stop_task()
+        reading = tracker.stop_task()
         tracker.start_task()
-        return Energy(found.energy_consumed, found.emissions, _reads_counters())
+        return Energy(reading.energy_consumed, reading.emissions, _reads_counters())
 
     try:
         yield since_last_call

@@ -67,15 +67,15 @@ def run_once(folder: Path, command: Sequence[str], preset: str = "") -> dict[str
     """
     results, record = folder / "results.json", folder / "command.json"
     expected = command_record(command, preset)
-    found: dict[str, Any] = {}
+    recorded: dict[str, Any] = {}
     if record.exists():
-        found = json.loads(record.read_text(encoding="utf-8"))
-    before = found.get("command", ["settings that were not recorded"])
-    is_same = found == expected
+        recorded = json.loads(record.read_text(encoding="utf-8"))
+    before = recorded.get("command", ["settings that were not recorded"])
+    is_same = recorded == expected
     adds_seeds = (
         not is_same
         and _without_seeds(before) == _without_seeds(command)
-        and found == command_record(before, preset)
+        and recorded == command_record(before, preset)
     )
     if (record.exists() or results.exists()) and not (is_same or adds_seeds):
         changed = sorted(set(before) - set(command)) or [f"other files in {preset}"]

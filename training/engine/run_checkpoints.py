@@ -279,8 +279,8 @@ class RunCheckpoints:
 
     def _paths(self) -> list[Path]:
         """Returns the paths of the checkpoints, the last one first."""
-        found = self.folder.glob(f"{_PREFIX}*") if self.folder.is_dir() else ()
-        return sorted(found, reverse=True)
+        folders = self.folder.glob(f"{_PREFIX}*") if self.folder.is_dir() else ()
+        return sorted(folders, reverse=True)
 
     @contextlib.contextmanager
     def _full_disk_named(self, variables: Mapping[str, Any], state: RunState) -> Iterator[None]:

@@ -199,16 +199,16 @@ class _Checkpoints(keras.callbacks.Callback):
     def restore(self, model: keras.Model) -> None:
         folder = self.run.checkpoints.folder
 
-        def check(found: RunState) -> None:
-            self._state().check_same_run(found, folder)
-            self.run.check_preset(found.details.get("preset", ""))
+        def check(checkpoint: RunState) -> None:
+            self._state().check_same_run(checkpoint, folder)
+            self.run.check_preset(checkpoint.details.get("preset", ""))
 
-        found = self.run.checkpoints.restore(model, check)
-        hosts.agree("the step of the checkpoint", 0 if found is None else found.step)
-        if found is None:
+        checkpoint = self.run.checkpoints.restore(model, check)
+        hosts.agree("the step of the checkpoint", 0 if checkpoint is None else checkpoint.step)
+        if checkpoint is None:
             return
-        details = found.details
-        self.step, self.records, self._seconds = found.step, found.log, found.seconds
+        details = checkpoint.details
+        self.step, self.records, self._seconds = checkpoint.step, checkpoint.log, checkpoint.seconds
         self.epoch, self.batch, self.stopped = (
             details[name] for name in ("epoch", "batch", "stopped")
         )

@@ -128,16 +128,16 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     finetuning.check_hosts(config)
     set_random_seed(config.seed)
     folder = Path(config.output_dir)
-    found = bm25(collection, config.candidates)
+    candidates = bm25(collection, config.candidates)
     parts = collection.parts(config.test_every)
     training, test = parts.values()
     print(counts_table({name: collection.counts(own) for name, own in parts.items()}), flush=True)
-    triples = training_triples(config, collection, found, training)
+    triples = training_triples(config, collection, candidates, training)
     fingerprint = run_fingerprint(config, triples, seed=config.seed)
     preset = content_of_folder(run_presets.resolve(config.preset)).hex()
     hosts.agree("the data", {"fingerprint": fingerprint, "preset": preset})
     seed_run = SeedRun(folder, config.seed, fingerprint, config.checkpoint_seconds, preset)
-    baseline = {query: found[query] for query in test}
+    baseline = {query: candidates[query] for query in test}
     try:
         with devices.shared_by(config.compute.devices) as scope:
             model = train(config, triples, seed_run, scope)

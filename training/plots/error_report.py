@@ -255,8 +255,8 @@ def of_tags(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[page.Html
     true = gold.labels or []
     sections = [scores_section(entity_scores.tagging_scores(labels, true))]
     if are_span_labels(label for sentence in true for label in sentence):
-        found = entity_scores.entity_scores(labels, true)
-        rows = [[kind, *values] for kind, values in found.by_type.items()]
+        scores = entity_scores.entity_scores(labels, true)
+        rows = [[kind, *values] for kind, values in scores.by_type.items()]
         columns = ["type", "precision", "recall", "f1", "entities"]
         sections.append(page.section("Entities", page.table(columns, rows)))
     confusions: dict[tuple[str, str], Counter[str]] = {}
@@ -268,8 +268,8 @@ def of_tags(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[page.Html
             confusions.setdefault((label, answer), Counter())[word] += 1
     ranked = sorted(confusions.items(), key=lambda item: -item[1].total())[:_MAX_CONFUSIONS]
     rows = [
-        [label, answer, found.total(), ", ".join(word for word, _ in found.most_common(5))]
-        for (label, answer), found in ranked
+        [label, answer, words.total(), ", ".join(word for word, _ in words.most_common(5))]
+        for (label, answer), words in ranked
     ]
     columns = ["label", "prediction", "words", "such as"]
     sections.append(page.section("Confused labels", page.table(columns, rows)))

@@ -104,13 +104,13 @@ def add_predictions_by_layer(report: Report, masked_lm: Any, texts: Sequence[str
     if not texts:
         return
     mask = masked_lm.preprocessor.tokenizer.mask_token
-    found = [insight.layers(masked_lm, text) for text in texts]
-    masks = [one.tokens.index(mask) for one in found]
+    layers = [insight.layers(masked_lm, text) for text in texts]
+    masks = [one.tokens.index(mask) for one in layers]
     # (layers + 1, texts), from 1
-    ranks = np.stack([one.ranks[:, at] for one, at in zip(found, masks, strict=True)], axis=1) + 1
+    ranks = np.stack([one.ranks[:, at] for one, at in zip(layers, masks, strict=True)], axis=1) + 1
     cells = [
         [number, *(layer[at][0] for layer in one.predictions)]
-        for number, (one, at) in enumerate(zip(found, masks, strict=True), start=1)
+        for number, (one, at) in enumerate(zip(layers, masks, strict=True), start=1)
     ]
     blocks = [
         page.text(
@@ -125,7 +125,7 @@ def add_predictions_by_layer(report: Report, masked_lm: Any, texts: Sequence[str
         ),
         report.figure("layers", _ranks(ranks), "How early the last layer's token is the likeliest"),
     ]
-    report.add("What each layer would fill in", blocks, layers=[one.to_dict() for one in found])
+    report.add("What each layer would fill in", blocks, layers=[one.to_dict() for one in layers])
 
 
 @style()

@@ -40,11 +40,11 @@ def find_urls(pattern: str) -> list[InputFile]:
 
 def _files(glob: str) -> list[InputFile]:
     (match,) = FileSystems.match([glob])
-    found = {file.path: file.size_in_bytes for file in match.metadata_list}
+    sizes = {file.path: file.size_in_bytes for file in match.metadata_list}
     # Object stores have empty objects for folders; `_SUCCESS` of Spark is not text.
     return [
         InputFile(path, size)
-        for path, size in sorted(found.items())
+        for path, size in sorted(sizes.items())
         if not path.endswith("/") and not path.rpartition("/")[2].startswith((".", "_"))
     ]
 

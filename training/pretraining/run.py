@@ -149,18 +149,18 @@ def restore(
     details = {"start": start, "files": files}
     fresh = RunState(0, keras.backend.backend(), fingerprint, [], 0.0, details)
 
-    def check(found: RunState) -> None:
-        fresh.check_same_run(found, checkpoints.folder)
-        before = {source.preset_flag: found.details.get("start", "")}
-        before |= found.details.get("files", {})
+    def check(state: RunState) -> None:
+        fresh.check_same_run(state, checkpoints.folder)
+        before = {source.preset_flag: state.details.get("start", "")}
+        before |= state.details.get("files", {})
         for flag, content in {source.preset_flag: start, **files}.items():
             output_folder.check_same_start(checkpoints.folder, flag, before.get(flag, ""), content)
 
-    found = checkpoints.restore(model, check) or fresh
-    hosts.agree("the run", {"fingerprint": fingerprint, **details, "step": found.step})
-    if found.step:
-        logging.info("resuming after step %d", found.step)
-    return found
+    state = checkpoints.restore(model, check) or fresh
+    hosts.agree("the run", {"fingerprint": fingerprint, **details, "step": state.step})
+    if state.step:
+        logging.info("resuming after step %d", state.step)
+    return state
 
 
 def _content(flag: str, groups: list[list[Path]]) -> str:
@@ -458,13 +458,13 @@ class IntervalReport(keras.callbacks.Callback):
         before = self.state.log[-1] if self.state.log else {"energy_kwh": 0.0, "co2_kg": 0.0}
         if "energy_kwh" not in before:
             return {}  # What was not metered from the beginning is not known
-        found = Energy(
+        energy = Energy(
             before["energy_kwh"], before["co2_kg"], bool(before.get("energy_is_measured", False))
         ).plus(self.run.meter())
         return {
-            "energy_kwh": found.kwh,
-            "co2_kg": found.co2_kg,
-            "energy_is_measured": found.is_measured,
+            "energy_kwh": energy.kwh,
+            "co2_kg": energy.co2_kg,
+            "energy_is_measured": energy.is_measured,
         }
 
 

@@ -217,10 +217,10 @@ def _class_names(files: Sequence[Path]) -> dict[str, ClassNames]:
             metadata = (schema.metadata or {}).get(b"huggingface", b"{}")
         try:
             features = json.loads(metadata).get("info", {}).get("features", {})
-            found = {column: _classes(feature) for column, feature in features.items()}
+            class_names = {column: _classes(feature) for column, feature in features.items()}
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{file}: the metadata of datasets is malformed: {error!r}") from error
-        for column, classes in found.items():
+        for column, classes in class_names.items():
             if classes and names.setdefault(column, classes) != classes:
                 raise ValueError(
                     f"{file}: {column} has the classes {excerpt(classes, 300)}, but "

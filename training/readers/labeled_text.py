@@ -549,9 +549,10 @@ def warn_of_spellings(
         alike.setdefault(_spelling(name), []).append(name)
     for names in alike.values():
         if len(names) > 1:
-            found = " and ".join(f"{excerpt(name)} ({counts[name]} {unit})" for name in names)
+            spellings = " and ".join(f"{excerpt(name)} ({counts[name]} {unit})" for name in names)
             warnings.warn(
-                f"{path}: {found} are read as different classes, expected one spelling for a class",
+                f"{path}: {spellings} are read as different classes, expected one spelling for "
+                "a class",
                 stacklevel=stacklevel,
             )
 

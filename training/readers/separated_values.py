@@ -225,11 +225,11 @@ def _rows_in_quotes(lines: Iterator[str]) -> Iterator[str]:
 
 def _warn_of_quotes(path: Path, lines: Iterator[str]) -> None:
     """Warns if cells of a file look quoted, although other quotes in it are text."""
-    found = [number for number, line in enumerate(lines, 1) if _LOOKS_QUOTED.search(line)]
-    if found:
+    line_numbers = [number for number, line in enumerate(lines, 1) if _LOOKS_QUOTED.search(line)]
+    if line_numbers:
         warnings.warn(
-            f"{path}: {len(found)} lines, the first of which is {found[0]}, have quotes that "
-            f"enclose a cell and are doubled inside, but other lines have quotes that do not; "
-            f"{_CHOOSE_QUOTING}",
+            f"{path}: {len(line_numbers)} lines, the first of which is {line_numbers[0]}, have "
+            f"quotes that enclose a cell and are doubled inside, but other lines have quotes that "
+            f"do not; {_CHOOSE_QUOTING}",
             stacklevel=2,
         )

@@ -253,10 +253,10 @@ def _find(folder: Path, role: str, name: str) -> dict[str, Path]:
         splits = {first: splits[first], last: splits[last]}
     names = (name,) if name else _FILES[role]
     candidates = [folder / f"{name}{suffix}" for suffix in ("", *COMPRESSIONS) for name in names]
-    found = next((path for path in candidates if path.is_file()), None)
+    file = next((path for path in candidates if path.is_file()), None)
     # A file of the queries of all splits, or else one of qrels without splits
-    if found is not None and not (splits and role == "qrels"):
-        return {"": found}
+    if file is not None and not (splits and role == "qrels"):
+        return {"": file}
     if splits:
         return splits
     advice = "" if name else f"; use --{role} for another name"

@@ -376,13 +376,13 @@ class _Questions:
             max_answer_length=self._task.max_answer_length,
         )
         contexts = [example.context for example in self.inputs]
-        found = spans.answers(contexts, self._task.null_threshold)
-        texts = [answer["answer"] for answer in found]
+        answers = spans.answers(contexts, self._task.null_threshold)
+        texts = [answer["answer"] for answer in answers]
         scores = spans.best_scores.tolist()
         return Answers(
             self._golds.scores(question_scores.best_by_key(self.inputs, texts, scores)),
-            np.array([answer["answer"] for answer in found]),
-            np.array([answer["score"] for answer in found]),
+            np.array([answer["answer"] for answer in answers]),
+            np.array([answer["score"] for answer in answers]),
         )
 
 
@@ -495,8 +495,8 @@ def _network(name: str, path: Path, outputs: Sequence[str], threads: int) -> Net
             key: np.pad(value, ((0, 0), (0, length - value.shape[1])))
             for key, value in features.items()
         }
-        found: Arrays = runner(**padded)
-        return found
+        outputs: Arrays = runner(**padded)
+        return outputs
 
     return run_litert
 
@@ -564,7 +564,7 @@ def _measure(
     config: CompareExportsConfig,
 ) -> None:
     """Times the exports in turns, and adds the medians to the exports."""
-    found: dict[tuple[str, str], list[float]] = {}
+    times: dict[tuple[str, str], list[float]] = {}
     for network in networks.values():
         for batch in (features for part in batches.values() for features in part):
             network(batch)  # traces and allocates
@@ -573,12 +573,12 @@ def _measure(
             for (kind, part), (name, network) in itertools.product(
                 batches.items(), networks.items()
             ):
-                found.setdefault((name, kind), []).append(_seconds(network, part, config.seconds))
+                times.setdefault((name, kind), []).append(_seconds(network, part, config.seconds))
             shown.update()
     measured = [export for export in exports if export.name in networks]
     for export in measured:
         export.milliseconds = {
-            kind: 1000 * statistics.median(found[export.name, kind]) for kind in batches
+            kind: 1000 * statistics.median(times[export.name, kind]) for kind in batches
         }
         export.speed = {
             kind: measured[0].milliseconds[kind] / value

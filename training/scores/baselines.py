@@ -88,7 +88,7 @@ def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -
     constant: Any = DummyRegressor() if is_regression else DummyClassifier(strategy="most_frequent")
     constant.fit(np.zeros((len(train), 1)), _labels(train))
     answers = constant.predict(np.zeros((len(dev), 1)))
-    found = {
+    scores = {
         "mean" if is_regression else "majority": classifier_scores.score(
             metric_names, answers, labels
         )
@@ -98,14 +98,14 @@ def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -
     unit = "character" if _is_unspaced(train.texts) else "word"
     learned = _bag(train, dev, unit)
     if learned is not None:
-        found[f"bag_of_{unit}s"] = classifier_scores.score(metric_names, learned, labels)
-    return found
+        scores[f"bag_of_{unit}s"] = classifier_scores.score(metric_names, learned, labels)
+    return scores
 
 
 def _of_labels(train: LabeledText, dev: LabeledText, labels: np.ndarray) -> Baselines:
     """Returns the baselines of several labels: how frequent each is, and a bag for each label."""
     shares = np.tile(_labels(train).mean(axis=0), (len(dev), 1))
-    found = {"frequency": classifier_scores.label_scores(labels, shares, [0.5] * shares.shape[1])}
+    scores = {"frequency": classifier_scores.label_scores(labels, shares, [0.5] * shares.shape[1])}
     if len(train) > MAX_TRAINING_ROWS:
         train = train.rows(stratified_sample(train.strata, MAX_TRAINING_ROWS))
     unit = "character" if _is_unspaced(train.texts) else "word"
@@ -117,8 +117,10 @@ def _of_labels(train: LabeledText, dev: LabeledText, labels: np.ndarray) -> Base
     if any(bag is not None for bag in bags):
         probabilities = np.stack(columns, axis=1)
         thresholds = f1_thresholds(labels, probabilities)
-        found[f"bag_of_{unit}s"] = classifier_scores.label_scores(labels, probabilities, thresholds)
-    return found
+        scores[f"bag_of_{unit}s"] = classifier_scores.label_scores(
+            labels, probabilities, thresholds
+        )
+    return scores
 
 
 def _is_unspaced(texts: Sequence[str]) -> bool:

@@ -72,19 +72,19 @@ def entity_scores(
     """
     _check_alike(predictions, labels)
     right: Counter[str] = Counter()
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     true: Counter[str] = Counter()
     for predicted_labels, true_labels in zip(predictions, labels, strict=True):
         predicted_spans = set(entities(predicted_labels, strict))
         true_spans = set(entities(true_labels, strict))
-        found.update(span.type for span in predicted_spans)
+        counts.update(span.type for span in predicted_spans)
         true.update(span.type for span in true_spans)
         right.update(span.type for span in predicted_spans & true_spans)
-    types = sorted(found.keys() | true.keys())
-    by_type = {name: _score(right[name], found[name], true[name]) for name in types}
+    types = sorted(counts.keys() | true.keys())
+    by_type = {name: _score(right[name], counts[name], true[name]) for name in types}
     support = true.total()
     return EntityScores(
-        micro=_score(right.total(), found.total(), support),
+        micro=_score(right.total(), counts.total(), support),
         macro=_mean(by_type.values(), [1] * len(by_type), support),
         weighted=_mean(by_type.values(), [true[name] for name in types], support),
         by_type=by_type,

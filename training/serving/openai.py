@@ -36,19 +36,19 @@ def _routes(server: ModelServer) -> list[Route]:
                 400, f"{model.name} answers to {model.verb!r} and not to 'embed'", field="model"
             )
         inputs, _ = asked["input"]
-        found = await embed(
+        embedded = await embed(
             server, request, model, EmbeddingRequest(inputs, "input", asked["dimensions"])
         )
         vectors: list[Any] = (
-            [base64.b64encode(vector.tobytes()).decode() for vector in found.vectors]
+            [base64.b64encode(vector.tobytes()).decode() for vector in embedded.vectors]
             if asked["encoding_format"] == "base64"
-            else found.vectors.tolist()
+            else embedded.vectors.tolist()
         )
         data = [
             {"object": "embedding", "index": index, "embedding": vector}
             for index, vector in enumerate(vectors)
         ]
-        usage = {"prompt_tokens": found.num_tokens, "total_tokens": found.num_tokens}
+        usage = {"prompt_tokens": embedded.num_tokens, "total_tokens": embedded.num_tokens}
         content = {"object": "list", "data": data, "model": model.name, "usage": usage}
         return respond(lambda: encoded(content))
 

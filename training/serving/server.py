@@ -209,8 +209,8 @@ class ModelServer:
         models = list(self.models.values()) if name is None else [self.model(request, name)]
         fitting = [model for model in models if fits(model)]
         if not fitting:
-            found = ", ".join(f"the method of {model.name} is {model.verb}" for model in models)
-            raise RefusedError(424, f"{path} needs a model with {purpose}; {found}")
+            methods = ", ".join(f"the method of {model.name} is {model.verb}" for model in models)
+            raise RefusedError(424, f"{path} needs a model with {purpose}; {methods}")
         if len(fitting) > 1:
             others = ", ".join(f"/models/{model.name}{path.rstrip('/')}" for model in fitting)
             raise RefusedError(404, f"several models answer at {path}; expected {others}")
@@ -322,5 +322,5 @@ def _is_of_request(error: Exception) -> bool:
 
 def _reason(error: Exception) -> str:
     """Returns the message of an error; of one of a TensorFlow graph, that of its check."""
-    found = re.search(r"assertion failed: \[(.*?)\]", str(error))
-    return found[1] if found else str(error).strip()[:1000]
+    match = re.search(r"assertion failed: \[(.*?)\]", str(error))
+    return match[1] if match else str(error).strip()[:1000]

@@ -185,7 +185,7 @@ class _Api:
         options = read_fields(asked, self._embed_fields)
         _check_direction(options, model)
         (inputs, _), *_ = options.values()
-        found = await embed(
+        embedded = await embed(
             self._server,
             request,
             model,
@@ -193,7 +193,7 @@ class _Api:
                 inputs, "inputs", options["dimensions"], options["normalize"], options["truncate"]
             ),
         )
-        return respond(lambda: encoded(found.vectors.tolist()), found.cut)
+        return respond(lambda: encoded(embedded.vectors.tolist()), embedded.cut)
 
     async def similarity(self, request: Request, asked: Row) -> Response:
         """Compares a sentence with others."""
@@ -212,13 +212,15 @@ class _Api:
         )
         first, others = options["inputs"].values()
         truncate = options["parameters"]["truncate"]
-        found = await embed(
+        embedded = await embed(
             self._server,
             request,
             model,
             EmbeddingRequest([first, *others], "inputs", truncate=truncate),
         )
-        return respond(lambda: encoded((found.vectors[1:] @ found.vectors[0]).tolist()), found.cut)
+        return respond(
+            lambda: encoded((embedded.vectors[1:] @ embedded.vectors[0]).tolist()), embedded.cut
+        )
 
     async def predict(self, request: Request, asked: Row) -> Response:
         """Classifies texts, or finds entities."""
@@ -361,12 +363,12 @@ class _Api:
                 for answer, text in zip(answers, texts, strict=True)
             ], cut
         labels = model.class_names or (_ONLY_LABEL,)
-        found = []
+        groups = []
         for answer in answers:
             scores = zip(_scores(answer, options), labels, strict=True)
             classes = [{"score": score, "label": label} for score, label in scores]
-            found.append(sorted(classes, key=lambda one: -one["score"]))
-        return found, cut
+            groups.append(sorted(classes, key=lambda one: -one["score"]))
+        return groups, cut
 
     async def _choice_scores(
         self, request: Request, model: LoadedModel, pairs: Sequence[Row], options: Row
