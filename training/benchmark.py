@@ -157,12 +157,12 @@ class BenchmarkConfig(ProgramConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_one_of(self, what=WORK, device=("cpu", "auto"), clock=CLOCKS)
-        given = [
+        flags = [
             field.name
             for field in dataclasses.fields(self)
             if getattr(self, field.name) != field.default
         ]
-        for name in given:
+        for name in flags:
             if self.what not in _OPTIONS_OF.get(name, WORK):
                 raise ValueError(
                     f"--{name} is an option of --what={' or '.join(_OPTIONS_OF[name])}, "

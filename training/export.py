@@ -211,8 +211,8 @@ def _check_unset(config: ExportConfig, format: str, *names: str) -> None:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.name in names and value != field.default:
-            given = ",".join(value) if isinstance(value, tuple) else value
-            raise ValueError(f"--{field.name}={given} is given, but the format is {format}")
+            text = ",".join(value) if isinstance(value, tuple) else value
+            raise ValueError(f"--{field.name}={text} is given, but the format is {format}")
 
 
 def _infer_format(output: str) -> str:

@@ -60,8 +60,8 @@ def write_report(config: InsightConfig) -> Path:
         FileNotFoundError: If a file does not exist.
         ValueError: If a file is malformed, or does not fit the model.
     """
-    given = (config.crows_pairs, config.winobias_pro, config.winobias_anti, config.stereoset)
-    for path in (config.data_file, *given):
+    files = (config.crows_pairs, config.winobias_pro, config.winobias_anti, config.stereoset)
+    for path in (config.data_file, *files):
         if path and not exists(Path(path)):
             raise FileNotFoundError(f"{path} does not exist, expected a file")
     if bool(config.winobias_pro) != bool(config.winobias_anti):
@@ -82,7 +82,7 @@ def write_report(config: InsightConfig) -> Path:
             )
     model = models[_THIS]
     is_masked_lm = model.verb == "fill"
-    if any(given) and not is_masked_lm:
+    if any(files) and not is_masked_lm:
         raise ValueError(
             "--crows_pairs, --winobias_pro and --stereoset are for a masked LM, and --model is a "
             f"{type(model).__name__}"
@@ -210,10 +210,10 @@ def _describe(report: Any, config: InsightConfig, models: dict[str, Any]) -> Non
     for name, path in ((_THIS, config.model), (_OTHER, config.compare_with)):
         if name in models:
             described[name] = _facts(path, models[name])
-    shown = [[fact, *(facts[fact] for facts in described.values())] for fact in described[_THIS]]
+    rows = [[fact, *(facts[fact] for facts in described.values())] for fact in described[_THIS]]
     report.add(
         "The model",
-        [page.table(["", *described], shown)],
+        [page.table(["", *described], rows)],
         data_file=config.data_file,
         model=described[_THIS],
         compared_with=described.get(_OTHER),

@@ -146,8 +146,8 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
     if config.report_dir:
         folder = Path(config.report_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        drawn = {name: length_figure(_histogram(part.lengths)) for name, part in tokens.items()}
-        path = page.write_page(folder / "report.html", config.data_file, report.sections(drawn))
+        figures = {name: length_figure(_histogram(part.lengths)) for name, part in tokens.items()}
+        path = page.write_page(folder / "report.html", config.data_file, report.sections(figures))
         text += f"\n\nreport   {path}"
         listed = folder / "malformed_rows.txt"
         listed.unlink(missing_ok=True)

@@ -139,8 +139,8 @@ class Workload(ProgramConfig):
 
     def mask_positions(self) -> np.ndarray:
         """Returns the positions to predict, int32 `(batch, slots)`, different ones in each row."""
-        drawn = self._random().random((self.batch_size, self.sequence_length))
-        return drawn.argsort(axis=1)[:, : self.num_slots].astype("int32")
+        numbers = self._random().random((self.batch_size, self.sequence_length))
+        return numbers.argsort(axis=1)[:, : self.num_slots].astype("int32")
 
     def labels(self) -> np.ndarray:
         """Returns the labels: classes `(batch,)`, or the masked tokens' ids `(batch, slots)`."""

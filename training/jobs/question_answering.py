@@ -262,9 +262,9 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         write_span_view(folder / "spans.html", map(_as_answered, *answered()))
 
     def sections() -> list[page.Html]:
-        questions, given = answered()
-        f1 = question_scores.answer_f1_scores(questions, [one["answer"] for one in given])
-        return error_report.of_questions(list(map(_as_answered, questions, given)), f1, scores)
+        questions, answers = answered()
+        f1 = question_scores.answer_f1_scores(questions, [one["answer"] for one in answers])
+        return error_report.of_questions(list(map(_as_answered, questions, answers)), f1, scores)
 
     return Evaluation(scores, sections)
 

@@ -126,8 +126,8 @@ def help_text() -> str:
         for line in _own_options():
             lines += textwrap.wrap(line, 100, initial_indent="  ", subsequent_indent=" " * 6)
     config_flags.define_flags(base, values, skip=defined)
-    shown = sorted(values, key=lambda name: (*_FIRST, name).index(name))
-    return program.help_text([values[name] for name in shown]) + "\n".join([*lines, ""])
+    names = sorted(values, key=lambda name: (*_FIRST, name).index(name))
+    return program.help_text([values[name] for name in names]) + "\n".join([*lines, ""])
 
 
 def _own_options() -> list[str]:
@@ -216,11 +216,11 @@ def _of_config(recipe: str, config: FineTuningConfig) -> tuple[str, FineTuningTa
     raise ValueError(f"--recipe={recipe} is for another program: it has a {type(config).__name__}")
 
 
-def _told_by_files(given: Mapping[str, Any]) -> FileTask:
-    """Returns the task that the files tell that the flags name."""
-    folder = Path(given.get("data_dir", ""))
-    if not given.get("train_file"):
-        if not given.keys().isdisjoint(("documents", "queries", "qrels")):
+def _told_by_files(values: Mapping[str, Any]) -> FileTask:
+    """Returns the task of the files that the values of flags name."""
+    folder = Path(values.get("data_dir", ""))
+    if not values.get("train_file"):
+        if not values.keys().isdisjoint(("documents", "queries", "qrels")):
             return FileTask("ranking", "a file of a collection is named")
         if trec_files.is_collection(folder):
             return FileTask("ranking", f"{folder} holds documents, queries and qrels")
@@ -228,13 +228,13 @@ def _told_by_files(given: Mapping[str, Any]) -> FileTask:
             "there is no --train_file to train on, and neither --recipe nor --task: expected one "
             f"of them, or in --data_dir, {str(folder)!r}, documents, queries and qrels"
         )
-    path = folder / given["train_file"]
+    path = folder / values["train_file"]
     if not exists(path):
         raise FileNotFoundError(f"{path} does not exist, expected a training file")
-    if given.get("regression"):
+    if values.get("regression"):
         return FileTask("regression", "--regression is given")
-    if given.get("multi_label"):
+    if values.get("multi_label"):
         return FileTask("labels", "--multi_label is given")
-    if given.get("text_pair"):
+    if values.get("text_pair"):
         return FileTask("pairs", "--text_pair is given")
-    return task_of_file(path, given.get("format", "auto"), given.get("text"))
+    return task_of_file(path, values.get("format", "auto"), values.get("text"))

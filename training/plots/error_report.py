@@ -76,10 +76,10 @@ def of_classes(
     ]
     if probabilities is not None:
         about = "A calibrated model is right in 80 % of the rows to which it gives 0.8."
-        drawn = page.figure(
+        figure = page.figure(
             calibration_figure(right.tolist(), probabilities), "reliability diagram"
         )
-        sections.append(page.section("Calibration", page.text(about), drawn))
+        sections.append(page.section("Calibration", page.text(about), figure))
     lengths = [len(text) for text in data.texts]
     sections.append(page.section("Accuracy by length", _slices("characters", lengths, right)))
     rows = [
@@ -124,8 +124,8 @@ def _classes_section(
             )
         )
     if len(names) <= _MAX_CLASSES_DRAWN:
-        drawn = confusion_figure(labels.tolist(), predictions, names)
-        blocks.append(page.figure(drawn, "confusion matrix"))
+        figure = confusion_figure(labels.tolist(), predictions, names)
+        blocks.append(page.figure(figure, "confusion matrix"))
     return page.section("Classes", *blocks)
 
 
@@ -279,10 +279,10 @@ def of_tags(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[page.Html
         page.section("Sentences without an error, by length", _slices("words", lengths, right))
     )
     worst = np.argsort(-np.array(errors), kind="stable")[:_MAX_MISTAKES].tolist()
-    shown = [
+    examples = [
         _sentence(gold.words[index], true[index], labels[index]) for index in worst if errors[index]
     ]
-    sections.append(_mistakes(int(np.sum(~right)), len(gold), *shown, unit="sentences"))
+    sections.append(_mistakes(int(np.sum(~right)), len(gold), *examples, unit="sentences"))
     return sections
 
 

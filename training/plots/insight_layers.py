@@ -52,13 +52,13 @@ def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, s
     for name in ("previous", "next", "separators"):
         values = np.nan_to_num(patterns.measures[name])
         layer, head = (int(index) for index in np.unravel_index(values.argmax(), values.shape))
-        drawn = patterns.plot_heads(shortest, [layer], [head])
-        drawn.set_size_inches(_HEAD_INCHES, _HEAD_INCHES)
+        figure = patterns.plot_heads(shortest, [layer], [head])
+        figure.set_size_inches(_HEAD_INCHES, _HEAD_INCHES)
         size = 55 * _HEAD_INCHES / len(patterns.tokens[shortest])
-        drawn.axes[0].tick_params(labelsize=min(7, max(3, size)))
-        drawn.suptitle(f"most attention: {name}", fontsize=8)
+        figure.axes[0].tick_params(labelsize=min(7, max(3, size)))
+        figure.suptitle(f"most attention: {name}", fontsize=8)
         described = f"The head with the highest {insight.MEASURES[name]}: rows attend to columns"
-        heads.append(report.figure(f"head_{name}", drawn, described).text)
+        heads.append(report.figure(f"head_{name}", figure, described).text)
     blocks.append(page.Html(f"<div>{''.join(heads)}</div>"))
     report.add("Where heads look", blocks, attention=patterns.to_dict())
 

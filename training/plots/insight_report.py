@@ -70,9 +70,9 @@ class Report:
         ]
         if kind.notes:
             blocks.append(page.text(kind.notes, faint=True))
-        drawn = result.plot()
-        described = f"{kind.title}: {drawn.get_xlabel()}, as in the table"
-        return [*blocks, self.figure(name, drawn, described)]
+        figure = result.plot()
+        described = f"{kind.title}: {figure.get_xlabel()}, as in the table"
+        return [*blocks, self.figure(name, figure, described)]
 
     def write(self) -> Path:
         """Writes the page and the numbers; returns the path of the page."""

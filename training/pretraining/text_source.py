@@ -127,9 +127,9 @@ class TextSource:
         files = {"model": [[Path(self.model)] if os.path.isfile(self.model) else []]}
         for flag, count in (("records", self.text.file_groups), ("dev_records", 1)):
             groups: list[list[Path]] = [[] for _ in range(count)]
-            given = getattr(self.text, flag)
-            folders = dict.fromkeys(_records_folder(given, length) for length in self.lengths)
-            for folder in folders if given else ():
+            value = getattr(self.text, flag)
+            folders = dict.fromkeys(_records_folder(value, length) for length in self.lengths)
+            for folder in folders if value else ():
                 paths = record_paths(os.fspath(folder / _RECORDS))
                 for group, own in zip(groups, grouped(paths, count), strict=True):
                     group += map(Path, own)
@@ -166,8 +166,8 @@ class TextSource:
         text, name, files = self.text, "records", self.text.input_files
         if of_validation:
             text, name, files = text.of_validation(), "dev_records", text.dev_files
-        if given := getattr(text, name):
-            folder = _records_folder(given, sequence_length)
+        if value := getattr(text, name):
+            folder = _records_folder(value, sequence_length)
             warn_of_unknown_tokens(folder)
             return os.fspath(folder / _RECORDS)
         folder = self.folder / f"{name}_{sequence_length}"

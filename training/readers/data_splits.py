@@ -87,9 +87,9 @@ def counts_table(counts: Counts) -> str:
     pos      20    -
     """
     names = list(dict.fromkeys(name for part in counts.values() for name in part))
-    shown = names if len(names) <= _MAX_LINES else names[: _MAX_LINES - 1]
-    rows = [[name, *(part.get(name, "-") for part in counts.values())] for name in shown]
+    listed = names if len(names) <= _MAX_LINES else names[: _MAX_LINES - 1]
+    rows = [[name, *(part.get(name, "-") for part in counts.values())] for name in listed]
     lines = [text_table(["", *counts], rows)]
-    if len(shown) < len(names):
-        lines.append(f"… and {len(names) - len(shown)} more")
+    if len(listed) < len(names):
+        lines.append(f"… and {len(names) - len(listed)} more")
     return "\n".join(lines)

@@ -304,8 +304,8 @@ def _warn_of_mixed_schemes(text: TaggedText, scheme: Scheme) -> None:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    shown = [f"{name!r} ({count} words)" for name, count in list(counts.items())[:5]]
-    return ", ".join([*shown, *(["…"] if len(counts) > 5 else [])])
+    examples = [f"{name!r} ({count} words)" for name, count in list(counts.items())[:5]]
+    return ", ".join([*examples, *(["…"] if len(counts) > 5 else [])])
 
 
 def warn_of_unknown_labels(text: TaggedText, class_names: tuple[str, ...]) -> None:

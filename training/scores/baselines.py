@@ -259,11 +259,11 @@ def of_questions(examples: Sequence[QuestionExample], has_unanswerable: bool) ->
 def _window_answer(example: QuestionExample, weights: Mapping[str, float]) -> tuple[str, float]:
     """Returns the best run of words of a passage, and its score."""
     words = list(_words(example.context))
-    asked = {word for _, _, word in _words(example.question)}
-    found = np.array([weights[word] if word in asked else 0.0 for _, _, word in words])
+    question_words = {word for _, _, word in _words(example.question)}
+    found = np.array([weights[word] if word in question_words else 0.0 for _, _, word in words])
     sums = np.concatenate([[0.0], np.cumsum(found)])
     best, answer = -1.0, ""
-    for first, last in _runs(example.context, words, asked):
+    for first, last in _runs(example.context, words, question_words):
         score = sums[min(last + _WINDOW_WORDS, len(words))] - sums[max(first - _WINDOW_WORDS, 0)]
         if score > best:
             best, answer = score, example.context[words[first][0] : words[last - 1][1]]

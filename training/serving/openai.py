@@ -29,19 +29,19 @@ def _routes(server: ModelServer) -> list[Route]:
     }
 
     async def embeddings(request: Request, body: bytes) -> Response:
-        asked = read_fields(read_object(body, _EXAMPLE), fields)
-        model = server.model(request, asked["model"])
+        request_fields = read_fields(read_object(body, _EXAMPLE), fields)
+        model = server.model(request, request_fields["model"])
         if model.verb != "embed":
             raise RefusedError(
                 400, f"{model.name} answers to {model.verb!r} and not to 'embed'", field="model"
             )
-        inputs, _ = asked["input"]
+        inputs, _ = request_fields["input"]
         embedded = await embed(
-            server, request, model, EmbeddingRequest(inputs, "input", asked["dimensions"])
+            server, request, model, EmbeddingRequest(inputs, "input", request_fields["dimensions"])
         )
         vectors: list[Any] = (
             [base64.b64encode(vector.tobytes()).decode() for vector in embedded.vectors]
-            if asked["encoding_format"] == "base64"
+            if request_fields["encoding_format"] == "base64"
             else embedded.vectors.tolist()
         )
         data = [
