@@ -182,12 +182,11 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
     from . import predict
     from .serving.batching import Batcher
     from .serving.models import LoadedModel, answers_of_saved_model, answers_of_task
-    from .serving.signatures import required_text, warm_up
+    from .serving.signatures import warm_up
 
     predictor = predict.load_predictor(path)
     model, cut_rows = predictor.model, predictor.cut_rows
     batch_size, threads, longest, compiles = config.batch_size, config.threads, 500, False
-    beginning = ""
     if hasattr(model, "signatures"):
         answers = answers_of_saved_model(model)
         threads = threads or num_cores()
@@ -196,20 +195,14 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
 
         answers = answers_of_task(model, predictor.fields)
         threads = threads or 1
-        longest, beginning = model.preprocessor.sequence_length, required_text(model)
+        longest = model.preprocessor.sequence_length
         compiles = compiles_each_shape()
         if compiles:
             batch_size = min(batch_size, _JAX_BATCH_SIZE)
     sizes = [1 << power for power in range(batch_size.bit_length())]
     if cut_rows is not None:
         cut_rows.is_told = True
-    warm_up(
-        answers.signatures[DEFAULT_SIGNATURE],
-        sizes,
-        longest,
-        compiles=compiles,
-        beginning=beginning,
-    )
+    warm_up(answers.signatures[DEFAULT_SIGNATURE], sizes, longest, compiles=compiles)
     if cut_rows is not None:
         cut_rows.reset()  # From now on, it warns of the first row that is cut.
     batcher = Batcher(

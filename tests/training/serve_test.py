@@ -23,7 +23,7 @@ from tests.checkpoints.small_models import small_config
 from tests.small_tasks import make_text_task
 from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
 from training.serve import ServeConfig, listening
-from training.serving.signatures import of_task, required_text, warm_up
+from training.serving.signatures import of_task, warm_up
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -231,7 +231,7 @@ def test_a_masked_lm_is_warmed_up_with_a_mask():
     """On JAX, three rows are filled up to four."""
     masked_lm = make_text_task("MaskedLM")
     (signature,) = of_task(masked_lm, masked_lm.fields).values()
-    warm_up(signature, [1], longest=50, compiles=False, beginning=required_text(masked_lm))
+    warm_up(signature, [1], longest=50, compiles=False)
     answers = signature.answer([{"text": "a [MASK]"}] * 3)
     assert [len(answer["answers"]) for answer in answers] == [5, 5, 5]
 

@@ -45,12 +45,14 @@ class Signature:
             have the same lengths in all rows.
         count: The output that has the number of elements in the lists of a row, which are filled up
             to those of the other rows; empty if the inputs determine their lengths.
+        required_text: What a text must have to be answered: the mask that a masked LM fills.
     """
 
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Tensor]
     answer: Callable[[Sequence[Row]], list[Row]]
     count: str = ""
+    required_text: str = ""
 
 
 def of_saved_model(served: Any) -> dict[str, Signature]:
@@ -102,7 +104,7 @@ def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
 
     inputs = {name: Tensor(STRING, (-1, -1) if name == CHOICES else (-1,)) for name in fields}
     compiles = compiles_each_shape()
-    least_text = required_text(task)
+    required_text = task.preprocessor.tokenizer.mask_token if task.verb == "fill" else ""
 
     def answer(rows: Sequence[Row]) -> list[Row]:
         rows = [{name: _as_text(value) for name, value in row.items()} for row in rows]
@@ -110,20 +112,15 @@ def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
         filled = 1 << (len(rows) - 1).bit_length() if compiles else len(rows)
         # Next to no text, so that none of it is counted as cut
         empty = {
-            name: [least_text] if isinstance(x, list) else least_text for name, x in rows[0].items()
+            name: [required_text] if isinstance(x, list) else required_text
+            for name, x in rows[0].items()
         }
         answers: list[Row] = task.serving_answers([*rows, *[empty] * (filled - len(rows))])
         return answers[: len(rows)]
 
     # The words of a text are as many as they are.
     count = "num_words" if task.verb == "tag" else ""
-    return {DEFAULT_SIGNATURE: Signature(inputs, {}, answer, count)}
-
-
-def required_text(task: Any) -> str:
-    """Returns the text without which a task answers with an error: the mask that it fills."""
-    mask_token: str = task.preprocessor.tokenizer.mask_token if task.verb == "fill" else ""
-    return mask_token
+    return {DEFAULT_SIGNATURE: Signature(inputs, {}, answer, count, required_text)}
 
 
 def of_token_ids(embedder: Any) -> Signature:
@@ -164,12 +161,7 @@ def _as_text(value: Any) -> Any:
 
 
 def warm_up(
-    signature: Signature,
-    batch_sizes: Sequence[int],
-    longest: int,
-    *,
-    compiles: bool,
-    beginning: str = "",
+    signature: Signature, batch_sizes: Sequence[int], longest: int, *, compiles: bool
 ) -> None:
     """Answers rows of various lengths, in batches of various sizes: the first of each is slow.
 
@@ -178,13 +170,12 @@ def warm_up(
         batch_sizes: Numbers of rows.
         longest: The length of the longest row, in words.
         compiles: Whether each combination of the two is slow, and not each length and each size.
-        beginning: What each text begins with, see `required_text`.
     """
     example = example_row(tuple(signature.inputs))
     long_field = next(name for name in ("context", "text") if name in example)
     lengths = [words for words in _WARM_UP_WORDS if words < longest] + [longest]
     for words in lengths:
-        text = " ".join([beginning, *["text"] * words])
+        text = " ".join([signature.required_text, *["text"] * words])
         for rows in batch_sizes:
             is_first = rows == batch_sizes[0] or words == lengths[0]
             if is_first or (compiles and rows * len(text) <= BATCH_CHARACTERS):
