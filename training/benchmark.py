@@ -20,8 +20,8 @@ the machine affects all of them alike. The medians over the rounds are reported.
         --subjects=keras_bert:tensorflow,keras_bert+unpadded:tensorflow,products:torch
     python -m training.benchmark --what=tokenize --batch_size=1024
 
-Locust (the extra `load`) sends the requests to servers with TensorFlow Serving's REST API, and to
-no other host: with each number of `--clients` that wait for the answers (a closed loop), then at
+Locust (the extra `load`) sends the requests to servers with TensorFlow Serving's REST API or
+OpenAI's embeddings, and to no other host: with each number of `--clients` that wait for the answers (a closed loop), then at
 each of `--rates`, regardless of the answers (an open loop).
 """
 
@@ -91,7 +91,8 @@ class BenchmarkConfig(ProgramConfig):
             torch.compile, or XLA on TensorFlow) and sorted, for texts in the order of their
             lengths. With --what=serve also serve:tensorflow, the export of keras_bert answered by
             the batches of `training.serve`, and models on servers, such as
-            http://localhost:8501/v1/models/sst2. Ratios are relative to the first subject.
+            http://localhost:8501/v1/models/sst2, or http://localhost:8000/v1/embeddings for a model
+            named "model" with OpenAI's API. Ratios are relative to the first subject.
         model: A name that BertConfig.from_name knows.
         precision: Float32, bfloat16, mixed_bfloat16 (autocast, for transformers), or to serve
             keras_bert int8.

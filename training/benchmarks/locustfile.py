@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load of a server with TensorFlow Serving's REST API: a locustfile, which `locust` runs.
+"""Load of a server with TensorFlow Serving's REST API or OpenAI's embeddings: a locustfile.
 
     locust --locustfile=training/benchmarks/locustfile.py --headless --run-time=30s --csv=load \\
         --host=http://localhost:8501/v1/models/sst2 --texts=dev.txt --users=16 --spawn-rate=16
 
+A host that ends with `/v1/embeddings` is sent OpenAI's requests, in which the model is "model".
 Each user sends a request as soon as its previous one is answered (a closed loop). With `--rate`, it
 sends requests at random times, whether the earlier ones are answered or not (an open loop), and
 their times count from when they were due. Requests go to `--host` and to no other address. The file
@@ -26,6 +27,7 @@ from locust import FastHttpUser, events, task
 from locust.contrib.csv_request_logger import CsvRequestLogger
 
 HTTP_OK = 200
+EMBEDDINGS = "/v1/embeddings"
 # Requests of an open loop that wait for an answer at the same time; further ones wait for these
 MAX_CONNECTIONS = 1000
 ROWS_BETWEEN_FLUSHES = 1000
@@ -94,7 +96,11 @@ def find_error(
     if status != HTTP_OK:
         return f"HTTP {status}: {text.strip()[:200]}"
     try:
-        predictions = json.loads(text)["predictions"]
+        answer = json.loads(text)
+        if "data" in answer:  # OpenAI's
+            predictions = [row["embedding"] for row in answer["data"]]
+        else:
+            predictions = answer["predictions"]
     except (ValueError, KeyError, TypeError):
         return f"no predictions in the answer: {text[:200]!r}"
     if not isinstance(predictions, list) or len(predictions) != count:
@@ -170,9 +176,14 @@ class Client(FastHttpUser):
         positions = [next(self.order) for _ in range(options.batch_size)]
         instances = [self.instances[position] for position in positions]
         expected = self.expected and [self.expected[position] for position in positions]
+        if self.host.endswith(EMBEDDINGS):
+            path, body = "", {"model": "model", "input": instances}
+        else:
+            path = ":predict"
+            body = {"signature_name": options.signature, "instances": instances}
         with self.client.post(
-            ":predict",
-            json={"signature_name": options.signature, "instances": instances},
+            path,
+            json=body,
             headers={"Accept-Encoding": "identity"},
             catch_response=True,
         ) as response:

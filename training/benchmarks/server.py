@@ -21,11 +21,11 @@ PATIENCE_SECONDS = 60
 
 
 class Server(Subject):
-    """A model on a server with TensorFlow Serving's REST API.
+    """A model on a server with TensorFlow Serving's REST API, or with OpenAI's embeddings.
 
     Args:
-        name: The model's URL, such as `http://localhost:8501/v1/models/sst2`, or that of one of its
-            versions.
+        name: The model's URL, such as `http://localhost:8501/v1/models/sst2`, with or without a
+            version, or `http://localhost:8501/v1/embeddings`, where the model is named "model".
         load: The requests.
         seconds: Duration of a round.
         options: Options of the locustfile.

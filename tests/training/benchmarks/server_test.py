@@ -141,6 +141,9 @@ for prediction, expected, is_same in [
     assert is_as_expected(prediction, expected, 1e-3) == is_same, (prediction, expected)
 assert find_error(200, '{{"predictions": ["a"]}}', 1, ["a"], 0.0) == ""
 assert find_error(200, '{{"predictions": []}}', 1, None, 0.0).startswith("expected 1 predictions")
+embedded = '{{"data": [{{"embedding": [0.1]}}, {{"embedding": [0.2]}}]}}'
+assert find_error(200, embedded, 2, [[0.1], {{"embedding": [0.2]}}], 0.0) == ""
+assert find_error(200, embedded, 2, [[0.1], [0.3]], 0.0) == "1 of 2 predictions are not as expected"
 assert find_error(200, "<html>", 1, None, 0.0).startswith("no predictions in the answer")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
