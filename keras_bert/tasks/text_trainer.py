@@ -869,6 +869,10 @@ class TextTrainer(TokenModel):
         """Returns the indices of the rows of all batches, with padding rows, and their outputs."""
         if num_devices() > 1:
             batches = shared_predictions(batches, num_devices(), process_shard())
+        elif batches.num_batches == 1 and not kwargs and self._num_replicas() == 1:
+            # A dataset and the loop of `predict` take longer than the batch, such as one sentence.
+            ((_, index, outputs),) = self._outputs_of_batches(batches, verbose)
+            return index, outputs
         feed = Feed(batches, with_targets=False)
         with feed.raising_errors():
             outputs = super().predict(feed.for_keras(), verbose=verbose, **kwargs)
