@@ -321,11 +321,10 @@ class ClassificationJob(Job):
     def build(self, seed: int) -> Training:
         from ..engine import finetuning
 
-        train = self.data.train
-        classifier = build_classifier(self.config, train, self.preset)
-        fit_epoch = finetuning.epochs_of_text(classifier, train.inputs, train.labels, self.config)
-        epoch_flops = finetuning.epoch_flops(classifier, train.inputs)
-        return Training(classifier, fit_epoch, len(train), epoch_flops)
+        config, train = self.config, self.data.train
+        top_layers = finetuning.bilstm(config.bilstm_units, config.bilstm_layers)
+        task = new_classifier(config, train, self.preset, top_layers)
+        return finetuning.training_of_text(task, train.inputs, train.labels, config, len(train))
 
     def score(self, model: TextClassifier) -> DevScores:
         return {
@@ -355,7 +354,10 @@ class ClassificationJob(Job):
                 if classifier.multi_label:  # of which `rows` has only the labels that apply
                     test_scores = score_classifier(classifier, test, self.data.metrics)
                 else:
-                    predictions = read_predictions(rows, classifier.class_names)
+                    names = test.class_names
+                    predictions = [
+                        names.index(row["label"]) if names else row["score"] for row in rows
+                    ]
                     test_scores = classifier_scores.score(
                         self.data.metrics, predictions, test.labels
                     )
@@ -432,16 +434,6 @@ def sentence_pooling(preset: str) -> list[Any]:
     return [SentencePooling(**{name: options[name] for name in names if name in options})]
 
 
-def build_classifier(config: FinetuneConfig, data: LabeledText, preset: str) -> TextClassifier:
-    """Returns the pretrained encoder with a classifier for the classes of `data`, compiled."""
-    from ..engine import finetuning
-
-    top_layers = finetuning.bilstm(config.bilstm_units, config.bilstm_layers)
-    classifier = new_classifier(config, data, preset, top_layers)
-    finetuning.compile_task(classifier, config, data.inputs)
-    return classifier
-
-
 def new_classifier(
     config: FinetuneConfig, data: LabeledText, preset: str, top_layers: list[Any] | None
 ) -> TextClassifier:
@@ -506,25 +498,6 @@ def score_classifier(
             classifier.thresholds = f1_thresholds(data.labels, probabilities)
         return classifier_scores.label_scores(data.labels, probabilities, classifier.thresholds)
     return classifier_scores.score(metric_names, answers(classifier, data), data.labels)
-
-
-def read_predictions(
-    rows: Sequence[Mapping[str, Any]], class_names: Sequence[str] | None
-) -> np.ndarray:
-    """Returns the class id of each row, or its score for a regression.
-
-    Args:
-        rows: What `classify` returned.
-        class_names: The names of the classes; `None` if `classify` returned none.
-    """
-    scores = finite(np.array([row["score"] for row in rows]))
-    if "label" not in rows[0]:
-        return scores
-    labels = [row["label"] for row in rows]
-    if class_names is None:
-        return np.array(labels)
-    ids = {name: index for index, name in enumerate(class_names)}
-    return np.array([ids[label] for label in labels])
 
 
 def write_answers(rows: Sequence[Mapping[str, Any]], path: Path) -> None:

@@ -5,7 +5,7 @@ Words are those of SQuAD's scorer. They mean little where text has no spaces, or
 written together with nouns, so that answers in Japanese and Korean are compared by characters, as
 in KorQuAD 1.0's scorer ([Lim et al., 2019](https://arxiv.org/abs/1909.07005)), and in Chinese by
 the longest run of common segments, as in CMRC 2018's
-([Cui et al., 2019](https://aclanthology.org/D19-1600/)).
+([Cui et al., 2019](https://aclanthology.org/D19-1600/)). TriviaQA's scorer has words of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from ..readers.scripts import scripts
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+# What TriviaQA's scorer makes spaces of
+_SPACES = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
 # KorQuAD's scorer makes spaces of these, before it removes ASCII's punctuation
 _BRACKETS = str.maketrans(dict.fromkeys("'\"<>()《》〈〉‘’", " "))
 # What CMRC's scorer removes; ASCII's period and comma, for instance, stay
@@ -47,6 +49,18 @@ def normalized(text: str) -> str:
     """
     text = text.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(ARTICLES.sub(" ", text).split())
+
+
+@functools.lru_cache(maxsize=200_000)
+def normalized_trivia(text: str) -> str:
+    """Removes case and English articles, and makes of punctuation single spaces.
+
+    Example:
+
+    >>> normalized_trivia("The Jay-Z  song, a `hit`")
+    'jay z song hit'
+    """
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(_SPACES)).split())
 
 
 def _without_brackets(text: str) -> str:
@@ -106,6 +120,7 @@ class AnswerRule:
 
 
 WORDS = AnswerRule("words, as in SQuAD's scorer", normalized)
+TRIVIA_WORDS = AnswerRule("words, as in TriviaQA's scorer", normalized_trivia)
 CHARACTERS = AnswerRule(
     "characters, as in KorQuAD's scorer",
     _without_brackets,

@@ -16,9 +16,8 @@ from keras_bert.data.squad import QuestionExample, load_json
 from ..readers import question_files, triviaqa
 from ..readers.triviaqa import DocumentQuestion
 from . import squad_scores
-from .answer_rules import WORDS
+from .answer_rules import TRIVIA_WORDS, WORDS
 from .squad_scores import GoldQuestion
-from .triviaqa_scores import best_f1, score_triviaqa
 
 DataSet = Literal["squad_v1", "squad_v2", "triviaqa"]
 
@@ -47,10 +46,9 @@ class GoldAnswers:
         Args:
             predictions: The predicted answers by key; an empty string for no answer.
         """
-        if self.data_set == "triviaqa":
-            return score_triviaqa(self.questions, predictions)
-        if self.data_set == "squad_v1":
-            return squad_scores.score_squad_v1(self.questions, predictions)
+        if self.data_set != "squad_v2":
+            rule = TRIVIA_WORDS if self.data_set == "triviaqa" else None
+            return squad_scores.score_squad_v1(self.questions, predictions, rule)
         scores = squad_scores.score_squad_v2(self.questions, predictions)
         return {name: value for name, value in scores.items() if not name.endswith("total")}
 
@@ -111,11 +109,9 @@ def best_by_key(
 
 def answer_f1_scores(examples: Sequence[QuestionExample], texts: Sequence[str]) -> np.ndarray:
     """Returns the F1 of an answer to each question, on each document, `(questions,)`, in [0, 1]."""
-    if any(isinstance(one, DocumentQuestion) for one in examples):
-        pairs = zip(examples, texts, strict=True)
-        return np.array([best_f1(text, _gold_texts(one)) for one, text in pairs])
+    rule = TRIVIA_WORDS if any(isinstance(one, DocumentQuestion) for one in examples) else None
     golds = [GoldQuestion(one.id, _gold_texts(one)) for one in examples]
-    return squad_scores.f1_scores(golds, texts)
+    return squad_scores.f1_scores(golds, texts, rule)
 
 
 def _gold_texts(example: QuestionExample) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD's metrics, versions 1.1 and 2.0: exact match and F1, as in the official scorers.
+"""Exact match and F1 of SQuAD 1.1, SQuAD 2.0 and TriviaQA, as in the official scorers.
 
 Answers in Japanese, Korean and Chinese are compared by the rules of `answer_rules`.
 """
@@ -30,13 +30,15 @@ class GoldQuestion:
 
 
 def score_squad_v1(
-    golds: Sequence[GoldQuestion], predictions: Mapping[str, str]
+    golds: Sequence[GoldQuestion], predictions: Mapping[str, str], rule: AnswerRule | None = None
 ) -> dict[str, float]:
     """Returns the scores of SQuAD 1.1, in percent; a question without a prediction counts 0.
 
     Args:
         golds: The questions, each with at least one answer.
         predictions: The predicted answers by question id; other ids are ignored.
+        rule: How answers are compared, such as TriviaQA's `TRIVIA_WORDS`; by default by their
+            script.
 
     Returns:
         `exact_match` and `f1`.
@@ -44,7 +46,7 @@ def score_squad_v1(
     Raises:
         ValueError: If there is no question, or a question has no answer.
     """
-    rule = rule_of(golds)
+    rule = rule_of(golds, rule)
     exact_sum = f1_sum = 0.0
     for gold in golds:
         if not gold.texts:
@@ -113,9 +115,11 @@ def score_squad_v2(
     return results | ({"missing": missing} if missing else {})
 
 
-def f1_scores(golds: Sequence[GoldQuestion], texts: Sequence[str]) -> np.ndarray:
+def f1_scores(
+    golds: Sequence[GoldQuestion], texts: Sequence[str], rule: AnswerRule | None = None
+) -> np.ndarray:
     """Returns SQuAD 2.0's F1 of an answer to each question, `(questions,)`, in [0, 1]."""
-    rule = rule_of(golds)
+    rule = rule_of(golds, rule)
     pairs = zip(golds, texts, strict=True)
     return np.array([_best(rule.f1, text, gold, rule) for gold, text in pairs])
 
@@ -191,15 +195,15 @@ def _null_odds(scored: Iterable[GoldQuestion], null_odds: Mapping[str, float]) -
     return np.array([null_odds[gold.id] for gold in scored], "float64")
 
 
-def rule_of(golds: Sequence[GoldQuestion]) -> AnswerRule:
-    """Returns the rule by which the answers to questions are compared, see `rule_for`.
+def rule_of(golds: Sequence[GoldQuestion], rule: AnswerRule | None = None) -> AnswerRule:
+    """Returns the rule by which the answers to questions are compared, by default of `rule_for`.
 
     Raises:
         ValueError: If there is no question.
     """
     if not golds:
         raise ValueError("expected at least one question, received none")
-    return rule_for(text for gold in golds for text in gold.texts)
+    return rule or rule_for(text for gold in golds for text in gold.texts)
 
 
 def parse_gold(content: Any, path: str) -> tuple[list[GoldQuestion], bool]:
