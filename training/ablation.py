@@ -37,7 +37,7 @@ from keras_bert.intervals import mean_text
 
 from .costs.run_cost import operations
 from .engine import output_folder, program
-from .engine.grid import Cell, run_cells, seed_scores
+from .engine.grid import Cell, run_cells
 from .engine.options import (
     NonNegativeFloat,
     NonNegativeInt,
@@ -337,7 +337,7 @@ def ablation(config: AblationConfig) -> list[dict[str, Any]]:
     records = []
     for row in rows(config):
         scores = {
-            task: seed_scores(results, columns[task].metric)
+            task: results["summary"]["dev"][columns[task].metric]["seeds"]
             for (name, task), results in finetuned.items()
             if name == row.name
         }
