@@ -248,9 +248,26 @@ def run(
         _write_results(results, folder)
         raise
     best = max(runs, key=lambda run: job.selection_score(next(iter(run.best.values()))))
-    results = results_record(job.config, runs, best, to_beat) | {"diverged": diverged}
-    # What to try the model with
-    results["example"] = data_inspection.text_rows([*data.parts().values()][1]).example()
+    results = {
+        "config": job.config.to_dict(),
+        "backend": keras.backend.backend(),
+        "encoder": best.encoder,
+        "runs": [dataclasses.asdict(run) for run in runs],
+        "summary": summary(runs),
+        "baselines": to_beat,
+        "kept": {
+            "seed": best.seed,
+            "epoch": best.best_epoch,
+            "epochs": len(best.evaluations),
+            "by": next(iter(best.best)),
+            "scores": best.best,
+            "model": best.model_path,
+        },
+        "seconds": {part: sum(run.seconds[part] for run in runs) for part in best.seconds},
+        "diverged": diverged,
+        # What to try the model with
+        "example": data_inspection.text_rows([*data.parts().values()][1]).example(),
+    }
     # The export of an earlier run of the same command, perhaps with other seeds
     if (exported := _exported_model(folder)) is not None:
         results["exported_model"] = exported
@@ -327,22 +344,12 @@ def train(
         NotFiniteError: If the training diverges.
     """
     with devices.shared_by(job.config.compute.devices) as scope:
-        return _train(job, seed_run, meter, time_left, scope)
-
-
-def _train(
-    job: Job,
-    seed_run: SeedRun,
-    meter: Meter | None,
-    time_left: TimeLeft | None,
-    scope: devices.Scope,
-) -> Run:
-    set_random_seed(seed_run.seed)
-    with scope():
-        training = job.build(seed_run.seed)
-    evaluation = DevEvaluation(job, seed_run, meter)
-    output_folder.check_room(seed_run.folder, _model_bytes(training.model))
-    records = fit(training.model, training.fit_epoch, job.config, seed_run, evaluation, time_left)
+        set_random_seed(seed_run.seed)
+        with scope():
+            training = job.build(seed_run.seed)
+        model, evaluation = training.model, DevEvaluation(job, seed_run, meter)
+        output_folder.check_room(seed_run.folder, _model_bytes(model))
+        records = fit(model, training.fit_epoch, job.config, seed_run, evaluation, time_left)
     logging.info(
         "seed %d: %.1f %% of the training waited for data",
         seed_run.seed,
@@ -362,8 +369,8 @@ def _train(
         seconds={"training": evaluation.training_seconds, "scoring": evaluation.scoring_seconds},
         flops=None if training.epoch_flops is None else num_epochs * training.epoch_flops(),
         energy=evaluation.metered(),
-        dtype=training.model.dtype_policy.name,
-        encoder=_encoder_sizes(training.model),
+        dtype=model.dtype_policy.name,
+        encoder=_encoder_sizes(model),
     )
 
 
@@ -622,37 +629,4 @@ def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 
     return {
         dev: {metric: of(dev, metric) for metric in runs[0].final[dev]} for dev in runs[0].final
-    }
-
-
-def results_record(
-    config: LabeledFilesConfig,
-    runs: Sequence[Run],
-    best: Run,
-    to_beat: Mapping[str, baselines.Baselines],
-) -> dict[str, Any]:
-    """Returns the content of `results.json`: config, backend, runs, summary and baselines.
-
-    Args:
-        config: The config of the runs.
-        runs: The results of each seed.
-        best: The run whose model is kept.
-        to_beat: The baselines, by development set.
-    """
-    return {
-        "config": config.to_dict(),
-        "backend": keras.backend.backend(),
-        "encoder": best.encoder,
-        "runs": [dataclasses.asdict(run) for run in runs],
-        "summary": summary(runs),
-        "baselines": dict(to_beat),
-        "kept": {
-            "seed": best.seed,
-            "epoch": best.best_epoch,
-            "epochs": len(best.evaluations),
-            "by": next(iter(best.best)),
-            "scores": best.best,
-            "model": best.model_path,
-        },
-        "seconds": {part: sum(run.seconds[part] for run in runs) for part in best.seconds},
     }

@@ -69,9 +69,7 @@ class Cell:
             name = module.removeprefix("training.")
             logging.info("%s: %s %s", folder.name, child_programs.typed(name), shlex.join(flags))
             folder.mkdir(parents=True, exist_ok=True)
-            results.unlink(
-                missing_ok=True
-            )  # of fewer seeds, before the record says otherwise
+            results.unlink(missing_ok=True)  # of fewer seeds, before the record says otherwise
             atomic.write_json(file, record)
             command = [sys.executable, "-m", f"{child_programs.PACKAGE}.{name}", *flags]
             process = subprocess.run(command, check=False)

@@ -26,8 +26,8 @@ from keras_bert import aliases, checks
 
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
-from . import child_programs, config_flags, output_folder, run_report
-from .interrupts import INTERRUPTED, NOTHING, InterruptWatch
+from . import child_programs, config_flags, interrupts, output_folder, run_report
+from .interrupts import INTERRUPTED, NOTHING
 from .job import Job
 from .options import DeviceOptions, HostOptions
 
@@ -89,12 +89,12 @@ def run(
     for name in (None, "absl"):
         standard_logging.getLogger(name).addFilter(_is_no_detail_of_a_library)
     logging.get_absl_handler().setFormatter(_PlainFormatter())
-    watch = InterruptWatch()
+    interrupts.watch()
     try:
         with quiet_where_output_is_closed(_OUTPUT_CLOSED), plain_errors():
             app.run(main, flags_parser=_parse_flags)
     except KeyboardInterrupt as error:
-        watch.end((*getattr(error, "__notes__", ()), NOTHING)[0])
+        interrupts.end((*getattr(error, "__notes__", ()), NOTHING)[0])
 
 
 def _with_config(
@@ -105,8 +105,9 @@ def _with_config(
     remaining: str,
 ) -> Callable[[list[str]], Any]:
     """Defines the flags of a config, and returns `main` as a function of the other arguments."""
-    define = config_flags.define_program_flags if with_recipes else config_flags.define_flags
-    define(config_class)
+    if with_recipes:
+        config_flags.define_recipe_flag()
+    config_flags.define_flags(config_class)
 
     def call(arguments: list[str]) -> Any:
         if argument and len(arguments) == 2 and not flags.FLAGS[argument].present:

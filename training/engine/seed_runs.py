@@ -13,7 +13,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import numpy as np
@@ -44,16 +44,6 @@ _LEAST_RATIO = 20.0
 _EPOCH_SHARE = 0.2
 
 FitEpoch = Callable[[int, int, list[keras.callbacks.Callback]], Any]
-
-
-class Evaluation(Protocol):
-    """State of the evaluations of a run, which checkpoints save."""
-
-    def state(self) -> dict[str, Any]:
-        """Returns the state as JSON values."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restores the state that `state` returned."""
 
 
 class SeedRun:
@@ -140,7 +130,7 @@ class SeedRun:
         fit_epoch: FitEpoch,
         epochs: int,
         callbacks: Iterable[keras.callbacks.Callback] = (),
-        evaluation: Evaluation | None = None,
+        evaluation: Any = None,
     ) -> list[dict[str, float]]:
         """Fits a compiled model up to the last epoch, resuming from a checkpoint if there is one.
 
@@ -151,7 +141,7 @@ class SeedRun:
                 of the batches is drawn from Python's random generator, which is seeded before.
             epochs: Total number of epochs.
             callbacks: Callbacks for `fit`.
-            evaluation: The callback whose state the checkpoints save.
+            evaluation: The callback whose `state()` the checkpoints save, for its `restore`.
 
         Returns:
             Keras' loss and metrics, one record per epoch.
@@ -179,7 +169,7 @@ class SeedRun:
 class _Checkpoints(keras.callbacks.Callback):
     """Tracks the progress of a run, and writes checkpoints at intervals."""
 
-    def __init__(self, run: SeedRun, evaluation: Evaluation | None) -> None:
+    def __init__(self, run: SeedRun, evaluation: Any) -> None:
         super().__init__()
         self.run = run
         self.evaluation = evaluation

@@ -103,7 +103,7 @@ def _define_common_flags(flag_values: flags.FlagValues) -> list[str]:
         "Empty looks at the files."
     )
     flags.DEFINE_string("task", "", description, flag_values=flag_values)
-    flags.DEFINE_string("recipe", "", config_flags.RECIPE, flag_values=flag_values)
+    config_flags.define_recipe_flag(flag_values)
     return ["task", "recipe"]
 
 
