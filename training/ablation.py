@@ -132,13 +132,7 @@ class AblationConfig(ProgramConfig):
 
 
 class Size(NamedTuple):
-    """The size of an encoder; the feed-forward layers are four times as wide as the hidden size.
-
-    Args:
-        num_layers: Number of layers.
-        hidden_dim: Hidden size.
-        num_heads: Number of attention heads.
-    """
+    """The size of an encoder; the feed-forward layers are four times as wide as the hidden size."""
 
     num_layers: int
     hidden_dim: int

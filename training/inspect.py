@@ -238,11 +238,7 @@ class Report:
         return lines
 
     def sections(self, figures: Mapping[str, Figure]) -> list[page.Html]:
-        """Returns the report as sections of a page.
-
-        Args:
-            figures: The histograms of the lengths, by the name of the part.
-        """
+        """Returns the report as sections of a page."""
         names = list(dict.fromkeys(name for part in self.counts.values() for name in part))
         counted = [[name, *(part.get(name) for part in self.counts.values())] for name in names]
         words = [

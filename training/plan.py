@@ -212,10 +212,6 @@ class Rate:
 def busy_note(load: float, cores: int) -> str:
     """Returns a line about other work on the machine, empty if there was little.
 
-    Args:
-        load: The load average before the updates were timed.
-        cores: The cores of the machine.
-
     Example:
 
     >>> busy_note(0.3, cores=2)

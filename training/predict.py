@@ -189,13 +189,7 @@ def predict(config: PredictConfig) -> int:
 
 
 def answered_row(row: Row, answer: Any, fields: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns what is written of a row: its id, its input where that is asked for, its prediction.
-
-    Args:
-        row: The row.
-        answer: The prediction: a dict, or a list, which is written as `answers`.
-        fields: The fields of the model, if the row is to be repeated.
-    """
+    """Returns the line of a row: its id, the given fields of its input, and its prediction."""
     answer = answer if isinstance(answer, dict) else {"answers": answer}
     repeated = [*(["id"] if "id" in row else []), *(_read_fields(row, fields) if fields else [])]
     return {**{name: row[name] for name in repeated}, **answer}

@@ -160,12 +160,7 @@ def _print_scores(classifier: TextClassifier, train: LabeledText, test: LabeledT
 
 
 def answers_table(test: LabeledText, answers: Sequence[Answer]) -> str:
-    """Returns a table of some answers: of each label the first that is right, and some wrong ones.
-
-    Args:
-        test: The texts with their labels.
-        answers: The answer to each text.
-    """
+    """Returns a table of answers: for each label the first right one, and some wrong ones."""
     from keras_bert.tables import text_table
 
     labels = [(test.class_names or ())[index] for index in test.strata]
@@ -185,10 +180,7 @@ def answers_table(test: LabeledText, answers: Sequence[Answer]) -> str:
 def answer_in_fresh_process(model: Path, texts: Sequence[str]) -> list[Answer]:
     """Loads a classifier in a new Python process and classifies texts.
 
-    Args:
-        model: The folder of an export, which TensorFlow and TF Text answer without this project, or
-            a `.keras` file.
-        texts: The texts.
+    TensorFlow and TF Text answer for an export, without this project.
 
     Raises:
         RuntimeError: If the process fails; the message includes its standard error.

@@ -137,8 +137,7 @@ def _row(subject: Subject) -> Row:
 def serving_latency_figure(rows: Sequence[Row]) -> Figure:
     """Draws the median and the 99th percentile of the latency over answered requests per second.
 
-    Args:
-        rows: The rows of a benchmark; those without requests are omitted.
+    Rows without requests are omitted.
     """
     figure, (axes,) = new_figure(6.0, 3.6)
     for loop, color in (("closed", BLUE), ("open", ORANGE)):

@@ -216,10 +216,7 @@ class Workload(ProgramConfig):
 
 
 def batching_options(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns the options of `tf.nondifferentiable_batch_function` that a file sets.
-
-    Args:
-        path: A `batching_params.pbtxt`.
+    """Returns the options of `tf.nondifferentiable_batch_function` in a `batching_params.pbtxt`.
 
     Raises:
         ValueError: If the file does not set `max_batch_size` and `batch_timeout_micros`.
@@ -240,11 +237,7 @@ def batching_options(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def standard_library_sentences(count: int) -> list[str]:
-    """Returns sentences of the docstrings of the standard library, as long as those of prose.
-
-    Args:
-        count: Maximum number of sentences.
-    """
+    """Returns sentences of the docstrings of the standard library, as long as those of prose."""
     return list(itertools.islice(_standard_library_sentences(), count))
 
 

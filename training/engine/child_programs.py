@@ -10,11 +10,7 @@ is_command = False
 
 
 def typed(program: str) -> str:
-    """Returns the command for a program: `keras-bert predict`, or `python -m training.predict`.
-
-    Args:
-        program: The name of its module in this package.
-    """
+    """Returns the command for a program: `keras-bert predict`, or `python -m training.predict`."""
     # The child process of an installed program runs by its module
     if is_command or PACKAGE != "training":
         return f"keras-bert {program.replace('_', '-')}"

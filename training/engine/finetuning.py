@@ -78,12 +78,7 @@ class Run:
 
 
 def make_optimizer(config: FineTuningConfig, num_steps: int) -> AdamW:
-    """Returns AdamW with a linear warm-up and decay over all steps of a run.
-
-    Args:
-        config: The settings of the run.
-        num_steps: Number of updates of the run, as `num_steps` of a task counts them.
-    """
+    """Returns AdamW with a linear warm-up and decay over all steps of a run."""
     return AdamW(
         config.learning_rate,
         num_train_steps=num_steps,
@@ -108,11 +103,7 @@ def preset_options(config: FineTuningConfig) -> dict[str, Any]:
 def compile_task(model: Any, config: FineTuningConfig, x: Any, loss: Any = None) -> None:
     """Compiles a task with the optimizer of a run on text.
 
-    Args:
-        model: The task.
-        config: The settings of the run.
-        x: The training data, in a form that the task's `fit` takes.
-        loss: The loss; `None` for the task's own.
+    The loss is the task's own by default.
     """
     steps = model.num_steps(x, config.batch_size, config.epochs)
     model.compile(make_optimizer(config, steps), loss)
@@ -151,10 +142,7 @@ def training_of_text(
 ) -> Training:
     """Returns a task that is ready to be trained, compiled with the optimizer of the run.
 
-    Args:
-        model: The task.
-        x, y, config: As for `epochs_of_text`.
-        num_rows: Number of examples in an epoch.
+    The data are those of `epochs_of_text`, with `num_rows` examples in an epoch.
     """
     compile_task(model, config, x)
     return Training(model, epochs_of_text(model, x, y, config), num_rows, epoch_flops(model, x))
@@ -200,12 +188,7 @@ def can_export() -> bool:
 
 
 def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
-    """Returns a function that computes the FLOPs of an epoch, for `Training.epoch_flops`.
-
-    Args:
-        model: The task, whose whole encoder is trained.
-        x: The training data, in a form that the task's `fit` takes.
-    """
+    """Returns a function that computes the FLOPs of an epoch, for `Training.epoch_flops`."""
 
     def flops() -> int:
         lengths = model.sequence_lengths(x)
@@ -219,12 +202,6 @@ def run(
     job_class: type[Job], config: LabeledFilesConfig, data: Any, meter: Meter | None = None
 ) -> dict[str, Any]:
     """Trains every seed, writes all results, and returns them.
-
-    Args:
-        job_class: The task.
-        config: The settings, an instance of the task's `config_class`.
-        data: The data that the task's `read` returned.
-        meter: Returns the energy since its last call; `None` if energy is not metered.
 
     Returns:
         The content of `results.json`: the config, the runs, and for each development set and metric
@@ -396,13 +373,8 @@ def fit(
 ) -> list[dict[str, float]]:
     """Fits a compiled model with progress lines, logs and checkpoints.
 
-    Args:
-        model: The task.
-        fit_epoch: As for `SeedRun.fit`.
-        config: The settings of the run.
-        seed_run: The run, whose checkpoints an interrupted training resumes from.
-        evaluation: The evaluation after each epoch.
-        time_left: The estimate for a run of several seeds, in epochs; by default for this one.
+    An interrupted training resumes from the checkpoints of `seed_run`. The time left is that of a
+    run of several seeds, in epochs, or by default of this one.
 
     Returns:
         Keras' loss and metrics, one record per epoch.
@@ -435,13 +407,7 @@ _EVALUATION_STATE = (
 
 
 class DevEvaluation(keras.callbacks.Callback):
-    """Scores the development sets after each epoch, saves the best model, and stops early.
-
-    Args:
-        job: The task, which scores the model.
-        seed_run: The run, whose `model_path` the best epoch's model is saved to.
-        meter: Returns the energy since its last call; `None` if energy is not metered.
-    """
+    """Scores the development sets after each epoch, saves the best model, and stops early."""
 
     def __init__(self, job: Job, seed_run: SeedRun, meter: Meter | None = None) -> None:
         super().__init__()
@@ -542,13 +508,7 @@ def save_model(model: keras.Model, path: Path) -> None:
 
 
 def diverged(seed: int, error: NotFiniteError, folder: Path | None = None) -> NotFiniteError:
-    """Returns the error about a seed whose training diverged.
-
-    Args:
-        seed: The seed.
-        error: What was not finite, and where.
-        folder: The folder of the seed, which may contain the model of an earlier epoch.
-    """
+    """Returns the error about a seed whose training diverged."""
     path = None if folder is None else folder / "model.keras"
     is_kept = path is not None and path.is_file()
     kept = f"{path} is of an earlier epoch" if is_kept else "no model is kept"
@@ -562,10 +522,6 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
 
     Interrupted runs are resumed, and finished ones are not repeated, provided that the settings,
     the data and the files of the checkpoint are the same.
-
-    Args:
-        job: The task with its settings and data.
-        meter: Returns the energy since its last call; `None` if energy is not metered.
 
     Returns:
         The runs of the seeds, and a message about each seed that diverged.

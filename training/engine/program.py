@@ -186,11 +186,7 @@ def quiet_where_output_is_closed(status: int = 0) -> Iterator[None]:
 
 
 def help_text(program_flags: Iterable[flags.Flag] | None = None) -> str:
-    """Returns the program's docstring, and each flag with its default and description.
-
-    Args:
-        program_flags: The flags; by default those that the program has defined.
-    """
+    """Returns the program's docstring, and each flag with its default and description."""
     if program_flags is None:
         program_flags = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     text = sys.modules["__main__"].__doc__ or ""
@@ -219,12 +215,7 @@ def plain_warning(
     line: str | None = None,
     formatted: Callable[..., str] = warnings.formatwarning,
 ) -> str:
-    """Formats a `UserWarning` on one line, without file name and line number.
-
-    Args:
-        message, category, filename, lineno, line: As for `warnings.formatwarning`.
-        formatted: Formats warnings of other categories.
-    """
+    """Formats a `UserWarning` on one line, without file name and line number."""
     if issubclass(category, UserWarning):
         return f"warning: {message}\n"
     return formatted(message, category, filename, lineno, line)
@@ -232,9 +223,6 @@ def plain_warning(
 
 def refuse_arguments(arguments: list[str]) -> None:
     """Raises an error if the command line has arguments that are not flags.
-
-    Args:
-        arguments: The argument of `main`: the program's name and the arguments that are not flags.
 
     Raises:
         ValueError: If there are such arguments.
@@ -247,10 +235,6 @@ def refuse_arguments(arguments: list[str]) -> None:
 
 def require(names: tuple[str, ...], extra: str) -> None:
     """Checks that the libraries that the program imports later are installed.
-
-    Args:
-        names: Import names of the libraries.
-        extra: The extra of this project that installs them.
 
     Raises:
         ImportError: If one is not installed; the message includes the command to install it.
@@ -333,12 +317,7 @@ def _end(error: Exception, message: str) -> None:
 
 
 def fine_tune(config: Any, job_class: type[Job]) -> None:
-    """Reads and validates the files of a run, trains, and prints the report.
-
-    Args:
-        config: The settings, an instance of the task's `config_class`.
-        job_class: The task.
-    """
+    """Reads and validates the files of a run, trains, and prints the report."""
     require(TRAINING_LIBRARIES, "training")
     with joined_hosts(config.hosts, config.compute):
         start = time.perf_counter()

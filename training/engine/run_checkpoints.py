@@ -66,12 +66,7 @@ class RunState:
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def check_same_run(self, found: RunState, folder: Path) -> None:
-        """Raises a ValueError if a checkpoint is from another backend or other settings.
-
-        Args:
-            found: The checkpoint's state.
-            folder: The folder of the checkpoints, for the message.
-        """
+        """Raises a ValueError if a checkpoint is from another backend or other settings."""
         for name in ("backend", "fingerprint"):
             if getattr(found, name) != getattr(self, name):
                 raise OtherSettingsError(
@@ -93,10 +88,6 @@ class RunCheckpoints:
     read does not depend on how many processes or devices have written it.
 
     As a context manager, it waits at the end until the last checkpoint is written.
-
-    Args:
-        folder: The folder of the checkpoints.
-        keep: Number of checkpoints to keep.
     """
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
@@ -123,13 +114,8 @@ class RunCheckpoints:
     def save(self, model: keras.Model, state: RunState, with_metrics: bool = False) -> None:
         """Writes a checkpoint, and removes old ones.
 
-        On several hosts, all processes call this.
-
-        Args:
-            model: The model, with a built optimizer.
-            state: The state of the run.
-            with_metrics: Whether to save the state of the metrics too, which is needed in the
-                middle of an epoch.
+        On several hosts, all processes call this. The state of the metrics is needed in the middle
+        of an epoch.
 
         Raises:
             NotFiniteError: If a weight is not finite; nothing is written.
@@ -305,9 +291,6 @@ class _Background:
 
     The process does not wait for it where it ends by an error, since other processes may have ended
     for which the function waits.
-
-    Args:
-        function: The function.
     """
 
     def __init__(self, function: Callable[[], None]) -> None:
@@ -392,12 +375,7 @@ def seed_dropout(seed: int, step: int) -> None:
 
 
 def _variables(model: keras.Model, with_metrics: bool) -> dict[str, Any]:
-    """Returns the variables by names that are the same in every process, unlike Keras' names.
-
-    Args:
-        model: The model, with a built optimizer.
-        with_metrics: Whether to return those of the metrics too.
-    """
+    """Returns the variables by names that are the same in every process, unlike Keras' names."""
     metrics = {id(variable) for variable in model.metrics_variables}
     weights = [variable for variable in model.variables if id(variable) not in metrics]
     sums = model.metrics_variables if with_metrics else ()

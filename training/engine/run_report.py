@@ -25,11 +25,7 @@ _PARTS = {
 
 
 class Stopwatch:
-    """Measures the duration of each part of a run.
-
-    Args:
-        seconds: Seconds by the name of a part; measured times are added to it.
-    """
+    """Measures the duration of each part of a run."""
 
     def __init__(self, seconds: dict[str, float]) -> None:
         self.seconds = seconds
@@ -50,14 +46,7 @@ def report(
     example_input: str = "",
     fields: tuple[str, ...] = ("text",),
 ) -> str:
-    """Formats the report of a fine-tuning run.
-
-    Args:
-        results: The content of `results.json`.
-        seconds: Durations of further parts, in seconds.
-        example_input: As for `Job`.
-        fields: As for `Job`.
-    """
+    """Formats the report of a fine-tuning run."""
     best_run, config = results["kept"], results["config"]
     folder = Path(config["output_dir"])
     best = folder / f"seed_{best_run['seed']}"

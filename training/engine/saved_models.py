@@ -41,9 +41,6 @@ def model_files(model: str, *, exported: bool = False) -> list[Path]:
 def load_task(files: Sequence[Path]) -> Any:
     """Loads a model, or several as an ensemble, for prediction.
 
-    Args:
-        files: The `.keras` files.
-
     Raises:
         ValueError: If a file is not a model, or the models cannot be averaged.
     """
@@ -62,11 +59,6 @@ def load_task(files: Sequence[Path]) -> Any:
 
 def check_model(path: str, *, exported: bool = False, flag: str = "model") -> Path:
     """Checks that a path is that of a trained model.
-
-    Args:
-        path: The value of the flag.
-        exported: Whether an exported SavedModel is taken too, and not only a `.keras` file.
-        flag: The name of the flag.
 
     Returns:
         The path: a folder with a `saved_model.pb`, or a file.

@@ -105,9 +105,6 @@ class SeedRun:
     def check_preset(self, found: str) -> None:
         """Checks that the run in the folder started from the same files.
 
-        Args:
-            found: Its hash of them; empty if they were unknown.
-
         Raises:
             OtherSettingsError: If the files differ.
         """

@@ -58,10 +58,6 @@ def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]
 
     All processes call this at the same place.
 
-    Args:
-        folder: The folder of the checkpoint, which all of them see.
-        variables: The variables by name.
-
     Returns:
         A function that waits until all parts are written, and returns the checksum of each file in
         the process that writes files. It raises an OSError if that fails in any process, with the
@@ -126,10 +122,6 @@ def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]
 def check(folder: Path, checksums: Checksums) -> None:
     """Checks that a share of the files, which depends on the process, is as it was written.
 
-    Args:
-        folder: The folder of the checkpoint.
-        checksums: Those of all files.
-
     Raises:
         OSError: If a file cannot be read.
         ValueError: If a file differs.
@@ -148,10 +140,6 @@ def assign(folder: Path, variables: Mapping[str, Any]) -> None:
     """Reads the values of variables; of those that are divided, the parts of this process.
 
     All processes call this at the same place.
-
-    Args:
-        folder: The folder of the checkpoint.
-        variables: The variables by name, all or some of those that were written.
     """
     import orbax.checkpoint as ocp
 

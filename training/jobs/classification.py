@@ -480,11 +480,7 @@ def score_classifier(
 ) -> dict[str, float]:
     """Returns the scores of a classifier on labeled text.
 
-    Args:
-        classifier: The classifier.
-        data: The labeled text.
-        metric_names: As for `classifier_scores.score`.
-        tune: Whether to set the thresholds of several labels by `data`.
+    With `tune`, the thresholds of several labels are set by the data.
     """
     from ..scores import classifier_scores
 
@@ -504,10 +500,6 @@ def write_answers(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Writes one line per row: the class and its probability, or the score of a regression.
 
     Of several labels, they are two JSON lists.
-
-    Args:
-        rows: What `classify` returned.
-        path: The path of the file.
     """
     if isinstance(rows[0], list):
         rows = [

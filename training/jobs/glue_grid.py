@@ -291,11 +291,7 @@ def format_table(results: dict[str, TaskResult]) -> str:
 
 @style()
 def _figure(scores: Mapping[str, Sequence[float]]) -> Any:
-    """Draws the scores of each task's seeds as dots over a bar of their mean.
-
-    Args:
-        scores: The scores of each seed in percent, by task.
-    """
+    """Draws the scores of each task's seeds as dots over a bar of their mean."""
     figure, (axes,) = new_figure(1.5 + 0.8 * len(scores), 3.2)
     for position, values in enumerate(scores.values()):
         mean = float(np.mean(values))

@@ -430,14 +430,7 @@ def answer(
     n_best: int,
     golds: GoldAnswers | None = None,
 ) -> Answers:
-    """Predicts answers, with the model's null threshold or the best one for known answers.
-
-    Args:
-        model: The question answerer.
-        examples: The questions.
-        n_best: Number of answers kept for each question.
-        golds: The gold answers to tune the threshold on; `None` takes the model's threshold.
-    """
+    """Predicts answers, with the model's null threshold or the best one for known answers."""
     with_null = golds is not None or model.null_threshold is not None
     texts: list[str] = []
     scores: list[float] = []

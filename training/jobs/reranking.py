@@ -112,10 +112,6 @@ def run_program(config: RerankConfig) -> None:
 def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, float]]:
     """Trains on some of the queries, re-ranks the results of the others, and writes all results.
 
-    Args:
-        config: The settings.
-        collection: Documents, queries and qrels.
-
     Returns:
         The scores of BM25's ranking, of the encoder's and of both combined, by the metrics of
         `ranking_scores`. `trec_eval -c` computes the same from the files that are written.
@@ -162,10 +158,6 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
 
 def bm25(collection: Collection, count: int) -> Scored:
     """Retrieves documents for each query with BM25, with their scores, the best first.
-
-    Args:
-        collection: Documents and queries.
-        count: Maximum number of documents for each query.
 
     Reference:
         [BM25S](https://arxiv.org/abs/2407.03618).
@@ -229,14 +221,7 @@ def train(
     seed_run: SeedRun,
     scope: Scope,
 ) -> Any:
-    """Trains and returns a `MultipleChoice` for the pairwise loss, or else a `TextClassifier`.
-
-    Args:
-        config: The settings.
-        triples: Each a query, a relevant document and another.
-        seed_run: The run, whose checkpoints are resumed.
-        scope: Returns the context in which the model is made, see `devices.shared_by`.
-    """
+    """Trains and returns a `MultipleChoice` for the pairwise loss, or else a `TextClassifier`."""
     from keras_bert import MultipleChoice, TextClassifier
 
     from ..engine import finetuning
@@ -297,9 +282,7 @@ def _standard_scores(scored: Sequence[tuple[str, float]]) -> dict[str, float]:
 def relevance(model: Any, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
     """Returns the relevance scores of texts for queries, `(pairs,)`.
 
-    Args:
-        model: A `MultipleChoice`, or a `TextClassifier` whose last class is the relevant one.
-        pairs: Queries and texts.
+    The last class of a `TextClassifier` is the relevant one.
     """
     if "choices" in model.fields:
         rows = [(query, [text]) for query, text in pairs]

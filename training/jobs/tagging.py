@@ -236,10 +236,7 @@ class TaggingJob(Job):
     def predicted_labels(self, model: Any, name: str, text: TaggedText) -> list[list[str]]:
         """Predicts a label for each word of each sentence.
 
-        Args:
-            model: The tagger.
-            name: The part of the data that the text is: dev or test.
-            text: The sentences.
+        The name is that of a part of the data: dev or test.
         """
         raise NotImplementedError
 
@@ -271,10 +268,7 @@ def tagging_report(
 ) -> dict[str, Any]:
     """Returns all scores of predictions: `tagging_scores`, by entity type, and strict matching.
 
-    Args:
-        predictions: The predicted label of each word.
-        text: The sentences and their labels.
-        scheme: The tagging scheme of the labels, or "keep" if it is unknown.
+    The scheme is "keep" if it is unknown.
     """
     scores: dict[str, Any] = dict(entity_scores.tagging_scores(predictions, text.labels))
     if "f1" not in scores:

@@ -43,12 +43,7 @@ _CONFIDENT = "The most confident mistakes come first: hard rows, or rows whose l
 def scores_section(
     scores: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]] | None = None
 ) -> page.Html:
-    """Returns the scores, beside those of baselines.
-
-    Args:
-        scores: The score of each metric.
-        baselines: Name of a baseline -> its score of each metric.
-    """
+    """Returns the scores, beside those of baselines."""
     records = {"this model": scores, **(baselines or {})}
     return page.section("Scores", page.table(*of_records("", records)))
 
@@ -56,13 +51,7 @@ def scores_section(
 def of_classes(
     data: LabeledText, predictions: Sequence[int], probabilities: Sequence[float] | None
 ) -> list[page.Html]:
-    """Returns the sections of a classifier: classes, calibration, slices and mistakes.
-
-    Args:
-        data: The labeled text.
-        predictions: Predicted class ids, in the order of the rows.
-        probabilities: The probability of each prediction; `None` if they are unknown.
-    """
+    """Returns the sections of a classifier: classes, calibration, slices and mistakes."""
     names, labels = data.class_names or (), _labels(data)
     right = np.asarray(predictions) == labels
     majority = np.full_like(labels, np.bincount(labels).argmax())
@@ -137,11 +126,7 @@ def of_labels(
 ) -> list[page.Html]:
     """Returns the sections of a classifier of several labels: each label, slices and mistakes.
 
-    Args:
-        data: The labeled text.
-        probabilities: Of each label, `(rows, classes)`.
-        thresholds: The lowest probability of each label that applies.
-        scores: The score of each metric.
+    Probabilities and thresholds are `(rows, classes)` and `(classes,)`.
     """
     names, labels = data.class_names or (), _labels(data)
     predicted = (probabilities >= thresholds).astype(labels.dtype)
@@ -171,12 +156,7 @@ def of_labels(
 
 
 def of_numbers(data: LabeledText, predictions: Sequence[float]) -> list[page.Html]:
-    """Returns the sections of a regression: predictions over labels, slices, largest errors.
-
-    Args:
-        data: The text with its scores.
-        predictions: Predicted scores, in the order of the rows.
-    """
+    """Returns the sections of a regression: predictions over labels, slices, largest errors."""
     labels, predicted = _labels(data).astype("float64"), np.asarray(predictions, "float64")
     metrics = classifier_scores.metrics_for(1)
     errors = np.abs(predicted - labels)
@@ -214,10 +194,7 @@ def of_questions(
 ) -> list[page.Html]:
     """Returns the sections of question answering: slices, and wrong answers in their passages.
 
-    Args:
-        answered: The questions with their answers.
-        f1: The F1 of each answer, `(questions,)`, in [0, 1].
-        scores: The scores of all questions.
+    The F1 of each answer is in [0, 1].
     """
     first_words = [(one.question.split() or [""])[0].lower() for one in answered]
     common = [word for word, _ in Counter(first_words).most_common(8)]
@@ -244,12 +221,7 @@ def of_questions(
 
 
 def of_tags(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[page.Html]:
-    """Returns the sections of a tagger: types, confused labels, slices, and sentences.
-
-    Args:
-        gold: The words with their labels.
-        labels: The predicted label of each word.
-    """
+    """Returns the sections of a tagger: types, confused labels, slices, and sentences."""
     from keras_bert.data.tagging_schemes import are_span_labels
 
     true = gold.labels or []
@@ -304,13 +276,7 @@ def _sentence(words: Sequence[str], true: Sequence[str], predicted: Sequence[str
 def of_choices(
     data: ChoiceRows, chosen: Sequence[int], probabilities: Sequence[float] | None
 ) -> list[page.Html]:
-    """Returns the sections of multiple choice: slices and the most confident mistakes.
-
-    Args:
-        data: The texts with their choices and the correct ones.
-        chosen: The index of the choice that the model ranks first, in the order of the rows.
-        probabilities: The probability of each of them; `None` if they are unknown.
-    """
+    """Returns the sections of multiple choice: slices and the most confident mistakes."""
     labels = _labels(data)
     right = np.asarray(chosen) == labels
     random = 100 * float(np.mean([1 / len(choices) for choices in data.choices]))
@@ -360,11 +326,7 @@ def _slices(
 ) -> page.Html:
     """Returns a table of a score by quartiles of a size.
 
-    Args:
-        unit: What the sizes count.
-        sizes: The size of each row.
-        values: Whether each row is right, or its score.
-        is_share: Whether `values` are booleans.
+    The values are whether each row is right, or without `is_share` its score.
     """
     array = np.asarray(sizes)
     edges = np.unique(np.quantile(array, np.linspace(0, 1, _NUM_SLICES + 1), method="nearest"))

@@ -87,12 +87,6 @@ def measure_classifiers(
     """Measures classifiers on texts.
 
     Slices are texts of similar lengths, of each label, and with words of the lists.
-
-    Args:
-        models: Classifiers of the same classes, by name.
-        texts: Texts or pairs.
-        labels: Their labels; empty if there are none.
-        batch_size: Rows in a batch.
     """
     logging.info("predicting %d rows, and those with swapped words", len(texts))
     swaps = insight.default_swaps()
@@ -134,12 +128,7 @@ def add_stereotypes(
 ) -> None:
     """Adds the stereotypes of masked LMs, each in a section.
 
-    Args:
-        report: The report.
-        models: Masked LMs by name.
-        batch_size: Rows in a batch.
-        crows_pairs, stereoset: The files; empty leaves out the section.
-        winobias: The files of pro- and anti-stereotyped sentences, likewise.
+    A file whose name is empty leaves out its section.
     """
     measured: dict[str, tuple[str, str, str, Callable[[Any], insight.Result]]] = {
         "crows_pairs": (

@@ -25,10 +25,7 @@ _HEAD_INCHES = 2.9
 def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, str]]) -> None:
     """Adds where heads look: heat maps of every measure, its means by layer, and three heads.
 
-    Args:
-        report: The report.
-        model: A task.
-        texts: Texts and pairs; the first ones that fit in a row are used.
+    The first texts that fit in a row are used.
     """
     fitting: list[str | tuple[str, str]] = []
     for text in texts[:_ATTENTION_TEXTS]:
@@ -96,10 +93,7 @@ def _curves(patterns: Any) -> Any:
 def add_predictions_by_layer(report: Report, masked_lm: Any, texts: Sequence[str]) -> None:
     """Adds what each layer would fill in.
 
-    Args:
-        report: The report.
-        masked_lm: A masked LM.
-        texts: Texts with one mask each.
+    Each text has one mask.
     """
     if not texts:
         return

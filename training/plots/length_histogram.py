@@ -19,9 +19,7 @@ _MAX_BARS = 64
 def length_figure(lengths: Sequence[int], title: str = "") -> Figure:
     """Draws a histogram of row lengths.
 
-    Args:
-        lengths: Number of rows of each length, from 0 tokens to the longest.
-        title: The title of the figure.
+    `lengths` has the number of rows of each length, from 0 tokens to the longest.
 
     Raises:
         ImportError: If matplotlib is not installed.

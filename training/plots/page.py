@@ -104,12 +104,7 @@ def _cell(value: Cell, number: bool) -> str:
 
 
 def figure(drawn: Figure, description: str) -> Html:
-    """Returns a matplotlib figure as an image that is part of the page.
-
-    Args:
-        drawn: The figure.
-        description: What it shows, for those who cannot see it.
-    """
+    """Returns a matplotlib figure as an image that is part of the page."""
     import matplotlib
 
     buffer = io.BytesIO()
@@ -130,11 +125,6 @@ def section(title: str, *blocks: Html) -> Html:
 
 def write_page(path: str | os.PathLike[str], title: str, sections: Iterable[Html]) -> Path:
     """Writes a page that needs no other file and no network.
-
-    Args:
-        path: The HTML file to write; its folder must exist.
-        title: The heading.
-        sections: The content.
 
     Returns:
         The path.

@@ -42,10 +42,6 @@ class AnsweredQuestion(NamedTuple):
 def write_span_view(path: str | os.PathLike[str], answered: Iterable[AnsweredQuestion]) -> Path:
     """Writes a self-contained page: predicted answers are highlighted, gold answers underlined.
 
-    Args:
-        path: The HTML file to write; its folder must exist.
-        answered: The questions to show.
-
     Returns:
         The path.
     """

@@ -68,15 +68,7 @@ _process_lock = threading.Lock()
 
 
 class _FileCounts(NamedTuple):
-    """What a tokenized file has.
-
-    Attributes:
-        documents: Number of documents.
-        sentences: Number of sentences.
-        tokens: Number of tokens.
-        unknown: Number of those unknown to the vocabulary.
-        error: What is wrong with the file, for people; empty if it could be read.
-    """
+    """What a tokenized file has."""
 
     documents: int = 0
     sentences: int = 0
@@ -90,14 +82,7 @@ class RunnerError(OSError):
 
 
 class BeamEngine:
-    """Tokenizes a corpus and writes its shards by a runner of Beam.
-
-    Args:
-        config: The settings of the records.
-        inputs: The files of the corpus.
-        runner: The name of the runner.
-        options: The runner's own options, such as `--flink_master=localhost:8081`.
-    """
+    """Tokenizes a corpus and writes its shards by a runner of Beam."""
 
     def __init__(
         self,
@@ -311,13 +296,7 @@ def _tokenizer(config: str) -> Tokenizer:
 
 
 class _Task(NamedTuple):
-    """What is sent to every worker.
-
-    Attributes:
-        config: The settings of the records.
-        options: The runner's own options, among which are those of the file systems.
-        tokenizer: The tokenizer.
-    """
+    """What is sent to every worker."""
 
     config: PretrainingDataConfig
     options: tuple[str, ...]

@@ -197,11 +197,7 @@ class Optimization(ProgramConfig):
         return self.interval or max(1, self.num_steps // 100)
 
     def steps_between_scores(self, num_batches: int) -> int:
-        """Returns the updates between two scorings of the validation text.
-
-        Args:
-            num_batches: Number of batches of that text.
-        """
+        """Returns the updates between two scorings of the validation text."""
         if self.interval is not None:
             return self.interval
         num_trained = _TRAINED_PER_SCORED * num_batches

@@ -15,11 +15,7 @@ from keras_bert import atomic
 
 
 class RecordFolder:
-    """The files of a folder, by their names there, which may contain `/`.
-
-    Args:
-        path: The path of the folder.
-    """
+    """The files of a folder, by their names there, which may contain `/`."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -41,10 +41,6 @@ def create_records(
 ) -> dict[str, Any]:
     """Creates the records, or those whose files are missing.
 
-    Args:
-        config: The input, the output and the settings.
-        runner: The runner of Apache Beam to use, with its own options; empty for none.
-
     Returns:
         The content of `summary.json`: the numbers of documents, sentences and tokens in the corpus,
         and the share of unknown tokens among them; the numbers of files and of instances; the
@@ -150,8 +146,7 @@ def _check_documents(
 def warn_of_unknown_tokens(folder: Path) -> None:
     """Logs a warning if many tokens of the records in a folder are unknown to the vocabulary.
 
-    Args:
-        folder: The folder of the records. Without a summary there is no warning.
+    Without a summary there is no warning.
     """
     records = RecordFolder(str(folder))
     if records.names(SUMMARY_FILE):

@@ -53,9 +53,6 @@ _SECONDS_BETWEEN_PICTURES = 30.0
 def pretrain(config: PretrainConfig) -> dict[str, Any]:
     """Creates a vocabulary and records if they are missing, trains, and writes the results.
 
-    Args:
-        config: The settings.
-
     Returns:
         The content of `results.json`: the config, the number of parameters, the log, its last
         record, and totals.
@@ -134,12 +131,6 @@ def restore(
     model: PretrainingModel, checkpoints: RunCheckpoints, source: TextSource, fingerprint: str
 ) -> RunState:
     """Loads the last checkpoint and returns its state, or a new state if there is none.
-
-    Args:
-        model: The compiled model.
-        checkpoints: The checkpoints of the run.
-        source: The text, whose files must be those that the run started with.
-        fingerprint: A hash of the settings and the vocabulary.
 
     Raises:
         OtherSettingsError: If the checkpoint is of a run of other settings or files.
@@ -230,13 +221,6 @@ class Run:
         baseline: report.Log,
     ) -> RunState:
         """Trains to the end of a phase, from the run's current step.
-
-        Args:
-            phase: The phase.
-            train: The training batches.
-            dev: The batches of the validation text, or `None`.
-            state: Where the run is.
-            baseline: The scores of a `UnigramModel`.
 
         Returns:
             The state at the end.

@@ -105,12 +105,7 @@ def statistics_name(shard: int) -> str:
 
 
 class ShardMaker:
-    """Creates the rows of shards.
-
-    Args:
-        config: The settings of the records.
-        tokenizer: The tokenizer of the documents.
-    """
+    """Creates the rows of shards."""
 
     def __init__(self, config: PretrainingDataConfig, tokenizer: Tokenizer) -> None:
         self.config = config
@@ -139,11 +134,7 @@ def write_shards(
 ) -> list[ShardStatistics]:
     """Writes the shards that do not exist yet.
 
-    Args:
-        config: The settings of the records.
-        work: The folder of the token store and of the shards' statistics.
-        num_shards: Total number of shards.
-        report: Called with the number of shards completed since the last call.
+    `report` is called with the number of shards completed since its last call.
 
     Returns:
         The statistics of each shard.

@@ -24,9 +24,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 class UnigramModel:
     """Counts of tokens with add-one smoothing.
 
-    Args:
-        vocabulary_size: Number of token ids.
-        never_predicted: Ids that are not counted and have the probability 0.
+    Ids that are never predicted are not counted, and have the probability 0.
     """
 
     def __init__(self, vocabulary_size: int, never_predicted: Collection[int] = ()) -> None:
@@ -68,10 +66,6 @@ def never_predicted(tokenizer: Tokenizer, causal: bool) -> set[int]:
 def unmasked_rows(records: str, sequence_length: int) -> Iterator[tuple[Integers, np.ndarray]]:
     """Reads the original tokens of records, also of those that have masks.
 
-    Args:
-        records: The files, or a pattern.
-        sequence_length: Maximum length of a row.
-
     Yields:
         Token ids int64 `(rows, length)`, and bool `(rows, length)`, which is False at padding. The
         order is always the same.
@@ -100,15 +94,7 @@ def unigram_model(
     causal: bool,
     max_tokens: int = MAX_TOKENS,
 ) -> UnigramModel:
-    """Returns the unigram model of the first `max_tokens` training tokens, or a few more.
-
-    Args:
-        records: The files of the training records, or a pattern.
-        sequence_length: Maximum length of a row.
-        tokenizer: The tokenizer of the records.
-        causal: Whether next tokens are predicted.
-        max_tokens: Number of tokens to read.
-    """
+    """Returns the unigram model of the first `max_tokens` training tokens, or a few more."""
     model = UnigramModel(tokenizer.vocabulary_size, never_predicted(tokenizer, causal))
     left = max_tokens
     for token_ids, is_real in unmasked_rows(records, sequence_length):

@@ -24,10 +24,6 @@ def read_answers(
 ) -> tuple[list[Answer], list[str | None] | None, list[str]]:
     """Reads the prediction of each row.
 
-    Args:
-        path: The file: a table with a header, JSON Lines, a JSON array, or Parquet.
-        read_row: Converts the fields of a row to a prediction, or raises a `ValueError`.
-
     Returns:
         A tuple of the predictions, of the id of each, and of the place of each. The ids are `None`
         if no row has one.
@@ -120,11 +116,6 @@ def index_ids(
 ) -> dict[str | None, int]:
     """Returns the index of each id.
 
-    Args:
-        ids: The ids.
-        path: Their file, for messages.
-        places: The place of each in the file, for messages.
-
     Raises:
         ValueError: If a row has no id, or two have the same one; the message names their places.
     """
@@ -141,12 +132,7 @@ def index_ids(
 
 
 def relabeled(row: dict[str, Any], label_map: Mapping[str, str]) -> dict[str, Any]:
-    """Returns a prediction with the label that its `label` is read as, if it has one.
-
-    Args:
-        row: The prediction.
-        label_map: As for `read_labeled_text`.
-    """
+    """Returns a prediction with the label that its `label` is read as, if it has one."""
     label = row.get("label")
     if label is None or as_id(label) not in label_map:
         return row

@@ -193,10 +193,6 @@ def choice_fields(
     `answer`, as an index, a letter from A or a copy. In SWAG's columns `sent1`, `sent2`, `ending0`,
     `ending1` …, a choice is `sent2` followed by an ending.
 
-    Args:
-        record: The fields of the row.
-        labeled: Whether the correct choice is read.
-
     Raises:
         ValueError: If a field is missing or malformed; the message names it.
     """

@@ -285,10 +285,6 @@ def _excel_text(value: Any) -> str:
 def without_header(path: Path, rows: list[Row], header: Header) -> list[Row]:
     """Returns the rows without the first one, if it turns out to be a header.
 
-    Args:
-        path: The file, for messages.
-        rows, header: What `read_columns` returned.
-
     Raises:
         ValueError: If the first row looks like a header, but `header` is False.
     """

@@ -68,11 +68,7 @@ class Rows:
 
 
 def count_rows(part: Any) -> dict[str, int | str]:
-    """Returns the number of rows of a part, in total and by class, type or kind.
-
-    Args:
-        part: As for `text_rows`.
-    """
+    """Returns the number of rows of a part, in total and by class, type or kind."""
     if isinstance(part, LabeledText | ChoiceRows):
         return part.counts()
     if isinstance(part, TaggedText):
@@ -113,10 +109,7 @@ def text_rows(part: Any) -> Rows:
 def findings(parts: Mapping[str, Rows]) -> list[str]:
     """Returns what makes scores misleading: duplicates, contradictory labels, and leaks.
 
-    Texts are compared without regard to case and spaces.
-
-    Args:
-        parts: The rows by the name of the part; `train` is what the others are compared with.
+    Texts are compared without regard to case and spaces. Parts are compared with `train`.
     """
     messages = []
     seen = set(parts["train"].keys()) if "train" in parts else set()
@@ -148,11 +141,7 @@ def findings(parts: Mapping[str, Rows]) -> list[str]:
 
 
 def rare_classes(parts: Mapping[str, Any]) -> list[str]:
-    """Returns which classes have too few rows to be learned, or none to be scored on.
-
-    Args:
-        parts: The parts of a data set, as for `text_rows`, by name: `train`, and perhaps `dev`.
-    """
+    """Returns which classes have too few rows to be learned, or none to be scored on."""
     messages = []
     counts = {name: _class_counts(part) for name, part in parts.items()}
     what, one = (
@@ -242,10 +231,8 @@ class Tokens:
 def tokenize_rows(rows: Rows, tokenizer: Tokenizer) -> Tokens:
     """Tokenizes the rows of a part.
 
-    Args:
-        rows: The rows. Several texts of a row are counted as one sequence, with a separator after
-            each, unless they are choices. Unknown tokens of shared passages are counted once.
-        tokenizer: The tokenizer.
+    Several texts of a row are counted as one sequence, with a separator after each, unless they are
+    choices. Unknown tokens of shared passages are counted once.
     """
     num_tokens, num_unknown, words = [], [], Counter[str]()
     texts = rows.different_texts()

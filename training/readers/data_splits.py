@@ -50,12 +50,6 @@ def hold_out_tenth(
     The same rows are held out for every seed of a run, so that runs can be compared. The row of a
     stratum with a single row is never held out.
 
-    Args:
-        strata: The stratum of each row.
-        path: The file, for the error message.
-        unit: The word for rows in the error message.
-        least: Minimum number of rows to hold out.
-
     Returns:
         The indices of the training rows and of the validation rows, each in ascending order.
 

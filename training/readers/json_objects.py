@@ -28,11 +28,6 @@ def read_objects(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the place and the content of each object: the line, or the row of an array.
 
-    Args:
-        lines: The lines, with their line ends.
-        name: The name of the file, for error messages.
-        bad: Collects malformed objects; by default, the first one raises an error.
-
     Raises:
         ValueError: If a line is not JSON or not an object, two of its fields have the same name,
             or it contains an unpaired surrogate.

@@ -215,9 +215,6 @@ class TextColumns(ProgramConfig):
 def parse_label_map(pairs: Sequence[str]) -> dict[str, str]:
     """Returns the label that each label is read as.
 
-    Args:
-        pairs: Two labels each, with a colon between them.
-
     Raises:
         ValueError: If one of them has no colon or several, or two have the same first label.
 
@@ -536,14 +533,7 @@ def _warn_of_labels(path: Path, counts: Counter[str]) -> None:
 def warn_of_spellings(
     path: Path | str, counts: Mapping[str, int], unit: str = "words", stacklevel: int = 2
 ) -> None:
-    """Warns of labels that are probably spellings of the same class.
-
-    Args:
-        path: The file.
-        counts: The number of rows or words of each label.
-        unit: What is counted.
-        stacklevel: As for `warnings.warn`.
-    """
+    """Warns of labels that are probably spellings of the same class."""
     alike: dict[object, list[str]] = {}
     for name in counts:
         alike.setdefault(_spelling(name), []).append(name)

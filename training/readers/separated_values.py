@@ -42,13 +42,6 @@ def read_separated(
 
     An empty line is no row, except between the rows of a single column. A row of blank cells is.
 
-    Args:
-        path: The file.
-        format: `"tsv"` or `"csv"`.
-        quoting: How quotes in TSV are read; `"auto"` infers it from the file.
-        columns: The columns that are wanted, by name or index; by default more than one.
-        bad: Collects rows that are not valid CSV; by default, the first one raises an error.
-
     Raises:
         ValueError: If the file is malformed.
     """

@@ -175,11 +175,6 @@ def _rarest_types(text: TaggedText) -> list[str]:
 def model_inputs(text: TaggedText, values: list[Any], context: bool) -> list[Any]:
     """Returns words or labels in the form that `TokenClassifier` takes.
 
-    Args:
-        text: The sentences.
-        values: The words or labels of each sentence.
-        context: Whether to group the sentences by document.
-
     Raises:
         ValueError: If `context` is set, and the file marks no documents.
     """
@@ -215,11 +210,6 @@ def in_scheme(text: TaggedText, scheme: Scheme, notation: Notation | None = None
     """Returns a text with its labels converted to a tagging scheme, if they mark spans.
 
     Logs a warning if the labels deviate from their own scheme, or are bare types beside `O`.
-
-    Args:
-        text: The words and labels.
-        scheme: The tagging scheme.
-        notation: The notation of the labels; inferred from them by default.
 
     Raises:
         ValueError: If only some labels are labels of spans; the message names the others. If

@@ -56,8 +56,7 @@ class Collection:
     def parts(self, test_every: int) -> dict[str, list[str]]:
         """Returns the queries to train on, and those to score, by the names of their splits.
 
-        Args:
-            test_every: Every `test_every`-th query is scored if the files name no splits.
+        Every `test_every`-th query is scored if the files name no splits.
         """
         queries = list(self.queries)
         if self.splits:
@@ -85,9 +84,6 @@ def ranked(scored: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
 
     Scores are rounded to float32, which `trec_eval` reads, and ids are compared by their bytes.
 
-    Args:
-        scored: The documents of a query with their scores.
-
     Returns:
         The documents with the rounded scores, the best first.
 
@@ -105,11 +101,7 @@ def write_run(
 ) -> None:
     """Writes a ranking in TREC's run format: `query Q0 document rank score tag` on each line.
 
-    Args:
-        path: The file, which is written atomically.
-        scored: For each query, the documents with their scores, in the order of `ranked`: whoever
-            reads the file sorts them so.
-        tag: The name of the system.
+    The documents of a query are in the order of `ranked`: whoever reads the file sorts them so.
     """
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for query, ranking in scored.items():
@@ -334,9 +326,6 @@ def read_cranfield(folder: Path) -> Collection:
     The qrels number the queries from 1 to 225 in the order of the file `cran.qry`, which has
     other ids. All grades above 0 become 1, because the files and their documentation disagree on
     which end of the scale is best.
-
-    Args:
-        folder: The folder of the three files.
 
     Raises:
         FileNotFoundError: If a file does not exist.

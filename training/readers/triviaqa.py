@@ -125,10 +125,6 @@ def read_documents(
 def read_answers(content: Any, path: Path) -> dict[str, tuple[str, ...]]:
     """Reads the answers that count as right, by the key of each prediction, without documents.
 
-    Args:
-        content: The content of the file.
-        path: The file, for messages.
-
     Returns:
         The normalized aliases, and the answers of people, by question id for Wikipedia, and by
         `<question id>--<file name>` for the Web.
@@ -167,10 +163,6 @@ def answer_in_document(aliases: Sequence[str], document: str) -> SpanAnswer | No
 
     Aliases are compared with the document in lower case, also inside of words, as TriviaQA's own
     code does.
-
-    Args:
-        aliases: Normalized aliases.
-        document: The document.
     """
     lowered = document.lower()
     for alias in filter(None, aliases):

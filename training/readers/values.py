@@ -16,11 +16,7 @@ _LARGEST = 3.4028234e38  # of float32
 
 
 class BadRows:
-    """The errors of malformed rows: raised at the first one, or collected.
-
-    Args:
-        collect: Whether to collect the messages in `messages`, and to leave the rows out.
-    """
+    """The errors of malformed rows: raised at the first one, or collected."""
 
     def __init__(self, collect: bool = False) -> None:
         self.collect = collect

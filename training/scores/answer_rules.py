@@ -104,10 +104,7 @@ class AnswerRule:
     def f1(self, prediction: str, gold: str, both_empty: float = 1.0) -> float:
         """Returns the harmonic mean of precision and recall of what both answers share.
 
-        Args:
-            prediction: The predicted answer.
-            gold: The gold answer.
-            both_empty: The score if nothing of either counts, which is 0 in SQuAD 1.1's scorer.
+        If nothing of either counts, it is `both_empty`, which is 0 in SQuAD 1.1's scorer.
         """
         predicted, true = (self.divide(self.normalize(text)) for text in (prediction, gold))
         if not predicted or not true:
@@ -136,9 +133,6 @@ SEGMENTS = AnswerRule(
 
 def rule_for(texts: Iterable[str]) -> AnswerRule:
     """Returns the rule for answers, by the script of most of their letters.
-
-    Args:
-        texts: The gold answers of a file.
 
     Example:
 

@@ -67,11 +67,6 @@ def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -
     absolute differences, and their cosine. It is trained on at most 50,000 rows, sampled with a
     fixed seed, of at most 2,000 characters each, and has at most 100,000 features per text.
 
-    Args:
-        train: The training text.
-        dev: The text to score on.
-        metric_names: The metrics, as in `training.scores.classifier_scores`.
-
     Returns:
         `{"majority": scores, "bag_of_words": scores}`, or `"bag_of_characters"`; for regression
         `"mean"` instead of `"majority"`, and for several labels `"frequency"`. There the bag's
@@ -181,9 +176,7 @@ def _labels(data: LabeledText) -> np.ndarray:
 def of_tags(train: TaggedText, dev: TaggedText) -> Baselines:
     """Returns the baselines of token classification: the most frequent tag, of all and by word.
 
-    Args:
-        train: The text whose tags are counted.
-        dev: The text to score on; words that are not in `train` get its most frequent tag.
+    Words that are not in `train` get its most frequent tag.
 
     Returns:
         `{"majority": scores, "word_majority": scores}`, with the metrics of
@@ -207,9 +200,6 @@ def of_tags(train: TaggedText, dev: TaggedText) -> Baselines:
 
 def of_choices(dev: ChoiceRows) -> Baselines:
     """Returns the baselines of multiple choice: random choices (expected), and the longest choice.
-
-    Args:
-        dev: The rows to score on.
 
     Returns:
         `{"random": {"accuracy": ...}, "longest": {"accuracy": ...}}`.
@@ -235,10 +225,6 @@ def of_questions(examples: Sequence[QuestionExample], has_unanswerable: bool) ->
     passage frequency; in scripts without spaces, a word is a character.
     ([Richardson et al., 2013](https://aclanthology.org/D13-1020/) score given
     answers in this way.)
-
-    Args:
-        examples: The questions with their answers.
-        has_unanswerable: Whether questions may be unanswerable, and are scored as in SQuAD 2.0.
 
     Returns:
         The scores by the name of the baseline, with the metrics of the data set.

@@ -161,8 +161,7 @@ def _as_doubles(name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
 def metrics_for(num_classes: int) -> tuple[str, ...]:
     """Returns the default metrics of a data set.
 
-    Args:
-        num_classes: The number of classes, 1 for regression.
+    One class is a regression.
     """
     if num_classes == 1:
         return ("pearson", "spearman", "mse")

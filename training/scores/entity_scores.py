@@ -94,10 +94,6 @@ def entity_scores(
 def tagging_scores(predictions: Labels, labels: Labels) -> dict[str, float]:
     """Scores predicted labels of words.
 
-    Args:
-        predictions: The predicted label of each word of each sentence.
-        labels: The correct labels, in the same order.
-
     Returns:
         `f1`, `precision` and `recall` of entities, if the labels mark spans, and the `accuracy` of
         words. All in percent.

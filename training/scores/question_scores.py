@@ -24,12 +24,7 @@ DataSet = Literal["squad_v1", "squad_v2", "triviaqa"]
 
 @dataclasses.dataclass(frozen=True)
 class GoldAnswers:
-    """The gold answers to the questions of a file.
-
-    Args:
-        questions: The key of each prediction, and its gold answers.
-        data_set: The data set whose metrics are computed.
-    """
+    """The gold answers to the questions of a file."""
 
     questions: tuple[GoldQuestion, ...]
     data_set: DataSet
@@ -41,11 +36,7 @@ class GoldAnswers:
             logging.info("answers are compared by %s", rule.name)
 
     def scores(self, predictions: Mapping[str, str]) -> dict[str, float]:
-        """Returns the official scores; without the totals of SQuAD 2.0.
-
-        Args:
-            predictions: The predicted answers by key; an empty string for no answer.
-        """
+        """Returns the official scores; without the totals of SQuAD 2.0."""
         if self.data_set != "squad_v2":
             rule = TRIVIA_WORDS if self.data_set == "triviaqa" else None
             return squad_scores.score_squad_v1(self.questions, predictions, rule)
@@ -54,12 +45,7 @@ class GoldAnswers:
 
 
 def gold_answers(examples: Sequence[QuestionExample], has_unanswerable: bool) -> GoldAnswers:
-    """Returns the gold answers of questions that have been read.
-
-    Args:
-        examples: The questions with their answers.
-        has_unanswerable: Whether questions may be unanswerable, and are scored as in SQuAD 2.0.
-    """
+    """Returns the gold answers of questions that have been read."""
     data_set: DataSet = "squad_v2" if has_unanswerable else "squad_v1"
     if any(isinstance(one, DocumentQuestion) for one in examples):
         data_set = "triviaqa"
@@ -92,13 +78,7 @@ def prediction_key(example: QuestionExample) -> str:
 def best_by_key(
     examples: Sequence[QuestionExample], texts: Iterable[str], scores: Iterable[float]
 ) -> dict[str, str]:
-    """Returns the best answer for each key: of several documents, the one with the highest score.
-
-    Args:
-        examples: The questions.
-        texts: The answer to each.
-        scores: The score of each answer.
-    """
+    """Returns the best answer for each key: among documents, the one with the highest score."""
     best: dict[str, tuple[float, str]] = {}
     for example, text, score in zip(examples, texts, scores, strict=True):
         key = prediction_key(example)

@@ -212,10 +212,6 @@ def parse_gold(content: Any, path: str) -> tuple[list[GoldQuestion], bool]:
     The positions of the answers are ignored. A file is of version 2.0 if any question has no
     answer, as the field `is_impossible` says.
 
-    Args:
-        content: The content of the file.
-        path: The file, for messages.
-
     Raises:
         ValueError: If the file has another format.
     """
@@ -277,13 +273,7 @@ def read_null_odds(path: str) -> dict[str, float]:
 def with_null_threshold(
     predictions: Mapping[str, str], null_odds: Mapping[str, float] | None, threshold: float
 ) -> dict[str, str]:
-    """Returns predictions as `score_squad_v2` scores them: empty above the threshold.
-
-    Args:
-        predictions: The predicted answers by question id.
-        null_odds: The null odds by question id; `None` is 0 for all.
-        threshold: The null odds above which a prediction counts as no answer.
-    """
+    """Returns predictions as `score_squad_v2` scores them: empty above the threshold."""
     odds = null_odds or {}
     return {
         name: "" if odds.get(name, 0.0) > threshold else text for name, text in predictions.items()

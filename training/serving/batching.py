@@ -136,10 +136,6 @@ class Batcher:
     def submit(self, signature: str, rows: Sequence[Row]) -> Future[list[Row]]:
         """Adds rows to the queue.
 
-        Args:
-            signature: The name of the signature.
-            rows: At least one row.
-
         Returns:
             A future of the answers in the order of the rows. If it is cancelled, the rows that wait
             are not computed.

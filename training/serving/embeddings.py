@@ -57,9 +57,6 @@ class Embeddings:
 def read_inputs(max_rows: int) -> Any:
     """Returns a function that reads inputs: a string, token ids, or a list of these.
 
-    Args:
-        max_rows: The largest number of inputs.
-
     Returns:
         A function of the value and its name, which returns a list of the inputs, and whether the
         value was a single one.

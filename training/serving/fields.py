@@ -26,12 +26,7 @@ _MAX_BYTES_OF_ANSWER = 32 * 2**20
 
 
 class RequestError(ValueError):
-    """Raised for a request that is malformed; the message says what was received and expected.
-
-    Args:
-        message: The message.
-        field: The field that it is about, if it is one.
-    """
+    """Raised for a request that is malformed; the message says what was received and expected."""
 
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
@@ -40,10 +35,6 @@ class RequestError(ValueError):
 
 def read_object(body: bytes, example: str) -> dict[str, Any]:
     """Reads an object.
-
-    Args:
-        body: Its JSON.
-        example: An object, for the message.
 
     Raises:
         RequestError: If it is not JSON, or not an object.

@@ -159,12 +159,7 @@ def answers_of_saved_model(served: Any) -> Answers:
 
 
 def answers_of_task(task: Any, fields: Sequence[str]) -> Answers:
-    """Returns the answers of a task.
-
-    Args:
-        task: A task that answers text.
-        fields: The fields of a row of `serving_default`.
-    """
+    """Returns the answers of a task."""
     preprocessor = task.preprocessor
     length = None if task.verb in _IN_WINDOWS else preprocessor.sequence_length
     names = getattr(task, "class_names", None)

@@ -45,11 +45,6 @@ class PredictRequest:
 def read_request(body: bytes, signatures: Mapping[str, Signature], max_rows: int) -> PredictRequest:
     """Reads and checks a request.
 
-    Args:
-        body: The JSON.
-        signatures: The signatures by name.
-        max_rows: The largest number of rows.
-
     Raises:
         RequestError: If the request is malformed.
     """
@@ -75,11 +70,6 @@ def read_request(body: bytes, signatures: Mapping[str, Signature], max_rows: int
 
 def write_answer(request: PredictRequest, answers: Sequence[Row], count: str = "") -> bytes:
     """Returns the JSON of an answer.
-
-    Args:
-        request: The request.
-        answers: The outputs of each of its rows by name.
-        count: As for `Signature`.
 
     Raises:
         RequestError: If it has more than 32 MiB.

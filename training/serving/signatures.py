@@ -94,12 +94,7 @@ def _tensors(specs: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
-    """Returns the signature `serving_default` of a task, as its export has it.
-
-    Args:
-        task: A task that answers text.
-        fields: The fields of a row.
-    """
+    """Returns the signature `serving_default` of a task, as its export has it."""
     from keras_bert.ops.dispatch import compiles_each_shape
 
     inputs = {name: Tensor(STRING, (-1, -1) if name == CHOICES else (-1,)) for name in fields}
@@ -126,8 +121,7 @@ def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
 def of_token_ids(embedder: Any) -> Signature:
     """Returns a signature of an embedder for `token_ids` with special tokens, as `serve_ids` is.
 
-    Args:
-        embedder: A task with one output, the embedding. All rows of a batch have one length.
+    All rows of a batch have one length.
     """
     import numpy as np
 

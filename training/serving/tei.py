@@ -118,11 +118,7 @@ PROTOCOL = Protocol(_routes, "POST /embed, /predict or /rerank")
 
 
 class _Api:
-    """The answers at each address.
-
-    Args:
-        server: The server.
-    """
+    """The answers at each address."""
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
