@@ -134,17 +134,17 @@ def export(config: ExportConfig) -> str:
         "text": config.takes_text,
     }
     with tempfile.TemporaryDirectory() as temporary:
-        written = Path(config.output or Path(temporary, "1"))
-        written.parent.mkdir(parents=True, exist_ok=True)
-        task.export(written, format, overwrite=config.overwrite, **options)
+        path = Path(config.output or Path(temporary, "1"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        task.export(path, format, overwrite=config.overwrite, **options)
         lines = [
-            f"{type(task).__name__}, {format}, {config.dtype}: {megabytes(written):.1f} MB in "
+            f"{type(task).__name__}, {format}, {config.dtype}: {megabytes(path):.1f} MB in "
             f"{run_report.duration(time.perf_counter() - start)}"
         ]
         if config.output:
-            lines.append(f"export   {written}")
+            lines.append(f"export   {path}")
         if config.deploy_to:
-            lines.append(f"version  {deploy(written, config.deploy_to)}")
+            lines.append(f"version  {deploy(path, config.deploy_to)}")
     if format == _SAVED_MODEL and config.output:
         fields = (*task.fields, *(task.optional_fields if config.pair else ()))
         example = output_folder.results_of(files[0]).get("example")
@@ -220,9 +220,9 @@ def _infer_format(output: str) -> str:
     suffixes = {format.suffixes[0]: name for name, format in FORMATS.items()}
     suffix = Path(output).suffix
     if suffix not in suffixes:
-        known = ", ".join(f"{known} ({name})" for known, name in suffixes.items() if known)
+        names = ", ".join(f"{ending} ({name})" for ending, name in suffixes.items() if ending)
         raise ValueError(
-            f"--output={output} ends in {suffix}, expected {known}, or a folder without a suffix "
+            f"--output={output} ends in {suffix}, expected {names}, or a folder without a suffix "
             f"({suffixes['']}); --export_format={suffixes['']} writes a folder of that name"
         )
     return suffixes[suffix]

@@ -172,9 +172,9 @@ class _MaskedWords:
         ]
         if not words:
             raise ValueError("the text has no word of one token")
-        chosen = min(words, key=lambda number: abs(number - len(ids) / 2))
-        word = tokenizer.vocabulary[ids[chosen]]
-        masked = text[: starts[chosen]] + tokenizer.mask_token + text[ends[chosen] :]
+        middle = min(words, key=lambda number: abs(number - len(ids) / 2))
+        word = tokenizer.vocabulary[ids[middle]]
+        masked = text[: starts[middle]] + tokenizer.mask_token + text[ends[middle] :]
         best = model.fill(masked, top_k=1)[0]
         return masked, word, f"masked: {word}; filled in: {best['token']} ({best['score']:.3f})"
 
@@ -206,17 +206,17 @@ def _in_order(rows: InsightRows, config: InsightConfig) -> list[int]:
 
 
 def _describe(report: Any, config: InsightConfig, models: dict[str, Any]) -> None:
-    described = {}
+    by_model = {}
     for name, path in ((_THIS, config.model), (_OTHER, config.compare_with)):
         if name in models:
-            described[name] = _facts(path, models[name])
-    rows = [[fact, *(facts[fact] for facts in described.values())] for fact in described[_THIS]]
+            by_model[name] = _facts(path, models[name])
+    rows = [[fact, *(facts[fact] for facts in by_model.values())] for fact in by_model[_THIS]]
     report.add(
         "The model",
-        [page.table(["", *described], rows)],
+        [page.table(["", *by_model], rows)],
         data_file=config.data_file,
-        model=described[_THIS],
-        compared_with=described.get(_OTHER),
+        model=by_model[_THIS],
+        compared_with=by_model.get(_OTHER),
     )
 
 
@@ -295,14 +295,14 @@ def _explain(
     logging.info("explaining %d rows", min(config.examples, len(order)))
     for index in itertools.islice(order, 4 * config.examples):
         try:
-            given, target, answer = job.explained(model, rows.inputs[index])
-            why = insight.attributions(model, given, config.method, target)
+            row, target, answer = job.explained(model, rows.inputs[index])
+            why = insight.attributions(model, row, config.method, target)
         except ValueError as error:
             # It does not fit in one window, or has no word to be masked: another row may
             refused = str(error)
             continue
         predictions.append((index, why, answer))
-        explained[index] = given
+        explained[index] = row
         if len(predictions) == config.examples:
             break
     if not predictions:

@@ -149,11 +149,11 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
         figures = {name: length_figure(_histogram(part.lengths)) for name, part in tokens.items()}
         path = page.write_page(folder / "report.html", config.data_file, report.sections(figures))
         text += f"\n\nreport   {path}"
-        listed = folder / "malformed_rows.txt"
-        listed.unlink(missing_ok=True)
+        list_file = folder / "malformed_rows.txt"
+        list_file.unlink(missing_ok=True)
         if messages := [one for of_part in report.bad.values() for one in of_part]:
-            atomic.write_text(listed, "\n".join([*messages, ""]))
-            text += f"\nall malformed rows   {listed}"
+            atomic.write_text(list_file, "\n".join([*messages, ""]))
+            text += f"\nall malformed rows   {list_file}"
     return text, sum(map(len, report.bad.values()))
 
 
@@ -208,7 +208,7 @@ class Report:
     def text(self) -> str:
         """Returns the report in plain text."""
         blocks = [
-            *("\n".join([title, *shown]) for title, shown in self.bad_rows()),
+            *("\n".join([title, *lines]) for title, lines in self.bad_rows()),
             counts_table(self.counts),
             "\n".join(self.findings),
             text_table(*of_records("tokens in a row", self.lengths)),
@@ -232,21 +232,21 @@ class Report:
         for name, messages in self.bad.items():
             more = len(messages) - _MAX_BAD_ROWS
             rest = f"… and {more} more, all of which --report_dir lists in malformed_rows.txt"
-            shown = [*messages[:_MAX_BAD_ROWS], *([rest] if more > 0 else [])]
+            texts = [*messages[:_MAX_BAD_ROWS], *([rest] if more > 0 else [])]
             if messages:
-                lines.append((f"{name}: malformed rows, left out below: {len(messages)}", shown))
+                lines.append((f"{name}: malformed rows, left out below: {len(messages)}", texts))
         return lines
 
     def sections(self, figures: Mapping[str, Figure]) -> list[page.Html]:
         """Returns the report as sections of a page."""
         names = list(dict.fromkeys(name for part in self.counts.values() for name in part))
-        counted = [[name, *(part.get(name) for part in self.counts.values())] for name in names]
+        rows = [[name, *(part.get(name) for part in self.counts.values())] for name in names]
         words = [
-            [name, word, count] for name, found in self.unknown.items() for word, count in found
+            [name, word, count] for name, counts in self.unknown.items() for word, count in counts
         ]
         return [
             *(page.section(title, *map(page.text, shown)) for title, shown in self.bad_rows()),
-            page.section("Rows", page.table(["", *self.counts], counted)),
+            page.section("Rows", page.table(["", *self.counts], rows)),
             page.section("Findings", *map(page.text, self.findings)),
             page.section(
                 "Lengths in tokens",
@@ -313,8 +313,8 @@ def _lengths(lengths: np.ndarray, config: InspectConfig) -> dict[str, float]:
 
 
 def _histogram(lengths: np.ndarray) -> list[int]:
-    counted: list[int] = np.bincount(lengths).tolist()
-    return counted
+    counts: list[int] = np.bincount(lengths).tolist()
+    return counts
 
 
 def _main_scripts(shares: Mapping[str, float]) -> dict[str, float]:

@@ -242,8 +242,8 @@ def _check_field(row: Row, name: str, predictor: Predictor, where: str) -> None:
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
     is_list &= bool(value) or name != "choices"
     if not isinstance(value, str) and not (is_list and name in predictor.lists):
-        expected = "a list of one or more strings" if name == "choices" else "a string"
-        raise RowError(f"{where}: {name} is {excerpt(value)}, expected {expected}")
+        kind = "a list of one or more strings" if name == "choices" else "a string"
+        raise RowError(f"{where}: {name} is {excerpt(value)}, expected {kind}")
 
 
 def _placed_rows(

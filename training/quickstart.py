@@ -186,7 +186,7 @@ def answer_in_fresh_process(model: Path, texts: Sequence[str]) -> list[Answer]:
         RuntimeError: If the process fails; the message includes its standard error.
     """
     code = _MODEL_ANSWERS if model.suffix == ".keras" else _EXPORT_ANSWERS
-    finished = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, os.fspath(model)],
         input=json.dumps(list(texts)),
         capture_output=True,
@@ -194,9 +194,9 @@ def answer_in_fresh_process(model: Path, texts: Sequence[str]) -> list[Answer]:
         check=False,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
-    if finished.returncode:
-        raise RuntimeError(f"the model failed in a new process:\n{finished.stderr}")
-    return [Answer(*answer) for answer in json.loads(finished.stdout.splitlines()[-1])]
+    if process.returncode:
+        raise RuntimeError(f"the model failed in a new process:\n{process.stderr}")
+    return [Answer(*answer) for answer in json.loads(process.stdout.splitlines()[-1])]
 
 
 if __name__ == "__main__":

@@ -152,11 +152,11 @@ def named_models(model: str) -> dict[str, str]:
     paths: dict[str, str] = {}
     name = example_request.DEFAULT_NAME
     for part in [model] if Path(model).exists() else model.split(","):
-        named = _NAMED.fullmatch(part)
-        if named is None or Path(part).exists():  # another member of an ensemble
+        match = _NAMED.fullmatch(part)
+        if match is None or Path(part).exists():  # another member of an ensemble
             paths[name] = f"{paths[name]},{part}" if name in paths else part
             continue
-        name, path = named.groups()
+        name, path = match.groups()
         if name in paths or not set(":?#%").isdisjoint(name) or not name.isprintable():
             raise ValueError(f"--model has the name {name!r}, expected one without : ? # %, once")
         paths[name] = path

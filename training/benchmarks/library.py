@@ -56,8 +56,8 @@ class Library(Subject):
                 f"--subjects has {name!r}, expected library:backend[:precision][@model] with a "
                 f"library of {', '.join(LIBRARIES)} and a backend of {', '.join(BACKENDS)}"
             )
-        unknown = set(options).difference(OPTIONS.get(library, ()))
-        if unknown:
+        unknown_options = set(options).difference(OPTIONS.get(library, ()))
+        if unknown_options:
             raise ValueError(
                 f"--subjects has {name!r}, expected options of {library}: "
                 f"{', '.join(OPTIONS.get(library, ())) or 'none'}"

@@ -95,10 +95,10 @@ def make_rows(subjects: Sequence[Subject]) -> list[Row]:
 
 def format_table(rows: Sequence[Row]) -> str:
     """Formats the rows as a table in plain text, without the columns that are empty."""
-    measured = [row for row in rows if not row.unavailable]
-    columns = {name: [cell(row) for row in measured] for name, cell in _COLUMNS.items()}
+    results = [row for row in rows if not row.unavailable]
+    columns = {name: [cell(row) for row in results] for name, cell in _COLUMNS.items()}
     columns = {name: cells for name, cells in columns.items() if any(cells)}
-    lines = [text_table(list(columns), zip(*columns.values(), strict=True))] if measured else []
+    lines = [text_table(list(columns), zip(*columns.values(), strict=True))] if results else []
     for row in rows:
         name = f"{row.subject}, {row.load}" if row.load else row.subject
         if row.unavailable:

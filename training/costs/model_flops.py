@@ -155,11 +155,11 @@ def bfloat16_speedup() -> float:
     for dtype in seconds:
         _multiply(ops.cast(numbers, dtype))
     for _ in range(_ROUNDS):
-        for dtype, found in seconds.items():
+        for dtype, durations in seconds.items():
             factor = ops.cast(numbers, dtype)
             start = time.perf_counter()
             _multiply(factor)
-            found.append(time.perf_counter() - start)
+            durations.append(time.perf_counter() - start)
     return min(seconds["float32"]) / min(seconds["bfloat16"])
 
 

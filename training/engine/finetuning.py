@@ -467,8 +467,8 @@ class DevEvaluation(keras.callbacks.Callback):
             logs.update({f"dev_{name}": value for name, value in first.items()})
         # The progress line has those of the first development set.
         for name, scores in list(dev_scores.items())[1:]:
-            shown = ", ".join(f"{metric} {value:.2f}" for metric, value in scores.items())
-            logging.info("epoch %d, %s: %s", epoch + 1, name, shown)
+            text = ", ".join(f"{metric} {value:.2f}" for metric, value in scores.items())
+            logging.info("epoch %d, %s: %s", epoch + 1, name, text)
         score, patience = self.job.selection_score(first), self.job.config.patience
         if score > self.best_score:
             self.best_score, self.best_epoch = score, epoch + 1
@@ -511,9 +511,9 @@ def diverged(seed: int, error: NotFiniteError, folder: Path | None = None) -> No
     """Returns the error about a seed whose training diverged."""
     path = None if folder is None else folder / "model.keras"
     is_kept = path is not None and path.is_file()
-    kept = f"{path} is of an earlier epoch" if is_kept else "no model is kept"
+    note = f"{path} is of an earlier epoch" if is_kept else "no model is kept"
     return NotFiniteError(
-        f"seed {seed} diverged: {error}; {kept}. Try a lower --learning_rate or a longer --warmup"
+        f"seed {seed} diverged: {error}; {note}. Try a lower --learning_rate or a longer --warmup"
     )
 
 
@@ -541,9 +541,9 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
         time_left.skip_to(index * config.epochs)
         folder = Path(config.output_dir) / f"seed_{seed}"
         seed_run = SeedRun(folder, seed, fingerprint, config.checkpoint_seconds, preset)
-        finished = hosts.from_main_process(seed_run.finished)
-        if finished is not None:
-            runs.append(Run(**{**finished, "model_path": os.fspath(seed_run.model_path)}))
+        values = hosts.from_main_process(seed_run.finished)
+        if values is not None:
+            runs.append(Run(**{**values, "model_path": os.fspath(seed_run.model_path)}))
             continue
         logging.info("seed %d", seed)
         start = time.perf_counter()

@@ -202,8 +202,8 @@ def complete(config: Config, num_rows: int, preset: str) -> Config:
         changes["learning_rate"] = rate
     if config.epochs is None:
         changes["epochs"] = epochs
-    chosen = " and ".join(f"--{name}={value:g}" for name, value in changes.items())
+    flags = " and ".join(f"--{name}={value:g}" for name, value in changes.items())
     logging.info(
-        "defaults: %s, for %d training rows and hidden size %d", chosen, num_rows, hidden_dim
+        "defaults: %s, for %d training rows and hidden size %d", flags, num_rows, hidden_dim
     )
     return config.replace(**changes)

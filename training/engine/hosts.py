@@ -314,8 +314,8 @@ class _Exchanges:
         folder, client = f"{self._folder}/{number}", _processes.client
         if not is_main_process():
             client.key_value_set(f"{folder}/{index()}", json.dumps(value))
-            received: list[Any] = json.loads(_wait_for(f"{folder}/all", seconds))
-            return received
+            values_of_all: list[Any] = json.loads(_wait_for(f"{folder}/all", seconds))
+            return values_of_all
         others = (_wait_for(f"{folder}/{other}", seconds) for other in range(1, count()))
         values = [value, *map(json.loads, others)]
         client.key_value_set(f"{folder}/all", json.dumps(values))

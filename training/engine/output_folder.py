@@ -102,11 +102,11 @@ def _differences(file: Path, settings: Mapping[str, Any]) -> str:
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if not names:
         return "its options are the same: the data, or the backend, are others"
-    described = (
+    descriptions = (
         " ".join(f"--{name}={'' if values.get(name) is None else values[name]}" for name in names)
         for values in (before, now)
     )
-    return "that run has {}, this one {}".format(*described)
+    return "that run has {}, this one {}".format(*descriptions)
 
 
 def locked_folders() -> tuple[Path, ...]:
@@ -215,7 +215,7 @@ def read_checked(path: Path, names: Set[str]) -> dict[str, Any]:
     return values
 
 
-def check_same_start(folder: Path, flag: str, found: str, own: str) -> None:
+def check_same_start(folder: Path, flag: str, before: str, own: str) -> None:
     """Checks that the run in a folder was started with the same files.
 
     A hash is empty where the files are unknown.
@@ -223,7 +223,7 @@ def check_same_start(folder: Path, flag: str, found: str, own: str) -> None:
     Raises:
         OtherSettingsError: If the files differ.
     """
-    if found and own and found != own:
+    if before and own and before != own:
         raise OtherSettingsError(
             f"{folder} contains a run that started from a --{flag} with other files; choose "
             "another --output_dir, or remove that folder"

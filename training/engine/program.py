@@ -228,8 +228,8 @@ def refuse_arguments(arguments: list[str]) -> None:
         ValueError: If there are such arguments.
     """
     if len(arguments) > 1:
-        known = [name for name in _FILE_FLAGS if name in flags.FLAGS]
-        meant = f"; did you mean --{known[0]}={arguments[1]}?" if known else ""
+        file_flags = [name for name in _FILE_FLAGS if name in flags.FLAGS]
+        meant = f"; did you mean --{file_flags[0]}={arguments[1]}?" if file_flags else ""
         raise ValueError(f"expected flags only, received {' '.join(arguments[1:])}{meant}")
 
 
@@ -239,9 +239,9 @@ def require(names: tuple[str, ...], extra: str) -> None:
     Raises:
         ImportError: If one is not installed; the message includes the command to install it.
     """
-    missing = [name for name in names if not _is_installed(name)]
-    if missing:
-        raise ImportError(f"{', '.join(missing)} is not installed: {checks.install(extra)}")
+    absent_names = [name for name in names if not _is_installed(name)]
+    if absent_names:
+        raise ImportError(f"{', '.join(absent_names)} is not installed: {checks.install(extra)}")
 
 
 def _is_installed(name: str) -> bool:

@@ -65,13 +65,13 @@ class RunState:
     seconds: float
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def check_same_run(self, found: RunState, folder: Path) -> None:
+    def check_same_run(self, other: RunState, folder: Path) -> None:
         """Raises a ValueError if a checkpoint is from another backend or other settings."""
         for name in ("backend", "fingerprint"):
-            if getattr(found, name) != getattr(self, name):
+            if getattr(other, name) != getattr(self, name):
                 raise OtherSettingsError(
                     f"{folder} contains a run of "
-                    + (f"the {found.backend} backend" if name == "backend" else "other settings")
+                    + (f"the {other.backend} backend" if name == "backend" else "other settings")
                     + "; choose another --output_dir, or remove that folder"
                 )
 
@@ -277,12 +277,12 @@ class RunCheckpoints:
             if error.errno not in whole_tensors.DISK_ERRORS:
                 raise
             paths = self._paths()
-            kept = f"{paths[0]} is kept" if paths else "there is no earlier checkpoint"
+            note = f"{paths[0]} is kept" if paths else "there is no earlier checkpoint"
             free = shutil.disk_usage(self.folder).free
             raise DiskFullError(
                 f"not enough disk space for the checkpoint of step {state.step} in {self.folder}: "
                 f"it takes {_num_bytes(variables):,} bytes, and {free:,} are free "
-                f"({error.strerror}); {kept}. Free some space and run the same command again"
+                f"({error.strerror}); {note}. Free some space and run the same command again"
             ) from error
 
 

@@ -101,8 +101,8 @@ def _points_over_baselines(results: Mapping[str, Any]) -> float | None:
     name = results["kept"]["by"]
     metric, score = next(iter(results["kept"]["scores"][name].items()))
     rows = results["baselines"].get(name, {}).values()
-    known = [row[metric] for row in rows if metric in row]
-    return score - max(known) if known else None
+    scores = [row[metric] for row in rows if metric in row]
+    return score - max(scores) if scores else None
 
 
 def _of_seeds(summary: Mapping[str, Mapping[str, Any]], count: int) -> str:

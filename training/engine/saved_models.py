@@ -69,9 +69,9 @@ def check_model(path: str, *, exported: bool = False, flag: str = "model") -> Pa
             is probably meant: of the versions of an export the newest, of a run its export or the
             model of its first seed.
     """
-    expected = f"{_EXPORTED} or {_SAVED}" if exported else _SAVED
+    kinds = f"{_EXPORTED} or {_SAVED}" if exported else _SAVED
     if not path:
-        raise ValueError(f"no --{flag} is given, expected {expected}")
+        raise ValueError(f"no --{flag} is given, expected {kinds}")
     model = Path(path)
     if model.is_file() or (exported and is_export(model)):
         return model
@@ -84,7 +84,7 @@ def check_model(path: str, *, exported: bool = False, flag: str = "model") -> Pa
         problem = "is a folder of exported versions"
     near = next(filter(None, _near(model, exported)), None)
     meant = "" if near is None else f"; did you mean --{flag}={near}?"
-    raise kind(f"--{flag}={path} {problem}, expected {expected}{meant}")
+    raise kind(f"--{flag}={path} {problem}, expected {kinds}{meant}")
 
 
 def is_export(path: Path) -> bool:

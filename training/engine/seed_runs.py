@@ -102,13 +102,13 @@ class SeedRun:
             "choose another --output_dir, or remove that folder"
         )
 
-    def check_preset(self, found: str) -> None:
+    def check_preset(self, before: str) -> None:
         """Checks that the run in the folder started from the same files.
 
         Raises:
             OtherSettingsError: If the files differ.
         """
-        check_same_start(self.folder, "preset", found, self.preset)
+        check_same_start(self.folder, "preset", before, self.preset)
 
     def finish(self, values: Mapping[str, Any]) -> None:
         """Saves the results of the run, and removes its checkpoints."""

@@ -143,11 +143,11 @@ def assign(folder: Path, variables: Mapping[str, Any]) -> None:
     """
     import orbax.checkpoint as ocp
 
-    described = _described(folder)
+    metadata = _described(folder)
     values = _checkpointer().restore(
         folder.absolute() / _FOLDER,
         args=ocp.args.PyTreeRestore(
-            {name: described[name] for name in variables},
+            {name: metadata[name] for name in variables},
             restore_args={
                 name: ocp.ArrayRestoreArgs(
                     sharding=variable.value.sharding, global_shape=tuple(variable.shape)
@@ -169,10 +169,10 @@ def _checkpointer() -> Any:
 
 def _described(folder: Path) -> dict[str, Any]:
     """Returns the shape and dtype of each tensor."""
-    described: dict[str, Any] = (
+    metadata: dict[str, Any] = (
         _checkpointer().metadata(folder.absolute() / _FOLDER).item_metadata.tree
     )
-    return described
+    return metadata
 
 
 def _shared(array: Any) -> Any:

@@ -170,19 +170,20 @@ def cells(config: FinetuneGlueConfig, task: GlueTask) -> dict[tuple[str, str], C
 
 def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
     """Performs the runs of a task, and selects the best setting and the best run."""
-    found = run_cells(cells(config, task))
-    if not found:
+    by_setting = run_cells(cells(config, task))
+    if not by_setting:
         raise NotFiniteError(f"{task.name}: every run of the grid diverged, see above")
     seeds = {
         setting: {
             dev: {metric: scores[metric]["seeds"] for metric in task.metrics}
             for dev, scores in results["summary"].items()
         }
-        for setting, results in found.items()
+        for setting, results in by_setting.items()
     }
     # The setting is selected by its mean over the seeds. The best single run predicts the test set.
     setting = max(seeds, key=lambda setting: _mean(next(iter(seeds[setting].values()))))
-    best = max((run for results in found.values() for run in results["runs"]), key=_selection_score)
+    runs = [run for results in by_setting.values() for run in results["runs"]]
+    best = max(runs, key=_selection_score)
     return TaskResult(
         task.metrics, seeds[setting], setting, _selection_score(best), best["model_path"]
     )

@@ -113,16 +113,16 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         first = answer_files.matched_answers(
             Path(config.answers), answer_files.read_choice, config.data_file, len(data), data.ids
         )
-    chosen = [one["choice"] for one in first]
-    for number, (choice, own) in enumerate(zip(chosen, data.choices, strict=True), start=1):
+    choices = [one["choice"] for one in first]
+    for number, (choice, own) in enumerate(zip(choices, data.choices, strict=True), start=1):
         if choice >= len(own):
             raise ValueError(
                 f"{config.answers or config.model}: the choice of row {number} is {choice}, "
                 f"expected an integer from 0 to {len(own) - 1}"
             )
     return Evaluation(
-        classifier_scores.score(("accuracy",), chosen, data.labels),
-        lambda: error_report.of_choices(data, chosen, read_probabilities(first)),
+        classifier_scores.score(("accuracy",), choices, data.labels),
+        lambda: error_report.of_choices(data, choices, read_probabilities(first)),
     )
 
 

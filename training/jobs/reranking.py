@@ -143,14 +143,14 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     rankings["combined"] = combined(baseline, rankings["reranked"], config.bm25_share)
     qrels = {query: collection.qrels.get(query, {}) for query in test}
     results = {}
-    for name, scored in rankings.items():
-        run = {query: [document for document, _ in own] for query, own in scored.items()}
+    for name, ranking in rankings.items():
+        run = {query: [document for document, _ in own] for query, own in ranking.items()}
         results[name] = ranking_scores(run, qrels)
     finetuning.save_model(model, seed_run.model_path)
     if hosts.is_main_process():
         write_qrels(folder / QRELS_FILE, qrels)
-        for name, scored in rankings.items():
-            write_run(folder / f"{name}.run", scored, tag=name)
+        for name, ranking in rankings.items():
+            write_run(folder / f"{name}.run", ranking, tag=name)
         atomic.write_json(folder / "scores.json", results)
         seed_run.checkpoints.remove()
     return results
@@ -185,7 +185,7 @@ def bm25(collection: Collection, count: int) -> Scored:
 
 
 def training_triples(
-    config: RerankConfig, collection: Collection, found: Scored, queries: Sequence[str]
+    config: RerankConfig, collection: Collection, rankings: Scored, queries: Sequence[str]
 ) -> list[tuple[str, str, str]]:
     """Returns training triples of texts: query, relevant document, and a negative from BM25.
 
@@ -201,7 +201,9 @@ def training_triples(
     triples = []
     for query in queries:
         text, grades = collection.queries[query], collection.qrels.get(query, {})
-        candidates = dict.fromkeys(collection.documents[document] for document, _ in found[query])
+        candidates = dict.fromkeys(
+            collection.documents[document] for document, _ in rankings[query]
+        )
         others = [candidate for candidate in candidates if candidate not in relevant[text]]
         own = [document for document, grade in grades.items() if grade > 0]
         for document in dict.fromkeys(collection.documents[name] for name in own):
@@ -246,14 +248,14 @@ def train(
     return model
 
 
-def reranked(model: Any, collection: Collection, found: Scored) -> Scored:
+def reranked(model: Any, collection: Collection, rankings: Scored) -> Scored:
     """Sorts the documents of each query by the model's relevance scores."""
-    pairs = [(query, document) for query, own in found.items() for document, _ in own]
+    pairs = [(query, document) for query, own in rankings.items() for document, _ in own]
     texts = [(collection.queries[query], collection.documents[text]) for query, text in pairs]
-    scored: Scored = {query: [] for query in found}
+    result: Scored = {query: [] for query in rankings}
     for (query, document), score in zip(pairs, relevance(model, texts), strict=True):
-        scored[query].append((document, float(score)))
-    return {query: ranked(own) for query, own in scored.items()}
+        result[query].append((document, float(score)))
+    return {query: ranked(own) for query, own in result.items()}
 
 
 def combined(first: Scored, second: Scored, share: float) -> Scored:
@@ -273,10 +275,10 @@ def combined(first: Scored, second: Scored, share: float) -> Scored:
     return result
 
 
-def _standard_scores(scored: Sequence[tuple[str, float]]) -> dict[str, float]:
-    scores = np.array([score for _, score in scored])
+def _standard_scores(ranking: Sequence[tuple[str, float]]) -> dict[str, float]:
+    scores = np.array([score for _, score in ranking])
     deviation = scores.std() or 1.0
-    return {document: float((score - scores.mean()) / deviation) for document, score in scored}
+    return {document: float((score - scores.mean()) / deviation) for document, score in ranking}
 
 
 def relevance(model: Any, pairs: Sequence[tuple[str, str]]) -> np.ndarray:

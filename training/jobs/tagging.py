@@ -195,14 +195,14 @@ def _infer_scheme(class_names: Sequence[str]) -> Any:
     for name in class_names:
         letter, _, kind = name.partition("-")
         letters.setdefault(kind, set()).add(letter)
-    if any(found & set("ESLUW") for found in letters.values()):
+    if any(prefixes & set("ESLUW") for prefixes in letters.values()):
         return "BIOES"
     # In IOB2 every type has a B- label. In IOB1 every type has an I- label, and a B- label only
     # where two spans are adjacent.
-    types = [found for found in letters.values() if found != {"O"}]
-    if any("B" not in found for found in types):
+    types = [prefixes for prefixes in letters.values() if prefixes != {"O"}]
+    if any("B" not in prefixes for prefixes in types):
         return "IOB1"
-    return "IOB2" if any("I" not in found for found in types) else None
+    return "IOB2" if any("I" not in prefixes for prefixes in types) else None
 
 
 def sentences(config: InsightConfig, model: TokenClassifier) -> InsightRows:

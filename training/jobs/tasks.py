@@ -85,8 +85,8 @@ def jobs_by_verb() -> dict[str, type[Job]]:
 
 def jobs_by_kind() -> dict[str, type[Job]]:
     """Returns the jobs by the kind of the files that they are scored on, see `data_kind`."""
-    scored = {name: task.job_class for name, task in TASKS.items()}
-    return {data_kind(name): job for name, job in scored.items() if job is not None}
+    jobs = {name: task.job_class for name, task in TASKS.items()}
+    return {data_kind(name): job for name, job in jobs.items() if job is not None}
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -163,29 +163,29 @@ def configured(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningT
         ValueError: If there is no such task, a flag is for another task, a value is invalid, or the
             files do not tell the task; the message has what was looked at.
     """
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for task in TASKS.values():
-        given |= config_flags.given_flags(task.config_class, flag_values)
-    name, recipe = given.pop("task", ""), flag_values["recipe"].value
+        values |= config_flags.given_flags(task.config_class, flag_values)
+    name, recipe = values.pop("task", ""), flag_values["recipe"].value
     base = recipes.load(recipe, FineTuningConfig) if recipe else None
     if name:
         task = _named(name)
-        given |= {"task": name} if name in glue.TASKS else {}
+        values |= {"task": name} if name in glue.TASKS else {}
     elif base is not None:
         name, task = _of_config(recipe, base)
     else:
-        name, reason, columns = _told_by_files(given)
-        if not given.get("process_id"):  # one of several processes
+        name, reason, columns = _told_by_files(values)
+        if not values.get("process_id"):  # one of several processes
             print(f"task: {name}, since {reason} (--task names another)", flush=True)
-        task, given = TASKS[name], {**columns, **given}
-    for option in given:
+        task, values = TASKS[name], {**columns, **values}
+    for option in values:
         if option not in task.options:
             others = [other for other, its in TASKS.items() if option in its.options]
             raise ValueError(
                 f"--{option} is a flag of --task={' and '.join(others)}, not of {name}"
             )
-        if option in task.settings and not given[option]:
-            value = given[option]
+        if option in task.settings and not values[option]:
+            value = values[option]
             raise ValueError(f"--task={name} contradicts --{option}={str(value).lower()}")
     base = task.config_class() if base is None else base
     if type(base) is not task.config_class:
@@ -195,7 +195,7 @@ def configured(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningT
     settings = {
         option: value for option, value in task.settings.items() if not getattr(base, option)
     }
-    return task, base.replace(**{**settings, **given})
+    return task, base.replace(**{**settings, **values})
 
 
 def _named(name: str) -> FineTuningTask:

@@ -73,10 +73,10 @@ def calibration(
     right: Sequence[bool], scores: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns mean probability, accuracy and share of predictions of each nonempty bin of ten."""
-    is_right, given = np.asarray(right, float), np.asarray(scores, float)
-    bins = np.minimum((given * _BINS).astype(int), _BINS - 1)
+    is_right, probabilities = np.asarray(right, float), np.asarray(scores, float)
+    bins = np.minimum((probabilities * _BINS).astype(int), _BINS - 1)
     counts = np.bincount(bins, minlength=_BINS)
-    used = counts > 0
-    confidence = np.bincount(bins, given, _BINS)[used] / counts[used]
-    accuracy = np.bincount(bins, is_right, _BINS)[used] / counts[used]
-    return confidence, accuracy, counts[used] / counts.sum()
+    is_nonempty = counts > 0
+    confidence = np.bincount(bins, probabilities, _BINS)[is_nonempty] / counts[is_nonempty]
+    accuracy = np.bincount(bins, is_right, _BINS)[is_nonempty] / counts[is_nonempty]
+    return confidence, accuracy, counts[is_nonempty] / counts.sum()

@@ -111,9 +111,9 @@ def _panels(
 
 
 def _score_curves(evaluations: Sequence[Mapping[str, float]], unit: str) -> dict[str, _Points]:
-    missing = [record for record in evaluations if unit not in record]
-    if missing:
-        raise ValueError(f"an evaluation has {sorted(missing[0])}, expected {unit!r} among them")
+    incomplete = [record for record in evaluations if unit not in record]
+    if incomplete:
+        raise ValueError(f"an evaluation has {sorted(incomplete[0])}, expected {unit!r} among them")
     names = [name for record in evaluations for name in record if name not in ("step", "epoch")]
     curves = {}
     for name in dict.fromkeys(names):
@@ -125,8 +125,8 @@ def _score_curves(evaluations: Sequence[Mapping[str, float]], unit: str) -> dict
 
 
 def _finite(when: Sequence[float], values: Sequence[float]) -> _Points:
-    kept = [(x, y) for x, y in zip(when, values, strict=True) if math.isfinite(y)]
-    return [float(x) for x, _ in kept], [float(y) for _, y in kept]
+    points = [(x, y) for x, y in zip(when, values, strict=True) if math.isfinite(y)]
+    return [float(x) for x, _ in points], [float(y) for _, y in points]
 
 
 def _drawable(curves: Mapping[str, _Points]) -> dict[str, _Points]:
@@ -169,11 +169,11 @@ def _draw(axes: Any, curves: Mapping[str, _Points]) -> None:
         )
 
 
-def _mark(axes: Any, kept: float) -> None:
-    axes.axvline(kept, color=GRAY, linestyle="--", zorder=0)
+def _mark(axes: Any, position: float) -> None:
+    axes.axvline(position, color=GRAY, linestyle="--", zorder=0)
     axes.annotate(
         "best",
-        (kept, 1.0),
+        (position, 1.0),
         xycoords=("data", "axes fraction"),
         xytext=(2, -2),
         textcoords="offset points",
@@ -185,8 +185,8 @@ def _mark(axes: Any, kept: float) -> None:
 
 def _spread(heights: Sequence[float], gap: float) -> list[float]:
     """Moves labels up, in the order of their heights, until none overlaps another."""
-    placed = list(heights)
+    positions = list(heights)
     order = sorted(range(len(heights)), key=heights.__getitem__)
     for below, above in itertools.pairwise(order):
-        placed[above] = max(placed[above], placed[below] + gap)
-    return placed
+        positions[above] = max(positions[above], positions[below] + gap)
+    return positions

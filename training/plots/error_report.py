@@ -203,8 +203,8 @@ def of_questions(
     }
     lengths = [len(one.context) for one in answered]
     wrong = np.flatnonzero(f1 < 1)
-    given = np.array([one.score if one.score is not None else 0.0 for one in answered])
-    worst = wrong[np.lexsort((-given[wrong], f1[wrong]))][:_MAX_MISTAKES]
+    probabilities = np.array([one.score if one.score is not None else 0.0 for one in answered])
+    worst = wrong[np.lexsort((-probabilities[wrong], f1[wrong]))][:_MAX_MISTAKES]
     sections = [
         scores_section(scores),
         page.section("F1 by the question's first word", _slices_table(by_word, 100 * f1, False)),
@@ -216,8 +216,8 @@ def of_questions(
         answerable = np.array([bool(one.golds) for one in answered])
         kinds = {"answerable": answerable, "unanswerable": ~answerable}
         sections.append(page.section("F1 by kind", _slices_table(kinds, 100 * f1, False)))
-    marked = [answered_question(answered[index]) for index in worst]
-    return [*sections, _mistakes(len(wrong), len(answered), LEGEND, *marked)]
+    passages = [answered_question(answered[index]) for index in worst]
+    return [*sections, _mistakes(len(wrong), len(answered), LEGEND, *passages)]
 
 
 def of_tags(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[page.Html]:
@@ -233,8 +233,8 @@ def of_tags(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[page.Html
         sections.append(page.section("Entities", page.table(columns, rows)))
     confusions: dict[tuple[str, str], Counter[str]] = {}
     errors = []
-    for words, expected, predicted in zip(gold.words, true, labels, strict=True):
-        wrong = [one for one in zip(words, expected, predicted, strict=True) if one[1] != one[2]]
+    for words, true_labels, predicted in zip(gold.words, true, labels, strict=True):
+        wrong = [one for one in zip(words, true_labels, predicted, strict=True) if one[1] != one[2]]
         errors.append(len(wrong))
         for word, label, answer in wrong:
             confusions.setdefault((label, answer), Counter())[word] += 1
@@ -312,8 +312,8 @@ def _mistakes(count: int, total: int, *blocks: page.Html, unit: str = "rows") ->
     title = f"Mistakes: {count:,} of {total:,} {unit}"
     if not count:
         return page.section(title, page.text("There are none."))
-    shown = f"The first {_MAX_MISTAKES} are shown." if count > _MAX_MISTAKES else "All are shown."
-    return page.section(title, page.text(shown), *blocks)
+    note = f"The first {_MAX_MISTAKES} are shown." if count > _MAX_MISTAKES else "All are shown."
+    return page.section(title, page.text(note), *blocks)
 
 
 def _shown(data: LabeledText, index: int) -> str:
@@ -343,8 +343,8 @@ def _slices_table(
     members: Mapping[str, np.ndarray], values: np.ndarray, is_share: bool
 ) -> page.Html:
     rows: list[list[page.Cell]] = []
-    for name, chosen in members.items():
-        part = values[chosen]
+    for name, mask in members.items():
+        part = values[mask]
         if not len(part):
             continue
         mean, low, high = (_share if is_share else _mean)(part)

@@ -104,12 +104,12 @@ def measure_classifiers(
         }
         if not next(iter(models.values())).is_regression:
             slices |= {f"label {name}": np.array(labels) == name for name in dict.fromkeys(labels)}
-        slices |= {f"words of {kind}": found for kind, found in mentions.items()}
+        slices |= {f"words of {kind}": mentions_of for kind, mentions_of in mentions.items()}
         rates = {
             name: insight.error_rates(model, texts, labels, slices, batch_size)
             for name, model in models.items()
         }
-    if any(found(text) for found in mentions.values() for text in texts):
+    if any(mentions_of(text) for mentions_of in mentions.values() for text in texts):
         changes = {
             name: insight.counterfactuals(model, texts, swaps, batch_size)
             for name, model in models.items()
@@ -130,7 +130,7 @@ def add_stereotypes(
 
     A file whose name is empty leaves out its section.
     """
-    measured: dict[str, tuple[str, str, str, Callable[[Any], insight.Result]]] = {
+    measures: dict[str, tuple[str, str, str, Callable[[Any], insight.Result]]] = {
         "crows_pairs": (
             "CrowS-Pairs",
             crows_pairs,
@@ -150,7 +150,7 @@ def add_stereotypes(
             lambda model: insight.stereoset(model, stereoset, batch_size),
         ),
     }
-    for name, (title, path, flag, measure) in measured.items():
+    for name, (title, path, flag, measure) in measures.items():
         if not path:
             report.leave_out(f"{title}: {flag} names no file.")
             continue

@@ -61,8 +61,8 @@ class Report:
         if kind.notes:
             blocks.append(page.text(kind.notes, faint=True))
         figure = result.plot()
-        described = f"{kind.title}: {figure.get_xlabel()}, as in the table"
-        return [*blocks, self.figure(name, figure, described)]
+        description = f"{kind.title}: {figure.get_xlabel()}, as in the table"
+        return [*blocks, self.figure(name, figure, description)]
 
     def write(self) -> Path:
         """Writes the page and the numbers; returns the path of the page."""

@@ -99,8 +99,8 @@ def _cell(value: Cell, number: bool) -> str:
     if isinstance(value, str):
         attribute = ' class="text"' if len(value) > _LONG else ""
         return f"<td{attribute}>{html.escape(value)}</td>"
-    shown = "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
-    return f"<td{_of_number(number)}>{shown}</td>"
+    text = "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+    return f"<td{_of_number(number)}>{text}</td>"
 
 
 def figure(drawn: Figure, description: str) -> Html:
@@ -111,10 +111,10 @@ def figure(drawn: Figure, description: str) -> Html:
     # With a fixed salt and no date, the same figure gives the same page.
     with matplotlib.rc_context({"svg.hashsalt": "page"}):
         drawn.savefig(buffer, format="svg", metadata={"Date": None})
-    encoded = base64.b64encode(buffer.getvalue()).decode()
+    content = base64.b64encode(buffer.getvalue()).decode()
     return Html(
         f'<figure><img alt="{html.escape(description)}" '
-        f'src="data:image/svg+xml;base64,{encoded}"></figure>'
+        f'src="data:image/svg+xml;base64,{content}"></figure>'
     )
 
 

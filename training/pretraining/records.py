@@ -196,11 +196,11 @@ def _is_done(folder: RecordFolder, fingerprint: str) -> bool:
 def _summary(
     config: PretrainingDataConfig, corpus: CorpusCounts, shards: list[ShardStatistics]
 ) -> dict[str, Any]:
-    counted = shards[0]
+    total = shards[0]
     for shard in shards[1:]:
-        counted += shard
-    instances = sum(counted.lengths)
-    tokens = sum(length * count for length, count in enumerate(counted.lengths))
+        total += shard
+    instances = sum(total.lengths)
+    tokens = sum(length * count for length, count in enumerate(total.lengths))
     return {
         "documents": corpus.documents,
         "sentences": corpus.sentences,
@@ -210,7 +210,7 @@ def _summary(
         "instances": instances,
         "mean_length": round(tokens / instances, 2),
         "padding": round(1 - tokens / (instances * config.sequence_length), 4),
-        "random_pairs": round(counted.random_pairs / counted.pairs, 4) if counted.pairs else None,
-        "lengths": counted.lengths,
+        "random_pairs": round(total.random_pairs / total.pairs, 4) if total.pairs else None,
+        "lengths": total.lengths,
         "config": config.to_dict(),
     }

@@ -226,9 +226,9 @@ class Run:
             The state at the end.
         """
         own = {"shard": hosts.shard(), "as_shards": hosts.count() > 1}
-        scored = None
+        dev_examples = None
         if dev is not None:
-            scored = self._examples(dev.first_batches(self.config.text.dev_batches, **own))
+            dev_examples = self._examples(dev.first_batches(self.config.text.dev_batches, **own))
         workload = self._workload(phase, train, baseline)
         logging.info(
             "%d tokens a row, %d rows an update: steps %d to %d, %d rows, %d batches an epoch",
@@ -247,12 +247,12 @@ class Run:
         interval = self.optimization.steps_per_interval
         while state.step < phase.end:
             done = state.step - phase.first_step
-            left = phase.end - state.step
+            num_left = phase.end - state.step
             # Whole intervals in one call of `fit`, and the remaining steps in another: those at the
             # end, and those of an interval in which the run was interrupted
-            rest = min(left, interval - done % interval)
-            count, steps = (left // interval, interval) if rest == interval else (1, rest)
-            intervals = IntervalReport(self, state, steps, phase.end, workload, scored)
+            rest = min(num_left, interval - done % interval)
+            count, steps = (num_left // interval, interval) if rest == interval else (1, rest)
+            intervals = IntervalReport(self, state, steps, phase.end, workload, dev_examples)
             batches = train.from_batch(done * self.optimization.accumulation, **own)
             state = self._fit(batches, intervals, count)
         return state

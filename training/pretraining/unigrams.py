@@ -96,10 +96,10 @@ def unigram_model(
 ) -> UnigramModel:
     """Returns the unigram model of the first `max_tokens` training tokens, or a few more."""
     model = UnigramModel(tokenizer.vocabulary_size, never_predicted(tokenizer, causal))
-    left = max_tokens
+    num_left = max_tokens
     for token_ids, is_real in unmasked_rows(records, sequence_length):
         model.add(token_ids[is_real])
-        left -= int(is_real.sum())
-        if left <= 0:
+        num_left -= int(is_real.sum())
+        if num_left <= 0:
             break
     return model

@@ -88,12 +88,12 @@ def matched_answers(
         return answers
     of_data = index_ids(ids, data_file, [f"row {number}" for number in range(1, count + 1)])
     of_answers = index_ids(own_ids, path, places)
-    unknown = [id for id in of_answers if id not in of_data]
-    if unknown:
+    unknown_ids = [id for id in of_answers if id not in of_data]
+    if unknown_ids:
         without_answer = next(id for id in of_data if id not in of_answers)
         raise ValueError(
-            f"{path} has predictions for {len(unknown)} ids that are not in {data_file}, such as "
-            f"{excerpt(unknown[0])}, and lacks {excerpt(without_answer)}"
+            f"{path} has predictions for {len(unknown_ids)} ids that are not in {data_file}, such "
+            f"as {excerpt(unknown_ids[0])}, and lacks {excerpt(without_answer)}"
         )
     return [answers[of_answers[id]] for id in of_data]
 

@@ -112,8 +112,8 @@ def findings(parts: Mapping[str, Rows]) -> list[str]:
     Texts are compared without regard to case and spaces. Parts are compared with `train`.
     """
     messages = []
-    seen = set(parts["train"].keys()) if "train" in parts else set()
-    seen_passages = {key[-1] for key in seen}
+    train_keys = set(parts["train"].keys()) if "train" in parts else set()
+    seen_passages = {key[-1] for key in train_keys}
     for name, rows in parts.items():
         keys = rows.keys()
         counts = Counter(keys)
@@ -126,8 +126,8 @@ def findings(parts: Mapping[str, Rows]) -> list[str]:
             )
         if rows.labels is not None:
             messages += _contradictions(name, keys, rows.labels)
-        if name != "train" and seen:
-            leaks = {"rows": (sum(key in seen for key in keys), len(keys))}
+        if name != "train" and train_keys:
+            leaks = {"rows": (sum(key in train_keys for key in keys), len(keys))}
             if rows.share_passages:
                 passages = {key[-1] for key in keys}
                 leaks["passages"] = (len(passages & seen_passages), len(passages))
@@ -156,11 +156,11 @@ def rare_classes(parts: Mapping[str, Any]) -> list[str]:
         if single:
             effect = "cannot be learned and scored too" if name == "train" else "are scored on it"
             messages.append(f"{name}: {share(single, f'have a single {one}')}: they {effect}")
-    scored = counts.get("dev") or _held_out_counts(parts["train"])
+    dev_counts = counts.get("dev") or _held_out_counts(parts["train"])
     unscored = [
-        name for name, count in counts["train"].items() if count > 1 and not scored.get(name)
+        name for name, count in counts["train"].items() if count > 1 and not dev_counts.get(name)
     ]
-    if scored and unscored:
+    if dev_counts and unscored:
         dev = "in dev" if "dev" in parts else "in the tenth that is held out without --dev_file"
         messages.append(f"train: {share(unscored, f'have no {one} {dev}')}: they are not scored")
     return messages
@@ -191,7 +191,7 @@ def _contradictions(
     by_key: dict[tuple[str, ...], set[str]] = {}
     for key, label in zip(keys, labels, strict=True):
         by_key.setdefault(key, set()).add(label)
-    contradictory = {key for key, found in by_key.items() if len(found) > 1}
+    contradictory = {key for key, labels_of_key in by_key.items() if len(labels_of_key) > 1}
     if contradictory:
         first = next(key for key in keys if key in contradictory)
         yield (
@@ -239,10 +239,10 @@ def tokenize_rows(rows: Rows, tokenizer: Tokenizer) -> Tokens:
     for start in range(0, len(texts), _TOKENIZED_AT_ONCE):
         part = texts[start : start + _TOKENIZED_AT_ONCE]
         ids = tokenizer(part)
-        unknown = np.array([row.count(tokenizer.unk_token_id) for row in ids])
+        num_unknown_tokens = np.array([row.count(tokenizer.unk_token_id) for row in ids])
         num_tokens.append(np.array([len(row) for row in ids]))
-        num_unknown.append(unknown)
-        for index in np.flatnonzero(unknown).tolist():
+        num_unknown.append(num_unknown_tokens)
+        for index in np.flatnonzero(num_unknown_tokens).tolist():
             words.update(part[index].split())
     of_texts, total = np.concatenate(num_tokens), int(sum(map(np.sum, num_tokens)))
     if rows.share_passages:

@@ -81,9 +81,9 @@ def counts_table(counts: Counts) -> str:
     pos      20    -
     """
     names = list(dict.fromkeys(name for part in counts.values() for name in part))
-    listed = names if len(names) <= _MAX_LINES else names[: _MAX_LINES - 1]
-    rows = [[name, *(part.get(name, "-") for part in counts.values())] for name in listed]
+    shown_names = names if len(names) <= _MAX_LINES else names[: _MAX_LINES - 1]
+    rows = [[name, *(part.get(name, "-") for part in counts.values())] for name in shown_names]
     lines = [text_table(["", *counts], rows)]
-    if len(listed) < len(names):
-        lines.append(f"… and {len(names) - len(listed)} more")
+    if len(shown_names) < len(names):
+        lines.append(f"… and {len(names) - len(shown_names)} more")
     return "\n".join(lines)

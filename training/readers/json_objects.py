@@ -44,12 +44,12 @@ def read_objects(
         except ValueError as error:
             bad.add(error)
             continue
-        placed = [(f"line {number}", value)]
+        rows = [(f"line {number}", value)]
         if is_array:
-            placed = [(f"row {row}", record) for row, record in enumerate(value, start=1)]
+            rows = [(f"row {row}", record) for row, record in enumerate(value, start=1)]
         # Only an escape can be an unpaired surrogate, for the bytes of a file are UTF-8.
         has_surrogates = bool(_SURROGATE.search(text))
-        yield from bad.without(placed, functools.partial(_check, name, has_surrogates))
+        yield from bad.without(rows, functools.partial(_check, name, has_surrogates))
 
 
 def _parsed(text: str, first_line: int, name: Path | str) -> Any:
@@ -74,9 +74,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _check(name: Path | str, has_surrogates: bool, placed: tuple[str, Any]) -> None:
+def _check(name: Path | str, has_surrogates: bool, row: tuple[str, Any]) -> None:
     """Raises an error if a value is not an object, or has an unpaired surrogate."""
-    place, record = placed
+    place, record = row
     if not isinstance(record, dict):
         message = f"found a {type(record).__name__}, expected a JSON object"
         if isinstance(record, list):

@@ -324,8 +324,8 @@ def read_labeled_text(
             each = [name.strip() for name in label.split(",")]
             names = names or tuple(each)
             of_label = {f"{LABELS}.{name}": name for name in each}
-    chosen = {"text": text, "text_pair": text_pair, **of_label}
-    columns = {role: column for role, column in chosen.items() if column is not None}
+    roles = {"text": text, "text_pair": text_pair, **of_label}
+    columns = {role: column for role, column in roles.items() if column is not None}
     rows, has_header = read_columns(
         path,
         format or infer_format(path),
@@ -343,17 +343,17 @@ def read_labeled_text(
     rows = [row for index, row in enumerate(rows) if index not in left_out]
     if label_map and "label" in columns:
         _map_labels(path, rows, label_map, is_training=names is None)
-    known = names if "label" in columns else None
+    classes = names if "label" in columns else None
 
     def labels_of(row: Row) -> list[str]:
         return [(label_map or {}).get(name, name) for name in _several_labels_of(path, row)]
 
     def check(row: Row) -> None:
-        _check(path, row, known, regression, allow_empty)
+        _check(path, row, classes, regression, allow_empty)
         for name in labels_of(row) if multi_label else ():
             if names is not None and name not in names:
-                expected = f"expected one of {excerpt(list(names), 300)}"
-                raise row_error(path, row.place, f"unknown label {excerpt(name)}, {expected}")
+                message = f"expected one of {excerpt(list(names), 300)}"
+                raise row_error(path, row.place, f"unknown label {excerpt(name)}, {message}")
 
     rows = list(bad.without(rows, check))
     if not rows:
@@ -444,11 +444,11 @@ def _map_labels(
     path: Path, rows: list[Row], label_map: Mapping[str, str], is_training: bool
 ) -> None:
     labels = Counter(map(_label, rows))
-    unknown = [pair for pair in label_map.items() if not labels.keys() & {*pair}]
-    if is_training and unknown:
+    unknown_pairs = [pair for pair in label_map.items() if not labels.keys() & {*pair}]
+    if is_training and unknown_pairs:
         raise ValueError(
-            f"--label_map has {excerpt(':'.join(unknown[0]))}, neither of which is a label of "
-            f"{path}; they are {excerpt(list(labels), 300)}"
+            f"--label_map has {excerpt(':'.join(unknown_pairs[0]))}, neither of which is a label "
+            f"of {path}; they are {excerpt(list(labels), 300)}"
         )
     for row in rows:
         row.cells["label"] = label_map.get(_label(row), _label(row))

@@ -74,12 +74,12 @@ def read_separated(
 
 
 def _csv_rows(
-    path: Path, lines: Callable[[], Iterator[str]], separator: str, skipped: int, bad: BadRows
+    path: Path, lines: Callable[[], Iterator[str]], separator: str, offset: int, bad: BadRows
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the line on which each row starts, and its cells, after a number of lines."""
-    reader = csv.reader(itertools.islice(lines(), skipped, None), delimiter=separator, strict=True)
+    reader = csv.reader(itertools.islice(lines(), offset, None), delimiter=separator, strict=True)
     while True:
-        start = skipped + reader.line_num + 1
+        start = offset + reader.line_num + 1
         try:
             cells = next(reader)
         except StopIteration:
@@ -95,8 +95,8 @@ def _csv_rows(
             problem.__cause__ = error
             bad.add(problem)
             # An unclosed quote has read the rows after it: begin again at the next line
-            skipped = start
-            rest = itertools.islice(lines(), skipped, None)
+            offset = start
+            rest = itertools.islice(lines(), offset, None)
             reader = csv.reader(rest, delimiter=separator, strict=True)
         else:
             yield start, cells

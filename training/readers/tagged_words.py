@@ -229,8 +229,8 @@ def in_scheme(text: TaggedText, scheme: Scheme, notation: Notation | None = None
     if own_scheme is None:
         return text
     _warn_of_mixed_schemes(text, own_scheme)
-    converted = [convert_labels(sentence, scheme) for sentence in labels]
-    return dataclasses.replace(text, labels=converted)
+    labels_in_scheme = [convert_labels(sentence, scheme) for sentence in labels]
+    return dataclasses.replace(text, labels=labels_in_scheme)
 
 
 def with_span_labels(
@@ -252,11 +252,11 @@ def with_span_labels(
         notation = detect_notation(text.labels or ())
     if notation is None:
         return text
-    converted = []
+    span_labels = []
     intact = []
     for index, (words, labels) in enumerate(zip(text.words, text.labels or (), strict=True)):
         try:
-            converted.append(from_notation(labels, notation))
+            span_labels.append(from_notation(labels, notation))
             intact.append([index])
         except ValueError as error:
             message = (
@@ -272,7 +272,7 @@ def with_span_labels(
             "as one entity; --scheme=keep reads them as labels of words",
             text.path,
         )
-    return dataclasses.replace(text, labels=converted)
+    return dataclasses.replace(text, labels=span_labels)
 
 
 def _warn_of_mixed_schemes(text: TaggedText, scheme: Scheme) -> None:
@@ -301,8 +301,8 @@ def _listed(counts: Mapping[str, int]) -> str:
 def warn_of_unknown_labels(text: TaggedText, class_names: tuple[str, ...]) -> None:
     """Logs a warning if a text has labels that are not among those of the training file."""
     counts = label_counts(text)
-    unknown = {name: counts[name] for name in label_names(text) if name not in class_names}
-    if unknown:
+    others = {name: counts[name] for name in label_names(text) if name not in class_names}
+    if others:
         logging.warning(
-            "%s has labels that are not in the training file: %s", text.path, _listed(unknown)
+            "%s has labels that are not in the training file: %s", text.path, _listed(others)
         )

@@ -176,10 +176,10 @@ def read_collection(
         FileNotFoundError: If a file does not exist.
         ValueError: If a file is malformed; the message names the file and the line.
     """
-    given = {"documents": documents, "queries": queries, "qrels": qrels}
-    if not any(given.values()) and (folder / "cran.all.1400").is_file():
+    roles = {"documents": documents, "queries": queries, "qrels": qrels}
+    if not any(roles.values()) and (folder / "cran.all.1400").is_file():
         return read_cranfield(folder)
-    paths = {role: _find(folder, role, name) for role, name in given.items()}
+    paths = {role: _find(folder, role, name) for role, name in roles.items()}
     (texts_path,) = paths["documents"].values()
     texts = _texts(texts_path)
     graded: dict[str, dict[str, int]] = {}
@@ -192,11 +192,11 @@ def read_collection(
     for path in paths["queries"].values():
         all_queries |= _texts(path)
     judged = {id: text for id, text in all_queries.items() if id in graded}
-    known = {
+    judgments = {
         query: {document: grade for document, grade in graded[query].items() if document in texts}
         for query in judged
     }
-    total, num_known = (sum(map(len, grades.values())) for grades in (graded, known))
+    total, num_known = (sum(map(len, grades.values())) for grades in (graded, judgments))
     judgment_files, query_files = (
         ", ".join(map(str, paths[role].values())) for role in ("qrels", "queries")
     )
@@ -222,9 +222,9 @@ def read_collection(
                 "others are scored",
                 judgment_files,
             )
-        return Collection(texts, judged, known)
+        return Collection(texts, judged, judgments)
     logging.info("qrels to train on and to score by: %s", judgment_files)
-    return Collection(texts, judged, known, {query: splits[query] for query in judged})
+    return Collection(texts, judged, judgments, {query: splits[query] for query in judged})
 
 
 def is_collection(folder: Path) -> bool:
@@ -301,8 +301,8 @@ def _texts_with_ids(path: Path) -> Iterator[tuple[str, str, str]]:
             continue
         width = len(cells) if not number else width
         if len(cells) != width or (columns == [0, 1] and width != 2 and not number):
-            expected = width if number else "an id and a text, or a header"
-            raise row_error(path, place, f"{len(cells)} columns, expected {expected}")
+            description = width if number else "an id and a text, or a header"
+            raise row_error(path, place, f"{len(cells)} columns, expected {description}")
         id, *parts = (cells[column].strip() for column in columns)
         yield place, id, " ".join(parts)
 
@@ -345,10 +345,10 @@ def read_cranfield(folder: Path) -> Collection:
         for query, grades in graded.items()
     }
     for query, grades in qrels.items():
-        unknown = [document for document in grades if document not in documents]
-        if query not in queries or unknown:
+        absent = [document for document in grades if document not in documents]
+        if query not in queries or absent:
             raise ValueError(
-                f"{folder / 'cranqrel'}: query {query} or its documents {unknown[:3]} are not in "
+                f"{folder / 'cranqrel'}: query {query} or its documents {absent[:3]} are not in "
                 "the collection"
             )
     return Collection(documents, queries, qrels)

@@ -164,12 +164,12 @@ def answer_in_document(aliases: Sequence[str], document: str) -> SpanAnswer | No
     Aliases are compared with the document in lower case, also inside of words, as TriviaQA's own
     code does.
     """
-    lowered = document.lower()
+    lower_case = document.lower()
     for alias in filter(None, aliases):
-        start = lowered.find(alias)
+        start = lower_case.find(alias)
         if start >= 0:
             end = start + len(alias)
-            if len(lowered) != len(document):
+            if len(lower_case) != len(document):
                 start, end = _offsets_before_lowering(document, start, end)
             return SpanAnswer(document[start:end], start)
     return None

@@ -193,9 +193,9 @@ def compare(config: CompareExportsConfig) -> list[Export]:
             exports[name].unavailable = str(error)
     reference = _answers(networks[_REFERENCE], rows)
     compared = [exports[name] for name in config.exports]
-    measured = {export.name: networks[export.name] for export in compared if not export.unavailable}
-    times = _times(measured, _timed_batches(task, rows.inputs, config.batches), config.rounds)
-    for name, network in measured.items():
+    timed = {export.name: networks[export.name] for export in compared if not export.unavailable}
+    times = _times(timed, _timed_batches(task, rows.inputs, config.batches), config.rounds)
+    for name, network in timed.items():
         export, answers = exports[name], _answers(network, rows)
         export.scores = answers.scores
         export.change = {
@@ -205,7 +205,7 @@ def compare(config: CompareExportsConfig) -> list[Export]:
             export.changed = 100 * float(np.mean(answers.labels != reference.labels))
         export.largest_move = float(np.max(np.abs(answers.numbers - reference.numbers)))
         export.milliseconds = times[name]
-        first = times[next(iter(measured))]
+        first = times[next(iter(timed))]
         export.speed = {batch: first[batch] / value for batch, value in times[name].items()}
     print(format_table(compared, config.batches))
     results = {

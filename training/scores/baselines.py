@@ -51,9 +51,9 @@ _UNSPACED = (
 _WORD = re.compile(rf"{_UNSPACED}|(?:(?!{_UNSPACED})\w)+")
 
 
-def show(found: Mapping[str, Baselines]) -> None:
+def show(baselines: Mapping[str, Baselines]) -> None:
     """Prints the baselines of each development set."""
-    for dev_name, rows in found.items():
+    for dev_name, rows in baselines.items():
         table = text_table(*of_records(f"{dev_name}, baselines", with_spaces(rows)))
         print(table, flush=True)
 
@@ -246,8 +246,8 @@ def _window_answer(example: QuestionExample, weights: Mapping[str, float]) -> tu
     """Returns the best run of words of a passage, and its score."""
     words = list(_words(example.context))
     question_words = {word for _, _, word in _words(example.question)}
-    found = np.array([weights[word] if word in question_words else 0.0 for _, _, word in words])
-    sums = np.concatenate([[0.0], np.cumsum(found)])
+    values = [weights[word] if word in question_words else 0.0 for _, _, word in words]
+    sums = np.concatenate([[0.0], np.cumsum(values)])
     best, answer = -1.0, ""
     for first, last in _runs(example.context, words, question_words):
         score = sums[min(last + _WINDOW_WORDS, len(words))] - sums[max(first - _WINDOW_WORDS, 0)]
@@ -263,15 +263,15 @@ def _words(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _runs(
-    context: str, words: Sequence[tuple[int, int, str]], asked: set[str]
+    context: str, words: Sequence[tuple[int, int, str]], question_words: set[str]
 ) -> Iterator[tuple[int, int]]:
     """Yields the index of the first word and after the last word of each candidate answer."""
     first = 0
     for index, (start, _, word) in enumerate(words):
         is_after_gap = index > 0 and context[words[index - 1][1] : start] not in ("", " ")
-        if is_after_gap or word in asked or index - first == _ANSWER_WORDS:
+        if is_after_gap or word in question_words or index - first == _ANSWER_WORDS:
             if index > first:
                 yield first, index
-            first = index + (word in asked)
+            first = index + (word in question_words)
     if first < len(words):
         yield first, len(words)

@@ -80,9 +80,9 @@ def score(
     >>> score(["accuracy", "f1"], [1, 1, 0, 0], [1, 1, 1, 0])
     {'accuracy': 75.0, 'f1': 80.0}
     """
-    unknown = [name for name in metric_names if name not in _METRICS]
-    if unknown:
-        raise ValueError(f"unknown metric {unknown[0]!r}, expected one of {', '.join(_METRICS)}")
+    others = [name for name in metric_names if name not in _METRICS]
+    if others:
+        raise ValueError(f"unknown metric {others[0]!r}, expected one of {', '.join(_METRICS)}")
     predicted, true = np.asarray(predictions), np.asarray(labels)
     if predicted.ndim != 1 or predicted.shape != true.shape or not true.size:
         raise ValueError(

@@ -146,10 +146,10 @@ def table(scores: EntityScores) -> str:
     return text_table(columns, ([name, *row] for name, row in rows.items()))
 
 
-def _score(right: int, found: int, true: int) -> EntityScore:
-    precision = 100.0 * right / found if found else 0.0
+def _score(right: int, predicted: int, true: int) -> EntityScore:
+    precision = 100.0 * right / predicted if predicted else 0.0
     recall = 100.0 * right / true if true else 0.0
-    f1 = 200.0 * right / (found + true) if right else 0.0
+    f1 = 200.0 * right / (predicted + true) if right else 0.0
     return EntityScore(precision, recall, f1, true)
 
 

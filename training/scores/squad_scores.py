@@ -88,31 +88,31 @@ def score_squad_v2(
     """
     rule = rule_of(golds)
     questions = {gold.id: gold for gold in golds}
-    scored = [gold for gold in questions.values() if gold.id in predictions]
-    if not scored:
+    subset = [gold for gold in questions.values() if gold.id in predictions]
+    if not subset:
         raise ValueError(f"there is no prediction for any of the {len(golds)} questions")
     raw = {
-        name: np.array([_best(score, predictions[gold.id], gold, rule) for gold in scored])
+        name: np.array([_best(score, predictions[gold.id], gold, rule) for gold in subset])
         for name, score in (("exact", rule.exact_match), ("f1", rule.f1))
     }
-    has_answer = np.array([bool(gold.texts) for gold in scored])
-    odds = np.zeros(len(scored)) if null_odds is None else _null_odds(scored, null_odds)
+    has_answer = np.array([bool(gold.texts) for gold in subset])
+    odds = np.zeros(len(subset)) if null_odds is None else _null_odds(subset, null_odds)
     final = {name: np.where(odds > threshold, ~has_answer, values) for name, values in raw.items()}
     results: dict[str, float] = {}
-    for prefix, chosen in (
+    for prefix, mask in (
         ("", has_answer | True),
         ("HasAns_", has_answer),
         ("NoAns_", ~has_answer),
     ):
-        if chosen.any():
+        if mask.any():
             for name, values in final.items():
                 # Summed in the order of the file, as officially, for the same rounding
-                results[prefix + name] = 100 * sum(values[chosen].tolist()) / int(chosen.sum())
-            results[f"{prefix}total"] = int(chosen.sum())
+                results[prefix + name] = 100 * sum(values[mask].tolist()) / int(mask.sum())
+            results[f"{prefix}total"] = int(mask.sum())
     if null_odds is not None:
-        results |= _official_thresholds(scored, predictions, raw, null_odds, questions)
-    missing = len(questions) - len(scored)
-    return results | ({"missing": missing} if missing else {})
+        results |= _official_thresholds(subset, predictions, raw, null_odds, questions)
+    num_missing = len(questions) - len(subset)
+    return results | ({"missing": num_missing} if num_missing else {})
 
 
 def f1_scores(
@@ -175,9 +175,10 @@ def _official_thresholds(
         )
         sums = np.cumsum([num_unanswerable, *gains])[1:]
         best = int(np.argmax(sums))
-        found = sums[best] > num_unanswerable
+        is_better = sums[best] > num_unanswerable
         results[f"best_{name}"] = 100 * float(max(sums[best], num_unanswerable)) / len(scored)
-        results[f"best_{name}_thresh"] = float(null_odds[scored[order[best]].id]) if found else 0.0
+        threshold = float(null_odds[scored[order[best]].id]) if is_better else 0.0
+        results[f"best_{name}_thresh"] = threshold
     return results
 
 
@@ -189,9 +190,9 @@ def _best(
 
 
 def _null_odds(scored: Iterable[GoldQuestion], null_odds: Mapping[str, float]) -> np.ndarray:
-    missing = [gold.id for gold in scored if gold.id not in null_odds]
-    if missing:
-        raise ValueError(f"there are no null odds for question {missing[0]!r}")
+    without_odds = [gold.id for gold in scored if gold.id not in null_odds]
+    if without_odds:
+        raise ValueError(f"there are no null odds for question {without_odds[0]!r}")
     return np.array([null_odds[gold.id] for gold in scored], "float64")
 
 

@@ -184,8 +184,8 @@ def _check_number(rows: Sequence[Any], max_rows: int, name: str = "") -> None:
     """Checks the number of rows; with a name, of the texts that an input has in all of them."""
     number = sum(len(x) if name and isinstance(x, list) else 1 for x in rows)
     if number > max_rows:
-        received = f"{name} of {number} texts in all" if name else f"{number} rows"
-        raise RequestError(f"the request has {received}; expected at most {max_rows}")
+        texts = f"{name} of {number} texts in all" if name else f"{number} rows"
+        raise RequestError(f"the request has {texts}; expected at most {max_rows}")
 
 
 def _check_shapes(rows: Sequence[Row], place: Callable[[int, str], str]) -> None:
