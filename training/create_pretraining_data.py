@@ -94,13 +94,10 @@ def describe(summary: Mapping[str, Any]) -> str:
 
     config = summary["config"]
     folder = config["output_dir"].rstrip("/")
-    unknown_share = (
-        f"{100 * summary['unknown_tokens']:.1f} % unknown" if "unknown_tokens" in summary else ""
-    )
     pairs, files = summary["random_pairs"], summary["files"]
     lines = [
         f"Text: {summary['documents']:,} documents, {summary['sentences']:,} sentences, "
-        f"{summary['tokens']:,} tokens" + (f" ({unknown_share})" if unknown_share else ""),
+        f"{summary['tokens']:,} tokens ({100 * summary['unknown_tokens']:.1f} % unknown)",
         f"Records: {summary['instances']:,} rows in {files:,} file{'s' * (files > 1)}; padding to "
         f"{config['sequence_length']} tokens would be {summary['padding']:.1%} of all tokens",
     ]

@@ -21,7 +21,6 @@ import html
 import itertools
 import json
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -247,8 +246,10 @@ def _cost(report: Any, path: str) -> None:
 def _facts(path: str, model: Any) -> dict[str, str]:
     import keras
 
+    from .engine.run_checkpoints import num_bytes
+
     config, backbone = model.config, model.backbone
-    weights = sum(math.prod(weight.shape) * _item_size(weight.dtype) for weight in model.weights)
+    weights = num_bytes(model.weights)
     facts = {
         "file": path,
         "task": type(model).__name__,
@@ -267,12 +268,6 @@ def _facts(path: str, model: Any) -> dict[str, str]:
     if getattr(model, "class_names", None):
         facts["classes"] = ", ".join(model.class_names)
     return facts
-
-
-def _item_size(dtype: str) -> int:
-    """The size of one number: `bfloat16` has 2 bytes, and `bool` 1."""
-    bits = re.search(r"\d+$", dtype)
-    return int(bits[0]) // 8 if bits else 1
 
 
 # === Why it answers so ===

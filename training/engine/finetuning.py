@@ -38,7 +38,7 @@ from .job import DevScores, Job, Training
 from .options import HOST_OPTIONS
 from .output_folder import NotFiniteError
 from .progress import Progress, TimeLeft
-from .run_report import Stopwatch
+from .run_report import timed
 from .seed_runs import FitEpoch, SeedRun, run_fingerprint
 
 
@@ -251,13 +251,12 @@ def run(
     _write_results(results, folder)
     hosts.barrier()  # The first process has written the models.
     load = functools.cache(functools.partial(job.load, best.model_path))
-    watch = Stopwatch(results["seconds"])
-    with watch.part("answers"), hosts.working_folder(folder) as target:
+    with timed(results["seconds"], "answers"), hosts.working_folder(folder) as target:
         results |= job.report(load, Path(best.model_path).parent, target)
     if getattr(config, "export", False) and hosts.is_main_process() and can_export():
         target = folder / "export" / "1"
         # A server may watch the folder: an export that is up to date is not replaced.
-        with watch.part("export"):
+        with timed(results["seconds"], "export"):
             content = output_folder.file_sha256(best.model_path)
             if exported != content or not (target / "saved_model.pb").is_file():
                 job.export(load(), target)

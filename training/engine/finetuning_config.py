@@ -168,9 +168,6 @@ def choose(num_rows: int, hidden_dim: int) -> tuple[float, int]:
     20: on small data three epochs are too few updates, for large encoders too (Mosbach et al.,
     2021; Zhang et al., 2021). With MiniLM, up to 10 epochs were measured.
 
-    Returns:
-        The peak learning rate and the number of epochs.
-
     Example:
 
     >>> choose(800, hidden_dim=384)

@@ -137,8 +137,10 @@ def joined(options: HostOptions) -> Iterator[None]:
         machines = gather(socket.gethostname())
         is_first = machines[index()] not in machines[: index()]
         _processes = dataclasses.replace(_processes, is_first_of_host=is_first)
-        with _printing_if(is_main_process()):
-            yield
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:
+            output = sys.stdout if is_main_process() else nowhere
+            with contextlib.redirect_stdout(output):
+                yield
         barrier()
     except BaseException as error:
         # JAX would wait for the others, which may wait for this process, and then abort. Handlers
@@ -154,15 +156,6 @@ def joined(options: HostOptions) -> Iterator[None]:
     finally:
         has_ended.set()
         watch.join()
-
-
-@contextlib.contextmanager
-def _printing_if(prints: bool) -> Iterator[None]:
-    if prints:
-        yield
-        return
-    with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
-        yield
 
 
 def _join(options: HostOptions) -> _Processes:

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -202,7 +202,7 @@ class RunCheckpoints:
             atomic_path(target, sync=True) as temporary,
         ):
             temporary.mkdir()
-            if shutil.disk_usage(temporary).free < _num_bytes(variables):
+            if shutil.disk_usage(temporary).free < num_bytes(variables.values()):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             yield temporary
         for old in self._paths()[self.keep :]:
@@ -281,7 +281,7 @@ class RunCheckpoints:
             free = shutil.disk_usage(self.folder).free
             raise DiskFullError(
                 f"not enough disk space for the checkpoint of step {state.step} in {self.folder}: "
-                f"it takes {_num_bytes(variables):,} bytes, and {free:,} are free "
+                f"it takes {num_bytes(variables.values()):,} bytes, and {free:,} are free "
                 f"({error.strerror}); {note}. Free some space and run the same command again"
             ) from error
 
@@ -389,14 +389,16 @@ def _variables(model: keras.Model, with_metrics: bool) -> dict[str, Any]:
     }
 
 
-def _num_bytes(variables: Mapping[str, Any]) -> int:
+def num_bytes(variables: Iterable[Any]) -> int:
+    """Returns the number of bytes of variables."""
+
     def bits(dtype: str) -> int:
-        bits = re.search(r"\d+", dtype)
-        return int(bits[0]) if bits else 8  # bool
+        digits = re.search(r"\d+", dtype)
+        return int(digits[0]) if digits else 8  # bool
 
     return sum(
         math.prod(variable.shape) * bits(keras.backend.standardize_dtype(variable.dtype)) // 8
-        for variable in variables.values()
+        for variable in variables
     )
 
 

@@ -24,20 +24,12 @@ _PARTS = {
 }
 
 
-class Stopwatch:
-    """Measures the duration of each part of a run."""
-
-    def __init__(self, seconds: dict[str, float]) -> None:
-        self.seconds = seconds
-
-    @contextlib.contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        """Adds the duration of a `with` block to a part."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+@contextlib.contextmanager
+def timed(seconds: dict[str, float], part: str) -> Iterator[None]:
+    """Sets the duration of a part of a run, the block."""
+    start = time.perf_counter()
+    yield
+    seconds[part] = time.perf_counter() - start
 
 
 def report(

@@ -124,11 +124,7 @@ def section(title: str, *blocks: Html) -> Html:
 
 
 def write_page(path: str | os.PathLike[str], title: str, sections: Iterable[Html]) -> Path:
-    """Writes a page that needs no other file and no network.
-
-    Returns:
-        The path.
-    """
+    """Writes a page that needs no other file and no network."""
     path = Path(path)
     content = "\n".join(block.text for block in sections)
     atomic.write_text(

@@ -68,7 +68,7 @@ _process_lock = threading.Lock()
 
 
 class _FileCounts(NamedTuple):
-    """What a tokenized file has."""
+    """The sizes of a tokenized file, as of `CorpusCounts`, or why it could not be read."""
 
     documents: int = 0
     sentences: int = 0

@@ -30,7 +30,7 @@ _tokenizer: Tokenizer
 
 
 class CorpusCounts(NamedTuple):
-    """What a tokenized corpus has."""
+    """The sizes of a tokenized corpus; `unknown` is the number of its unknown tokens."""
 
     documents: int
     sentences: int

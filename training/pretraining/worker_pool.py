@@ -22,9 +22,6 @@ def ordered_map(
     """Calls a function with each task in a pool, and yields the results in order.
 
     At most `ahead` tasks are pending, which bounds the memory for long sequences.
-
-    Yields:
-        The results, in the order of the tasks.
     """
     pending: deque[Future[Result]] = deque()
     try:

@@ -265,26 +265,16 @@ def read_labeled_text(
     Args:
         path: The file; text in UTF-8, or in UTF-16 with a byte order mark, and optionally
             compressed; or a folder of Parquet or Arrow files, as for `arrow_files.read_rows`.
-        text: The column of the text: its name, or its index from 0, possibly as a string of
-            digits. In JSON, `labels.0.name` is a field of nested objects and lists.
-        text_pair: The column of the second text, for pairs.
-        label: The column of the label; `None` reads unlabeled text. With `multi_label`, several
-            columns of 0 and 1 have commas between their names, which are those of the classes.
-        multi_label: Whether a row has any number of labels. In one column, they are a JSON list, or
-            names with `,`, `;` or `|` between them.
+        text, text_pair, multi_label, quoting, regression, allow_empty, skip_labels: As the fields
+            of `TextColumns`.
+        label: Likewise; `None` reads unlabeled text.
         header: Whether the first row is a header. `"auto"`: it is if a column is given by name.
             If all columns are given by index, it is if its label occurs in no other row, and is a
             common column name (`label`, `score`, …) or the only label that is not a number.
         format: The format; inferred from the suffix by default.
-        quoting: `"csv"` if quotes in TSV enclose cells, and are doubled inside; `"none"` if they
-            are text; `"auto"` infers it from the file.
         class_names: The classes in the order of their ids; for a development file, those of the
             training file. By default the labels of the file, sorted as numbers if all of them are
             numbers, or else as strings.
-        regression: Whether labels are scores.
-        allow_empty: Whether to accept empty texts.
-        skip_labels: Labels whose rows are left out, such as SNLI's `-` for "no agreement"; `null`
-            also stands for an empty label.
         label_map: The label that a label is read as.
         bad: Collects malformed rows, whose number is `LabeledText.skipped`; by default, the first
             one raises an error.
@@ -311,11 +301,7 @@ def read_labeled_text(
     >>> reviews.texts, reviews.labels.tolist(), reviews.class_names
     (['a gripping film', 'no'], [1, 0], ('bad', 'good'))
     """
-    if regression and class_names is not None:
-        raise ValueError(f"--regression has no classes, but --class_names is {list(class_names)}")
-    names = None if class_names is None else tuple(str(name) for name in class_names)
-    if names is not None and len(set(names)) < len(names):
-        raise ValueError(f"--class_names is {list(names)}, expected distinct names")
+    names = None if class_names is None else tuple(class_names)
     path, bad = Path(path), bad or BadRows()
     of_label = {"label": label}
     if multi_label and label is not None:

@@ -70,7 +70,6 @@ def entity_scores(
     >>> scores.micro
     EntityScore(precision=50.0, recall=50.0, f1=50.0, support=2)
     """
-    _check_alike(predictions, labels)
     right: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     true: Counter[str] = Counter()
@@ -98,7 +97,6 @@ def tagging_scores(predictions: Labels, labels: Labels) -> dict[str, float]:
         `f1`, `precision` and `recall` of entities, if the labels mark spans, and the `accuracy` of
         words. All in percent.
     """
-    _check_alike(predictions, labels)
     pairs = [
         pair
         for sentences in zip(predictions, labels, strict=True)
@@ -162,17 +160,3 @@ def _mean(scores: Iterable[EntityScore], weights: Sequence[int], support: int) -
         if total
     ]
     return EntityScore(*(means or [0.0, 0.0, 0.0]), support)
-
-
-def _check_alike(predictions: Labels, labels: Labels) -> None:
-    if len(predictions) != len(labels):
-        raise ValueError(
-            f"there are predictions for {len(predictions)} sentences and labels for {len(labels)}, "
-            "expected equal numbers"
-        )
-    for index, (predicted, true) in enumerate(zip(predictions, labels, strict=True)):
-        if len(predicted) != len(true):
-            raise ValueError(
-                f"sentence {index} has {len(predicted)} predictions and {len(true)} labels, "
-                "expected one of each per word"
-            )

@@ -415,12 +415,8 @@ def test_bad_rows_are_collected_if_asked(write):
     ]
 
 
-def test_arguments_that_contradict(write):
+def test_an_unknown_format(write):
     path = write("a.tsv", "text\tlabel\na\t1\nb\t2\n")
-    with pytest.raises(ValueError, match="regression has no classes"):
-        read_labeled_text(path, regression=True, class_names=("1", "2"))
-    with pytest.raises(ValueError, match="expected distinct names"):
-        read_labeled_text(path, class_names=("1", "1"))
     with pytest.raises(ValueError, match="format is 'xml'"):
         read_labeled_text(path, format="xml")
 
