@@ -15,6 +15,7 @@ from keras_bert.data.pretraining.corpus import resolve_format, sentence_splitter
 from keras_bert.data.pretraining.instances import PAIR_KINDS
 from keras_bert.data.text_files import COMPRESSIONS
 from keras_bert.progress import bar
+from keras_bert.text.tokenizer import Tokenizer
 
 from ..engine import output_folder
 from .record_config import CorpusOptions, PretrainingDataConfig, content_of_inputs
@@ -79,7 +80,7 @@ def create_records(
         return summary
     require_libraries(config.corpus, inputs)
     folder.write_json(_SETTINGS_FILE, {"config": config.to_dict(), "fingerprint": fingerprint})
-    engine: Any = _OneMachine(config, inputs)
+    engine: Any = _OneMachine(config, inputs, tokenizer)
     if runner:
         from .beam_pipeline import BeamEngine
 
@@ -100,8 +101,10 @@ def create_records(
 class _OneMachine:
     """Tokenizes a corpus into a token store, and writes its shards, by processes."""
 
-    def __init__(self, config: PretrainingDataConfig, inputs: Sequence[InputFile]) -> None:
-        self.config, self.inputs = config, inputs
+    def __init__(
+        self, config: PretrainingDataConfig, inputs: Sequence[InputFile], tokenizer: Tokenizer
+    ) -> None:
+        self.config, self.inputs, self.tokenizer = config, inputs, tokenizer
         self.work = Path(config.output_dir) / "work"
 
     def tokenize(self) -> CorpusCounts:
@@ -112,8 +115,7 @@ class _OneMachine:
             with bar("tokenizing", size, "B", unit_scale=True) as shown:
                 write_token_store(self.config, self.inputs, self.work / "store", shown.update)
         store = TokenStore(self.work / "store")
-        tokenizer = open_tokenizer(self.config.vocabulary, self.config.corpus.lowercase)
-        unknown = store.token_count(tokenizer.unk_token_id)
+        unknown = store.token_count(self.tokenizer.unk_token_id)
         return CorpusCounts(len(store), store.num_sentences, store.num_tokens, unknown)
 
     def write_shards(self, num_shards: int) -> list[ShardStatistics]:

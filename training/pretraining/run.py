@@ -19,7 +19,6 @@ from keras_bert import atomic
 from keras_bert.data import PretrainingStream, pretraining_examples
 from keras_bert.data.pretraining.stream import groups_of_shard
 from keras_bert.ops.lazy_tensorflow import set_random_seed
-from keras_bert.text.tokenizer import Tokenizer
 
 from ..costs import model_flops
 from ..costs.energy import Energy, Meter
@@ -43,7 +42,7 @@ from .model import (
 from .optimization import Phase
 from .text_source import Batches, TextSource
 from .tokenizer_source import open_tokenizer
-from .unigrams import unigram_model
+from .unigrams import unigram_scores
 
 _BATCHES_LOOKED_AT = 20
 # Minimum time between two plots of the curves, for runs with short intervals
@@ -111,7 +110,7 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
                 if length not in baselines:
                     scored = (train, _BATCHES_LOOKED_AT) if dev is None else (dev, text.dev_batches)
                     score = functools.partial(
-                        _unigram_scores, records[length][0], length, tokenizer, causal, *scored
+                        unigram_scores, records[length][0], length, tokenizer, causal, *scored
                     )
                     baselines[length] = hosts.from_main_process(score)
                 state = run.train(phase, train, dev, state, baselines[length])
@@ -169,7 +168,7 @@ class Workload:
     Args:
         tokens: Number of tokens, padding excluded.
         flops: FLOPs of the matrix products.
-        unigram: `unigram_accuracy` and `unigram_perplexity`, the scores of a `UnigramModel`.
+        unigram: The scores of a unigram model, `unigram_accuracy` and `unigram_perplexity`.
     """
 
     tokens: float
@@ -307,23 +306,6 @@ class Run:
         tokens, slots = hosts.from_main_process(tokens_and_slots)
         flops = update_flops(self.model, phase.batch_size, phase.sequence_length, slots)
         return Workload(tokens * self.optimization.accumulation, flops, baseline)
-
-
-def _unigram_scores(
-    records: str,
-    sequence_length: int,
-    tokenizer: Tokenizer,
-    causal: bool,
-    scored: PretrainingStream,
-    num_batches: int,
-) -> report.Log:
-    """Scores a unigram model of training records on the masked tokens of some batches."""
-    model = unigram_model(records, sequence_length, tokenizer, causal)
-    scores = model.score(scored.first_batches(num_batches))
-    return {
-        "unigram_accuracy": round(scores["masked_accuracy"], 6),
-        "unigram_perplexity": round(scores["perplexity"], 3),
-    }
 
 
 class IntervalReport(keras.callbacks.Callback):
