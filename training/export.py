@@ -29,7 +29,7 @@ from keras_bert.export import FORMATS
 
 from .engine import example_request, output_folder, program, run_report, saved_models
 from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, check_one_of
-from .readers.labeled_text import read_labeled_text
+from .readers.labeled_text import TextColumns, read_labeled_text
 
 _SAVED_MODEL, _HUGGING_FACE = "tf_saved_model", "hugging_face"
 
@@ -249,9 +249,8 @@ def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]]
     """Reads the texts, or pairs of texts, that an int8 export is calibrated with."""
     if not config.calibration_file:
         return None
-    data = read_labeled_text(
-        config.calibration_file, text=config.text, text_pair=config.text_pair or None, label=None
-    )
+    columns = TextColumns(text=config.text, text_pair=config.text_pair)
+    data = read_labeled_text(config.calibration_file, columns, labeled=False)
     return data.inputs[: config.calibration_rows]
 
 

@@ -37,6 +37,7 @@ from .jobs.report_configs import InsightConfig
 from .jobs.tasks import jobs_by_verb
 from .plots import page
 from .readers.data_files import FORMATS, TAGGING_SUFFIXES, data_suffix, exists
+from .readers.labeled_text import read_labeled_text
 
 _THIS, _OTHER = "this model", "other model"
 # Rows that are explained have at most so many words, if there are such rows
@@ -186,7 +187,7 @@ def _jobs() -> dict[str, Any]:
 def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
     suffix = data_suffix(path)
     if config.format != "auto" or suffix in FORMATS or not path.is_file():
-        return config.read_text(config.data_file, labeled=False).texts
+        return read_labeled_text(config.data_file, config, labeled=False).texts
     if suffix in TAGGING_SUFFIXES:
         return [" ".join(words) for words in config.read_words(config.data_file, False).words]
     texts = [line.strip() for line in read_lines(path)]

@@ -37,7 +37,7 @@ from .readers.choice_files import read_choices
 from .readers.data_files import exists
 from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
-from .readers.labeled_text import TextColumns
+from .readers.labeled_text import TextColumns, read_labeled_text
 from .readers.question_files import DOCUMENT_WORDS, read_questions
 from .readers.scripts import scripts
 from .readers.tagged_words import WordColumns, with_span_labels
@@ -243,7 +243,8 @@ def _counts_section(counts: Counts) -> page.Html:
 
 def _read(config: InspectConfig, kind: str, path: str, train: Any, bad: BadRows) -> Any:
     if kind == "text":
-        return config.read_text(path, None if train is None else train.class_names, bad=bad)
+        names = None if train is None else train.class_names
+        return read_labeled_text(path, config, names, bad=bad)
     if kind == "choice":
         return read_choices(Path(path), config.format, config.quoting, bad)
     if kind == "tagging":

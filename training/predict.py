@@ -42,6 +42,7 @@ from .readers.choice_files import choice_fields, read_choices
 from .readers.data_files import (
     FORMATS,
     TAGGING_SUFFIXES,
+    Header,
     data_suffix,
     exists,
     infer_format,
@@ -51,7 +52,7 @@ from .readers.data_files import (
     without_header,
 )
 from .readers.json_objects import read_objects
-from .readers.labeled_text import HEADERS, parse_label_map
+from .readers.labeled_text import parse_label_map
 from .readers.question_files import read_questions
 from .readers.separated_values import Quoting
 from .readers.tagged_words import WORDS
@@ -139,7 +140,9 @@ class PredictConfig(ProgramConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_one_of(self, format=tuple(_FORMATS), header=tuple(HEADERS), quoting=get_args(Quoting))
+        check_one_of(
+            self, format=tuple(_FORMATS), header=get_args(Header), quoting=get_args(Quoting)
+        )
         parse_label_map(self.label_map)
 
 
@@ -332,7 +335,7 @@ def _table_rows(
         path,
         format,
         columns,
-        HEADERS[config.header],
+        config.header,
         quoting=config.quoting,
         optional=optional,
         bad=bad,

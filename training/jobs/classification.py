@@ -37,7 +37,7 @@ from ..engine.output_folder import results_of
 from ..readers import glue
 from ..readers.data_files import FORMATS, MissingColumnError
 from ..readers.data_splits import hold_out_tenth, stratified_sample
-from ..readers.labeled_text import LabeledText, TextColumns, parse_label_map
+from ..readers.labeled_text import LabeledText, TextColumns, parse_label_map, read_labeled_text
 from ..readers.values import excerpt
 from .report_configs import EvaluateConfig, InsightConfig
 
@@ -153,7 +153,7 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
         name: str, class_names: tuple[str, ...] | None = None, labeled: bool = True
     ) -> LabeledText:
         path = config.path(name, "a file of labeled text")
-        return config.read_text(path, class_names, labeled=labeled)
+        return read_labeled_text(path, config, class_names, labeled=labeled)
 
     train = read(config.train_file)
     if config.dev_file:
@@ -197,10 +197,11 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             "--multi_label is scored with the --model of a classifier of several labels, without "
             "--answers and --plots_dir"
         )
-    data = config.read_text(
+    data = read_labeled_text(
         config.data_file,
+        config,
         None if regression else class_names,
-        regression,
+        regression=regression,
         multi_label=multi_label,
     )
     if multi_label:
@@ -270,10 +271,11 @@ def _plot(
 
 def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
     """Reads texts and their labels; see `Job.insight_rows`."""
-    data = config.read_text(
+    data = read_labeled_text(
         config.data_file,
+        config,
         None if model.is_regression else model.class_names,
-        model.is_regression,
+        regression=model.is_regression,
         labeled=bool(config.label),
         multi_label=model.multi_label,
     )

@@ -35,7 +35,7 @@ def read_separated(
     path: Path,
     format: str,
     quoting: Quoting = "auto",
-    columns: Collection[str | int] = (),
+    columns: Collection[str] = (),
     bad: BadRows | None = None,
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the line on which each row starts, and its cells.
@@ -102,9 +102,7 @@ def _csv_rows(
             yield start, cells
 
 
-def _separator(
-    lines: Callable[[], Iterator[str]], columns: Collection[str | int]
-) -> tuple[str, int]:
+def _separator(lines: Callable[[], Iterator[str]], columns: Collection[str]) -> tuple[str, int]:
     """Returns the separator of a CSV file, and the number of lines before its first row.
 
     It is a comma, unless a first line such as `sep=;` names another; or a semicolon, which Excel

@@ -36,7 +36,7 @@ from ..engine import program
 from ..engine.options import NonNegativeInt, PositiveInt
 from ..engine.saved_models import check_model
 from ..export import megabytes
-from ..readers.labeled_text import TextColumns
+from ..readers.labeled_text import TextColumns, read_labeled_text
 from ..readers.question_files import read_questions
 from ..scores import classifier_scores, question_scores
 
@@ -260,13 +260,13 @@ class _Texts:
 
     def __init__(self, task: Any, config: CompareExportsConfig) -> None:
         names = None if task.is_regression else task.class_names
-        data = config.read_text(config.data_file, names, task.is_regression)
+        data = read_labeled_text(config.data_file, config, names, regression=task.is_regression)
         data = data.rows(_spread(len(data), config.data_rows))
         self.inputs: Sequence[Any] = data.inputs
         self.pair = data.text_pairs is not None
         self.calibration: Sequence[Any] = ()
         if config.calibration_file:
-            texts = config.read_text(config.calibration_file, labeled=False).inputs
+            texts = read_labeled_text(config.calibration_file, config, labeled=False).inputs
             self.calibration = [texts[row] for row in _spread(len(texts), config.calibration_rows)]
         batches = list(task.evaluation_batches(data.inputs, data.labels, batch_size=_BATCH_SIZE))
         self.batches = [_ids(features) for features, _ in batches]
