@@ -324,23 +324,23 @@ def ablation(config: AblationConfig) -> list[dict[str, Any]]:
         subprocess.CalledProcessError: If a run fails.
     """
     columns = tasks(config)
-    pretrained = run_cells(pretraining_cells(config))
+    run_results = run_cells(pretraining_cells(config))
     run_of = {row.name: row.run for row in rows(config)}
     cells = finetuning_cells(config).items()
-    finetuned = run_cells({key: cell for key, cell in cells if run_of[key[0]] in pretrained})
+    task_results = run_cells({key: cell for key, cell in cells if run_of[key[0]] in run_results})
     records = []
     for row in rows(config):
         scores = {
             task: results["summary"]["dev"][columns[task].metric]["seeds"]
-            for (name, task), results in finetuned.items()
+            for (name, task), results in task_results.items()
             if name == row.name
         }
         record: dict[str, Any] = {"name": row.name, "column": row.column, "scores": scores}
-        if row.size is not None and row.run in pretrained:
+        if row.size is not None and row.run in run_results:
             batch_size = _RECIPE.optimization.batch_size
-            record["parameters"] = pretrained[row.run]["parameters"]
+            record["parameters"] = run_results[row.run]["parameters"]
             record["flops"] = row.num_steps * batch_size * row.size.step_flops()
-            record["perplexity"] = pretrained[row.run]["last"]["val_perplexity"]
+            record["perplexity"] = run_results[row.run]["last"]["val_perplexity"]
         records.append(record)
     atomic.write_json(config.folder / "ablation.json", records)
     if config.of == _SIZE:

@@ -188,10 +188,10 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
         _check_unset(config, format, "results", "license")
     if format != _SAVED_MODEL:
         _check_unset(config, format, "padded_batches")
-    registered = FORMATS.get(format)
-    if config.takes_text and (registered is None or registered.text_packages is None):
+    known_format = FORMATS.get(format)
+    if config.takes_text and (known_format is None or known_format.text_packages is None):
         raise ValueError(f"{_NO_TEXT} the format is {format}")
-    is_calibrated = registered and registered.is_calibrated and config.dtype == "int8"
+    is_calibrated = known_format and known_format.is_calibrated and config.dtype == "int8"
     if is_calibrated and not config.calibration_file:
         raise ValueError(
             f"--dtype=int8 in {format} needs --calibration_file, some 300 texts like those that "

@@ -103,12 +103,12 @@ def write_report(config: InsightConfig) -> Path:
             models, rows.texts[:count], rows.labels[:count], config.batch_size
         )
         order = bias.errors_first(order, config.examples)
-    explained = _explain(report, config, model, job, rows, order)
+    explanations = _explain(report, config, model, job, rows, order)
     insight_layers.add_attention(
-        report, model, [rows.texts[index] for index in list(explained) or order]
+        report, model, [rows.texts[index] for index in list(explanations) or order]
     )
     if is_masked_lm:
-        insight_layers.add_predictions_by_layer(report, model, list(explained.values()))
+        insight_layers.add_predictions_by_layer(report, model, list(explanations.values()))
         insight_bias.add_stereotypes(
             report,
             models,
@@ -176,7 +176,11 @@ class _MaskedWords:
         word = tokenizer.vocabulary[ids[middle]]
         masked = text[: starts[middle]] + tokenizer.mask_token + text[ends[middle] :]
         best = model.fill(masked, top_k=1)[0]
-        return masked, word, f"masked: {word}; filled in: {best['token']} ({best['score']:.3f})"
+        return (
+            masked,
+            word,
+            f"masked: {word}; filled in: {best['token']} ({best['score']:.3f})",
+        )
 
 
 def _jobs() -> dict[str, Any]:
@@ -287,7 +291,7 @@ def _explain(
 
     predictions: list[tuple[int, Any, str]] = []
     explained: dict[int, Any] = {}
-    refused = ""
+    reason = ""
     logging.info("explaining %d rows", min(config.examples, len(order)))
     for index in itertools.islice(order, 4 * config.examples):
         try:
@@ -295,14 +299,14 @@ def _explain(
             why = insight.attributions(model, row, config.method, target)
         except ValueError as error:
             # It does not fit in one window, or has no word to be masked: another row may
-            refused = str(error)
+            reason = str(error)
             continue
         predictions.append((index, why, answer))
         explained[index] = row
         if len(predictions) == config.examples:
             break
     if not predictions:
-        report.leave_out(f"Attributions: none of the rows could be explained. {refused}")
+        report.leave_out(f"Attributions: none of the rows could be explained. {reason}")
         return {}
     blocks = [
         page.text(

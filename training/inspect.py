@@ -198,10 +198,10 @@ def _fine_tuning_flags(config: InspectConfig) -> list[str]:
     names = dict.fromkeys(
         ["dev_file", *same, "preset", "sequence_length", "format", "document_words"]
     )
-    changed = [name for name in names if getattr(config, name) != defaults[name]]
+    changed_names = [name for name in names if getattr(config, name) != defaults[name]]
     return [
         f"--train_file={config.data_file}",
-        *(f"--{name}={_flag_value(getattr(config, name))}" for name in changed),
+        *(f"--{name}={_flag_value(getattr(config, name))}" for name in changed_names),
     ]
 
 
@@ -313,10 +313,10 @@ def _advice(tokens: Tokens, config: InspectConfig) -> list[str]:
     if longer > 0.01:
         longest = int(np.quantile(tokens.lengths, 0.99, method="higher"))
         # A multiple of 8, which matrix products on accelerators are fastest with.
-        suggested = -(-longest // 8) * 8
+        suggested_length = -(-longest // 8) * 8
         advice.append(
             f"{longer:.1%} of the rows are longer than --sequence_length={config.sequence_length}: "
-            f"{suggested} would hold 99 % of them."
+            f"{suggested_length} would hold 99 % of them."
         )
     if tokens.unknown > _MUCH_UNKNOWN:
         advice.append(

@@ -262,13 +262,13 @@ def plan(config: PlanConfig) -> str:
         )
     if rate.watts is not None:
         kwh = rate.watts * hours / 1000
-        emitted = ""
+        emissions = ""
         if energy.is_installed():
             grams = energy.grams_per_kwh(config.country)
-            emitted = f", {run_cost.mass(kwh * grams / 1000)} of CO2 ({config.country})"
+            emissions = f", {run_cost.mass(kwh * grams / 1000)} of CO2 ({config.country})"
         else:
-            emitted = f" (for CO2: {checks.install('energy')})"
-        lines.append(f"energy      {run_cost.kilowatt_hours(kwh)} at {rate.watts:.0f} W{emitted}")
+            emissions = f" (for CO2: {checks.install('energy')})"
+        lines.append(f"energy      {run_cost.kilowatt_hours(kwh)} at {rate.watts:.0f} W{emissions}")
     if config.price_per_hour:
         lines.append(f"price       {config.devices * config.price_per_hour * hours:,.2f}")
     if rate.peak_bytes is None:
@@ -333,7 +333,7 @@ def _measured(config: PlanConfig) -> Rate:
     batch = {name: values for name, values in batch.items() if name in model.input}
     start, ends = time.perf_counter(), list[float]()
     metered_from = start
-    ended = keras.callbacks.LambdaCallback(
+    end_of_epoch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs=None: ends.append(time.perf_counter())
     )
     with contextlib.ExitStack() as stack:
@@ -357,11 +357,11 @@ def _measured(config: PlanConfig) -> Rate:
         with warnings.catch_warnings():
             # The generator ends when there are enough steps, of which Keras warns.
             warnings.filterwarnings("ignore", "Your input ran out of data")
-            model.fit(batches(), epochs=1, verbose=0, callbacks=[ended])
+            model.fit(batches(), epochs=1, verbose=0, callbacks=[end_of_epoch])
         steps = np.diff(ends[_WARM_UP_STEPS:])
         # The metered time includes an update more than those that are timed.
-        metered = time.perf_counter() - metered_from
-        watts = None if meter is None else 3.6e6 * meter().kwh / metered
+        metered_seconds = time.perf_counter() - metered_from
+        watts = None if meter is None else 3.6e6 * meter().kwh / metered_seconds
     tokens = config.batch_size * config.sequence_length
     how = f"measured on this machine, mean of {len(steps)} updates"
     seconds = float(np.mean(steps))
@@ -417,7 +417,7 @@ def _random_batch(config: PlanConfig) -> tuple[dict[str, Any], Any]:
 
 def _memory(config: PlanConfig, architecture: BertConfig) -> str:
     """Describes the memory of weights, optimizer and activations of a device."""
-    fixed = _BYTES_OF_PARAMETER * parameters(architecture, config.objective)
+    state_bytes = _BYTES_OF_PARAMETER * parameters(architecture, config.objective)
     rows = -(-config.batch_size // config.devices)
     tokens = rows * config.sequence_length
     width = 4 if config.precision == "float32" else 2
@@ -426,10 +426,10 @@ def _memory(config: PlanConfig, architecture: BertConfig) -> str:
     of_layer = 17 * width * tokens * architecture.hidden_dim
     scores = 5 * width // 2 * tokens * architecture.num_heads * _stored_keys(config, architecture)
     logits = 4 * rows * config.slots * architecture.vocabulary_size
-    total = (fixed + architecture.num_layers * of_layer + scores + logits) / 1e9
+    total = (state_bytes + architecture.num_layers * of_layer + scores + logits) / 1e9
     line = (
-        f"memory      about {total:.2g} GB: {fixed / 1e9:.2g} GB of weights and optimizer, the "
-        f"rest for activations of {rows} rows"
+        f"memory      about {total:.2g} GB: {state_bytes / 1e9:.2g} GB of weights and optimizer, "
+        f"the rest for activations of {rows} rows"
     )
     if config.hardware != _THIS and total > ACCELERATORS[config.hardware].gigabytes:
         available = ACCELERATORS[config.hardware].gigabytes

@@ -194,8 +194,11 @@ def predict(config: PredictConfig) -> int:
 def answered_row(row: Row, answer: Any, fields: Sequence[str] = ()) -> dict[str, Any]:
     """Returns the line of a row: its id, the given fields of its input, and its prediction."""
     answer = answer if isinstance(answer, dict) else {"answers": answer}
-    repeated = [*(["id"] if "id" in row else []), *(_read_fields(row, fields) if fields else [])]
-    return {**{name: row[name] for name in repeated}, **answer}
+    names = [
+        *(["id"] if "id" in row else []),
+        *(_read_fields(row, fields) if fields else []),
+    ]
+    return {**{name: row[name] for name in names}, **answer}
 
 
 def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
@@ -413,8 +416,8 @@ def _exported(path: Path) -> Predictor:
     program.import_quietly("tensorflow")
     from keras_bert.export import ServedModel
 
-    served = ServedModel(path)
-    return Predictor(served.fields, served.apply_verb, served.list_fields, served)
+    model = ServedModel(path)
+    return Predictor(model.fields, model.apply_verb, model.list_fields, model)
 
 
 @contextlib.contextmanager

@@ -84,7 +84,7 @@ class QuickstartConfig(ProgramConfig):
 
 
 def main(config: QuickstartConfig) -> None:
-    started = time.perf_counter()
+    start = time.perf_counter()
     # TensorFlow logs every file that it writes.
     logging.set_verbosity(logging.WARNING)
     minilm.resolve(minilm.NAME)  # an error before Keras is imported, which takes seconds
@@ -92,7 +92,7 @@ def main(config: QuickstartConfig) -> None:
     with output_folder.locked(config.output_dir):
         program.import_quietly()
         quickstart(config, minilm.NAME)
-    print(f"\nIt took {time.perf_counter() - started:.0f} s.")
+    print(f"\nIt took {time.perf_counter() - start:.0f} s.")
 
 
 def quickstart(config: QuickstartConfig, preset: str) -> None:

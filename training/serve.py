@@ -111,7 +111,7 @@ def listening(host: str, port: int) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        created = socket.create_server((host, port), family=family)
+        new_socket = socket.create_server((host, port), family=family)
     except OSError as error:
         is_taken = error.errno == errno.EADDRINUSE
         other = "; --port=0 takes a free port" if is_taken else ""
@@ -119,7 +119,7 @@ def listening(host: str, port: int) -> socket.socket:
         raise OSError(f"--host={host} --port={port}: {reason}{other}") from error
     # Without the protocol's name asyncio would not set TCP_NODELAY, and the end of an answer would
     # wait for the client to acknowledge its beginning, 40 ms.
-    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, created.detach())
+    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, new_socket.detach())
 
 
 def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> None:

@@ -218,7 +218,7 @@ def run(
     to_beat = job.baselines() if hosts.is_main_process() else {}
     baselines.show(to_beat)
     try:
-        runs, diverged = train_seeds(job, meter)
+        runs, diverging_runs = train_seeds(job, meter)
     except NotFiniteError as error:
         results = {"config": job.config.to_dict(), "backend": keras.backend.backend()}
         results |= {"runs": [], "diverged": [str(error)]}
@@ -241,7 +241,7 @@ def run(
             "model": best.model_path,
         },
         "seconds": {part: sum(run.seconds[part] for run in runs) for part in best.seconds},
-        "diverged": diverged,
+        "diverged": diverging_runs,
         # What to try the model with
         "example": data_inspection.text_rows([*data.parts().values()][1]).example(),
     }

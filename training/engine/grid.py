@@ -50,17 +50,17 @@ class Cell:
         """
         folder, results, record = self.folder, self.folder / "results.json", self.record()
         file = folder / "command.json"
-        recorded = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        before = recorded.get("command", ["settings that were not recorded"])
+        previous_record = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        before = previous_record.get("command", ["settings that were not recorded"])
         adds_seeds = (
-            recorded != record
+            previous_record != record
             and _without_seeds(before) == _without_seeds(self.command)
-            and recorded == dataclasses.replace(self, command=before).record()
+            and previous_record == dataclasses.replace(self, command=before).record()
         )
-        if (recorded or results.exists()) and not (recorded == record or adds_seeds):
-            changed = sorted(set(before) - set(self.command)) or [f"other files in {self.preset}"]
+        if (previous_record or results.exists()) and not (previous_record == record or adds_seeds):
+            others = sorted(set(before) - set(self.command)) or [f"other files in {self.preset}"]
             raise output_folder.OtherSettingsError(
-                f"{folder} contains a run of other settings ({' '.join(changed)}); choose another "
+                f"{folder} contains a run of other settings ({' '.join(others)}); choose another "
                 "--output_dir, or remove that folder"
             )
         process = None

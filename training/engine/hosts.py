@@ -307,8 +307,7 @@ class _Exchanges:
         folder, client = f"{self._folder}/{number}", _processes.client
         if not is_main_process():
             client.key_value_set(f"{folder}/{index()}", json.dumps(value))
-            values_of_all: list[Any] = json.loads(_wait_for(f"{folder}/all", seconds))
-            return values_of_all
+            return json.loads(_wait_for(f"{folder}/all", seconds))
         others = (_wait_for(f"{folder}/{other}", seconds) for other in range(1, count()))
         values = [value, *map(json.loads, others)]
         client.key_value_set(f"{folder}/all", json.dumps(values))

@@ -95,8 +95,7 @@ class SeedRun:
         self.check_preset(record["preset"])
         if (record["fingerprint"], record["backend"]) == (self.fingerprint, _backend()):
             logging.info("seed %d is finished: %s", self.seed, self._record)
-            values: dict[str, Any] = record["run"]
-            return values
+            return record["run"]
         raise OtherSettingsError(
             f"{self.folder} contains a finished run of other settings, data or another backend; "
             "choose another --output_dir, or remove that folder"

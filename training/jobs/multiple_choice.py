@@ -178,8 +178,8 @@ class ChoiceJob(Job):
 
     def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
         if self.data.test is not None:
-            ranked = load().choose(self.data.test.inputs, batch_size=SCORED_ROWS)
-            write_answers([choices[0] for choices in ranked], folder / "answers.tsv")
+            ranked_choices = load().choose(self.data.test.inputs, batch_size=SCORED_ROWS)
+            write_answers([choices[0] for choices in ranked_choices], folder / "answers.tsv")
         return {}
 
 

@@ -156,8 +156,8 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             words = [[word for word, _ in row] for row in rows]
             labels = [[label for _, label in row] for row in rows]
         else:
-            answered = read_conll(config.answers, word_column=0, label_column=-1)
-            words, labels = answered.words, answered.labels
+            answer_text = read_conll(config.answers, word_column=0, label_column=-1)
+            words, labels = answer_text.words, answer_text.labels
         if words != gold.words:
             raise ValueError(f"{config.answers} and {config.data_file} have different words")
         scheme = detect_scheme(labels)

@@ -91,10 +91,10 @@ def jobs_by_kind() -> dict[str, type[Job]]:
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines `--task`, `--recipe`, and a flag for each option of any task."""
-    defined = _define_common_flags(flag_values)
+    defined_names = _define_common_flags(flag_values)
     for task in TASKS.values():
-        config_flags.define_flags(task.config_class(), flag_values, skip=defined)
-        defined += task.options
+        config_flags.define_flags(task.config_class(), flag_values, skip=defined_names)
+        defined_names += task.options
 
 
 def _define_common_flags(flag_values: flags.FlagValues) -> list[str]:
@@ -113,7 +113,7 @@ def help_text() -> str:
     Without one, those of classification, and the names of those that other tasks have.
     """
     values = flags.FlagValues()
-    defined = _define_common_flags(values)
+    defined_names = _define_common_flags(values)
     values([word for word in sys.argv if word not in program.HELP_FLAGS], known_only=True)
     name, recipe = values["task"].value, values["recipe"].value
     base = recipes.load(recipe, FineTuningConfig) if recipe else None
@@ -125,7 +125,7 @@ def help_text() -> str:
         lines += ["", "Flags of other tasks, which --task=NAME --help describes:", ""]
         for line in _own_options():
             lines += textwrap.wrap(line, 100, initial_indent="  ", subsequent_indent=" " * 6)
-    config_flags.define_flags(base, values, skip=defined)
+    config_flags.define_flags(base, values, skip=defined_names)
     names = sorted(values, key=lambda name: (*_FIRST, name).index(name))
     return program.help_text([values[name] for name in names]) + "\n".join([*lines, ""])
 

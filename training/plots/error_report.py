@@ -129,19 +129,19 @@ def of_labels(
     Probabilities and thresholds are `(rows, classes)` and `(classes,)`.
     """
     names, labels = data.class_names or (), _labels(data)
-    predicted = (probabilities >= thresholds).astype(labels.dtype)
-    by_class = classifier_scores.by_class(predicted, labels, names)
+    predicted_labels = (probabilities >= thresholds).astype(labels.dtype)
+    by_class = classifier_scores.by_class(predicted_labels, labels, names)
     rows = [
         [name, threshold, *values.values()]
         for (name, values), threshold in zip(by_class.items(), thresholds, strict=True)
     ]
     columns = ["label", "threshold", "precision", "recall", "f1", "rows"]
     lengths = [len(text) for text in data.texts]
-    is_right = (predicted == labels).all(axis=1)
+    is_right = (predicted_labels == labels).all(axis=1)
     # By how far the probabilities of a row are from its labels
     worst = np.argsort(-np.abs(probabilities - labels).max(axis=1), kind="stable")
     wrong = [index for index in worst.tolist() if not is_right[index]]
-    predictions = dataclasses.replace(data, labels=predicted).shown_labels
+    predictions = dataclasses.replace(data, labels=predicted_labels).shown_labels
     mistakes = [
         [data.shown_labels[index], predictions[index], _shown(data, index)]
         for index in wrong[:_MAX_MISTAKES]
@@ -157,20 +157,21 @@ def of_labels(
 
 def of_numbers(data: LabeledText, predictions: Sequence[float]) -> list[page.Html]:
     """Returns the sections of a regression: predictions over labels, slices, largest errors."""
-    labels, predicted = _labels(data).astype("float64"), np.asarray(predictions, "float64")
+    labels, answers = _labels(data).astype("float64"), np.asarray(predictions, "float64")
     metrics = classifier_scores.metrics_for(1)
-    errors = np.abs(predicted - labels)
+    errors = np.abs(answers - labels)
     lengths = [len(text) for text in data.texts]
     worst = np.argsort(-errors, kind="stable")[:_MAX_MISTAKES].tolist()
-    rows = [[float(labels[i]), float(predicted[i]), _shown(data, i)] for i in worst]
+    rows = [[float(labels[i]), float(answers[i]), _shown(data, i)] for i in worst]
     mean = np.full_like(labels, labels.mean())
     return [
         scores_section(
-            classifier_scores.score(metrics, predicted, labels),
+            classifier_scores.score(metrics, answers, labels),
             {"the mean of the labels": classifier_scores.score(metrics, mean, labels)},
         ),
         page.section(
-            "Predictions", page.figure(_scatter(labels, predicted), "predictions over labels")
+            "Predictions",
+            page.figure(_scatter(labels, answers), "predictions over labels"),
         ),
         page.section(
             "Mean absolute error by length", _slices("characters", lengths, errors, is_share=False)
@@ -238,10 +239,10 @@ def of_tags(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[page.Html
         errors.append(len(wrong))
         for word, label, answer in wrong:
             confusions.setdefault((label, answer), Counter())[word] += 1
-    ranked = sorted(confusions.items(), key=lambda item: -item[1].total())[:_MAX_CONFUSIONS]
+    largest = sorted(confusions.items(), key=lambda item: -item[1].total())[:_MAX_CONFUSIONS]
     rows = [
         [label, answer, words.total(), ", ".join(word for word, _ in words.most_common(5))]
-        for (label, answer), words in ranked
+        for (label, answer), words in largest
     ]
     columns = ["label", "prediction", "words", "such as"]
     sections.append(page.section("Confused labels", page.table(columns, rows)))
@@ -262,12 +263,12 @@ def _sentence(words: Sequence[str], true: Sequence[str], predicted: Sequence[str
     """Returns a sentence whose wrong words are marked, each with its label and the prediction."""
     parts = []
     for word, label, answer in zip(words, true, predicted, strict=True):
-        escaped = html.escape(word)
+        text = html.escape(word)
         if label == answer:
-            parts.append(escaped)
+            parts.append(text)
         else:
             parts.append(
-                f'<mark class="wrong">{escaped}</mark> <small class="faint">{html.escape(label)} '
+                f'<mark class="wrong">{text}</mark> <small class="faint">{html.escape(label)} '
                 f"&rarr; {html.escape(answer)}</small>"
             )
     return page.Html(f"<p>{' '.join(parts)}</p>")
@@ -304,8 +305,7 @@ def _worst(right: np.ndarray, probabilities: Sequence[float] | None) -> list[int
     wrong = np.flatnonzero(~right)
     if probabilities is not None:
         wrong = wrong[np.argsort(-np.asarray(probabilities)[wrong], kind="stable")]
-    first: list[int] = wrong[:_MAX_MISTAKES].tolist()
-    return first
+    return wrong[:_MAX_MISTAKES].tolist()
 
 
 def _mistakes(count: int, total: int, *blocks: page.Html, unit: str = "rows") -> page.Html:

@@ -138,12 +138,12 @@ class BeamEngine:
             RunnerError: If the runner fails.
         """
         names = [statistics_name(shard) for shard in range(num_shards)]
-        found = set(self.folder.names(f"pretraining-*-of-{num_shards:05}.tfrecord"))
-        counted = set(self.folder.names("work/statistics-*.json"))
+        shard_names = set(self.folder.names(f"pretraining-*-of-{num_shards:05}.tfrecord"))
+        statistics_names = set(self.folder.names("work/statistics-*.json"))
         done = frozenset(
             shard
             for shard, name in enumerate(names)
-            if shard_name(shard, num_shards) in found and f"work/{name}" in counted
+            if shard_name(shard, num_shards) in shard_names and f"work/{name}" in statistics_names
         )
         if len(done) < num_shards:
             self._write_missing(num_shards, done)
@@ -339,8 +339,8 @@ class _TokenizeFile(_FileDoFn):
                 tfrecords.write_records(
                     file, (_to_bytes(list(document), dtype) for document in store)
                 )
-            unknown = store.token_count(tokenizer.unk_token_id)
-            return _FileCounts(len(store), store.num_sentences, store.num_tokens, unknown)
+            num_unknown = store.token_count(tokenizer.unk_token_id)
+            return _FileCounts(len(store), store.num_sentences, store.num_tokens, num_unknown)
 
 
 class _SendDocuments(_FileDoFn):

@@ -51,8 +51,7 @@ class RecordFolder:
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Returns the object in a JSON file."""
-        values: dict[str, Any] = json.loads(self.read(name))
-        return values
+        return json.loads(self.read(name))
 
     def write(self, name: str, content: bytes) -> None:
         """Writes a file atomically."""

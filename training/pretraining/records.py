@@ -115,8 +115,8 @@ class _OneMachine:
             with bar("tokenizing", size, "B", unit_scale=True) as shown:
                 write_token_store(self.config, self.inputs, self.work / "store", shown.update)
         store = TokenStore(self.work / "store")
-        unknown = store.token_count(self.tokenizer.unk_token_id)
-        return CorpusCounts(len(store), store.num_sentences, store.num_tokens, unknown)
+        num_unknown = store.token_count(self.tokenizer.unk_token_id)
+        return CorpusCounts(len(store), store.num_sentences, store.num_tokens, num_unknown)
 
     def write_shards(self, num_shards: int) -> list[ShardStatistics]:
         """Writes the shards that do not exist yet, and returns the statistics of all."""

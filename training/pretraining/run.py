@@ -108,15 +108,15 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
             if state.step < phase.end:
                 length = phase.sequence_length
                 if length not in baselines:
-                    scored = (train, _BATCHES_LOOKED_AT) if dev is None else (dev, text.dev_batches)
+                    data = (train, _BATCHES_LOOKED_AT) if dev is None else (dev, text.dev_batches)
                     score = functools.partial(
-                        unigram_scores, records[length][0], length, tokenizer, causal, *scored
+                        unigram_scores, records[length][0], length, tokenizer, causal, *data
                     )
                     baselines[length] = hosts.from_main_process(score)
                 state = run.train(phase, train, dev, state, baselines[length])
     if state.seconds > seconds_before:
-        waited = model.seconds_waited / (state.seconds - seconds_before)
-        logging.info("%.1f %% of the training waited for data", 100 * waited)
+        share_waited = model.seconds_waited / (state.seconds - seconds_before)
+        logging.info("%.1f %% of the training waited for data", 100 * share_waited)
     results = report.results_of(config, model.count_params(), state)
     if hosts.is_main_process():
         model.save_to_preset(folder / "preset")

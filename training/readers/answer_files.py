@@ -170,10 +170,10 @@ def read_choice(row: dict[str, Any]) -> dict[str, Any]:
     """
     best = row
     if "answers" in row:
-        ranked = row["answers"]
-        if not isinstance(ranked, list) or not ranked or not isinstance(ranked[0], dict):
-            raise ValueError(f"answers is {excerpt(ranked)}, expected a list of objects")
-        best = ranked[0]
+        answers = row["answers"]
+        if not isinstance(answers, list) or not answers or not isinstance(answers[0], dict):
+            raise ValueError(f"answers is {excerpt(answers)}, expected a list of objects")
+        best = answers[0]
     choice = _required(best, "choice")
     if isinstance(choice, bool) or not str(choice).isdecimal():
         raise ValueError(f"the choice is {excerpt(choice)}, expected an integer from 0")

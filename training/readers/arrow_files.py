@@ -257,8 +257,8 @@ def _named(name: str, value: Any, classes: ClassNames) -> Any:
         return [_named(name, item, classes) for item in value]
     if isinstance(classes, dict):
         fields = value if isinstance(value, dict) else {}
-        shared = classes.keys() & fields.keys()
-        named = {key: _named(f"{name}.{key}", fields[key], classes[key]) for key in shared}
+        shared_keys = classes.keys() & fields.keys()
+        named = {key: _named(f"{name}.{key}", fields[key], classes[key]) for key in shared_keys}
         return {**fields, **named} if named else value
     if value is None or value == -1:
         return None

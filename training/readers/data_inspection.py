@@ -117,11 +117,11 @@ def findings(parts: Mapping[str, Rows]) -> list[str]:
     for name, rows in parts.items():
         keys = rows.keys()
         counts = Counter(keys)
-        repeated = len(keys) - len(counts)
-        if repeated:
+        num_repeated = len(keys) - len(counts)
+        if num_repeated:
             most = counts.most_common(1)[0]
             messages.append(
-                f"{name}: {_share(repeated, len(keys))} repeat the text of another row, "
+                f"{name}: {_share(num_repeated, len(keys))} repeat the text of another row, "
                 f"{excerpt(most[0][0])} {most[1]} times"
             )
         if rows.labels is not None:
@@ -157,12 +157,12 @@ def rare_classes(parts: Mapping[str, Any]) -> list[str]:
             effect = "cannot be learned and scored too" if name == "train" else "are scored on it"
             messages.append(f"{name}: {share(single, f'have a single {one}')}: they {effect}")
     dev_counts = counts.get("dev") or _held_out_counts(parts["train"])
-    unscored = [
+    others = [
         name for name, count in counts["train"].items() if count > 1 and not dev_counts.get(name)
     ]
-    if dev_counts and unscored:
+    if dev_counts and others:
         dev = "in dev" if "dev" in parts else "in the tenth that is held out without --dev_file"
-        messages.append(f"train: {share(unscored, f'have no {one} {dev}')}: they are not scored")
+        messages.append(f"train: {share(others, f'have no {one} {dev}')}: they are not scored")
     return messages
 
 
@@ -265,11 +265,11 @@ def tokenize_rows(rows: Rows, tokenizer: Tokenizer) -> Tokens:
 
 
 def _unknown_words(words: Counter[str], tokenizer: Tokenizer) -> list[tuple[str, int]]:
-    ranked = words.most_common()
-    if not ranked:
+    ranking = words.most_common()
+    if not ranking:
         return []
-    ids = tokenizer([word for word, _ in ranked])
-    unknown = [
-        one for one, of_word in zip(ranked, ids, strict=True) if tokenizer.unk_token_id in of_word
+    ids = tokenizer([word for word, _ in ranking])
+    unknown_words = [
+        one for one, of_word in zip(ranking, ids, strict=True) if tokenizer.unk_token_id in of_word
     ]
-    return unknown[:_MAX_UNKNOWN_WORDS]
+    return unknown_words[:_MAX_UNKNOWN_WORDS]

@@ -33,12 +33,12 @@ def read_objects(
             or it contains an unpaired surrogate.
     """
     bad = bad or BadRows()
-    numbered = enumerate(lines, start=1)
-    for number, line in numbered:
+    pairs = enumerate(lines, start=1)
+    for number, line in pairs:
         if not line.strip():
             continue
         is_array = line.lstrip().startswith("[")
-        text = line + "".join(line for _, line in numbered) if is_array else line.rstrip("\r\n")
+        text = line + "".join(line for _, line in pairs) if is_array else line.rstrip("\r\n")
         try:
             value = _parsed(text, number, name)
         except ValueError as error:

@@ -95,8 +95,7 @@ class LabeledText:
         if self.multi_label:
             rarest = np.where(ids > 0, ids.sum(axis=0), len(ids) + 1).argmin(axis=1)
             ids = np.where(ids.any(axis=1), rarest, -1)
-        strata: list[int] = ids.tolist()
-        return strata
+        return ids.tolist()
 
     @property
     def shown_labels(self) -> list[str]:

@@ -176,12 +176,12 @@ def _is_quoted(path: Path, lines: Callable[[], Iterator[str]]) -> bool:
             _warn_of_quotes(path, lines())
             return False
         cells = _CELLS.findall(row)
-        quoted = {index: cell[1:-1] for index, cell in enumerate(cells) if cell.startswith('"')}
+        texts = {index: cell[1:-1] for index, cell in enumerate(cells) if cell.startswith('"')}
         num_rows += 1
-        num_quoted += len(quoted)
-        is_doubled |= any('"' in cell for cell in quoted.values())
-        has_separators |= any(set("\t\n\r") & set(cell) for cell in quoted.values())
-        in_every_row = {*quoted} if in_every_row is None else in_every_row & quoted.keys()
+        num_quoted += len(texts)
+        is_doubled |= any('"' in cell for cell in texts.values())
+        has_separators |= any(set("\t\n\r") & set(cell) for cell in texts.values())
+        in_every_row = {*texts} if in_every_row is None else in_every_row & texts.keys()
         line_widths |= {line.count("\t") + 1 for line in row.split("\n") if line.rstrip("\r")}
         row_widths.add(len(cells))
     # Lines with equally many cells are hardly parts of cells.

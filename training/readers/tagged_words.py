@@ -219,10 +219,10 @@ def in_scheme(text: TaggedText, scheme: Scheme, notation: Notation | None = None
         return text
     text = with_span_labels(text, notation)
     labels = text.labels or []
-    misspelled = misspelled_labels(label for sentence in labels for label in sentence)
-    if misspelled:
+    misspelled_counts = misspelled_labels(label for sentence in labels for label in sentence)
+    if misspelled_counts:
         raise ValueError(
-            f"{text.path}: some labels are not labels of spans: {_listed(misspelled)}; "
+            f"{text.path}: some labels are not labels of spans: {_listed(misspelled_counts)}; "
             "expected O, B-TYPE, I-TYPE … (--scheme=keep accepts any labels)"
         )
     own_scheme = detect_scheme(labels)

@@ -92,8 +92,8 @@ def ranked(scored: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
     >>> ranked([("d1", 2.0), ("d2", 2.00000001), ("d10", 3.0)])
     [('d10', 3.0), ('d2', 2.0), ('d1', 2.0)]
     """
-    rounded = [(document, float(np.float32(score))) for document, score in scored]
-    return sorted(rounded, key=lambda pair: (pair[1], pair[0].encode()), reverse=True)
+    rounded_scores = [(document, float(np.float32(score))) for document, score in scored]
+    return sorted(rounded_scores, key=lambda pair: (pair[1], pair[0].encode()), reverse=True)
 
 
 def write_run(
@@ -191,10 +191,10 @@ def read_collection(
     all_queries: dict[str, str] = {}
     for path in paths["queries"].values():
         all_queries |= _texts(path)
-    judged = {id: text for id, text in all_queries.items() if id in graded}
+    with_grades = {id: text for id, text in all_queries.items() if id in graded}
     judgments = {
         query: {document: grade for document, grade in graded[query].items() if document in texts}
-        for query in judged
+        for query in with_grades
     }
     total, num_known = (sum(map(len, grades.values())) for grades in (graded, judgments))
     judgment_files, query_files = (
@@ -212,7 +212,7 @@ def read_collection(
             total - num_known,
             total,
         )
-    names = dict.fromkeys(splits[query] for query in judged)
+    names = dict.fromkeys(splits[query] for query in with_grades)
     if len(names) < len(paths["qrels"]):
         raise ValueError(f"{judgment_files}: a split has no query that is in {query_files}")
     if len(names) == 1:
@@ -222,9 +222,11 @@ def read_collection(
                 "others are scored",
                 judgment_files,
             )
-        return Collection(texts, judged, judgments)
+        return Collection(texts, with_grades, judgments)
     logging.info("qrels to train on and to score by: %s", judgment_files)
-    return Collection(texts, judged, judgments, {query: splits[query] for query in judged})
+    return Collection(
+        texts, with_grades, judgments, {query: splits[query] for query in with_grades}
+    )
 
 
 def is_collection(folder: Path) -> bool:

@@ -192,10 +192,10 @@ def compare(config: CompareExportsConfig) -> list[Export]:
             logging.warning("%s: %s", name, error)
             exports[name].unavailable = str(error)
     reference = _answers(networks[_REFERENCE], rows)
-    compared = [exports[name] for name in config.exports]
-    timed = {export.name: networks[export.name] for export in compared if not export.unavailable}
-    times = _times(timed, _timed_batches(task, rows.inputs, config.batches), config.rounds)
-    for name, network in timed.items():
+    table = [exports[name] for name in config.exports]
+    available = {export.name: networks[export.name] for export in table if not export.unavailable}
+    times = _times(available, _timed_batches(task, rows.inputs, config.batches), config.rounds)
+    for name, network in available.items():
         export, answers = exports[name], _answers(network, rows)
         export.scores = answers.scores
         export.change = {
@@ -205,15 +205,15 @@ def compare(config: CompareExportsConfig) -> list[Export]:
             export.changed = 100 * float(np.mean(answers.labels != reference.labels))
         export.largest_move = float(np.max(np.abs(answers.numbers - reference.numbers)))
         export.milliseconds = times[name]
-        first = times[next(iter(timed))]
+        first = times[next(iter(available))]
         export.speed = {batch: first[batch] / value for batch, value in times[name].items()}
-    print(format_table(compared, config.batches))
+    print(format_table(table, config.batches))
     results = {
         "config": dataclasses.asdict(config),
-        "exports": [dataclasses.asdict(export) for export in compared],
+        "exports": [dataclasses.asdict(export) for export in table],
     }
     atomic.write_json(Path(config.output_dir, "compare_exports.json"), results)
-    return compared
+    return table
 
 
 def format_table(exports: Sequence[Export], batches: Sequence[str]) -> str:
@@ -232,8 +232,8 @@ def format_table(exports: Sequence[Export], batches: Sequence[str]) -> str:
             cells.append(" / ".join(f"{export.speed[name]:.2f}" for name in batches))
             for metric in metrics:
                 cells += [f"{export.scores[metric]:.2f}", f"{export.change[metric]:+.2f}"]
-            changed = "" if export.changed is None else f"{export.changed:.2f} %"
-            cells += [changed, f"{export.largest_move:.3f}"]
+            changed_share = "" if export.changed is None else f"{export.changed:.2f} %"
+            cells += [changed_share, f"{export.largest_move:.3f}"]
         rows.append(cells)
     return markdown_table(heads, rows)
 
@@ -343,8 +343,7 @@ def _spread(count: int, wanted: int) -> list[int]:
     """Returns the indices of the wanted number of rows at equal distances; of all if it is 0."""
     if not 0 < wanted < count:
         return list(range(count))
-    indices: list[int] = np.linspace(0, count - 1, wanted).astype(int).tolist()
-    return indices
+    return np.linspace(0, count - 1, wanted).astype(int).tolist()
 
 
 def _ids(features: Mapping[str, Any]) -> Arrays:

@@ -106,13 +106,13 @@ class AnswerRule:
 
         If nothing of either counts, it is `both_empty`, which is 0 in SQuAD 1.1's scorer.
         """
-        predicted, true = (self.divide(self.normalize(text)) for text in (prediction, gold))
-        if not predicted or not true:
-            return both_empty if predicted == true else 0.0
-        common = self.common(predicted, true)
+        answer, true = (self.divide(self.normalize(text)) for text in (prediction, gold))
+        if not answer or not true:
+            return both_empty if answer == true else 0.0
+        common = self.common(answer, true)
         if not common:
             return 0.0
-        precision, recall = common / len(predicted), common / len(true)
+        precision, recall = common / len(answer), common / len(true)
         return 2 * precision * recall / (precision + recall)
 
 

@@ -91,9 +91,9 @@ def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -
     if len(train) > MAX_TRAINING_ROWS:
         train = train.rows(stratified_sample(train.strata, MAX_TRAINING_ROWS))
     unit = "character" if _is_unspaced(train.texts) else "word"
-    learned = _bag(train, dev, unit)
-    if learned is not None:
-        scores[f"bag_of_{unit}s"] = classifier_scores.score(metric_names, learned, labels)
+    predictions = _bag(train, dev, unit)
+    if predictions is not None:
+        scores[f"bag_of_{unit}s"] = classifier_scores.score(metric_names, predictions, labels)
     return scores
 
 

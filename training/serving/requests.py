@@ -14,9 +14,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from keras_bert.text.characters import check_characters
-
-from .fields import RequestError, described, encoded, read_object
+from .fields import RequestError, described, encoded, read_object, read_text
 from .signatures import CHOICES, DEFAULT_SIGNATURE, INT32, STRING, Row, Signature, Tensor
 
 _KEYS = ("instances", "inputs")
@@ -214,13 +212,7 @@ def _value(value: Any, tensor: Tensor, where: str, axis: int = 1) -> Any:
     if tensor.dtype == STRING:
         if isinstance(value, dict) and value.keys() == {"b64"}:
             return _decoded(value["b64"], where)
-        if isinstance(value, str):
-            try:
-                check_characters(value, where)
-            except ValueError as error:
-                raise RequestError(str(error)) from error
-            return value
-        raise RequestError(f"{where} is {described(value)}; expected a string")
+        return read_text(value, where)
     if tensor.dtype == INT32:
         if type(value) is int and _LOWEST_INT32 <= value <= _HIGHEST_INT32:
             return value

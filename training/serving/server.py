@@ -223,8 +223,7 @@ class ModelServer:
             raise RefusedError(500, f"{type(error).__name__}: {error}"[:1000]) from error
         if answers is None:
             raise RefusedError(_CLIENT_CLOSED_REQUEST, "the client has closed the connection")
-        found: list[Row] = answers
-        return found
+        return answers
 
     async def answer_texts(
         self, request: Request, model: LoadedModel, rows: Sequence[Row], field: str, truncate: bool
