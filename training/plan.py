@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -199,14 +198,14 @@ class Rate:
         watts: The power of all of them; `None` if unknown.
         origin: What the numbers rest on.
         startup: Seconds that the first update takes longer than another, to be traced.
-        peak_bytes: The most memory that the process had; `None` if unknown.
+        peak_bytes: The most memory that the process had; 0 if unknown, or with an accelerator.
     """
 
     tokens_per_second: float
     watts: float | None
     origin: str
     startup: float = 0.0
-    peak_bytes: int | None = None
+    peak_bytes: int = 0
 
 
 def busy_note(load: float, cores: int) -> str:
@@ -247,11 +246,12 @@ def plan(config: PlanConfig) -> str:
     rate = _measured(config) if config.hardware == _THIS else _published(config, flops_of_token)
     count = parameters(architecture, config.objective)
     hours = (rate.startup + config.computed_tokens / rate.tokens_per_second) / 3600
+    first = f", {run_report.duration(rate.startup)} of it for the first update"
     lines = [
         f"{config.model}: {count / 1e6:.1f} million parameters",
         f"operations  {run_cost.operations(flops)}, {flops_of_token / 1e6:.3g} MFLOP a token",
         f"speed       {rate.tokens_per_second:,.0f} tokens/s, {rate.origin}",
-        f"time        {run_report.duration(3600 * hours)}{_startup(rate)}",
+        f"time        {run_report.duration(3600 * hours)}{first if rate.startup else ''}",
     ]
     positions = named_architecture(config.model).max_sequence_length
     if positions < config.sequence_length:
@@ -262,7 +262,6 @@ def plan(config: PlanConfig) -> str:
         )
     if rate.watts is not None:
         kwh = rate.watts * hours / 1000
-        emissions = ""
         if energy.is_installed():
             grams = energy.grams_per_kwh(config.country)
             emissions = f", {run_cost.mass(kwh * grams / 1000)} of CO2 ({config.country})"
@@ -271,7 +270,7 @@ def plan(config: PlanConfig) -> str:
         lines.append(f"energy      {run_cost.kilowatt_hours(kwh)} at {rate.watts:.0f} W{emissions}")
     if config.price_per_hour:
         lines.append(f"price       {config.devices * config.price_per_hour * hours:,.2f}")
-    if rate.peak_bytes is None:
+    if not rate.peak_bytes:
         lines.append(_memory(config, architecture))
     else:
         copies, what = 1, "a checkpoint"
@@ -301,12 +300,6 @@ def parameters(config: BertConfig, objective: str = _MASKED_LM) -> int:
     return model_flops.num_parameters(task)
 
 
-def _startup(rate: Rate) -> str:
-    return (
-        f", {run_report.duration(rate.startup)} of it for the first update" if rate.startup else ""
-    )
-
-
 def _published(config: PlanConfig, flops_of_token: float) -> Rate:
     device = ACCELERATORS[config.hardware]
     share = config.share_of_peak or _ASSUMED_SHARE
@@ -323,6 +316,7 @@ def _measured(config: PlanConfig) -> Rate:
     import keras
     import numpy as np
 
+    from keras_bert.ops.dispatch import has_accelerator
     from keras_bert.ops.lazy_tensorflow import set_random_seed
     from keras_bert.optimizers import AdamW
 
@@ -366,21 +360,8 @@ def _measured(config: PlanConfig) -> Rate:
     how = f"measured on this machine, mean of {len(steps)} updates"
     seconds = float(np.mean(steps))
     startup = max(0.0, ends[0] - start - seconds)
-    return Rate(tokens / seconds, watts, how, startup, _peak_bytes())
-
-
-def _peak_bytes() -> int | None:
-    """Returns the most memory that this process had; `None` on Windows, or with an accelerator."""
-    from keras_bert.ops.dispatch import has_accelerator
-
-    try:
-        import resource
-    except ImportError:
-        return None
-    if has_accelerator():
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak if sys.platform == "darwin" else 1024 * peak)
+    peak_bytes = 0 if has_accelerator() else run_cost.process_peak_bytes()
+    return Rate(tokens / seconds, watts, how, startup, peak_bytes)
 
 
 def _task(config: PlanConfig) -> Any:
