@@ -123,13 +123,6 @@ class AblationConfig(ProgramConfig):
         """
         return list(map(Size.parsed, self.sizes))
 
-    def check_folders(self) -> None:
-        """Raises a FileNotFoundError if a folder of data does not exist."""
-        for name in ("data_dir", "glue_dir", "squad_dir"):
-            folder = getattr(self, name)
-            if folder and not os.path.isdir(folder):
-                raise FileNotFoundError(f"--{name} is {folder}, expected an existing folder")
-
 
 class Size(NamedTuple):
     """The size of an encoder; the feed-forward layers are four times as wide as the hidden size."""
@@ -304,7 +297,10 @@ def finetuning_cells(config: AblationConfig) -> dict[tuple[str, str], Cell]:
 
 
 def main(config: AblationConfig) -> None:
-    config.check_folders()
+    for name in ("data_dir", "glue_dir", "squad_dir"):
+        folder = getattr(config, name)
+        if folder and not os.path.isdir(folder):
+            raise FileNotFoundError(f"--{name} is {folder}, expected an existing folder")
     program.require(program.TRAINING_LIBRARIES, "training")
     program.import_quietly()
     with output_folder.locked(os.fspath(config.folder)):

@@ -17,6 +17,7 @@ are malformed rows.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import shlex
 from collections.abc import Mapping
@@ -150,7 +151,10 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
         ),
         (
             "letters by script, %",
-            {name: _main_scripts(scripts(of.different_texts())) for name, of in rows.items()},
+            {
+                name: dict(itertools.islice(scripts(of.different_texts()).items(), _MAX_SCRIPTS))
+                for name, of in rows.items()
+            },
         ),
         *(
             (f"baselines on {name}", with_spaces(scores))
@@ -198,15 +202,15 @@ def _fine_tuning_flags(config: InspectConfig) -> list[str]:
     names = dict.fromkeys(
         ["dev_file", *same, "preset", "sequence_length", "format", "document_words"]
     )
-    changed_names = [name for name in names if getattr(config, name) != defaults[name]]
+    values = {name: getattr(config, name) for name in names}
     return [
         f"--train_file={config.data_file}",
-        *(f"--{name}={_flag_value(getattr(config, name))}" for name in changed_names),
+        *(
+            f"--{name}={','.join(value) if isinstance(value, tuple) else value}"
+            for name, value in values.items()
+            if value != defaults[name]
+        ),
     ]
-
-
-def _flag_value(value: Any) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _first(messages: list[str]) -> list[str]:
@@ -278,10 +282,6 @@ def _lengths(lengths: np.ndarray, config: InspectConfig) -> dict[str, float]:
         **dict(zip(_QUANTILES, quantiles, strict=True)),
         f"% over {config.sequence_length}": longer,
     }
-
-
-def _main_scripts(shares: Mapping[str, float]) -> dict[str, float]:
-    return dict(list(shares.items())[:_MAX_SCRIPTS])
 
 
 def _baselines(kind: str, parts: Mapping[str, Any]) -> dict[str, Any]:

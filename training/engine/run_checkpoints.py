@@ -129,7 +129,8 @@ class RunCheckpoints:
             logging.warning("%s", error)
             waits = True
         variables = _variables(model, with_metrics)
-        _check_finite(variables, state.step)
+        if name := _first_not_finite(variables):
+            raise NotFiniteError(f"after step {state.step}, {name} is not finite")
         if sharded_tensors.are_sharded(variables):
             self._writing = _Background(self._begin(variables, state))
             if waits:
@@ -411,11 +412,6 @@ def _first_not_finite(variables: Mapping[str, Any]) -> str:
         if is_float and not bool(keras.ops.all(keras.ops.isfinite(variable))):
             return name
     return ""
-
-
-def _check_finite(variables: Mapping[str, Any], step: int) -> None:
-    if name := _first_not_finite(variables):
-        raise NotFiniteError(f"after step {step}, {name} is not finite")
 
 
 def _check_same(

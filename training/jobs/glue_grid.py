@@ -99,10 +99,6 @@ class FinetuneGlueConfig(ProgramConfig):
         """Returns the number of epochs for a task."""
         return int(dict(entry.split("=") for entry in self.epochs_of).get(task, self.epochs))
 
-    def combinations(self) -> list[tuple[str, str]]:
-        """Returns every combination of learning rate and batch size."""
-        return list(itertools.product(self.learning_rates, self.batch_sizes))
-
 
 @dataclasses.dataclass(frozen=True)
 class TaskResult:
@@ -164,8 +160,9 @@ def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
 
 
 def cells(config: FinetuneGlueConfig, task: GlueTask) -> dict[tuple[str, str], Cell]:
-    """Returns the runs of a task by their settings."""
-    return {setting: _cell(config, task, setting) for setting in config.combinations()}
+    """Returns the runs of a task by their learning rates and batch sizes."""
+    settings = itertools.product(config.learning_rates, config.batch_sizes)
+    return {setting: _cell(config, task, setting) for setting in settings}
 
 
 def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:

@@ -16,13 +16,12 @@ _MAX_LINES = 25
 Counts = Mapping[str, Mapping[str, int | str]]
 
 
-def stratified_sample(strata: Sequence[Hashable], count: int, seed: int = 0) -> list[int]:
-    """Draws a random sample of rows with each stratum's share, rounded up or down.
+def stratified_sample(strata: Sequence[Hashable], count: int) -> list[int]:
+    """Draws a random sample of rows with each stratum's share, rounded up or down, always the same.
 
     Args:
         strata: The stratum of each row, such as its class; all equal for a simple random sample.
         count: Number of rows to draw, at most the number of rows.
-        seed: Seed of the choice among the rows of a stratum.
 
     Returns:
         The indices of the rows, in ascending order.
@@ -34,7 +33,7 @@ def stratified_sample(strata: Sequence[Hashable], count: int, seed: int = 0) -> 
     [('neg', 5), ('pos', 5)]
     """
     codes = {stratum: code for code, stratum in enumerate(dict.fromkeys(strata))}
-    order = np.random.default_rng(seed).permutation(len(strata))
+    order = np.random.default_rng(0).permutation(len(strata))
     by_stratum = np.argsort([codes[strata[index]] for index in order], kind="stable")
     # The rows, sorted by stratum, are divided into `count` equal intervals; takes the middle row of
     # each.
