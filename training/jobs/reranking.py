@@ -51,7 +51,7 @@ class RerankConfig(FineTuningConfig):
         documents: The file of the documents in data_dir, TSV or JSON Lines with an id and a text;
             empty takes the file with a usual name.
         queries: The file of the queries, likewise.
-        qrels: The file of the relevance qrels, TREC's qrels or BEIR's; empty takes those
+        qrels: The file of the relevance judgments, TREC's or BEIR's; empty takes those
             of the splits train, dev and test that the names or folders of files tell: the first is
             trained on, and the last scored.
         loss: Pointwise classifies each document as relevant or not; pairwise trains the score of a

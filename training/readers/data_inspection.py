@@ -17,7 +17,7 @@ from .choice_files import ChoiceRows
 from .data_splits import hold_out_tenth
 from .labeled_text import LabeledText
 from .tagged_words import count_types, counts_of_words, hold_out
-from .values import excerpt
+from .values import excerpt, folded
 
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import Tokenizer
@@ -59,7 +59,7 @@ class Rows:
 
     def keys(self) -> list[tuple[str, ...]]:
         """Returns the texts, normalized so that copies are equal: case, spaces, compatibility."""
-        return [tuple(map(_normalized, texts)) for texts in self.texts]
+        return [tuple(map(folded, texts)) for texts in self.texts]
 
     def different_texts(self) -> list[str]:
         """Returns all texts, and each shared passage only once."""
@@ -204,12 +204,6 @@ def _contradictions(
 def _share(count: int, total: int, what: str = "rows") -> str:
     share = 100 * count / total
     return f"{count:,} of {total:,} {what} ({share:.1f} %)"
-
-
-def _normalized(text: str) -> str:
-    from keras_bert.text.composition import normalized
-
-    return " ".join(normalized("NFKC", text).casefold().split())
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from absl import logging
 from ..engine.options import ProgramConfig, check_one_of
 from .data_files import LABELS, Header, Row, infer_format, read_columns, without_header
 from .separated_values import Quoting
-from .values import BadRows, excerpt, is_number, row_error, row_ids
+from .values import BadRows, excerpt, folded, is_number, row_error, row_ids
 
 # What an empty label is called in --skip_labels
 _EMPTY = "null"
@@ -511,9 +511,7 @@ def _spelling(name: str) -> object:
     if is_number(name):
         return float(name)
     visible = "".join(character for character in name if unicodedata.category(character) != "Cf")
-    from keras_bert.text.composition import normalized
-
-    return " ".join(normalized("NFKC", visible).casefold().split())
+    return folded(visible)
 
 
 def _are_decimal_commas(names: Collection[str]) -> bool:

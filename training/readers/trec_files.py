@@ -38,7 +38,7 @@ _QREL = (("query-id", "query_id", "qid"), ("corpus-id", "doc_id", "docid", "pid"
 
 @dataclasses.dataclass(frozen=True)
 class Collection:
-    """Documents, queries and relevance qrels.
+    """Documents, queries and relevance judgments.
 
     Args:
         documents: The text of each document, by id.
@@ -111,7 +111,7 @@ def write_run(
 
 
 def write_qrels(path: Path, qrels: Mapping[str, Mapping[str, int]]) -> None:
-    """Writes relevance qrels in TREC's format: `query 0 document grade` on each line."""
+    """Writes relevance judgments in TREC's format: `query 0 document grade` on each line."""
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for query, grades in qrels.items():
             for document, grade in grades.items():
@@ -119,7 +119,7 @@ def write_qrels(path: Path, qrels: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
-    """Reads relevance qrels (qrels): `query iteration document grade` on each line.
+    """Reads relevance judgments (qrels): `query iteration document grade` on each line.
 
     Lines of three fields lack the iteration, as in Cranfield's file, and in BEIR's, which has a
     header. JSON Lines have BEIR's fields `query-id`, `corpus-id` and `score`.

@@ -53,6 +53,13 @@ def excerpt(value: Any, limit: int = 80) -> str:
     return text if is_whole else f"{text[: limit - 1]}…"
 
 
+def folded(text: str) -> str:
+    """Returns a text without differences of case, spaces and compatibility characters."""
+    from keras_bert.text.composition import normalized
+
+    return " ".join(normalized("NFKC", text).casefold().split())
+
+
 def row_error(path: Path | str, place: str, message: str) -> ValueError:
     """Returns an error that names the file and the place, such as `line 3`."""
     return ValueError(f"{path}, {place}: {message}")
