@@ -37,7 +37,7 @@ from keras_bert.intervals import mean_text
 
 from .costs.run_cost import operations
 from .engine import output_folder, program
-from .engine.grid import Cell, run_cells, seed_scores
+from .engine.grid import Cell, run_cells
 from .engine.options import (
     NonNegativeFloat,
     NonNegativeInt,
@@ -123,22 +123,9 @@ class AblationConfig(ProgramConfig):
         """
         return list(map(Size.parsed, self.sizes))
 
-    def check_folders(self) -> None:
-        """Raises a FileNotFoundError if a folder of data does not exist."""
-        for name in ("data_dir", "glue_dir", "squad_dir"):
-            folder = getattr(self, name)
-            if folder and not os.path.isdir(folder):
-                raise FileNotFoundError(f"--{name} is {folder}, expected an existing folder")
-
 
 class Size(NamedTuple):
-    """The size of an encoder; the feed-forward layers are four times as wide as the hidden size.
-
-    Args:
-        num_layers: Number of layers.
-        hidden_dim: Hidden size.
-        num_heads: Number of attention heads.
-    """
+    """The size of an encoder; the feed-forward layers are four times as wide as the hidden size."""
 
     num_layers: int
     hidden_dim: int
@@ -310,7 +297,10 @@ def finetuning_cells(config: AblationConfig) -> dict[tuple[str, str], Cell]:
 
 
 def main(config: AblationConfig) -> None:
-    config.check_folders()
+    for name in ("data_dir", "glue_dir", "squad_dir"):
+        folder = getattr(config, name)
+        if folder and not os.path.isdir(folder):
+            raise FileNotFoundError(f"--{name} is {folder}, expected an existing folder")
     program.require(program.TRAINING_LIBRARIES, "training")
     program.import_quietly()
     with output_folder.locked(os.fspath(config.folder)):
@@ -330,23 +320,23 @@ def ablation(config: AblationConfig) -> list[dict[str, Any]]:
         subprocess.CalledProcessError: If a run fails.
     """
     columns = tasks(config)
-    pretrained = run_cells(pretraining_cells(config))
+    run_results = run_cells(pretraining_cells(config))
     run_of = {row.name: row.run for row in rows(config)}
     cells = finetuning_cells(config).items()
-    finetuned = run_cells({key: cell for key, cell in cells if run_of[key[0]] in pretrained})
+    task_results = run_cells({key: cell for key, cell in cells if run_of[key[0]] in run_results})
     records = []
     for row in rows(config):
         scores = {
-            task: seed_scores(results, columns[task].metric)
-            for (name, task), results in finetuned.items()
+            task: results["summary"]["dev"][columns[task].metric]["seeds"]
+            for (name, task), results in task_results.items()
             if name == row.name
         }
         record: dict[str, Any] = {"name": row.name, "column": row.column, "scores": scores}
-        if row.size is not None and row.run in pretrained:
+        if row.size is not None and row.run in run_results:
             batch_size = _RECIPE.optimization.batch_size
-            record["parameters"] = pretrained[row.run]["parameters"]
+            record["parameters"] = run_results[row.run]["parameters"]
             record["flops"] = row.num_steps * batch_size * row.size.step_flops()
-            record["perplexity"] = pretrained[row.run]["last"]["val_perplexity"]
+            record["perplexity"] = run_results[row.run]["last"]["val_perplexity"]
         records.append(record)
     atomic.write_json(config.folder / "ablation.json", records)
     if config.of == _SIZE:

@@ -43,14 +43,12 @@ from .benchmarks.library import Library
 from .benchmarks.report import Row, format_table, make_rows
 from .benchmarks.server import Server
 from .benchmarks.subject import Load, Subject
-from .benchmarks.workload import CLOCKS, WORK, Workload, standard_library_sentences
+from .benchmarks.workload import WORK, Workload, WorkOptions, standard_library_sentences
 from .engine import program
 from .engine.options import (
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
-    ProgramConfig,
-    ProperFraction,
     check_one_of,
 )
 
@@ -76,7 +74,7 @@ _OPTIONS_OF_SERVERS = ("rates", "signature", "expected", "tolerance", "seconds",
 
 
 @dataclasses.dataclass(frozen=True)
-class BenchmarkConfig(ProgramConfig):
+class BenchmarkConfig(WorkOptions):
     """What to measure, on which workload, and how often.
 
     Args:
@@ -126,24 +124,13 @@ class BenchmarkConfig(ProgramConfig):
         plot: PNG file for a plot of the latency of requests; empty for none.
     """
 
-    what: str = "forward"
     subjects: tuple[str, ...] = (
         "keras_bert:tensorflow",
         "keras_hub:tensorflow",
         "transformers:torch",
     )
-    model: str = "bert_base_uncased"
-    precision: str = "float32"
-    batch_size: PositiveInt = 8
-    sequence_length: PositiveInt = 128
-    padding: ProperFraction = 0.0
-    steps: PositiveInt = 4
     rounds: PositiveInt = 7
-    clip_norm: NonNegativeFloat = 1.0
-    texts: str = ""
-    vocabulary: str = ""
     clients: tuple[str, ...] = ("1",)
-    batching: str = ""
     rates: tuple[str, ...] = ()
     seconds: PositiveInt = 10
     signature: str = "serving_default"
@@ -151,13 +138,12 @@ class BenchmarkConfig(ProgramConfig):
     tolerance: NonNegativeFloat = 1e-3
     timeout: PositiveFloat = 30.0
     device: str = "auto"
-    clock: str = "wall"
     json: str = ""
     plot: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_one_of(self, what=WORK, device=("cpu", "auto"), clock=CLOCKS)
+        check_one_of(self, device=("cpu", "auto"))
         flags = [
             field.name
             for field in dataclasses.fields(self)
@@ -187,8 +173,8 @@ class BenchmarkConfig(ProgramConfig):
 
     def workload(self, load: Load) -> Workload:
         """The fields that the work of a library needs."""
-        fields = {field.name for field in dataclasses.fields(Workload)} - {"clients", "options"}
-        return Workload(**{name: getattr(self, name) for name in fields}, clients=load.clients)
+        names = [field.name for field in dataclasses.fields(WorkOptions)]
+        return Workload(**{name: getattr(self, name) for name in names}, clients=load.clients)
 
     @property
     def locust_options(self) -> list[str]:

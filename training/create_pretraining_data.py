@@ -94,13 +94,10 @@ def describe(summary: Mapping[str, Any]) -> str:
 
     config = summary["config"]
     folder = config["output_dir"].rstrip("/")
-    unknown = (
-        f"{100 * summary['unknown_tokens']:.1f} % unknown" if "unknown_tokens" in summary else ""
-    )
     pairs, files = summary["random_pairs"], summary["files"]
     lines = [
         f"Text: {summary['documents']:,} documents, {summary['sentences']:,} sentences, "
-        f"{summary['tokens']:,} tokens" + (f" ({unknown})" if unknown else ""),
+        f"{summary['tokens']:,} tokens ({100 * summary['unknown_tokens']:.1f} % unknown)",
         f"Records: {summary['instances']:,} rows in {files:,} file{'s' * (files > 1)}; padding to "
         f"{config['sequence_length']} tokens would be {summary['padding']:.1%} of all tokens",
     ]
@@ -114,12 +111,12 @@ def describe(summary: Mapping[str, Any]) -> str:
     quantiles = dict(zip(_QUANTILES, map(int, lengths), strict=True))
     in_a_row = {"mean": summary["mean_length"], **quantiles}
     table = text_table(*of_records("tokens", {"in a row": in_a_row}))
-    written = {
+    files_by_name = {
         "records": f"{folder}/pretraining-*.tfrecord",
         "summary": f"{folder}/{SUMMARY_FILE}",
         "lengths": f"{folder}/{FIGURE_FILE}",
     }
-    paths = "\n".join(f"{name:8} {path}" for name, path in written.items())
+    paths = "\n".join(f"{name:8} {path}" for name, path in files_by_name.items())
     return "\n\n".join(("\n".join(lines), table, paths))
 
 

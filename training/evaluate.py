@@ -85,7 +85,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         print(evaluation.table)
     scores = evaluation.scores
     if len(files) > 1:
-        scores = _beside_members(evaluation.scores, _scores_of_members(job, config, model, files))
+        scores = _with_members(evaluation.scores, job, config, model, files)
     if config.report_dir:
         folder = Path(config.report_dir)
         folder.mkdir(parents=True, exist_ok=True)
@@ -95,27 +95,22 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     return scores
 
 
-def _scores_of_members(
-    job: type[Job], config: EvaluateConfig, ensemble: Any, files: Sequence[Path]
-) -> dict[str, dict[str, float]]:
-    """Returns the scores of each model of an ensemble, by its file."""
-    return {
-        str(file): job.evaluate(
-            dataclasses.replace(config, model=str(file), plots_dir=""), member
-        ).scores
-        for file, member in zip(files, ensemble.members, strict=True)
-    }
-
-
-def _beside_members(
-    ensemble: dict[str, float], members: dict[str, dict[str, float]]
+def _with_members(
+    scores: dict[str, float],
+    job: type[Job],
+    config: EvaluateConfig,
+    ensemble: Any,
+    files: Sequence[Path],
 ) -> dict[str, Any]:
     """Returns the scores of an ensemble beside those of its models, their mean and its interval."""
-    means = {
-        name: mean_and_interval([scores[name] for scores in members.values()]) for name in ensemble
+    config = dataclasses.replace(config, plots_dir="")
+    members = {
+        str(file): job.evaluate(dataclasses.replace(config, model=str(file)), member).scores
+        for file, member in zip(files, ensemble.members, strict=True)
     }
+    means = {name: mean_and_interval([of[name] for of in members.values()]) for name in scores}
     return {
-        "ensemble": ensemble,
+        "ensemble": scores,
         "mean": {name: mean for name, (mean, _) in means.items()},
         "interval_95": {name: half_width for name, (_, half_width) in means.items()},
         "models": members,

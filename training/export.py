@@ -29,7 +29,7 @@ from keras_bert.export import FORMATS
 
 from .engine import example_request, output_folder, program, run_report, saved_models
 from .engine.options import NonNegativeInt, PositiveInt, ProgramConfig, check_one_of
-from .readers.labeled_text import read_labeled_text
+from .readers.labeled_text import TextColumns, read_labeled_text
 
 _SAVED_MODEL, _HUGGING_FACE = "tf_saved_model", "hugging_face"
 
@@ -134,17 +134,17 @@ def export(config: ExportConfig) -> str:
         "text": config.takes_text,
     }
     with tempfile.TemporaryDirectory() as temporary:
-        written = Path(config.output or Path(temporary, "1"))
-        written.parent.mkdir(parents=True, exist_ok=True)
-        task.export(written, format, overwrite=config.overwrite, **options)
+        path = Path(config.output or Path(temporary, "1"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        task.export(path, format, overwrite=config.overwrite, **options)
         lines = [
-            f"{type(task).__name__}, {format}, {config.dtype}: {megabytes(written):.1f} MB in "
+            f"{type(task).__name__}, {format}, {config.dtype}: {megabytes(path):.1f} MB in "
             f"{run_report.duration(time.perf_counter() - start)}"
         ]
         if config.output:
-            lines.append(f"export   {written}")
+            lines.append(f"export   {path}")
         if config.deploy_to:
-            lines.append(f"version  {deploy(written, config.deploy_to)}")
+            lines.append(f"version  {deploy(path, config.deploy_to)}")
     if format == _SAVED_MODEL and config.output:
         fields = (*task.fields, *(task.optional_fields if config.pair else ()))
         example = output_folder.results_of(files[0]).get("example")
@@ -188,10 +188,10 @@ def _check(config: ExportConfig, files: Sequence[Path]) -> str:
         _check_unset(config, format, "results", "license")
     if format != _SAVED_MODEL:
         _check_unset(config, format, "padded_batches")
-    registered = FORMATS.get(format)
-    if config.takes_text and (registered is None or registered.text_packages is None):
+    known_format = FORMATS.get(format)
+    if config.takes_text and (known_format is None or known_format.text_packages is None):
         raise ValueError(f"{_NO_TEXT} the format is {format}")
-    is_calibrated = registered and registered.is_calibrated and config.dtype == "int8"
+    is_calibrated = known_format and known_format.is_calibrated and config.dtype == "int8"
     if is_calibrated and not config.calibration_file:
         raise ValueError(
             f"--dtype=int8 in {format} needs --calibration_file, some 300 texts like those that "
@@ -220,9 +220,9 @@ def _infer_format(output: str) -> str:
     suffixes = {format.suffixes[0]: name for name, format in FORMATS.items()}
     suffix = Path(output).suffix
     if suffix not in suffixes:
-        known = ", ".join(f"{known} ({name})" for known, name in suffixes.items() if known)
+        names = ", ".join(f"{ending} ({name})" for ending, name in suffixes.items() if ending)
         raise ValueError(
-            f"--output={output} ends in {suffix}, expected {known}, or a folder without a suffix "
+            f"--output={output} ends in {suffix}, expected {names}, or a folder without a suffix "
             f"({suffixes['']}); --export_format={suffixes['']} writes a folder of that name"
         )
     return suffixes[suffix]
@@ -249,9 +249,8 @@ def calibration_texts(config: ExportConfig) -> list[str] | list[tuple[str, str]]
     """Reads the texts, or pairs of texts, that an int8 export is calibrated with."""
     if not config.calibration_file:
         return None
-    data = read_labeled_text(
-        config.calibration_file, text=config.text, text_pair=config.text_pair or None, label=None
-    )
+    columns = TextColumns(text=config.text, text_pair=config.text_pair)
+    data = read_labeled_text(config.calibration_file, columns, labeled=False)
     return data.inputs[: config.calibration_rows]
 
 

@@ -21,7 +21,6 @@ import html
 import itertools
 import json
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from .jobs.report_configs import InsightConfig
 from .jobs.tasks import jobs_by_verb
 from .plots import page
 from .readers.data_files import FORMATS, TAGGING_SUFFIXES, data_suffix, exists
+from .readers.labeled_text import read_labeled_text
 
 _THIS, _OTHER = "this model", "other model"
 # Rows that are explained have at most so many words, if there are such rows
@@ -103,12 +103,12 @@ def write_report(config: InsightConfig) -> Path:
             models, rows.texts[:count], rows.labels[:count], config.batch_size
         )
         order = bias.errors_first(order, config.examples)
-    explained = _explain(report, config, model, job, rows, order)
+    explanations = _explain(report, config, model, job, rows, order)
     insight_layers.add_attention(
-        report, model, [rows.texts[index] for index in list(explained) or order]
+        report, model, [rows.texts[index] for index in list(explanations) or order]
     )
     if is_masked_lm:
-        insight_layers.add_predictions_by_layer(report, model, list(explained.values()))
+        insight_layers.add_predictions_by_layer(report, model, list(explanations.values()))
         insight_bias.add_stereotypes(
             report,
             models,
@@ -172,11 +172,15 @@ class _MaskedWords:
         ]
         if not words:
             raise ValueError("the text has no word of one token")
-        chosen = min(words, key=lambda number: abs(number - len(ids) / 2))
-        word = tokenizer.vocabulary[ids[chosen]]
-        masked = text[: starts[chosen]] + tokenizer.mask_token + text[ends[chosen] :]
+        middle = min(words, key=lambda number: abs(number - len(ids) / 2))
+        word = tokenizer.vocabulary[ids[middle]]
+        masked = text[: starts[middle]] + tokenizer.mask_token + text[ends[middle] :]
         best = model.fill(masked, top_k=1)[0]
-        return masked, word, f"masked: {word}; filled in: {best['token']} ({best['score']:.3f})"
+        return (
+            masked,
+            word,
+            f"masked: {word}; filled in: {best['token']} ({best['score']:.3f})",
+        )
 
 
 def _jobs() -> dict[str, Any]:
@@ -187,7 +191,7 @@ def _jobs() -> dict[str, Any]:
 def _plain_texts(config: InsightConfig, path: Path) -> list[str]:
     suffix = data_suffix(path)
     if config.format != "auto" or suffix in FORMATS or not path.is_file():
-        return config.read_text(config.data_file, labeled=False).texts
+        return read_labeled_text(config.data_file, config, labeled=False).texts
     if suffix in TAGGING_SUFFIXES:
         return [" ".join(words) for words in config.read_words(config.data_file, False).words]
     texts = [line.strip() for line in read_lines(path)]
@@ -206,17 +210,17 @@ def _in_order(rows: InsightRows, config: InsightConfig) -> list[int]:
 
 
 def _describe(report: Any, config: InsightConfig, models: dict[str, Any]) -> None:
-    described = {}
+    by_model = {}
     for name, path in ((_THIS, config.model), (_OTHER, config.compare_with)):
         if name in models:
-            described[name] = _facts(path, models[name])
-    rows = [[fact, *(facts[fact] for facts in described.values())] for fact in described[_THIS]]
+            by_model[name] = _facts(path, models[name])
+    rows = [[fact, *(facts[fact] for facts in by_model.values())] for fact in by_model[_THIS]]
     report.add(
         "The model",
-        [page.table(["", *described], rows)],
+        [page.table(["", *by_model], rows)],
         data_file=config.data_file,
-        model=described[_THIS],
-        compared_with=described.get(_OTHER),
+        model=by_model[_THIS],
+        compared_with=by_model.get(_OTHER),
     )
 
 
@@ -247,8 +251,10 @@ def _cost(report: Any, path: str) -> None:
 def _facts(path: str, model: Any) -> dict[str, str]:
     import keras
 
+    from .engine.run_checkpoints import num_bytes
+
     config, backbone = model.config, model.backbone
-    weights = sum(math.prod(weight.shape) * _item_size(weight.dtype) for weight in model.weights)
+    weights = num_bytes(model.weights)
     facts = {
         "file": path,
         "task": type(model).__name__,
@@ -269,12 +275,6 @@ def _facts(path: str, model: Any) -> dict[str, str]:
     return facts
 
 
-def _item_size(dtype: str) -> int:
-    """The size of one number: `bfloat16` has 2 bytes, and `bool` 1."""
-    bits = re.search(r"\d+$", dtype)
-    return int(bits[0]) // 8 if bits else 1
-
-
 # === Why it answers so ===
 
 
@@ -291,22 +291,22 @@ def _explain(
 
     predictions: list[tuple[int, Any, str]] = []
     explained: dict[int, Any] = {}
-    refused = ""
+    reason = ""
     logging.info("explaining %d rows", min(config.examples, len(order)))
     for index in itertools.islice(order, 4 * config.examples):
         try:
-            given, target, answer = job.explained(model, rows.inputs[index])
-            why = insight.attributions(model, given, config.method, target)
+            row, target, answer = job.explained(model, rows.inputs[index])
+            why = insight.attributions(model, row, config.method, target)
         except ValueError as error:
             # It does not fit in one window, or has no word to be masked: another row may
-            refused = str(error)
+            reason = str(error)
             continue
         predictions.append((index, why, answer))
-        explained[index] = given
+        explained[index] = row
         if len(predictions) == config.examples:
             break
     if not predictions:
-        report.leave_out(f"Attributions: none of the rows could be explained. {refused}")
+        report.leave_out(f"Attributions: none of the rows could be explained. {reason}")
         return {}
     blocks = [
         page.text(

@@ -17,11 +17,12 @@ are malformed rows.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -37,20 +38,19 @@ from .readers.choice_files import read_choices
 from .readers.data_files import exists
 from .readers.data_inspection import Rows, Tokens
 from .readers.data_splits import Counts, counts_table, hold_out_tenth
-from .readers.labeled_text import TextColumns
+from .readers.labeled_text import TextColumns, read_labeled_text
 from .readers.question_files import DOCUMENT_WORDS, read_questions
 from .readers.scripts import scripts
 from .readers.tagged_words import WordColumns, with_span_labels
 from .readers.task_files import KINDS, data_kind, task_of_file, task_of_kind
 from .readers.values import BadRows
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 _QUANTILES = {"shortest": 0.0, "median": 0.5, "90 %": 0.9, "99 %": 0.99, "longest": 1.0}
 _MAX_SCRIPTS = 6
 _MAX_BAD_ROWS = 50
 _MUCH_UNKNOWN = 2.0  # percent of the tokens
+# A title with lines, or with the records of a table
+Block = tuple[str, list[str] | Mapping[str, Mapping[str, Any]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,37 +124,69 @@ def inspect(config: InspectConfig) -> tuple[str, int]:
         parts[name] = _read(config, kind, path, parts.get("train"), bad[name])
     rows = {name: data_inspection.text_rows(part) for name, part in parts.items()}
     tokens = _tokens(config.preset, rows)
-    report = Report(
-        counts={name: data_inspection.count_rows(part) for name, part in parts.items()},
-        bad={name: sorted(of_part.messages, key=_row_number) for name, of_part in bad.items()},
-        findings=[
-            *(data_inspection.findings(rows) or ["no duplicates, contradictions or leaks"]),
-            *data_inspection.rare_classes(parts),
-        ],
-        lengths={name: _lengths(part.lengths, config) for name, part in tokens.items()},
-        unknown={name: part.unknown_words for name, part in tokens.items()},
-        scripts={
-            name: _main_scripts(scripts(part.different_texts())) for name, part in rows.items()
-        },
-        baselines=_baselines(kind, parts) if config.baselines else {},
-        advice=_advice(tokens["train"], config),
-    )
+    malformed = {name: sorted(of.messages, key=_row_number) for name, of in bad.items()}
+    num_bad = sum(map(len, malformed.values()))
+    bad_blocks: list[Block] = [
+        (f"{name}: malformed rows, left out below: {len(messages)}", _first(messages))
+        for name, messages in malformed.items()
+        if messages
+    ]
+    counts = {name: data_inspection.count_rows(part) for name, part in parts.items()}
+    blocks: list[Block] = [
+        (
+            "findings",
+            [
+                *(data_inspection.findings(rows) or ["no duplicates, contradictions or leaks"]),
+                *data_inspection.rare_classes(parts),
+            ],
+        ),
+        ("tokens in a row", {name: _lengths(of.lengths, config) for name, of in tokens.items()}),
+        *(
+            (
+                f"words of {name} with unknown tokens",
+                [", ".join(f"{word} ({count})" for word, count in of.unknown_words)],
+            )
+            for name, of in tokens.items()
+            if of.unknown_words
+        ),
+        (
+            "letters by script, %",
+            {
+                name: dict(itertools.islice(scripts(of.different_texts()).items(), _MAX_SCRIPTS))
+                for name, of in rows.items()
+            },
+        ),
+        *(
+            (f"baselines on {name}", with_spaces(scores))
+            for name, scores in (_baselines(kind, parts) if config.baselines else {}).items()
+        ),
+    ]
+    if advice := _advice(tokens["train"], config):
+        blocks.append(("advice", advice))
     task_name = task_of_kind(kind)
     fine_tuning = [f"--task={task_name}"] if task_name else []
     fine_tuning += _fine_tuning_flags(config)
-    text = f"{report.text()}\n\nNext: {child_programs.typed('finetune')} {shlex.join(fine_tuning)}"
+    texts = [*_texts(bad_blocks), counts_table(counts), *_texts(blocks)]
+    texts.append(f"Next: {child_programs.typed('finetune')} {shlex.join(fine_tuning)}")
+    text = "\n\n".join(texts)
     if config.report_dir:
         folder = Path(config.report_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        figures = {name: length_figure(_histogram(part.lengths)) for name, part in tokens.items()}
-        path = page.write_page(folder / "report.html", config.data_file, report.sections(figures))
+        sections = [*_sections(bad_blocks), _counts_section(counts), *_sections(blocks)]
+        figures = [
+            page.figure(length_figure(np.bincount(of.lengths).tolist()), f"lengths of {name}")
+            for name, of in tokens.items()
+        ]
+        sections.append(page.section("Lengths in tokens", *figures))
+        path = page.write_page(folder / "report.html", config.data_file, sections)
         text += f"\n\nreport   {path}"
-        listed = folder / "malformed_rows.txt"
-        listed.unlink(missing_ok=True)
-        if messages := [one for of_part in report.bad.values() for one in of_part]:
-            atomic.write_text(listed, "\n".join([*messages, ""]))
-            text += f"\nall malformed rows   {listed}"
-    return text, sum(map(len, report.bad.values()))
+        list_file = folder / "malformed_rows.txt"
+        list_file.unlink(missing_ok=True)
+        if num_bad:
+            lines = [message for messages in malformed.values() for message in messages]
+            atomic.write_text(list_file, "\n".join([*lines, ""]))
+            text += f"\nall malformed rows   {list_file}"
+    return text, num_bad
 
 
 def _row_number(message: str) -> int:
@@ -170,117 +202,53 @@ def _fine_tuning_flags(config: InspectConfig) -> list[str]:
     names = dict.fromkeys(
         ["dev_file", *same, "preset", "sequence_length", "format", "document_words"]
     )
-    changed = [name for name in names if getattr(config, name) != defaults[name]]
+    values = {name: getattr(config, name) for name in names}
     return [
         f"--train_file={config.data_file}",
-        *(f"--{name}={_flag_value(getattr(config, name))}" for name in changed),
+        *(
+            f"--{name}={','.join(value) if isinstance(value, tuple) else value}"
+            for name, value in values.items()
+            if value != defaults[name]
+        ),
     ]
 
 
-def _flag_value(value: Any) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)
+def _first(messages: list[str]) -> list[str]:
+    more = len(messages) - _MAX_BAD_ROWS
+    rest = f"… and {more} more, all of which --report_dir lists in malformed_rows.txt"
+    return [*messages[:_MAX_BAD_ROWS], *([rest] if more > 0 else [])]
 
 
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """What is reported, each by the name of a part of the data: train and dev.
-
-    Args:
-        bad: Messages about malformed rows, which are left out of everything else.
-        counts: Rows, in total and by class.
-        findings: Duplicates, contradictory labels, leaks, classes with a single row.
-        lengths: Quantiles of the lengths in tokens, and the share of longer rows.
-        unknown: The most frequent words with an unknown token, with their counts.
-        scripts: The share of each script among the letters, in percent.
-        baselines: The scores of simple baselines, by the part that is scored.
-        advice: What follows for training.
-    """
-
-    bad: Mapping[str, list[str]]
-    counts: Counts
-    findings: list[str]
-    lengths: Mapping[str, Mapping[str, float]]
-    unknown: Mapping[str, list[tuple[str, int]]]
-    scripts: Mapping[str, Mapping[str, float]]
-    baselines: Mapping[str, Mapping[str, Mapping[str, float]]]
-    advice: list[str]
-
-    def text(self) -> str:
-        """Returns the report in plain text."""
-        blocks = [
-            *("\n".join([title, *shown]) for title, shown in self.bad_rows()),
-            counts_table(self.counts),
-            "\n".join(self.findings),
-            text_table(*of_records("tokens in a row", self.lengths)),
-            *(
-                f"words of {name} with unknown tokens: {', '.join(word for word, _ in words)}"
-                for name, words in self.unknown.items()
-                if words
-            ),
-            text_table(*of_records("letters by script, %", self.scripts)),
-            *(
-                text_table(*of_records(f"baselines on {name}", with_spaces(scores)))
-                for name, scores in self.baselines.items()
-            ),
-            "\n".join(self.advice),
-        ]
-        return "\n\n".join(block for block in blocks if block)
-
-    def bad_rows(self) -> list[tuple[str, list[str]]]:
-        """Returns, for each part with malformed rows, their number and the first messages."""
-        lines = []
-        for name, messages in self.bad.items():
-            more = len(messages) - _MAX_BAD_ROWS
-            rest = f"… and {more} more, all of which --report_dir lists in malformed_rows.txt"
-            shown = [*messages[:_MAX_BAD_ROWS], *([rest] if more > 0 else [])]
-            if messages:
-                lines.append((f"{name}: malformed rows, left out below: {len(messages)}", shown))
-        return lines
-
-    def sections(self, figures: Mapping[str, Figure]) -> list[page.Html]:
-        """Returns the report as sections of a page.
-
-        Args:
-            figures: The histograms of the lengths, by the name of the part.
-        """
-        names = list(dict.fromkeys(name for part in self.counts.values() for name in part))
-        counted = [[name, *(part.get(name) for part in self.counts.values())] for name in names]
-        words = [
-            [name, word, count] for name, found in self.unknown.items() for word, count in found
-        ]
-        return [
-            *(page.section(title, *map(page.text, shown)) for title, shown in self.bad_rows()),
-            page.section("Rows", page.table(["", *self.counts], counted)),
-            page.section("Findings", *map(page.text, self.findings)),
-            page.section(
-                "Lengths in tokens",
-                page.table(*of_records("", self.lengths)),
-                *(page.figure(drawn, f"lengths of {name}") for name, drawn in figures.items()),
-            ),
-            *(
-                [page.section("Words with unknown tokens", page.table(_WORDS, words))]
-                if words
-                else []
-            ),
-            page.section(
-                "Letters by script, in percent", page.table(*of_records("", self.scripts))
-            ),
-            *(
-                page.section(
-                    f"Baselines on {name}", page.table(*of_records("", with_spaces(scores)))
-                )
-                for name, scores in self.baselines.items()
-            ),
-            *([page.section("Advice", *map(page.text, self.advice))] if self.advice else []),
-        ]
+def _texts(blocks: list[Block]) -> list[str]:
+    """Returns each block in plain text."""
+    return [
+        text_table(*of_records(title, content))
+        if isinstance(content, Mapping)
+        else "\n".join([title, *content])
+        for title, content in blocks
+    ]
 
 
-_WORDS = ("part", "word", "rows")
+def _sections(blocks: list[Block]) -> list[page.Html]:
+    """Returns each block as a section of a page."""
+    return [
+        page.section(title[0].upper() + title[1:], page.table(*of_records("", content)))
+        if isinstance(content, Mapping)
+        else page.section(title[0].upper() + title[1:], *map(page.text, content))
+        for title, content in blocks
+    ]
+
+
+def _counts_section(counts: Counts) -> page.Html:
+    names = dict.fromkeys(name for part in counts.values() for name in part)
+    rows = [[name, *(part.get(name) for part in counts.values())] for name in names]
+    return page.section("Rows", page.table(["", *counts], rows))
 
 
 def _read(config: InspectConfig, kind: str, path: str, train: Any, bad: BadRows) -> Any:
     if kind == "text":
-        return config.read_text(path, None if train is None else train.class_names, bad=bad)
+        names = None if train is None else train.class_names
+        return read_labeled_text(path, config, names, bad=bad)
     if kind == "choice":
         return read_choices(Path(path), config.format, config.quoting, bad)
     if kind == "tagging":
@@ -316,15 +284,6 @@ def _lengths(lengths: np.ndarray, config: InspectConfig) -> dict[str, float]:
     }
 
 
-def _histogram(lengths: np.ndarray) -> list[int]:
-    counted: list[int] = np.bincount(lengths).tolist()
-    return counted
-
-
-def _main_scripts(shares: Mapping[str, float]) -> dict[str, float]:
-    return dict(list(shares.items())[:_MAX_SCRIPTS])
-
-
 def _baselines(kind: str, parts: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the baselines on the development part; of text without one, on a tenth of it."""
     from .scores import baselines, classifier_scores
@@ -354,10 +313,10 @@ def _advice(tokens: Tokens, config: InspectConfig) -> list[str]:
     if longer > 0.01:
         longest = int(np.quantile(tokens.lengths, 0.99, method="higher"))
         # A multiple of 8, which matrix products on accelerators are fastest with.
-        suggested = -(-longest // 8) * 8
+        suggested_length = -(-longest // 8) * 8
         advice.append(
             f"{longer:.1%} of the rows are longer than --sequence_length={config.sequence_length}: "
-            f"{suggested} would hold 99 % of them."
+            f"{suggested_length} would hold 99 % of them."
         )
     if tokens.unknown > _MUCH_UNKNOWN:
         advice.append(

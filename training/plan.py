@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -199,22 +198,18 @@ class Rate:
         watts: The power of all of them; `None` if unknown.
         origin: What the numbers rest on.
         startup: Seconds that the first update takes longer than another, to be traced.
-        peak_bytes: The most memory that the process had; `None` if unknown.
+        peak_bytes: The most memory that the process had; 0 if unknown, or with an accelerator.
     """
 
     tokens_per_second: float
     watts: float | None
     origin: str
     startup: float = 0.0
-    peak_bytes: int | None = None
+    peak_bytes: int = 0
 
 
 def busy_note(load: float, cores: int) -> str:
     """Returns a line about other work on the machine, empty if there was little.
-
-    Args:
-        load: The load average before the updates were timed.
-        cores: The cores of the machine.
 
     Example:
 
@@ -251,11 +246,12 @@ def plan(config: PlanConfig) -> str:
     rate = _measured(config) if config.hardware == _THIS else _published(config, flops_of_token)
     count = parameters(architecture, config.objective)
     hours = (rate.startup + config.computed_tokens / rate.tokens_per_second) / 3600
+    first = f", {run_report.duration(rate.startup)} of it for the first update"
     lines = [
         f"{config.model}: {count / 1e6:.1f} million parameters",
         f"operations  {run_cost.operations(flops)}, {flops_of_token / 1e6:.3g} MFLOP a token",
         f"speed       {rate.tokens_per_second:,.0f} tokens/s, {rate.origin}",
-        f"time        {run_report.duration(3600 * hours)}{_startup(rate)}",
+        f"time        {run_report.duration(3600 * hours)}{first if rate.startup else ''}",
     ]
     positions = named_architecture(config.model).max_sequence_length
     if positions < config.sequence_length:
@@ -266,16 +262,15 @@ def plan(config: PlanConfig) -> str:
         )
     if rate.watts is not None:
         kwh = rate.watts * hours / 1000
-        emitted = ""
         if energy.is_installed():
             grams = energy.grams_per_kwh(config.country)
-            emitted = f", {run_cost.mass(kwh * grams / 1000)} of CO2 ({config.country})"
+            emissions = f", {run_cost.mass(kwh * grams / 1000)} of CO2 ({config.country})"
         else:
-            emitted = f" (for CO2: {checks.install('energy')})"
-        lines.append(f"energy      {run_cost.kilowatt_hours(kwh)} at {rate.watts:.0f} W{emitted}")
+            emissions = f" (for CO2: {checks.install('energy')})"
+        lines.append(f"energy      {run_cost.kilowatt_hours(kwh)} at {rate.watts:.0f} W{emissions}")
     if config.price_per_hour:
         lines.append(f"price       {config.devices * config.price_per_hour * hours:,.2f}")
-    if rate.peak_bytes is None:
+    if not rate.peak_bytes:
         lines.append(_memory(config, architecture))
     else:
         copies, what = 1, "a checkpoint"
@@ -305,12 +300,6 @@ def parameters(config: BertConfig, objective: str = _MASKED_LM) -> int:
     return model_flops.num_parameters(task)
 
 
-def _startup(rate: Rate) -> str:
-    return (
-        f", {run_report.duration(rate.startup)} of it for the first update" if rate.startup else ""
-    )
-
-
 def _published(config: PlanConfig, flops_of_token: float) -> Rate:
     device = ACCELERATORS[config.hardware]
     share = config.share_of_peak or _ASSUMED_SHARE
@@ -327,6 +316,7 @@ def _measured(config: PlanConfig) -> Rate:
     import keras
     import numpy as np
 
+    from keras_bert.ops.dispatch import has_accelerator
     from keras_bert.ops.lazy_tensorflow import set_random_seed
     from keras_bert.optimizers import AdamW
 
@@ -337,7 +327,7 @@ def _measured(config: PlanConfig) -> Rate:
     batch = {name: values for name, values in batch.items() if name in model.input}
     start, ends = time.perf_counter(), list[float]()
     metered_from = start
-    ended = keras.callbacks.LambdaCallback(
+    end_of_epoch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs=None: ends.append(time.perf_counter())
     )
     with contextlib.ExitStack() as stack:
@@ -361,30 +351,17 @@ def _measured(config: PlanConfig) -> Rate:
         with warnings.catch_warnings():
             # The generator ends when there are enough steps, of which Keras warns.
             warnings.filterwarnings("ignore", "Your input ran out of data")
-            model.fit(batches(), epochs=1, verbose=0, callbacks=[ended])
+            model.fit(batches(), epochs=1, verbose=0, callbacks=[end_of_epoch])
         steps = np.diff(ends[_WARM_UP_STEPS:])
         # The metered time includes an update more than those that are timed.
-        metered = time.perf_counter() - metered_from
-        watts = None if meter is None else 3.6e6 * meter().kwh / metered
+        metered_seconds = time.perf_counter() - metered_from
+        watts = None if meter is None else 3.6e6 * meter().kwh / metered_seconds
     tokens = config.batch_size * config.sequence_length
     how = f"measured on this machine, mean of {len(steps)} updates"
     seconds = float(np.mean(steps))
     startup = max(0.0, ends[0] - start - seconds)
-    return Rate(tokens / seconds, watts, how, startup, _peak_bytes())
-
-
-def _peak_bytes() -> int | None:
-    """Returns the most memory that this process had; `None` on Windows, or with an accelerator."""
-    from keras_bert.ops.dispatch import has_accelerator
-
-    try:
-        import resource
-    except ImportError:
-        return None
-    if has_accelerator():
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak if sys.platform == "darwin" else 1024 * peak)
+    peak_bytes = 0 if has_accelerator() else run_cost.process_peak_bytes()
+    return Rate(tokens / seconds, watts, how, startup, peak_bytes)
 
 
 def _task(config: PlanConfig) -> Any:
@@ -421,7 +398,7 @@ def _random_batch(config: PlanConfig) -> tuple[dict[str, Any], Any]:
 
 def _memory(config: PlanConfig, architecture: BertConfig) -> str:
     """Describes the memory of weights, optimizer and activations of a device."""
-    fixed = _BYTES_OF_PARAMETER * parameters(architecture, config.objective)
+    state_bytes = _BYTES_OF_PARAMETER * parameters(architecture, config.objective)
     rows = -(-config.batch_size // config.devices)
     tokens = rows * config.sequence_length
     width = 4 if config.precision == "float32" else 2
@@ -430,10 +407,10 @@ def _memory(config: PlanConfig, architecture: BertConfig) -> str:
     of_layer = 17 * width * tokens * architecture.hidden_dim
     scores = 5 * width // 2 * tokens * architecture.num_heads * _stored_keys(config, architecture)
     logits = 4 * rows * config.slots * architecture.vocabulary_size
-    total = (fixed + architecture.num_layers * of_layer + scores + logits) / 1e9
+    total = (state_bytes + architecture.num_layers * of_layer + scores + logits) / 1e9
     line = (
-        f"memory      about {total:.2g} GB: {fixed / 1e9:.2g} GB of weights and optimizer, the "
-        f"rest for activations of {rows} rows"
+        f"memory      about {total:.2g} GB: {state_bytes / 1e9:.2g} GB of weights and optimizer, "
+        f"the rest for activations of {rows} rows"
     )
     if config.hardware != _THIS and total > ACCELERATORS[config.hardware].gigabytes:
         available = ACCELERATORS[config.hardware].gigabytes

@@ -42,6 +42,7 @@ from .readers.choice_files import choice_fields, read_choices
 from .readers.data_files import (
     FORMATS,
     TAGGING_SUFFIXES,
+    Header,
     data_suffix,
     exists,
     infer_format,
@@ -51,7 +52,7 @@ from .readers.data_files import (
     without_header,
 )
 from .readers.json_objects import read_objects
-from .readers.labeled_text import HEADERS, parse_label_map
+from .readers.labeled_text import parse_label_map
 from .readers.question_files import read_questions
 from .readers.separated_values import Quoting
 from .readers.tagged_words import WORDS
@@ -139,7 +140,9 @@ class PredictConfig(ProgramConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_one_of(self, format=tuple(_FORMATS), header=tuple(HEADERS), quoting=get_args(Quoting))
+        check_one_of(
+            self, format=tuple(_FORMATS), header=get_args(Header), quoting=get_args(Quoting)
+        )
         parse_label_map(self.label_map)
 
 
@@ -189,16 +192,13 @@ def predict(config: PredictConfig) -> int:
 
 
 def answered_row(row: Row, answer: Any, fields: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns what is written of a row: its id, its input where that is asked for, its prediction.
-
-    Args:
-        row: The row.
-        answer: The prediction: a dict, or a list, which is written as `answers`.
-        fields: The fields of the model, if the row is to be repeated.
-    """
+    """Returns the line of a row: its id, the given fields of its input, and its prediction."""
     answer = answer if isinstance(answer, dict) else {"answers": answer}
-    repeated = [*(["id"] if "id" in row else []), *(_read_fields(row, fields) if fields else [])]
-    return {**{name: row[name] for name in repeated}, **answer}
+    names = [
+        *(["id"] if "id" in row else []),
+        *(_read_fields(row, fields) if fields else []),
+    ]
+    return {**{name: row[name] for name in names}, **answer}
 
 
 def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
@@ -248,8 +248,8 @@ def _check_field(row: Row, name: str, predictor: Predictor, where: str) -> None:
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
     is_list &= bool(value) or name != "choices"
     if not isinstance(value, str) and not (is_list and name in predictor.lists):
-        expected = "a list of one or more strings" if name == "choices" else "a string"
-        raise RowError(f"{where}: {name} is {excerpt(value)}, expected {expected}")
+        kind = "a list of one or more strings" if name == "choices" else "a string"
+        raise RowError(f"{where}: {name} is {excerpt(value)}, expected {kind}")
 
 
 def _placed_rows(
@@ -338,7 +338,7 @@ def _table_rows(
         path,
         format,
         columns,
-        HEADERS[config.header],
+        config.header,
         quoting=config.quoting,
         optional=optional,
         bad=bad,
@@ -416,8 +416,8 @@ def _exported(path: Path) -> Predictor:
     program.import_quietly("tensorflow")
     from keras_bert.export import ServedModel
 
-    served = ServedModel(path)
-    return Predictor(served.fields, served.apply_verb, served.list_fields, served)
+    model = ServedModel(path)
+    return Predictor(model.fields, model.apply_verb, model.list_fields, model)
 
 
 @contextlib.contextmanager

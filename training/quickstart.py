@@ -84,7 +84,7 @@ class QuickstartConfig(ProgramConfig):
 
 
 def main(config: QuickstartConfig) -> None:
-    started = time.perf_counter()
+    start = time.perf_counter()
     # TensorFlow logs every file that it writes.
     logging.set_verbosity(logging.WARNING)
     minilm.resolve(minilm.NAME)  # an error before Keras is imported, which takes seconds
@@ -92,7 +92,7 @@ def main(config: QuickstartConfig) -> None:
     with output_folder.locked(config.output_dir):
         program.import_quietly()
         quickstart(config, minilm.NAME)
-    print(f"\nIt took {time.perf_counter() - started:.0f} s.")
+    print(f"\nIt took {time.perf_counter() - start:.0f} s.")
 
 
 def quickstart(config: QuickstartConfig, preset: str) -> None:
@@ -160,12 +160,7 @@ def _print_scores(classifier: TextClassifier, train: LabeledText, test: LabeledT
 
 
 def answers_table(test: LabeledText, answers: Sequence[Answer]) -> str:
-    """Returns a table of some answers: of each label the first that is right, and some wrong ones.
-
-    Args:
-        test: The texts with their labels.
-        answers: The answer to each text.
-    """
+    """Returns a table of answers: for each label the first right one, and some wrong ones."""
     from keras_bert.tables import text_table
 
     labels = [(test.class_names or ())[index] for index in test.strata]
@@ -185,16 +180,13 @@ def answers_table(test: LabeledText, answers: Sequence[Answer]) -> str:
 def answer_in_fresh_process(model: Path, texts: Sequence[str]) -> list[Answer]:
     """Loads a classifier in a new Python process and classifies texts.
 
-    Args:
-        model: The folder of an export, which TensorFlow and TF Text answer without this project, or
-            a `.keras` file.
-        texts: The texts.
+    TensorFlow and TF Text answer for an export, without this project.
 
     Raises:
         RuntimeError: If the process fails; the message includes its standard error.
     """
     code = _MODEL_ANSWERS if model.suffix == ".keras" else _EXPORT_ANSWERS
-    finished = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, os.fspath(model)],
         input=json.dumps(list(texts)),
         capture_output=True,
@@ -202,9 +194,9 @@ def answer_in_fresh_process(model: Path, texts: Sequence[str]) -> list[Answer]:
         check=False,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
-    if finished.returncode:
-        raise RuntimeError(f"the model failed in a new process:\n{finished.stderr}")
-    return [Answer(*answer) for answer in json.loads(finished.stdout.splitlines()[-1])]
+    if process.returncode:
+        raise RuntimeError(f"the model failed in a new process:\n{process.stderr}")
+    return [Answer(*answer) for answer in json.loads(process.stdout.splitlines()[-1])]
 
 
 if __name__ == "__main__":

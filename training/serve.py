@@ -111,7 +111,7 @@ def listening(host: str, port: int) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        created = socket.create_server((host, port), family=family)
+        new_socket = socket.create_server((host, port), family=family)
     except OSError as error:
         is_taken = error.errno == errno.EADDRINUSE
         other = "; --port=0 takes a free port" if is_taken else ""
@@ -119,7 +119,7 @@ def listening(host: str, port: int) -> socket.socket:
         raise OSError(f"--host={host} --port={port}: {reason}{other}") from error
     # Without the protocol's name asyncio would not set TCP_NODELAY, and the end of an answer would
     # wait for the client to acknowledge its beginning, 40 ms.
-    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, created.detach())
+    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, new_socket.detach())
 
 
 def serve(config: ServeConfig, server: ModelServer, listener: socket.socket) -> None:
@@ -152,11 +152,11 @@ def named_models(model: str) -> dict[str, str]:
     paths: dict[str, str] = {}
     name = example_request.DEFAULT_NAME
     for part in [model] if Path(model).exists() else model.split(","):
-        named = _NAMED.fullmatch(part)
-        if named is None or Path(part).exists():  # another member of an ensemble
+        match = _NAMED.fullmatch(part)
+        if match is None or Path(part).exists():  # another member of an ensemble
             paths[name] = f"{paths[name]},{part}" if name in paths else part
             continue
-        name, path = named.groups()
+        name, path = match.groups()
         if name in paths or not set(":?#%").isdisjoint(name) or not name.isprintable():
             raise ValueError(f"--model has the name {name!r}, expected one without : ? # %, once")
         paths[name] = path

@@ -101,7 +101,8 @@ def parsed(command: str, arguments: list[str]) -> object:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "program.run"
     ]
     config_class = eval(ast.unparse(call.args[1]), vars(module))
-    config_flags.define_program_flags(config_class, values)
+    config_flags.define_recipe_flag(values)
+    config_flags.define_flags(config_class, values)
     values([command, *arguments])
     return config_flags.configuration(config_class, values)
 

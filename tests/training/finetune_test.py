@@ -24,7 +24,8 @@ from keras_bert.data import TextClassifierPreprocessor  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.source_imports import ROOT  # noqa: E402
 from tests.text.small_tokenizers import of_tokens  # noqa: E402
-from training.engine import child_programs, finetuning, run_report  # noqa: E402
+from training.engine import finetuning, run_report  # noqa: E402
+from training.engine.grid import Cell  # noqa: E402
 from training.engine.output_folder import NotFiniteError  # noqa: E402
 from training.engine.program import plain_errors  # noqa: E402
 from training.evaluate import EvaluateConfig, evaluate  # noqa: E402
@@ -186,10 +187,10 @@ def test_a_seed_that_diverges_is_told_and_leaves_the_others_as_they_are(preset, 
         finetuning.run(Diverging, alone, data)
     assert not list(tmp_path.glob("alone/**/model.keras"))
     # A program that starts such runs goes on with the others, and does not repeat it.
-    record = child_programs.command_record(["training.finetune"])
-    (tmp_path / "alone" / "command.json").write_text(json.dumps(record))
+    cell = Cell(tmp_path / "alone", ["training.finetune"])
+    (tmp_path / "alone" / "command.json").write_text(json.dumps(cell.record()))
     with pytest.raises(NotFiniteError, match="alone: seed 1 diverged"):
-        child_programs.run_once(tmp_path / "alone", ["training.finetune"])
+        cell()
 
 
 def test_a_model_that_cannot_be_written_leaves_the_older_one(preset, tmp_path):

@@ -32,7 +32,7 @@ def test_text_with_a_page(tmp_path):
     assert "rows     31    2" in report
     assert "train: 2 of 31 rows (6.5 %) have a text that occurs with different labels" in report
     assert "dev: 1 of 2 rows (50.0 %) are in train too" in report
-    assert "words of dev with unknown tokens: 𐏓" in report
+    assert "words of dev with unknown tokens\n𐏓 (" in report
     assert "bag of words" in report
     # [CLS] film < 3 > was good [SEP] has 8 tokens.
     assert "--sequence_length=8: " not in report

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
+from ..costs.run_cost import process_peak_bytes
 from .subject import Load, Round, Subject
 from .workload import Workload
 
@@ -56,8 +57,8 @@ class Library(Subject):
                 f"--subjects has {name!r}, expected library:backend[:precision][@model] with a "
                 f"library of {', '.join(LIBRARIES)} and a backend of {', '.join(BACKENDS)}"
             )
-        unknown = set(options).difference(OPTIONS.get(library, ()))
-        if unknown:
+        unknown_options = set(options).difference(OPTIONS.get(library, ()))
+        if unknown_options:
             raise ValueError(
                 f"--subjects has {name!r}, expected options of {library}: "
                 f"{', '.join(OPTIONS.get(library, ())) or 'none'}"
@@ -155,16 +156,7 @@ def peak_bytes() -> int:
 
     On Windows, that of a process is unknown, and 0 is returned.
     """
-    for peak in (_torch_peak, _jax_peak, _tensorflow_peak):
-        num_bytes = peak()
-        if num_bytes:
-            return num_bytes
-    try:
-        import resource
-    except ImportError:
-        return 0
-    # In KiB on Linux
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return _torch_peak() or _jax_peak() or _tensorflow_peak() or process_peak_bytes()
 
 
 def _torch_peak() -> int:

@@ -95,10 +95,10 @@ def make_rows(subjects: Sequence[Subject]) -> list[Row]:
 
 def format_table(rows: Sequence[Row]) -> str:
     """Formats the rows as a table in plain text, without the columns that are empty."""
-    measured = [row for row in rows if not row.unavailable]
-    columns = {name: [cell(row) for row in measured] for name, cell in _COLUMNS.items()}
+    results = [row for row in rows if not row.unavailable]
+    columns = {name: [cell(row) for row in results] for name, cell in _COLUMNS.items()}
     columns = {name: cells for name, cells in columns.items() if any(cells)}
-    lines = [text_table(list(columns), zip(*columns.values(), strict=True))] if measured else []
+    lines = [text_table(list(columns), zip(*columns.values(), strict=True))] if results else []
     for row in rows:
         name = f"{row.subject}, {row.load}" if row.load else row.subject
         if row.unavailable:
@@ -137,8 +137,7 @@ def _row(subject: Subject) -> Row:
 def serving_latency_figure(rows: Sequence[Row]) -> Figure:
     """Draws the median and the 99th percentile of the latency over answered requests per second.
 
-    Args:
-        rows: The rows of a benchmark; those without requests are omitted.
+    Rows without requests are omitted.
     """
     figure, (axes,) = new_figure(6.0, 3.6)
     for loop, color in (("closed", BLUE), ("open", ORANGE)):

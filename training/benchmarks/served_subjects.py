@@ -129,12 +129,7 @@ def _tensor_requests(
 
 
 def _requests(workload: Workload, answer: Callable[[list[str]], Any]) -> Callable[[int], Round]:
-    """Returns a function that sends a number of requests.
-
-    Args:
-        workload: The requests, and how many at a time.
-        answer: Answers the texts of a request.
-    """
+    """Returns a function that sends a number of requests."""
     requests = workload.requests()
     by_length = sorted(requests, key=lambda texts: max(map(len, texts)))
     for texts in by_length[:: max(1, len(by_length) // WARM_UP_REQUESTS)]:
@@ -160,9 +155,7 @@ def _requests(workload: Workload, answer: Callable[[list[str]], Any]) -> Callabl
 def batched(answer: Callable[[tf.Tensor], Any], options: dict[str, Any]) -> Callable[..., Any]:
     """Returns a function of texts whose calls are joined by the scheduler of a server's batching.
 
-    Args:
-        answer: Returns a tensor, or a list of them, with a row for each text.
-        options: As returned by `batching_options`.
+    `answer` returns a tensor, or a list of them, with a row for each text.
     """
     return tf.function(
         tf.nondifferentiable_batch_function(**options)(answer),

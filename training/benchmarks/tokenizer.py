@@ -33,11 +33,11 @@ def tokenizer_subjects(workload: Workload) -> list[Function]:
     requests = itertools.cycle(workload.requests())
     batches = list(itertools.islice(requests, workload.steps))
     words = workload.words()
-    cached = WordPieceTokenizer(words)
+    tokenizer_with_cache = WordPieceTokenizer(words)
     hub = keras_hub.tokenizers.BertTokenizer(vocabulary=words, lowercase=True)
     calls = {
         "keras_bert, first pass": lambda: _in_python(WordPieceTokenizer(words), batches),
-        "keras_bert, cached": lambda: _in_python(cached, batches),
+        "keras_bert, cached": lambda: _in_python(tokenizer_with_cache, batches),
         "keras_bert's graph": _in_graph(WordPieceTokenizer(words), batches, workload.clients),
         "KerasHub's graph": _in_graph(hub, batches, workload.clients),
         "Rust tokenizers": _rust(words, batches),

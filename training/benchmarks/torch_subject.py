@@ -62,8 +62,7 @@ def _model(workload: Workload) -> torch.nn.Module:
         "classify": "ForSequenceClassification",
         "pretrain": "ForMaskedLM",
     }[workload.what]
-    model: torch.nn.Module = transformers_class(config, ending)(transformers_config(config))
-    return model
+    return transformers_class(config, ending)(transformers_config(config))
 
 
 def _autocast(workload: Workload, device: str) -> AbstractContextManager[Any]:

@@ -28,7 +28,6 @@ from ..engine.options import (
 )
 
 _CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
-CLOCKS = tuple(_CLOCKS)
 WORK = ("forward", "classify", "pretrain", "serve", "tokenize", "mask", "answers")
 # Fields of a batching_params.pbtxt
 _BATCHING_FIELD = re.compile(r"^\s*(\w+)\s*\{\s*value:\s*(\d+)\s*\}", re.M)
@@ -36,52 +35,40 @@ _BATCH_SIZE = re.compile(r"^\s*allowed_batch_sizes:\s*(\d+)", re.M)
 
 
 @dataclasses.dataclass(frozen=True)
-class Workload(ProgramConfig):
+class WorkOptions(ProgramConfig):
+    """The options of `training.benchmark`, which describes them, that the work depends on."""
+
+    what: str = "forward"
+    model: str = "bert_base_uncased"
+    precision: str = "float32"
+    batch_size: PositiveInt = 8
+    sequence_length: PositiveInt = 128
+    padding: ProperFraction = 0.0
+    steps: PositiveInt = 4
+    clip_norm: NonNegativeFloat = 1.0
+    texts: str = ""
+    vocabulary: str = ""
+    batching: str = ""
+    clock: str = "wall"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_one_of(self, what=WORK, clock=tuple(_CLOCKS))
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload(WorkOptions):
     """A workload on batches of random ids, or on requests of text.
 
     Args:
-        what: `forward` (from ids to the mean over tokens, as NumPy arrays), `classify` (training
-            steps of a classifier with two classes), `pretrain` (training steps of a masked LM),
-            `serve` (requests of text to a SavedModel of a classifier), `tokenize` (batches of
-            texts), `mask` (batches of ids) or `answers` (the span search of questions).
-        model: A name that `BertConfig.from_name` knows.
-        precision: `float32`, `bfloat16`, `mixed_bfloat16`, or to serve `int8`.
-        batch_size: Rows in a batch.
-        sequence_length: Tokens in a row.
-        padding: Share of the tokens that are padding; with 0 no mask is given, if the library
-            allows it.
-        steps: Batches, requests or questions in a round.
-        clip_norm: Global norm that gradients are clipped to; 0 for no clipping.
-        texts: A file of texts, one per line: to serve or to tokenize, or whose ids a model is to
-            compute in place of random ones.
-        vocabulary: A `vocab.txt` for the texts. Empty for that of the installed MiniLM.
         clients: Number of requests, or of batches of texts or ids, at a time.
-        batching: To serve, a `batching_params.pbtxt`, by which requests that wait are joined to
-            batches. Empty to answer each by itself.
-        clock: `wall`, or `cpu` for the processor seconds of the process.
         options: What a subject does differently: `sorted` has the texts in the order of their
             lengths, `unpadded` computes batches without padding, `compiled` is by
             `torch.compile`, or XLA on TensorFlow.
     """
 
-    what: str
-    model: str
-    precision: str
-    batch_size: PositiveInt
-    sequence_length: PositiveInt
-    padding: ProperFraction
-    steps: PositiveInt
-    clip_norm: NonNegativeFloat
-    texts: str = ""
-    vocabulary: str = ""
     clients: PositiveInt = 1
-    batching: str = ""
-    clock: str = "wall"
     options: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_one_of(self, what=WORK, clock=CLOCKS)
 
     @property
     def architecture(self) -> BertConfig:
@@ -216,10 +203,7 @@ class Workload(ProgramConfig):
 
 
 def batching_options(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns the options of `tf.nondifferentiable_batch_function` that a file sets.
-
-    Args:
-        path: A `batching_params.pbtxt`.
+    """Returns the options of `tf.nondifferentiable_batch_function` in a `batching_params.pbtxt`.
 
     Raises:
         ValueError: If the file does not set `max_batch_size` and `batch_timeout_micros`.
@@ -240,11 +224,7 @@ def batching_options(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def standard_library_sentences(count: int) -> list[str]:
-    """Returns sentences of the docstrings of the standard library, as long as those of prose.
-
-    Args:
-        count: Maximum number of sentences.
-    """
+    """Returns sentences of the docstrings of the standard library, as long as those of prose."""
     return list(itertools.islice(_standard_library_sentences(), count))
 
 

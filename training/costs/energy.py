@@ -49,9 +49,6 @@ def is_installed() -> bool:
 def energy_meter(country: str) -> Iterator[Meter]:
     """Measures energy with `codecarbon`, offline.
 
-    Args:
-        country: ISO code of the country, three letters, for the CO2 of its electricity.
-
     Yields:
         A function that returns the energy and the emissions since its last call.
 
@@ -86,9 +83,6 @@ def energy_meter(country: str) -> Iterator[Meter]:
 
 def grams_per_kwh(country: str) -> float:
     """Returns the CO2 in g that a kWh of a country's electricity causes, by `codecarbon`'s table.
-
-    Args:
-        country: ISO code of the country, three letters.
 
     Raises:
         ImportError: If codecarbon is not installed.

@@ -35,11 +35,7 @@ Made = TypeVar("Made")
 
 
 def num_parameters(make_model: Callable[[], keras.Model]) -> int:
-    """Returns the number of parameters of a model, which gets no values and so needs no memory.
-
-    Args:
-        make_model: Creates the model.
-    """
+    """Returns the number of parameters of a model, which gets no values and so needs no memory."""
     return int(without_values(make_model).count_params())
 
 
@@ -128,9 +124,6 @@ def fine_tuning_flops(config: BertConfig, lengths: np.ndarray, reads_all: bool) 
 def peak_flops(dtype: str) -> float:
     """Measures the highest FLOP/s of products of two square matrices.
 
-    Args:
-        dtype: The dtype of the matrices, such as `bfloat16`.
-
     Returns:
         That of the fastest of a few sizes and rounds, so that other programs do not count; the
         result is cached for the process.
@@ -162,11 +155,11 @@ def bfloat16_speedup() -> float:
     for dtype in seconds:
         _multiply(ops.cast(numbers, dtype))
     for _ in range(_ROUNDS):
-        for dtype, found in seconds.items():
+        for dtype, durations in seconds.items():
             factor = ops.cast(numbers, dtype)
             start = time.perf_counter()
             _multiply(factor)
-            found.append(time.perf_counter() - start)
+            durations.append(time.perf_counter() - start)
     return min(seconds["float32"]) / min(seconds["bfloat16"])
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of a run: time, operations, energy, emissions and money."""
+"""The cost of a run: time, operations, energy, emissions, money and memory."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,6 +77,16 @@ def describe(record: Mapping[str, Any], points: float | None = None) -> str:
             of_point.append(f"price {record['price'] / points:.3g}")
         line += f"; a point over the best baseline: {', '.join(of_point)}"
     return line
+
+
+def process_peak_bytes() -> int:
+    """Returns the most memory that this process had; 0 on Windows, where it is unknown."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def operations(flops: float) -> str:

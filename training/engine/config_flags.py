@@ -20,9 +20,6 @@ flags.disclaim_key_flags()
 
 Config = TypeVar("Config", bound=ProgramConfig)
 
-# The description of --recipe
-RECIPE = "Name of a recipe: a file of training/recipes, without .py."
-
 _DEFINERS: dict[Any, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
     bool | None: flags.DEFINE_bool,
@@ -33,6 +30,12 @@ _DEFINERS: dict[Any, Callable[..., Any]] = {
     str: flags.DEFINE_string,
     tuple[str, ...]: flags.DEFINE_list,
 }
+
+
+def define_recipe_flag(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Defines `--recipe`, when a program runs: all programs share its name."""
+    description = "Name of a recipe: a file of training/recipes, without .py."
+    flags.DEFINE_string("recipe", "", description, flag_values=flag_values)
 
 
 def define_flags(
@@ -81,25 +84,12 @@ def given_flags(config_class: type, flag_values: flags.FlagValues = flags.FLAGS)
 
     The values are not validated here, since they may be valid only together with a recipe.
     """
+    values = {name: flag_values[name] for name in _flags_of(config_class)}
     return {
-        name: _value(name, flag_values)
-        for name in _flags_of(config_class)
-        if not flag_values[name].using_default_value
+        name: tuple(flag.value) if isinstance(flag.value, list) else flag.value
+        for name, flag in values.items()
+        if not flag.using_default_value
     }
-
-
-def _value(name: str, flag_values: flags.FlagValues) -> Any:
-    value = flag_values[name].value
-    return tuple(value) if isinstance(value, list) else value
-
-
-def define_program_flags(config: Any, flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines `--recipe`, and a flag for every field of a program's config.
-
-    Call it when the program runs, not when it is imported: all programs share the flag's name.
-    """
-    flags.DEFINE_string("recipe", "", RECIPE, flag_values=flag_values)
-    define_flags(config, flag_values)
 
 
 def configuration(

@@ -19,9 +19,6 @@ def shared_by(num_devices: int) -> Iterator[Scope]:
 
     On JAX by `keras.distribution.DataParallel`, on TensorFlow by `tf.distribute.MirroredStrategy`.
 
-    Args:
-        num_devices: The number of devices; 1 changes nothing.
-
     Yields:
         A function that returns the context in which a model is made and compiled. It is trained
         outside of it, but within this one.

@@ -51,14 +51,7 @@ def curl_command(
 def next_commands(
     model: str, example_input: str, fields: Sequence[str], values: Mapping[str, Any] | None = None
 ) -> str:
-    """Returns the commands that ask a model, for the end of a program that has written one.
-
-    Args:
-        model: Its path.
-        example_input: A name for a file of texts.
-        fields: The fields of a row.
-        values: As for `curl_command`.
-    """
+    """Returns the commands that ask a model, for the end of a program that has written one."""
     option, file = shlex.quote(f"--model={model}"), shlex.quote(f"--input={example_input}")
     return (
         f"Next: {child_programs.typed('serve')} {option}\n"

@@ -38,7 +38,7 @@ from .job import DevScores, Job, Training
 from .options import HOST_OPTIONS
 from .output_folder import NotFiniteError
 from .progress import Progress, TimeLeft
-from .run_report import Stopwatch
+from .run_report import timed
 from .seed_runs import FitEpoch, SeedRun, run_fingerprint
 
 
@@ -78,12 +78,7 @@ class Run:
 
 
 def make_optimizer(config: FineTuningConfig, num_steps: int) -> AdamW:
-    """Returns AdamW with a linear warm-up and decay over all steps of a run.
-
-    Args:
-        config: The settings of the run.
-        num_steps: Number of updates of the run, as `num_steps` of a task counts them.
-    """
+    """Returns AdamW with a linear warm-up and decay over all steps of a run."""
     return AdamW(
         config.learning_rate,
         num_train_steps=num_steps,
@@ -108,11 +103,7 @@ def preset_options(config: FineTuningConfig) -> dict[str, Any]:
 def compile_task(model: Any, config: FineTuningConfig, x: Any, loss: Any = None) -> None:
     """Compiles a task with the optimizer of a run on text.
 
-    Args:
-        model: The task.
-        config: The settings of the run.
-        x: The training data, in a form that the task's `fit` takes.
-        loss: The loss; `None` for the task's own.
+    The loss is the task's own by default.
     """
     steps = model.num_steps(x, config.batch_size, config.epochs)
     model.compile(make_optimizer(config, steps), loss)
@@ -151,10 +142,7 @@ def training_of_text(
 ) -> Training:
     """Returns a task that is ready to be trained, compiled with the optimizer of the run.
 
-    Args:
-        model: The task.
-        x, y, config: As for `epochs_of_text`.
-        num_rows: Number of examples in an epoch.
+    The data are those of `epochs_of_text`, with `num_rows` examples in an epoch.
     """
     compile_task(model, config, x)
     return Training(model, epochs_of_text(model, x, y, config), num_rows, epoch_flops(model, x))
@@ -200,12 +188,7 @@ def can_export() -> bool:
 
 
 def epoch_flops(model: Any, x: Any) -> Callable[[], int]:
-    """Returns a function that computes the FLOPs of an epoch, for `Training.epoch_flops`.
-
-    Args:
-        model: The task, whose whole encoder is trained.
-        x: The training data, in a form that the task's `fit` takes.
-    """
+    """Returns a function that computes the FLOPs of an epoch, for `Training.epoch_flops`."""
 
     def flops() -> int:
         lengths = model.sequence_lengths(x)
@@ -219,12 +202,6 @@ def run(
     job_class: type[Job], config: LabeledFilesConfig, data: Any, meter: Meter | None = None
 ) -> dict[str, Any]:
     """Trains every seed, writes all results, and returns them.
-
-    Args:
-        job_class: The task.
-        config: The settings, an instance of the task's `config_class`.
-        data: The data that the task's `read` returned.
-        meter: Returns the energy since its last call; `None` if energy is not metered.
 
     Returns:
         The content of `results.json`: the config, the runs, and for each development set and metric
@@ -241,29 +218,45 @@ def run(
     to_beat = job.baselines() if hosts.is_main_process() else {}
     baselines.show(to_beat)
     try:
-        runs, diverged = train_seeds(job, meter)
+        runs, diverging_runs = train_seeds(job, meter)
     except NotFiniteError as error:
         results = {"config": job.config.to_dict(), "backend": keras.backend.backend()}
         results |= {"runs": [], "diverged": [str(error)]}
         _write_results(results, folder)
         raise
     best = max(runs, key=lambda run: job.selection_score(next(iter(run.best.values()))))
-    results = results_record(job.config, runs, best, to_beat) | {"diverged": diverged}
-    # What to try the model with
-    results["example"] = data_inspection.text_rows([*data.parts().values()][1]).example()
+    results = {
+        "config": job.config.to_dict(),
+        "backend": keras.backend.backend(),
+        "encoder": best.encoder,
+        "runs": [dataclasses.asdict(run) for run in runs],
+        "summary": summary(runs),
+        "baselines": to_beat,
+        "kept": {
+            "seed": best.seed,
+            "epoch": best.best_epoch,
+            "epochs": len(best.evaluations),
+            "by": next(iter(best.best)),
+            "scores": best.best,
+            "model": best.model_path,
+        },
+        "seconds": {part: sum(run.seconds[part] for run in runs) for part in best.seconds},
+        "diverged": diverging_runs,
+        # What to try the model with
+        "example": data_inspection.text_rows([*data.parts().values()][1]).example(),
+    }
     # The export of an earlier run of the same command, perhaps with other seeds
     if (exported := _exported_model(folder)) is not None:
         results["exported_model"] = exported
     _write_results(results, folder)
     hosts.barrier()  # The first process has written the models.
     load = functools.cache(functools.partial(job.load, best.model_path))
-    watch = Stopwatch(results["seconds"])
-    with watch.part("answers"), hosts.working_folder(folder) as target:
+    with timed(results["seconds"], "answers"), hosts.working_folder(folder) as target:
         results |= job.report(load, Path(best.model_path).parent, target)
     if getattr(config, "export", False) and hosts.is_main_process() and can_export():
         target = folder / "export" / "1"
         # A server may watch the folder: an export that is up to date is not replaced.
-        with watch.part("export"):
+        with timed(results["seconds"], "export"):
             content = output_folder.file_sha256(best.model_path)
             if exported != content or not (target / "saved_model.pb").is_file():
                 job.export(load(), target)
@@ -327,22 +320,12 @@ def train(
         NotFiniteError: If the training diverges.
     """
     with devices.shared_by(job.config.compute.devices) as scope:
-        return _train(job, seed_run, meter, time_left, scope)
-
-
-def _train(
-    job: Job,
-    seed_run: SeedRun,
-    meter: Meter | None,
-    time_left: TimeLeft | None,
-    scope: devices.Scope,
-) -> Run:
-    set_random_seed(seed_run.seed)
-    with scope():
-        training = job.build(seed_run.seed)
-    evaluation = DevEvaluation(job, seed_run, meter)
-    output_folder.check_room(seed_run.folder, _model_bytes(training.model))
-    records = fit(training.model, training.fit_epoch, job.config, seed_run, evaluation, time_left)
+        set_random_seed(seed_run.seed)
+        with scope():
+            training = job.build(seed_run.seed)
+        model, evaluation = training.model, DevEvaluation(job, seed_run, meter)
+        output_folder.check_room(seed_run.folder, _model_bytes(model))
+        records = fit(model, training.fit_epoch, job.config, seed_run, evaluation, time_left)
     logging.info(
         "seed %d: %.1f %% of the training waited for data",
         seed_run.seed,
@@ -362,8 +345,8 @@ def _train(
         seconds={"training": evaluation.training_seconds, "scoring": evaluation.scoring_seconds},
         flops=None if training.epoch_flops is None else num_epochs * training.epoch_flops(),
         energy=evaluation.metered(),
-        dtype=training.model.dtype_policy.name,
-        encoder=_encoder_sizes(training.model),
+        dtype=model.dtype_policy.name,
+        encoder=_encoder_sizes(model),
     )
 
 
@@ -389,13 +372,8 @@ def fit(
 ) -> list[dict[str, float]]:
     """Fits a compiled model with progress lines, logs and checkpoints.
 
-    Args:
-        model: The task.
-        fit_epoch: As for `SeedRun.fit`.
-        config: The settings of the run.
-        seed_run: The run, whose checkpoints an interrupted training resumes from.
-        evaluation: The evaluation after each epoch.
-        time_left: The estimate for a run of several seeds, in epochs; by default for this one.
+    An interrupted training resumes from the checkpoints of `seed_run`. The time left is that of a
+    run of several seeds, in epochs, or by default of this one.
 
     Returns:
         Keras' loss and metrics, one record per epoch.
@@ -428,13 +406,7 @@ _EVALUATION_STATE = (
 
 
 class DevEvaluation(keras.callbacks.Callback):
-    """Scores the development sets after each epoch, saves the best model, and stops early.
-
-    Args:
-        job: The task, which scores the model.
-        seed_run: The run, whose `model_path` the best epoch's model is saved to.
-        meter: Returns the energy since its last call; `None` if energy is not metered.
-    """
+    """Scores the development sets after each epoch, saves the best model, and stops early."""
 
     def __init__(self, job: Job, seed_run: SeedRun, meter: Meter | None = None) -> None:
         super().__init__()
@@ -494,8 +466,8 @@ class DevEvaluation(keras.callbacks.Callback):
             logs.update({f"dev_{name}": value for name, value in first.items()})
         # The progress line has those of the first development set.
         for name, scores in list(dev_scores.items())[1:]:
-            shown = ", ".join(f"{metric} {value:.2f}" for metric, value in scores.items())
-            logging.info("epoch %d, %s: %s", epoch + 1, name, shown)
+            text = ", ".join(f"{metric} {value:.2f}" for metric, value in scores.items())
+            logging.info("epoch %d, %s: %s", epoch + 1, name, text)
         score, patience = self.job.selection_score(first), self.job.config.patience
         if score > self.best_score:
             self.best_score, self.best_epoch = score, epoch + 1
@@ -535,18 +507,12 @@ def save_model(model: keras.Model, path: Path) -> None:
 
 
 def diverged(seed: int, error: NotFiniteError, folder: Path | None = None) -> NotFiniteError:
-    """Returns the error about a seed whose training diverged.
-
-    Args:
-        seed: The seed.
-        error: What was not finite, and where.
-        folder: The folder of the seed, which may contain the model of an earlier epoch.
-    """
+    """Returns the error about a seed whose training diverged."""
     path = None if folder is None else folder / "model.keras"
     is_kept = path is not None and path.is_file()
-    kept = f"{path} is of an earlier epoch" if is_kept else "no model is kept"
+    note = f"{path} is of an earlier epoch" if is_kept else "no model is kept"
     return NotFiniteError(
-        f"seed {seed} diverged: {error}; {kept}. Try a lower --learning_rate or a longer --warmup"
+        f"seed {seed} diverged: {error}; {note}. Try a lower --learning_rate or a longer --warmup"
     )
 
 
@@ -555,10 +521,6 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
 
     Interrupted runs are resumed, and finished ones are not repeated, provided that the settings,
     the data and the files of the checkpoint are the same.
-
-    Args:
-        job: The task with its settings and data.
-        meter: Returns the energy since its last call; `None` if energy is not metered.
 
     Returns:
         The runs of the seeds, and a message about each seed that diverged.
@@ -578,9 +540,9 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
         time_left.skip_to(index * config.epochs)
         folder = Path(config.output_dir) / f"seed_{seed}"
         seed_run = SeedRun(folder, seed, fingerprint, config.checkpoint_seconds, preset)
-        finished = hosts.from_main_process(seed_run.finished)
-        if finished is not None:
-            runs.append(Run(**{**finished, "model_path": os.fspath(seed_run.model_path)}))
+        values = hosts.from_main_process(seed_run.finished)
+        if values is not None:
+            runs.append(Run(**{**values, "model_path": os.fspath(seed_run.model_path)}))
             continue
         logging.info("seed %d", seed)
         start = time.perf_counter()
@@ -622,37 +584,4 @@ def summary(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 
     return {
         dev: {metric: of(dev, metric) for metric in runs[0].final[dev]} for dev in runs[0].final
-    }
-
-
-def results_record(
-    config: LabeledFilesConfig,
-    runs: Sequence[Run],
-    best: Run,
-    to_beat: Mapping[str, baselines.Baselines],
-) -> dict[str, Any]:
-    """Returns the content of `results.json`: config, backend, runs, summary and baselines.
-
-    Args:
-        config: The config of the runs.
-        runs: The results of each seed.
-        best: The run whose model is kept.
-        to_beat: The baselines, by development set.
-    """
-    return {
-        "config": config.to_dict(),
-        "backend": keras.backend.backend(),
-        "encoder": best.encoder,
-        "runs": [dataclasses.asdict(run) for run in runs],
-        "summary": summary(runs),
-        "baselines": dict(to_beat),
-        "kept": {
-            "seed": best.seed,
-            "epoch": best.best_epoch,
-            "epochs": len(best.evaluations),
-            "by": next(iter(best.best)),
-            "scores": best.best,
-            "model": best.model_path,
-        },
-        "seconds": {part: sum(run.seconds[part] for run in runs) for part in best.seconds},
     }

@@ -112,9 +112,7 @@ class FineTuningConfig(ProgramConfig):
     def path(self, name: str, content: str) -> str:
         """Returns the path of a file that the config names.
 
-        Args:
-            name: The file, in `data_dir` unless it is an absolute path.
-            content: What the file is expected to contain, for the error message.
+        It is in `data_dir`, unless its name is an absolute path.
 
         Raises:
             FileNotFoundError: If the file does not exist.
@@ -170,13 +168,6 @@ def choose(num_rows: int, hidden_dim: int) -> tuple[float, int]:
     20: on small data three epochs are too few updates, for large encoders too (Mosbach et al.,
     2021; Zhang et al., 2021). With MiniLM, up to 10 epochs were measured.
 
-    Args:
-        num_rows: Number of training rows.
-        hidden_dim: The encoder's hidden size.
-
-    Returns:
-        The peak learning rate and the number of epochs.
-
     Example:
 
     >>> choose(800, hidden_dim=384)
@@ -196,13 +187,7 @@ def choose(num_rows: int, hidden_dim: int) -> tuple[float, int]:
 
 
 def complete(config: Config, num_rows: int, preset: str) -> Config:
-    """Returns the config with defaults for a learning rate or epochs of `None`, and logs them.
-
-    Args:
-        config: The config as given by the user.
-        num_rows: Number of training rows.
-        preset: The checkpoint, whose config gives the hidden size.
-    """
+    """Returns the config with defaults for a learning rate or epochs of `None`, and logs them."""
     if config.learning_rate is not None and config.epochs is not None:
         return config
     from keras_bert import checkpoints
@@ -214,8 +199,8 @@ def complete(config: Config, num_rows: int, preset: str) -> Config:
         changes["learning_rate"] = rate
     if config.epochs is None:
         changes["epochs"] = epochs
-    chosen = " and ".join(f"--{name}={value:g}" for name, value in changes.items())
+    flags = " and ".join(f"--{name}={value:g}" for name, value in changes.items())
     logging.info(
-        "defaults: %s, for %d training rows and hidden size %d", chosen, num_rows, hidden_dim
+        "defaults: %s, for %d training rows and hidden size %d", flags, num_rows, hidden_dim
     )
     return config.replace(**changes)

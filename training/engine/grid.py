@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A grid of runs: each cell is a command with its settings, which is run once."""
+"""A grid of runs: each cell is a command of a program, which a child process runs once."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from absl import logging
 
+from keras_bert import atomic
 from keras_bert.progress import bar
 
-from .child_programs import run_once
-from .output_folder import NotFiniteError
+from . import child_programs, output_folder
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
@@ -21,12 +25,12 @@ Result = TypeVar("Result")
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A run of a program of this project, in a child process.
+    """A run of a program of this project.
 
     Args:
         folder: The program's `--output_dir`.
-        command: The program's module and its other flags.
-        preset: As for `child_programs.command_record`.
+        command: The program's module, as it is named in a checkout, and its other flags.
+        preset: The checkpoint that it starts from; if it is a folder, its files are hashed too.
     """
 
     folder: Path
@@ -34,8 +38,59 @@ class Cell:
     preset: str = ""
 
     def __call__(self) -> dict[str, Any]:
-        """Returns the content of the program's `results.json`; runs it if there is none."""
-        return run_once(self.folder, self.command, self.preset)
+        """Returns the content of the program's `results.json`; runs the program if there is none.
+
+        With another number of seeds, the program runs again, and trains only those that are
+        missing.
+
+        Raises:
+            NotFiniteError: If the run diverged, now or before.
+            OtherSettingsError: If the folder contains a run of other settings.
+            subprocess.CalledProcessError: If the program fails.
+        """
+        folder, results, record = self.folder, self.folder / "results.json", self.record()
+        file = folder / "command.json"
+        previous_record = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        before = previous_record.get("command", ["settings that were not recorded"])
+        adds_seeds = (
+            previous_record != record
+            and _without_seeds(before) == _without_seeds(self.command)
+            and previous_record == dataclasses.replace(self, command=before).record()
+        )
+        if (previous_record or results.exists()) and not (previous_record == record or adds_seeds):
+            others = sorted(set(before) - set(self.command)) or [f"other files in {self.preset}"]
+            raise output_folder.OtherSettingsError(
+                f"{folder} contains a run of other settings ({' '.join(others)}); choose another "
+                "--output_dir, or remove that folder"
+            )
+        process = None
+        if adds_seeds or not results.exists():
+            module, *flags = *self.command, f"--output_dir={folder}"
+            name = module.removeprefix("training.")
+            logging.info("%s: %s %s", folder.name, child_programs.typed(name), shlex.join(flags))
+            folder.mkdir(parents=True, exist_ok=True)
+            results.unlink(missing_ok=True)  # of fewer seeds, before the record says otherwise
+            atomic.write_json(file, record)
+            command = [sys.executable, "-m", f"{child_programs.PACKAGE}.{name}", *flags]
+            process = subprocess.run(command, check=False)
+        values: dict[str, Any] = {}
+        if results.exists():
+            values = json.loads(results.read_text(encoding="utf-8"))
+        if values.get("diverged") and not values["runs"]:
+            raise output_folder.NotFiniteError(f"{folder}: {'; '.join(values['diverged'])}")
+        if process is not None:
+            process.check_returncode()
+        return values
+
+    def record(self) -> dict[str, Any]:
+        """Returns what identifies the settings of the run, which is written beside its results."""
+        content = output_folder.content_of_folder(self.preset) if self.preset else b""
+        fingerprint = output_folder.fingerprint({"command": list(self.command)}, content)
+        return {"command": list(self.command), "fingerprint": fingerprint}
+
+
+def _without_seeds(command: Sequence[str]) -> list[str]:
+    return [flag for flag in command if not flag.startswith("--num_seeds=")]
 
 
 def run_cells(cells: Mapping[Key, Callable[[], Result]]) -> dict[Key, Result]:
@@ -52,23 +107,11 @@ def run_cells(cells: Mapping[Key, Callable[[], Result]]) -> dict[Key, Result]:
     results = {}
     # A line after each run that took some time
     options = {"lines": True, "mininterval": 1.0, "miniters": 1, "delay": 1.0, "leave": False}
-    with bar("grid", len(cells), "runs", **options) as shown:
+    with bar("grid", len(cells), "runs", **options) as progress:
         for key, run in cells.items():
             try:
                 results[key] = run()
-            except NotFiniteError as error:
+            except output_folder.NotFiniteError as error:
                 logging.error("%s: left out of the table", error)
-            shown.update()
+            progress.update()
     return results
-
-
-def seed_scores(results: Mapping[str, Any], metric: str) -> list[float]:
-    """Returns the score of each seed in the results of a fine-tuning run.
-
-    Args:
-        results: The content of its `results.json`, with one development set.
-        metric: The metric.
-    """
-    (by_metric,) = results["summary"].values()
-    seeds: list[float] = by_metric[metric]["seeds"]
-    return seeds

@@ -117,9 +117,6 @@ def joined(options: HostOptions) -> Iterator[None]:
     Within the block, only the process that writes prints. If the block fails, the others end with
     its error within seconds.
 
-    Args:
-        options: Where they are.
-
     Raises:
         ValueError: If the backend cannot train on several hosts, or the environment does not tell
             the processes.
@@ -140,8 +137,10 @@ def joined(options: HostOptions) -> Iterator[None]:
         machines = gather(socket.gethostname())
         is_first = machines[index()] not in machines[: index()]
         _processes = dataclasses.replace(_processes, is_first_of_host=is_first)
-        with _printing_if(is_main_process()):
-            yield
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:
+            output = sys.stdout if is_main_process() else nowhere
+            with contextlib.redirect_stdout(output):
+                yield
         barrier()
     except BaseException as error:
         # JAX would wait for the others, which may wait for this process, and then abort. Handlers
@@ -157,15 +156,6 @@ def joined(options: HostOptions) -> Iterator[None]:
     finally:
         has_ended.set()
         watch.join()
-
-
-@contextlib.contextmanager
-def _printing_if(prints: bool) -> Iterator[None]:
-    if prints:
-        yield
-        return
-    with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
-        yield
 
 
 def _join(options: HostOptions) -> _Processes:
@@ -234,9 +224,6 @@ def working_folder(folder: Path) -> Iterator[Path]:
     """Yields the folder to write results to: the given one, or for other processes one to discard.
 
     So all of them can do what needs the devices of all, such as predictions, and writes files.
-
-    Args:
-        folder: The folder of the run.
     """
     if is_main_process():
         yield folder
@@ -249,9 +236,7 @@ def working_folder(folder: Path) -> Iterator[Path]:
 def energy_meter(is_wanted: bool, country: str) -> Iterator[energy.Meter | None]:
     """Meters the energy of all hosts, each of them once, however many processes it has.
 
-    Args:
-        is_wanted: Whether to meter energy, if codecarbon is installed on every host.
-        country: As for `energy.energy_meter`.
+    Codecarbon must be installed on every host.
 
     Yields:
         A function that returns the energy since its last call, which all processes call at the
@@ -277,8 +262,7 @@ def energy_meter(is_wanted: bool, country: str) -> Iterator[energy.Meter | None]
 def whole(array: Any) -> Any:
     """Returns an array of which the devices of each process may have a part.
 
-    Args:
-        array: An array of JAX. All processes must call this for the same arrays.
+    All processes must call this for the same arrays.
     """
     if array.is_fully_addressable or array.is_fully_replicated:
         return array
@@ -291,9 +275,7 @@ def whole(array: Any) -> Any:
 def with_whole_values(variables: Iterable[Any]) -> Iterator[None]:
     """Has each process hold the whole variables within the block, such as to save them.
 
-    Args:
-        variables: Keras variables, of which the devices of each process may have a part. All
-            processes must call this for the same variables.
+    All processes must call this for the same variables.
     """
     parts = [(variable, variable.value) for variable in variables] if count() > 1 else []
     try:
@@ -310,11 +292,7 @@ def with_whole_values(variables: Iterable[Any]) -> Iterator[None]:
 
 
 class _Exchanges:
-    """Exchanges of values, of which all processes make the same ones in the same order.
-
-    Args:
-        folder: The place of their messages in the store.
-    """
+    """Exchanges of values, of which all processes make the same ones in the same order."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -329,8 +307,7 @@ class _Exchanges:
         folder, client = f"{self._folder}/{number}", _processes.client
         if not is_main_process():
             client.key_value_set(f"{folder}/{index()}", json.dumps(value))
-            received: list[Any] = json.loads(_wait_for(f"{folder}/all", seconds))
-            return received
+            return json.loads(_wait_for(f"{folder}/all", seconds))
         others = (_wait_for(f"{folder}/{other}", seconds) for other in range(1, count()))
         values = [value, *map(json.loads, others)]
         client.key_value_set(f"{folder}/all", json.dumps(values))
@@ -344,23 +321,15 @@ _exchanges_in_background = _Exchanges("background")
 
 
 def gather(value: Any) -> list[Any]:
-    """Returns the values of all processes, in their order.
+    """Returns the JSON values of all processes, in their order.
 
     All processes must call this module's functions in the same order.
-
-    Args:
-        value: A JSON value.
     """
     return _exchanges.gather(value, _LONGEST_WAIT)
 
 
 def gather_in_background(value: Any, seconds: float | None = None) -> list[Any]:
-    """Does as `gather`, in a thread beside the main one, of which each process has only one.
-
-    Args:
-        value: A JSON value.
-        seconds: How long to wait for the others; by default `seconds_to_write()`.
-    """
+    """Does as `gather`, in a thread beside the main one, within `seconds_to_write()` by default."""
     return _exchanges_in_background.gather(
         value, seconds_to_write() if seconds is None else seconds
     )
@@ -379,9 +348,7 @@ def from_main_process(make: Callable[[], Any]) -> Any:
 def sharded_map(function: Callable[[Item], Any], items: Iterable[Item]) -> list[Any]:
     """Returns the results of a function, of which each process computes its share.
 
-    Args:
-        function: Returns a JSON value.
-        items: Its arguments, the same in all processes.
+    The function returns a JSON value, and the items are the same in all processes.
     """
     items = list(items)
     results = [function(item) for item in items[rows_of_shard(shard(), len(items))]]
@@ -390,10 +357,6 @@ def sharded_map(function: Callable[[Item], Any], items: Iterable[Item]) -> list[
 
 def merged(what: str, values: dict[str, Any]) -> dict[str, Any]:
     """Returns the values of all processes, of which each has some.
-
-    Args:
-        what: Their name, for the message.
-        values: JSON values of this process.
 
     Raises:
         DisagreementError: In all processes, if those that have a value under the same key differ.
@@ -416,10 +379,6 @@ def writer_first() -> Iterator[None]:
 
 def agree(what: str, value: Any) -> None:
     """Checks that a value is the same in all processes.
-
-    Args:
-        what: Its name, for the message.
-        value: A JSON value.
 
     Raises:
         DisagreementError: In all processes, if it differs.
@@ -447,10 +406,6 @@ class AgreedBatches(BatchesOfBatches):
     Otherwise those of other shapes, or of another step, would train something else without an
     error, or wait for one another forever. With the same messages, the processes tell one another
     how many tokens are selected in the rows of each, by which a `BatchShard` is completed.
-
-    Args:
-        batches: The shares of this process.
-        first: The number of the first batch.
     """
 
     def __init__(self, batches: Batches, first: int = 0) -> None:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from . import output_folder
 
@@ -20,17 +20,9 @@ NOTHING = "nothing had been written yet"
 _SECONDS_TO_END = 1.0
 
 
-class _Deferral:
-    """Whether the next Ctrl-C is one that the program itself answers."""
-
-    is_active = False
-
-    def takes_one(self) -> bool:
-        was_active, self.is_active = self.is_active, False
-        return was_active
-
-
-_deferral = _Deferral()
+# Set if the next Ctrl-C is one that the program itself answers
+_is_deferred = threading.Event()
+_ending = threading.Lock()
 
 
 @contextlib.contextmanager
@@ -62,39 +54,45 @@ def deferred(is_possible: bool = True) -> Iterator[Callable[[], bool]]:
             flush=True,
         )
 
-    _deferral.is_active = True
+    _is_deferred.set()
     signal.signal(signal.SIGINT, handle)
     try:
         yield pressed.is_set
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        _deferral.is_active = False
+        _is_deferred.clear()
     if pressed.is_set():
         raise KeyboardInterrupt
 
 
-class InterruptWatch:
-    """Ends the process after Ctrl-C, even while native code keeps Python from handling it."""
+def watch() -> None:
+    """Has the process end after Ctrl-C, even while native code keeps Python from handling it."""
+    read, write = os.pipe()
+    if hasattr(os, "set_blocking"):  # on Windows since Python 3.12, and not required there
+        os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    threading.Thread(target=_end_after_interrupt, args=(read,), daemon=True).start()
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        read, write = os.pipe()
-        if hasattr(os, "set_blocking"):  # on Windows since Python 3.12, and not required there
-            os.set_blocking(write, False)
-        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        threading.Thread(target=self._watch, args=(read,), daemon=True).start()
 
-    def _watch(self, read: int) -> None:
-        while os.read(read, 1) != bytes([signal.SIGINT]) or _deferral.takes_one():
-            pass
-        folders = output_folder.locked_folders()
-        time.sleep(_SECONDS_TO_END)
-        self.end(output_folder.kept(folders[0]) if folders else NOTHING)
+def _is_answered() -> bool:
+    """Returns whether the program itself answers this Ctrl-C, which it does once."""
+    is_deferred = _is_deferred.is_set()
+    _is_deferred.clear()
+    return is_deferred
 
-    def end(self, what_is_left: str) -> None:
-        """Prints one line and ends the process without waiting for other threads."""
-        self._lock.acquire()  # never released: a second caller blocks until the process ends
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            print(f"\ninterrupted: {what_is_left}", file=sys.stderr, flush=True)
-        os._exit(INTERRUPTED)
+
+def _end_after_interrupt(read: int) -> None:
+    while os.read(read, 1) != bytes([signal.SIGINT]) or _is_answered():
+        pass
+    folders = output_folder.locked_folders()
+    time.sleep(_SECONDS_TO_END)
+    end(output_folder.kept(folders[0]) if folders else NOTHING)
+
+
+def end(note: str) -> NoReturn:
+    """Prints one line, and ends the process without waiting for other threads."""
+    _ending.acquire()  # never released: a second caller blocks until the process ends
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        print(f"\ninterrupted: {note}", file=sys.stderr, flush=True)
+    os._exit(INTERRUPTED)

@@ -161,11 +161,7 @@ class Job:
         raise NotImplementedError
 
     def task(self, model: Any) -> Any:
-        """Returns the task that is scored and saved after an epoch: by default the trained model.
-
-        Args:
-            model: The model of the `Training`, after an epoch.
-        """
+        """Returns the task that is scored and saved after an epoch, by default the model."""
         return model
 
     def score(self, model: Any) -> DevScores:
@@ -175,8 +171,7 @@ class Job:
     def selection_score(self, scores: Mapping[str, float]) -> float:
         """Returns the number by which epochs and seeds are compared.
 
-        Args:
-            scores: The scores on the first development set.
+        The scores are those on the first development set.
         """
         from ..scores import classifier_scores
 
@@ -194,10 +189,7 @@ class Job:
     def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
         """Writes the predictions of the best model of all seeds.
 
-        Args:
-            load: Loads that model.
-            best: The folder of its seed.
-            folder: The folder to write to.
+        `best` is the folder of its seed, and `folder` the one to write to.
 
         Returns:
             Entries to add to `results.json`.
@@ -214,29 +206,18 @@ class Job:
     def evaluate(config: Any, model: Any) -> Evaluation:
         """Scores a model, or a file of predictions, on a labeled file.
 
-        Args:
-            config: The `EvaluateConfig`.
-            model: The task; `None` for the predictions in `config.answers`.
+        Without a model, the predictions are in `config.answers`.
         """
         raise NotImplementedError
 
     @staticmethod
     def insight_rows(config: Any, model: Any) -> InsightRows:
-        """Reads the rows that a report about a model explains.
-
-        Args:
-            config: The `InsightConfig`.
-            model: The task.
-        """
+        """Reads the rows that a report about a model explains."""
         raise NotImplementedError
 
     @staticmethod
     def explained(model: Any, row: Any) -> tuple[Any, Any, str]:
         """Answers a row, and returns what `keras_bert.insight.attributions` is to explain of it.
-
-        Args:
-            model: The task.
-            row: One of the `inputs` of `insight_rows`.
 
         Returns:
             A tuple of the input and the target of `attributions`, and of the answer as it is shown.

@@ -88,16 +88,16 @@ def _number_ranges(config_class: Any) -> dict[str, Numbers]:
     """Returns the accepted numbers of each field that is a number."""
     hints = typing.get_type_hints(config_class, include_extras=True)
     plain = {float: checks.FINITE, int: checks.INTEGER}
-    accepted = {}
+    ranges = {}
     for field in dataclasses.fields(config_class):
         hint = hints[field.name]
         # Of `PositiveInt | None`, the type is its first argument
         for kind in (hint, *typing.get_args(hint)):
             numbers = getattr(kind, "__metadata__", (plain.get(kind),))[0]
             if numbers is not None:
-                accepted[field.name] = numbers
+                ranges[field.name] = numbers
                 break
-    return accepted
+    return ranges
 
 
 def num_cores() -> int:

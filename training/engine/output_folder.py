@@ -102,11 +102,11 @@ def _differences(file: Path, settings: Mapping[str, Any]) -> str:
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if not names:
         return "its options are the same: the data, or the backend, are others"
-    described = (
+    descriptions = (
         " ".join(f"--{name}={'' if values.get(name) is None else values[name]}" for name in names)
         for values in (before, now)
     )
-    return "that run has {}, this one {}".format(*described)
+    return "that run has {}, this one {}".format(*descriptions)
 
 
 def locked_folders() -> tuple[Path, ...]:
@@ -129,9 +129,7 @@ def _has_results(folder: Path) -> bool:
 def results_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns the results of the run that a model belongs to; empty if there are none.
 
-    Args:
-        model: A `.keras` file in the folder of a seed, or an export, in that of exports; results
-            are in the folder above.
+    They are in the folder above that of the seed, or above that of the exports.
     """
     try:
         path = Path(model).absolute().parent.parent / "results.json"
@@ -163,12 +161,7 @@ def _lock(file: IO[str], folder: Path) -> None:
 
 
 def fingerprint(settings: Mapping[str, Any], *contents: bytes) -> str:
-    """Returns a hash of the settings and inputs that determine the result of a run.
-
-    Args:
-        settings: The settings, as JSON values.
-        contents: Contents of input files, such as a vocabulary.
-    """
+    """Returns a hash of the settings and inputs that determine the result of a run."""
     content = json.dumps(settings, sort_keys=True).encode() + b"".join(contents)
     return hashlib.sha256(content).hexdigest()
 
@@ -176,8 +169,7 @@ def fingerprint(settings: Mapping[str, Any], *contents: bytes) -> str:
 def content_of_folder(folder: str | os.PathLike[str]) -> bytes:
     """Returns a hash of the files in a folder, such as a preset; empty if it does not exist.
 
-    Args:
-        folder: The folder; its subfolders are ignored.
+    Its subfolders are ignored.
     """
     return content_of_files(sorted(path for path in Path(folder).glob("*") if path.is_file()))
 
@@ -209,10 +201,6 @@ def with_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
 def read_checked(path: Path, names: Set[str]) -> dict[str, Any]:
     """Reads a JSON object that `with_checksum` returned.
 
-    Args:
-        path: The file.
-        names: The keys of the object.
-
     Raises:
         ValueError: If it is not such an object, or its checksum differs.
     """
@@ -227,19 +215,15 @@ def read_checked(path: Path, names: Set[str]) -> dict[str, Any]:
     return values
 
 
-def check_same_start(folder: Path, flag: str, found: str, own: str) -> None:
+def check_same_start(folder: Path, flag: str, before: str, own: str) -> None:
     """Checks that the run in a folder was started with the same files.
 
-    Args:
-        folder: The folder, for the message.
-        flag: The flag of the files, for the message.
-        found: The hash of its files that the run recorded; empty if they were unknown.
-        own: That of the files as they are now; empty if they are unknown.
+    A hash is empty where the files are unknown.
 
     Raises:
         OtherSettingsError: If the files differ.
     """
-    if found and own and found != own:
+    if before and own and before != own:
         raise OtherSettingsError(
             f"{folder} contains a run that started from a --{flag} with other files; choose "
             "another --output_dir, or remove that folder"
@@ -248,10 +232,6 @@ def check_same_start(folder: Path, flag: str, found: str, own: str) -> None:
 
 def check_room(folder: Path, needed: int) -> None:
     """Checks that a disk has space for a number of bytes.
-
-    Args:
-        folder: A folder on the disk.
-        needed: The number of bytes.
 
     Raises:
         OSError: If there is less free space.

@@ -31,9 +31,6 @@ def resolve(name: str, folder: str | os.PathLike[str] | None = None) -> str:
             products are faster, which is measured; else `float32`.
         folder: The folder of a run. The choice is kept there, so that a run that is resumed
             computes as it began, whatever a second measurement, or another machine, would say.
-
-    Raises:
-        ValueError: If what the folder has is no such choice.
     """
     if name != AUTO:
         return name
@@ -41,22 +38,12 @@ def resolve(name: str, folder: str | os.PathLike[str] | None = None) -> str:
         return _fastest()
     path = Path(folder) / FILE
     if path.is_file():
-        return _kept(path)
+        policy: str = json.loads(path.read_text(encoding="utf-8"))[AUTO]
+        return policy
     policy = _fastest()
     Path(folder).mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, {AUTO: policy})
     return policy
-
-
-def _kept(path: Path) -> str:
-    policies = ("float32", "mixed_bfloat16")
-    try:
-        policy = json.loads(path.read_text(encoding="utf-8"))[AUTO]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a choice of precision: {error}") from error
-    if policy not in policies:
-        raise ValueError(f"{path}: {AUTO} is {policy!r}; expected one of {', '.join(policies)}")
-    return str(policy)
 
 
 @functools.cache

@@ -26,8 +26,8 @@ from keras_bert import aliases, checks
 
 from ..readers import data_inspection
 from ..readers.data_splits import counts_table
-from . import child_programs, config_flags, output_folder, run_report
-from .interrupts import INTERRUPTED, NOTHING, InterruptWatch
+from . import child_programs, config_flags, interrupts, output_folder, run_report
+from .interrupts import INTERRUPTED, NOTHING
 from .job import Job
 from .options import DeviceOptions, HostOptions
 
@@ -89,12 +89,12 @@ def run(
     for name in (None, "absl"):
         standard_logging.getLogger(name).addFilter(_is_no_detail_of_a_library)
     logging.get_absl_handler().setFormatter(_PlainFormatter())
-    watch = InterruptWatch()
+    interrupts.watch()
     try:
         with quiet_where_output_is_closed(_OUTPUT_CLOSED), plain_errors():
             app.run(main, flags_parser=_parse_flags)
     except KeyboardInterrupt as error:
-        watch.end((*getattr(error, "__notes__", ()), NOTHING)[0])
+        interrupts.end((*getattr(error, "__notes__", ()), NOTHING)[0])
 
 
 def _with_config(
@@ -105,8 +105,9 @@ def _with_config(
     remaining: str,
 ) -> Callable[[list[str]], Any]:
     """Defines the flags of a config, and returns `main` as a function of the other arguments."""
-    define = config_flags.define_program_flags if with_recipes else config_flags.define_flags
-    define(config_class)
+    if with_recipes:
+        config_flags.define_recipe_flag()
+    config_flags.define_flags(config_class)
 
     def call(arguments: list[str]) -> Any:
         if argument and len(arguments) == 2 and not flags.FLAGS[argument].present:
@@ -185,11 +186,7 @@ def quiet_where_output_is_closed(status: int = 0) -> Iterator[None]:
 
 
 def help_text(program_flags: Iterable[flags.Flag] | None = None) -> str:
-    """Returns the program's docstring, and each flag with its default and description.
-
-    Args:
-        program_flags: The flags; by default those that the program has defined.
-    """
+    """Returns the program's docstring, and each flag with its default and description."""
     if program_flags is None:
         program_flags = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     text = sys.modules["__main__"].__doc__ or ""
@@ -218,12 +215,7 @@ def plain_warning(
     line: str | None = None,
     formatted: Callable[..., str] = warnings.formatwarning,
 ) -> str:
-    """Formats a `UserWarning` on one line, without file name and line number.
-
-    Args:
-        message, category, filename, lineno, line: As for `warnings.formatwarning`.
-        formatted: Formats warnings of other categories.
-    """
+    """Formats a `UserWarning` on one line, without file name and line number."""
     if issubclass(category, UserWarning):
         return f"warning: {message}\n"
     return formatted(message, category, filename, lineno, line)
@@ -232,31 +224,24 @@ def plain_warning(
 def refuse_arguments(arguments: list[str]) -> None:
     """Raises an error if the command line has arguments that are not flags.
 
-    Args:
-        arguments: The argument of `main`: the program's name and the arguments that are not flags.
-
     Raises:
         ValueError: If there are such arguments.
     """
     if len(arguments) > 1:
-        known = [name for name in _FILE_FLAGS if name in flags.FLAGS]
-        meant = f"; did you mean --{known[0]}={arguments[1]}?" if known else ""
+        file_flags = [name for name in _FILE_FLAGS if name in flags.FLAGS]
+        meant = f"; did you mean --{file_flags[0]}={arguments[1]}?" if file_flags else ""
         raise ValueError(f"expected flags only, received {' '.join(arguments[1:])}{meant}")
 
 
 def require(names: tuple[str, ...], extra: str) -> None:
     """Checks that the libraries that the program imports later are installed.
 
-    Args:
-        names: Import names of the libraries.
-        extra: The extra of this project that installs them.
-
     Raises:
         ImportError: If one is not installed; the message includes the command to install it.
     """
-    missing = [name for name in names if not _is_installed(name)]
-    if missing:
-        raise ImportError(f"{', '.join(missing)} is not installed: {checks.install(extra)}")
+    absent_names = [name for name in names if not _is_installed(name)]
+    if absent_names:
+        raise ImportError(f"{', '.join(absent_names)} is not installed: {checks.install(extra)}")
 
 
 def _is_installed(name: str) -> bool:
@@ -332,12 +317,7 @@ def _end(error: Exception, message: str) -> None:
 
 
 def fine_tune(config: Any, job_class: type[Job]) -> None:
-    """Reads and validates the files of a run, trains, and prints the report.
-
-    Args:
-        config: The settings, an instance of the task's `config_class`.
-        job_class: The task.
-    """
+    """Reads and validates the files of a run, trains, and prints the report."""
     require(TRAINING_LIBRARIES, "training")
     with joined_hosts(config.hosts, config.compute):
         start = time.perf_counter()

@@ -37,19 +37,11 @@ class TimeLeft:
         self._start: float | None = None
 
     def skip_to(self, done: float) -> None:
-        """Counts work as done that took this process no time: it was done before, or is not needed.
-
-        Args:
-            done: The work of the run that is done.
-        """
+        """Counts work that took this process no time: it was done before, or is not needed."""
         self.done = done
 
     def reach(self, done: float) -> None:
-        """Counts work that this process has done.
-
-        Args:
-            done: As for `skip_to`.
-        """
+        """Counts work that this process has done."""
         if self._start is None:
             self._start = time.perf_counter()
         else:

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -65,18 +65,13 @@ class RunState:
     seconds: float
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def check_same_run(self, found: RunState, folder: Path) -> None:
-        """Raises a ValueError if a checkpoint is from another backend or other settings.
-
-        Args:
-            found: The checkpoint's state.
-            folder: The folder of the checkpoints, for the message.
-        """
+    def check_same_run(self, other: RunState, folder: Path) -> None:
+        """Raises a ValueError if a checkpoint is from another backend or other settings."""
         for name in ("backend", "fingerprint"):
-            if getattr(found, name) != getattr(self, name):
+            if getattr(other, name) != getattr(self, name):
                 raise OtherSettingsError(
                     f"{folder} contains a run of "
-                    + (f"the {found.backend} backend" if name == "backend" else "other settings")
+                    + (f"the {other.backend} backend" if name == "backend" else "other settings")
                     + "; choose another --output_dir, or remove that folder"
                 )
 
@@ -93,10 +88,6 @@ class RunCheckpoints:
     read does not depend on how many processes or devices have written it.
 
     As a context manager, it waits at the end until the last checkpoint is written.
-
-    Args:
-        folder: The folder of the checkpoints.
-        keep: Number of checkpoints to keep.
     """
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
@@ -123,13 +114,8 @@ class RunCheckpoints:
     def save(self, model: keras.Model, state: RunState, with_metrics: bool = False) -> None:
         """Writes a checkpoint, and removes old ones.
 
-        On several hosts, all processes call this.
-
-        Args:
-            model: The model, with a built optimizer.
-            state: The state of the run.
-            with_metrics: Whether to save the state of the metrics too, which is needed in the
-                middle of an epoch.
+        On several hosts, all processes call this. The state of the metrics is needed in the middle
+        of an epoch.
 
         Raises:
             NotFiniteError: If a weight is not finite; nothing is written.
@@ -143,7 +129,8 @@ class RunCheckpoints:
             logging.warning("%s", error)
             waits = True
         variables = _variables(model, with_metrics)
-        _check_finite(variables, state.step)
+        if name := _first_not_finite(variables):
+            raise NotFiniteError(f"after step {state.step}, {name} is not finite")
         if sharded_tensors.are_sharded(variables):
             self._writing = _Background(self._begin(variables, state))
             if waits:
@@ -216,7 +203,7 @@ class RunCheckpoints:
             atomic_path(target, sync=True) as temporary,
         ):
             temporary.mkdir()
-            if shutil.disk_usage(temporary).free < _num_bytes(variables):
+            if shutil.disk_usage(temporary).free < num_bytes(variables.values()):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             yield temporary
         for old in self._paths()[self.keep :]:
@@ -291,12 +278,12 @@ class RunCheckpoints:
             if error.errno not in whole_tensors.DISK_ERRORS:
                 raise
             paths = self._paths()
-            kept = f"{paths[0]} is kept" if paths else "there is no earlier checkpoint"
+            note = f"{paths[0]} is kept" if paths else "there is no earlier checkpoint"
             free = shutil.disk_usage(self.folder).free
             raise DiskFullError(
                 f"not enough disk space for the checkpoint of step {state.step} in {self.folder}: "
-                f"it takes {_num_bytes(variables):,} bytes, and {free:,} are free "
-                f"({error.strerror}); {kept}. Free some space and run the same command again"
+                f"it takes {num_bytes(variables.values()):,} bytes, and {free:,} are free "
+                f"({error.strerror}); {note}. Free some space and run the same command again"
             ) from error
 
 
@@ -305,9 +292,6 @@ class _Background:
 
     The process does not wait for it where it ends by an error, since other processes may have ended
     for which the function waits.
-
-    Args:
-        function: The function.
     """
 
     def __init__(self, function: Callable[[], None]) -> None:
@@ -392,12 +376,7 @@ def seed_dropout(seed: int, step: int) -> None:
 
 
 def _variables(model: keras.Model, with_metrics: bool) -> dict[str, Any]:
-    """Returns the variables by names that are the same in every process, unlike Keras' names.
-
-    Args:
-        model: The model, with a built optimizer.
-        with_metrics: Whether to return those of the metrics too.
-    """
+    """Returns the variables by names that are the same in every process, unlike Keras' names."""
     metrics = {id(variable) for variable in model.metrics_variables}
     weights = [variable for variable in model.variables if id(variable) not in metrics]
     sums = model.metrics_variables if with_metrics else ()
@@ -411,14 +390,16 @@ def _variables(model: keras.Model, with_metrics: bool) -> dict[str, Any]:
     }
 
 
-def _num_bytes(variables: Mapping[str, Any]) -> int:
+def num_bytes(variables: Iterable[Any]) -> int:
+    """Returns the number of bytes of variables."""
+
     def bits(dtype: str) -> int:
-        bits = re.search(r"\d+", dtype)
-        return int(bits[0]) if bits else 8  # bool
+        digits = re.search(r"\d+", dtype)
+        return int(digits[0]) if digits else 8  # bool
 
     return sum(
         math.prod(variable.shape) * bits(keras.backend.standardize_dtype(variable.dtype)) // 8
-        for variable in variables.values()
+        for variable in variables
     )
 
 
@@ -431,11 +412,6 @@ def _first_not_finite(variables: Mapping[str, Any]) -> str:
         if is_float and not bool(keras.ops.all(keras.ops.isfinite(variable))):
             return name
     return ""
-
-
-def _check_finite(variables: Mapping[str, Any], step: int) -> None:
-    if name := _first_not_finite(variables):
-        raise NotFiniteError(f"after step {step}, {name} is not finite")
 
 
 def _check_same(

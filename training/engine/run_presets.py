@@ -18,9 +18,6 @@ def resolve(preset: str) -> str:
     That of a run is a preset with the head of the trained task, which a task of the same kind and
     shape starts from. It is in a temporary folder, which is removed when the process ends.
 
-    Args:
-        preset: A value of `--preset`.
-
     Raises:
         FileNotFoundError: As for `keras_bert.minilm.folder`.
         ValueError: If the model of the run cannot be loaded; and as for `keras_bert.minilm.folder`.

@@ -24,24 +24,12 @@ _PARTS = {
 }
 
 
-class Stopwatch:
-    """Measures the duration of each part of a run.
-
-    Args:
-        seconds: Seconds by the name of a part; measured times are added to it.
-    """
-
-    def __init__(self, seconds: dict[str, float]) -> None:
-        self.seconds = seconds
-
-    @contextlib.contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        """Adds the duration of a `with` block to a part."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+@contextlib.contextmanager
+def timed(seconds: dict[str, float], part: str) -> Iterator[None]:
+    """Sets the duration of a part of a run, the block."""
+    start = time.perf_counter()
+    yield
+    seconds[part] = time.perf_counter() - start
 
 
 def report(
@@ -50,14 +38,7 @@ def report(
     example_input: str = "",
     fields: tuple[str, ...] = ("text",),
 ) -> str:
-    """Formats the report of a fine-tuning run.
-
-    Args:
-        results: The content of `results.json`.
-        seconds: Durations of further parts, in seconds.
-        example_input: As for `Job`.
-        fields: As for `Job`.
-    """
+    """Formats the report of a fine-tuning run."""
     best_run, config = results["kept"], results["config"]
     folder = Path(config["output_dir"])
     best = folder / f"seed_{best_run['seed']}"
@@ -112,8 +93,8 @@ def _points_over_baselines(results: Mapping[str, Any]) -> float | None:
     name = results["kept"]["by"]
     metric, score = next(iter(results["kept"]["scores"][name].items()))
     rows = results["baselines"].get(name, {}).values()
-    known = [row[metric] for row in rows if metric in row]
-    return score - max(known) if known else None
+    scores = [row[metric] for row in rows if metric in row]
+    return score - max(scores) if scores else None
 
 
 def _of_seeds(summary: Mapping[str, Mapping[str, Any]], count: int) -> str:

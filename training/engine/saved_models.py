@@ -41,9 +41,6 @@ def model_files(model: str, *, exported: bool = False) -> list[Path]:
 def load_task(files: Sequence[Path]) -> Any:
     """Loads a model, or several as an ensemble, for prediction.
 
-    Args:
-        files: The `.keras` files.
-
     Raises:
         ValueError: If a file is not a model, or the models cannot be averaged.
     """
@@ -63,11 +60,6 @@ def load_task(files: Sequence[Path]) -> Any:
 def check_model(path: str, *, exported: bool = False, flag: str = "model") -> Path:
     """Checks that a path is that of a trained model.
 
-    Args:
-        path: The value of the flag.
-        exported: Whether an exported SavedModel is taken too, and not only a `.keras` file.
-        flag: The name of the flag.
-
     Returns:
         The path: a folder with a `saved_model.pb`, or a file.
 
@@ -77,9 +69,9 @@ def check_model(path: str, *, exported: bool = False, flag: str = "model") -> Pa
             is probably meant: of the versions of an export the newest, of a run its export or the
             model of its first seed.
     """
-    expected = f"{_EXPORTED} or {_SAVED}" if exported else _SAVED
+    kinds = f"{_EXPORTED} or {_SAVED}" if exported else _SAVED
     if not path:
-        raise ValueError(f"no --{flag} is given, expected {expected}")
+        raise ValueError(f"no --{flag} is given, expected {kinds}")
     model = Path(path)
     if model.is_file() or (exported and is_export(model)):
         return model
@@ -92,7 +84,7 @@ def check_model(path: str, *, exported: bool = False, flag: str = "model") -> Pa
         problem = "is a folder of exported versions"
     near = next(filter(None, _near(model, exported)), None)
     meant = "" if near is None else f"; did you mean --{flag}={near}?"
-    raise kind(f"--{flag}={path} {problem}, expected {expected}{meant}")
+    raise kind(f"--{flag}={path} {problem}, expected {kinds}{meant}")
 
 
 def is_export(path: Path) -> bool:

@@ -13,7 +13,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import numpy as np
@@ -44,16 +44,6 @@ _LEAST_RATIO = 20.0
 _EPOCH_SHARE = 0.2
 
 FitEpoch = Callable[[int, int, list[keras.callbacks.Callback]], Any]
-
-
-class Evaluation(Protocol):
-    """State of the evaluations of a run, which checkpoints save."""
-
-    def state(self) -> dict[str, Any]:
-        """Returns the state as JSON values."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restores the state that `state` returned."""
 
 
 class SeedRun:
@@ -105,23 +95,19 @@ class SeedRun:
         self.check_preset(record["preset"])
         if (record["fingerprint"], record["backend"]) == (self.fingerprint, _backend()):
             logging.info("seed %d is finished: %s", self.seed, self._record)
-            values: dict[str, Any] = record["run"]
-            return values
+            return record["run"]
         raise OtherSettingsError(
             f"{self.folder} contains a finished run of other settings, data or another backend; "
             "choose another --output_dir, or remove that folder"
         )
 
-    def check_preset(self, found: str) -> None:
+    def check_preset(self, before: str) -> None:
         """Checks that the run in the folder started from the same files.
-
-        Args:
-            found: Its hash of them; empty if they were unknown.
 
         Raises:
             OtherSettingsError: If the files differ.
         """
-        check_same_start(self.folder, "preset", found, self.preset)
+        check_same_start(self.folder, "preset", before, self.preset)
 
     def finish(self, values: Mapping[str, Any]) -> None:
         """Saves the results of the run, and removes its checkpoints."""
@@ -140,7 +126,7 @@ class SeedRun:
         fit_epoch: FitEpoch,
         epochs: int,
         callbacks: Iterable[keras.callbacks.Callback] = (),
-        evaluation: Evaluation | None = None,
+        evaluation: Any = None,
     ) -> list[dict[str, float]]:
         """Fits a compiled model up to the last epoch, resuming from a checkpoint if there is one.
 
@@ -151,7 +137,7 @@ class SeedRun:
                 of the batches is drawn from Python's random generator, which is seeded before.
             epochs: Total number of epochs.
             callbacks: Callbacks for `fit`.
-            evaluation: The callback whose state the checkpoints save.
+            evaluation: The callback whose `state()` the checkpoints save, for its `restore`.
 
         Returns:
             Keras' loss and metrics, one record per epoch.
@@ -179,7 +165,7 @@ class SeedRun:
 class _Checkpoints(keras.callbacks.Callback):
     """Tracks the progress of a run, and writes checkpoints at intervals."""
 
-    def __init__(self, run: SeedRun, evaluation: Evaluation | None) -> None:
+    def __init__(self, run: SeedRun, evaluation: Any) -> None:
         super().__init__()
         self.run = run
         self.evaluation = evaluation

@@ -58,10 +58,6 @@ def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]
 
     All processes call this at the same place.
 
-    Args:
-        folder: The folder of the checkpoint, which all of them see.
-        variables: The variables by name.
-
     Returns:
         A function that waits until all parts are written, and returns the checksum of each file in
         the process that writes files. It raises an OSError if that fails in any process, with the
@@ -126,10 +122,6 @@ def begin(folder: Path, variables: Mapping[str, Any]) -> Callable[[], Checksums]
 def check(folder: Path, checksums: Checksums) -> None:
     """Checks that a share of the files, which depends on the process, is as it was written.
 
-    Args:
-        folder: The folder of the checkpoint.
-        checksums: Those of all files.
-
     Raises:
         OSError: If a file cannot be read.
         ValueError: If a file differs.
@@ -148,18 +140,14 @@ def assign(folder: Path, variables: Mapping[str, Any]) -> None:
     """Reads the values of variables; of those that are divided, the parts of this process.
 
     All processes call this at the same place.
-
-    Args:
-        folder: The folder of the checkpoint.
-        variables: The variables by name, all or some of those that were written.
     """
     import orbax.checkpoint as ocp
 
-    described = _described(folder)
+    metadata = _described(folder)
     values = _checkpointer().restore(
         folder.absolute() / _FOLDER,
         args=ocp.args.PyTreeRestore(
-            {name: described[name] for name in variables},
+            {name: metadata[name] for name in variables},
             restore_args={
                 name: ocp.ArrayRestoreArgs(
                     sharding=variable.value.sharding, global_shape=tuple(variable.shape)
@@ -181,10 +169,10 @@ def _checkpointer() -> Any:
 
 def _described(folder: Path) -> dict[str, Any]:
     """Returns the shape and dtype of each tensor."""
-    described: dict[str, Any] = (
+    metadata: dict[str, Any] = (
         _checkpointer().metadata(folder.absolute() / _FOLDER).item_metadata.tree
     )
-    return described
+    return metadata
 
 
 def _shared(array: Any) -> Any:

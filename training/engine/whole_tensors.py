@@ -22,10 +22,6 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def write(folder: Path, variables: Mapping[str, Any]) -> str:
     """Writes the values of variables, and returns the checksum of the file.
 
-    Args:
-        folder: The folder of the checkpoint.
-        variables: The variables by name.
-
     Raises:
         OSError: If the file cannot be written, with the system's error number.
     """
@@ -53,12 +49,7 @@ def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def assign(folder: Path, variables: Mapping[str, Any]) -> None:
-    """Reads the values of variables, one after the other.
-
-    Args:
-        folder: The folder of the checkpoint.
-        variables: The variables by name, all or some of those that were written.
-    """
+    """Reads the values of variables, one after the other."""
     with safe_open(folder / _FILE, "numpy") as file:
         for name, variable in variables.items():
             variable.assign(file.get_tensor(name))

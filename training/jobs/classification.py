@@ -37,7 +37,7 @@ from ..engine.output_folder import results_of
 from ..readers import glue
 from ..readers.data_files import FORMATS, MissingColumnError
 from ..readers.data_splits import hold_out_tenth, stratified_sample
-from ..readers.labeled_text import LabeledText, TextColumns, parse_label_map
+from ..readers.labeled_text import LabeledText, TextColumns, parse_label_map, read_labeled_text
 from ..readers.values import excerpt
 from .report_configs import EvaluateConfig, InsightConfig
 
@@ -153,7 +153,7 @@ def _read_files(config: FinetuneConfig) -> FinetuneData:
         name: str, class_names: tuple[str, ...] | None = None, labeled: bool = True
     ) -> LabeledText:
         path = config.path(name, "a file of labeled text")
-        return config.read_text(path, class_names, labeled=labeled)
+        return read_labeled_text(path, config, class_names, labeled=labeled)
 
     train = read(config.train_file)
     if config.dev_file:
@@ -197,10 +197,11 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             "--multi_label is scored with the --model of a classifier of several labels, without "
             "--answers and --plots_dir"
         )
-    data = config.read_text(
+    data = read_labeled_text(
         config.data_file,
+        config,
         None if regression else class_names,
-        regression,
+        regression=regression,
         multi_label=multi_label,
     )
     if multi_label:
@@ -270,10 +271,11 @@ def _plot(
 
 def labeled_texts(config: InsightConfig, model: TextClassifier) -> InsightRows:
     """Reads texts and their labels; see `Job.insight_rows`."""
-    data = config.read_text(
+    data = read_labeled_text(
         config.data_file,
+        config,
         None if model.is_regression else model.class_names,
-        model.is_regression,
+        regression=model.is_regression,
         labeled=bool(config.label),
         multi_label=model.multi_label,
     )
@@ -321,11 +323,10 @@ class ClassificationJob(Job):
     def build(self, seed: int) -> Training:
         from ..engine import finetuning
 
-        train = self.data.train
-        classifier = build_classifier(self.config, train, self.preset)
-        fit_epoch = finetuning.epochs_of_text(classifier, train.inputs, train.labels, self.config)
-        epoch_flops = finetuning.epoch_flops(classifier, train.inputs)
-        return Training(classifier, fit_epoch, len(train), epoch_flops)
+        config, train = self.config, self.data.train
+        top_layers = finetuning.bilstm(config.bilstm_units, config.bilstm_layers)
+        task = new_classifier(config, train, self.preset, top_layers)
+        return finetuning.training_of_text(task, train.inputs, train.labels, config, len(train))
 
     def score(self, model: TextClassifier) -> DevScores:
         return {
@@ -355,7 +356,10 @@ class ClassificationJob(Job):
                 if classifier.multi_label:  # of which `rows` has only the labels that apply
                     test_scores = score_classifier(classifier, test, self.data.metrics)
                 else:
-                    predictions = read_predictions(rows, classifier.class_names)
+                    names = test.class_names
+                    predictions = [
+                        names.index(row["label"]) if names else row["score"] for row in rows
+                    ]
                     test_scores = classifier_scores.score(
                         self.data.metrics, predictions, test.labels
                     )
@@ -432,16 +436,6 @@ def sentence_pooling(preset: str) -> list[Any]:
     return [SentencePooling(**{name: options[name] for name in names if name in options})]
 
 
-def build_classifier(config: FinetuneConfig, data: LabeledText, preset: str) -> TextClassifier:
-    """Returns the pretrained encoder with a classifier for the classes of `data`, compiled."""
-    from ..engine import finetuning
-
-    top_layers = finetuning.bilstm(config.bilstm_units, config.bilstm_layers)
-    classifier = new_classifier(config, data, preset, top_layers)
-    finetuning.compile_task(classifier, config, data.inputs)
-    return classifier
-
-
 def new_classifier(
     config: FinetuneConfig, data: LabeledText, preset: str, top_layers: list[Any] | None
 ) -> TextClassifier:
@@ -488,11 +482,7 @@ def score_classifier(
 ) -> dict[str, float]:
     """Returns the scores of a classifier on labeled text.
 
-    Args:
-        classifier: The classifier.
-        data: The labeled text.
-        metric_names: As for `classifier_scores.score`.
-        tune: Whether to set the thresholds of several labels by `data`.
+    With `tune`, the thresholds of several labels are set by the data.
     """
     from ..scores import classifier_scores
 
@@ -508,33 +498,10 @@ def score_classifier(
     return classifier_scores.score(metric_names, answers(classifier, data), data.labels)
 
 
-def read_predictions(
-    rows: Sequence[Mapping[str, Any]], class_names: Sequence[str] | None
-) -> np.ndarray:
-    """Returns the class id of each row, or its score for a regression.
-
-    Args:
-        rows: What `classify` returned.
-        class_names: The names of the classes; `None` if `classify` returned none.
-    """
-    scores = finite(np.array([row["score"] for row in rows]))
-    if "label" not in rows[0]:
-        return scores
-    labels = [row["label"] for row in rows]
-    if class_names is None:
-        return np.array(labels)
-    ids = {name: index for index, name in enumerate(class_names)}
-    return np.array([ids[label] for label in labels])
-
-
 def write_answers(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Writes one line per row: the class and its probability, or the score of a regression.
 
     Of several labels, they are two JSON lists.
-
-    Args:
-        rows: What `classify` returned.
-        path: The path of the file.
     """
     if isinstance(rows[0], list):
         rows = [

@@ -190,9 +190,6 @@ def feature_tagger(
         units: Units of each direction of the BiLSTM.
         dropout: Dropout rate on the features, and before the classifier.
 
-    Returns:
-        The functional model.
-
     Example:
 
     >>> model = feature_tagger(4, 8, 3, mix=True, units=6)

@@ -99,10 +99,6 @@ class FinetuneGlueConfig(ProgramConfig):
         """Returns the number of epochs for a task."""
         return int(dict(entry.split("=") for entry in self.epochs_of).get(task, self.epochs))
 
-    def combinations(self) -> list[tuple[str, str]]:
-        """Returns every combination of learning rate and batch size."""
-        return list(itertools.product(self.learning_rates, self.batch_sizes))
-
 
 @dataclasses.dataclass(frozen=True)
 class TaskResult:
@@ -164,25 +160,27 @@ def _tasks(config: FinetuneGlueConfig) -> list[GlueTask]:
 
 
 def cells(config: FinetuneGlueConfig, task: GlueTask) -> dict[tuple[str, str], Cell]:
-    """Returns the runs of a task by their settings."""
-    return {setting: _cell(config, task, setting) for setting in config.combinations()}
+    """Returns the runs of a task by their learning rates and batch sizes."""
+    settings = itertools.product(config.learning_rates, config.batch_sizes)
+    return {setting: _cell(config, task, setting) for setting in settings}
 
 
 def _select(config: FinetuneGlueConfig, task: GlueTask) -> TaskResult:
     """Performs the runs of a task, and selects the best setting and the best run."""
-    found = run_cells(cells(config, task))
-    if not found:
+    by_setting = run_cells(cells(config, task))
+    if not by_setting:
         raise NotFiniteError(f"{task.name}: every run of the grid diverged, see above")
     seeds = {
         setting: {
             dev: {metric: scores[metric]["seeds"] for metric in task.metrics}
             for dev, scores in results["summary"].items()
         }
-        for setting, results in found.items()
+        for setting, results in by_setting.items()
     }
     # The setting is selected by its mean over the seeds. The best single run predicts the test set.
     setting = max(seeds, key=lambda setting: _mean(next(iter(seeds[setting].values()))))
-    best = max((run for results in found.values() for run in results["runs"]), key=_selection_score)
+    runs = [run for results in by_setting.values() for run in results["runs"]]
+    best = max(runs, key=_selection_score)
     return TaskResult(
         task.metrics, seeds[setting], setting, _selection_score(best), best["model_path"]
     )
@@ -291,11 +289,7 @@ def format_table(results: dict[str, TaskResult]) -> str:
 
 @style()
 def _figure(scores: Mapping[str, Sequence[float]]) -> Any:
-    """Draws the scores of each task's seeds as dots over a bar of their mean.
-
-    Args:
-        scores: The scores of each seed in percent, by task.
-    """
+    """Draws the scores of each task's seeds as dots over a bar of their mean."""
     figure, (axes,) = new_figure(1.5 + 0.8 * len(scores), 3.2)
     for position, values in enumerate(scores.values()):
         mean = float(np.mean(values))

@@ -113,16 +113,16 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
         first = answer_files.matched_answers(
             Path(config.answers), answer_files.read_choice, config.data_file, len(data), data.ids
         )
-    chosen = [one["choice"] for one in first]
-    for number, (choice, own) in enumerate(zip(chosen, data.choices, strict=True), start=1):
+    choices = [one["choice"] for one in first]
+    for number, (choice, own) in enumerate(zip(choices, data.choices, strict=True), start=1):
         if choice >= len(own):
             raise ValueError(
                 f"{config.answers or config.model}: the choice of row {number} is {choice}, "
                 f"expected an integer from 0 to {len(own) - 1}"
             )
     return Evaluation(
-        classifier_scores.score(("accuracy",), chosen, data.labels),
-        lambda: error_report.of_choices(data, chosen, read_probabilities(first)),
+        classifier_scores.score(("accuracy",), choices, data.labels),
+        lambda: error_report.of_choices(data, choices, read_probabilities(first)),
     )
 
 
@@ -178,8 +178,8 @@ class ChoiceJob(Job):
 
     def report(self, load: Callable[[], Any], best: Path, folder: Path) -> dict[str, Any]:
         if self.data.test is not None:
-            ranked = load().choose(self.data.test.inputs, batch_size=SCORED_ROWS)
-            write_answers([choices[0] for choices in ranked], folder / "answers.tsv")
+            ranked_choices = load().choose(self.data.test.inputs, batch_size=SCORED_ROWS)
+            write_answers([choices[0] for choices in ranked_choices], folder / "answers.tsv")
         return {}
 
 

@@ -224,11 +224,11 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     elif config.answers:
         texts = squad_scores.read_predictions(config.answers)
     else:
-        examples, found, best = read(), [], []
+        examples, predictions, best = read(), [], []
         for part, spans in candidate_spans(model, examples):
-            found += spans.answers([one.context for one in part], model.null_threshold)
+            predictions += spans.answers([one.context for one in part], model.null_threshold)
             best += spans.best_scores.tolist()
-        texts = question_scores.best_by_key(examples, [one["answer"] for one in found], best)
+        texts = question_scores.best_by_key(examples, [one["answer"] for one in predictions], best)
     unanswered = [gold.id for gold in golds.questions if gold.id not in texts]
     if unanswered and len(unanswered) == len(golds.questions):
         raise ValueError(f"{config.answers} has no answer to any question of {config.data_file}")
@@ -250,7 +250,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     def answered() -> tuple[Sequence[QuestionExample], list[dict[str, Any]]]:
         """Returns the questions and their answers, on each document."""
         if not config.answers:
-            return examples, found
+            return examples, predictions
         # Scores of predictions require no passages, but the report does.
         questions = read()
         keys = map(question_scores.prediction_key, questions)
@@ -269,17 +269,17 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     return Evaluation(scores, sections)
 
 
-def _as_answered(example: QuestionExample, given: Mapping[str, Any]) -> AnsweredQuestion:
+def _as_answered(example: QuestionExample, prediction: Mapping[str, Any]) -> AnsweredQuestion:
     """Returns a question with its answer; of a text without a position, its first occurrence."""
     from ..plots.span_view import AnsweredQuestion
 
-    answer = given["answer"]
-    start = given.get("start", example.context.find(answer))
+    answer = prediction["answer"]
+    start = prediction.get("start", example.context.find(answer))
     return AnsweredQuestion(
         example.question,
         example.context,
         (start, start + len(answer)) if answer and start >= 0 else None,
-        given.get("score"),
+        prediction.get("score"),
         [(gold.start, gold.start + len(gold.text)) for gold in example.answers or ()],
     )
 
@@ -289,7 +289,7 @@ def questions(config: InsightConfig, model: QuestionAnswerer) -> InsightRows:
     examples = read_questions(config.data_file, labeled=False).examples
     pairs = [(example.question, example.context) for example in examples]
     answers = [example.answers for example in examples]
-    labels = [found[0].text if found else "no answer" for found in answers if found is not None]
+    labels = [golds[0].text if golds else "no answer" for golds in answers if golds is not None]
     return InsightRows(pairs, pairs, labels if len(labels) == len(pairs) else ())
 
 
@@ -417,7 +417,7 @@ class Answers:
     def write(self, folder: Path) -> None:
         """Writes the same files as BERT's released code."""
         pairs = zip(self.examples, self.n_best, strict=True)
-        contents = [self.predictions, {example.id: found for example, found in pairs}]
+        contents = [self.predictions, {example.id: answers for example, answers in pairs}]
         if self.threshold is not None:
             contents.append(self.null_odds)
         for name, content in zip(ANSWER_FILES, contents, strict=False):
@@ -430,14 +430,7 @@ def answer(
     n_best: int,
     golds: GoldAnswers | None = None,
 ) -> Answers:
-    """Predicts answers, with the model's null threshold or the best one for known answers.
-
-    Args:
-        model: The question answerer.
-        examples: The questions.
-        n_best: Number of answers kept for each question.
-        golds: The gold answers to tune the threshold on; `None` takes the model's threshold.
-    """
+    """Predicts answers, with the model's null threshold or the best one for known answers."""
     with_null = golds is not None or model.null_threshold is not None
     texts: list[str] = []
     scores: list[float] = []

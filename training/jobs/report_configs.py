@@ -31,15 +31,12 @@ class EvaluateConfig(TextColumns, WordColumns):
         null_threshold: Null odds above which a question counts as unanswered.
         document_words: Of TriviaQA, number of words to read of a document, the first ones; 0 for
             all. Take what the model was trained with.
-        text: For text, the column of the text, by name or by index from 0.
         format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
             jsonl; auto infers it from the suffix.
         label_map: Labels to read as others, of the file as of the predictions: with
             neutral:non-entailment,contradiction:non-entailment a model of MNLI is scored on HANS.
         class_names: With --answers, the class names in the order of their ids; empty takes the
             labels in alphabetical order.
-        word_column: For tagging, the index of the words' column from 0, or a negative index from
-            the end; by default the first that does not only count the words.
         plots_dir: Folder for the plots: confusion.png and calibration.png for a classifier,
             spans.html for a question answerer given by --model; empty for no plots.
         report_dir: Folder for report.html, a self-contained page of errors, and scores.json; empty
@@ -76,8 +73,7 @@ class InsightConfig(TextColumns, WordColumns):
         method: How answers are explained: integrated_gradients, gradient_x_input or occlusion.
         rows: For a classifier, the number of rows whose errors are counted and whose words are
             swapped, from the beginning of the file; 0 for all.
-        text: For text, the column of the text, by name or by index from 0.
-        label: For text, the column of the label, likewise; empty if there is none.
+        label: For text, the column of the label; empty if there is none.
         format: For text, tsv, csv or jsonl (JSON Lines or an array); for choices, swag, codah or
             jsonl; auto infers it from the suffix.
         crows_pairs: For a masked LM, the CSV file of CrowS-Pairs; empty leaves it out.

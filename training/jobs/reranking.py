@@ -51,7 +51,7 @@ class RerankConfig(FineTuningConfig):
         documents: The file of the documents in data_dir, TSV or JSON Lines with an id and a text;
             empty takes the file with a usual name.
         queries: The file of the queries, likewise.
-        qrels: The file of the relevance qrels, TREC's qrels or BEIR's; empty takes those
+        qrels: The file of the relevance judgments, TREC's or BEIR's; empty takes those
             of the splits train, dev and test that the names or folders of files tell: the first is
             trained on, and the last scored.
         loss: Pointwise classifies each document as relevant or not; pairwise trains the score of a
@@ -112,10 +112,6 @@ def run_program(config: RerankConfig) -> None:
 def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, float]]:
     """Trains on some of the queries, re-ranks the results of the others, and writes all results.
 
-    Args:
-        config: The settings.
-        collection: Documents, queries and qrels.
-
     Returns:
         The scores of BM25's ranking, of the encoder's and of both combined, by the metrics of
         `ranking_scores`. `trec_eval -c` computes the same from the files that are written.
@@ -147,14 +143,14 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
     rankings["combined"] = combined(baseline, rankings["reranked"], config.bm25_share)
     qrels = {query: collection.qrels.get(query, {}) for query in test}
     results = {}
-    for name, scored in rankings.items():
-        run = {query: [document for document, _ in own] for query, own in scored.items()}
+    for name, ranking in rankings.items():
+        run = {query: [document for document, _ in own] for query, own in ranking.items()}
         results[name] = ranking_scores(run, qrels)
     finetuning.save_model(model, seed_run.model_path)
     if hosts.is_main_process():
         write_qrels(folder / QRELS_FILE, qrels)
-        for name, scored in rankings.items():
-            write_run(folder / f"{name}.run", scored, tag=name)
+        for name, ranking in rankings.items():
+            write_run(folder / f"{name}.run", ranking, tag=name)
         atomic.write_json(folder / "scores.json", results)
         seed_run.checkpoints.remove()
     return results
@@ -162,10 +158,6 @@ def rerank(config: RerankConfig, collection: Collection) -> dict[str, dict[str, 
 
 def bm25(collection: Collection, count: int) -> Scored:
     """Retrieves documents for each query with BM25, with their scores, the best first.
-
-    Args:
-        collection: Documents and queries.
-        count: Maximum number of documents for each query.
 
     Reference:
         [BM25S](https://arxiv.org/abs/2407.03618).
@@ -193,7 +185,7 @@ def bm25(collection: Collection, count: int) -> Scored:
 
 
 def training_triples(
-    config: RerankConfig, collection: Collection, found: Scored, queries: Sequence[str]
+    config: RerankConfig, collection: Collection, rankings: Scored, queries: Sequence[str]
 ) -> list[tuple[str, str, str]]:
     """Returns training triples of texts: query, relevant document, and a negative from BM25.
 
@@ -209,7 +201,9 @@ def training_triples(
     triples = []
     for query in queries:
         text, grades = collection.queries[query], collection.qrels.get(query, {})
-        candidates = dict.fromkeys(collection.documents[document] for document, _ in found[query])
+        candidates = dict.fromkeys(
+            collection.documents[document] for document, _ in rankings[query]
+        )
         others = [candidate for candidate in candidates if candidate not in relevant[text]]
         own = [document for document, grade in grades.items() if grade > 0]
         for document in dict.fromkeys(collection.documents[name] for name in own):
@@ -229,14 +223,7 @@ def train(
     seed_run: SeedRun,
     scope: Scope,
 ) -> Any:
-    """Trains and returns a `MultipleChoice` for the pairwise loss, or else a `TextClassifier`.
-
-    Args:
-        config: The settings.
-        triples: Each a query, a relevant document and another.
-        seed_run: The run, whose checkpoints are resumed.
-        scope: Returns the context in which the model is made, see `devices.shared_by`.
-    """
+    """Trains and returns a `MultipleChoice` for the pairwise loss, or else a `TextClassifier`."""
     from keras_bert import MultipleChoice, TextClassifier
 
     from ..engine import finetuning
@@ -261,14 +248,14 @@ def train(
     return model
 
 
-def reranked(model: Any, collection: Collection, found: Scored) -> Scored:
+def reranked(model: Any, collection: Collection, rankings: Scored) -> Scored:
     """Sorts the documents of each query by the model's relevance scores."""
-    pairs = [(query, document) for query, own in found.items() for document, _ in own]
+    pairs = [(query, document) for query, own in rankings.items() for document, _ in own]
     texts = [(collection.queries[query], collection.documents[text]) for query, text in pairs]
-    scored: Scored = {query: [] for query in found}
+    result: Scored = {query: [] for query in rankings}
     for (query, document), score in zip(pairs, relevance(model, texts), strict=True):
-        scored[query].append((document, float(score)))
-    return {query: ranked(own) for query, own in scored.items()}
+        result[query].append((document, float(score)))
+    return {query: ranked(own) for query, own in result.items()}
 
 
 def combined(first: Scored, second: Scored, share: float) -> Scored:
@@ -288,18 +275,16 @@ def combined(first: Scored, second: Scored, share: float) -> Scored:
     return result
 
 
-def _standard_scores(scored: Sequence[tuple[str, float]]) -> dict[str, float]:
-    scores = np.array([score for _, score in scored])
+def _standard_scores(ranking: Sequence[tuple[str, float]]) -> dict[str, float]:
+    scores = np.array([score for _, score in ranking])
     deviation = scores.std() or 1.0
-    return {document: float((score - scores.mean()) / deviation) for document, score in scored}
+    return {document: float((score - scores.mean()) / deviation) for document, score in ranking}
 
 
 def relevance(model: Any, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
     """Returns the relevance scores of texts for queries, `(pairs,)`.
 
-    Args:
-        model: A `MultipleChoice`, or a `TextClassifier` whose last class is the relevant one.
-        pairs: Queries and texts.
+    The last class of a `TextClassifier` is the relevant one.
     """
     if "choices" in model.fields:
         rows = [(query, [text]) for query, text in pairs]

@@ -156,8 +156,8 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
             words = [[word for word, _ in row] for row in rows]
             labels = [[label for _, label in row] for row in rows]
         else:
-            answered = read_conll(config.answers, word_column=0, label_column=-1)
-            words, labels = answered.words, answered.labels
+            answer_text = read_conll(config.answers, word_column=0, label_column=-1)
+            words, labels = answer_text.words, answer_text.labels
         if words != gold.words:
             raise ValueError(f"{config.answers} and {config.data_file} have different words")
         scheme = detect_scheme(labels)
@@ -195,14 +195,14 @@ def _infer_scheme(class_names: Sequence[str]) -> Any:
     for name in class_names:
         letter, _, kind = name.partition("-")
         letters.setdefault(kind, set()).add(letter)
-    if any(found & set("ESLUW") for found in letters.values()):
+    if any(prefixes & set("ESLUW") for prefixes in letters.values()):
         return "BIOES"
     # In IOB2 every type has a B- label. In IOB1 every type has an I- label, and a B- label only
     # where two spans are adjacent.
-    types = [found for found in letters.values() if found != {"O"}]
-    if any("B" not in found for found in types):
+    types = [prefixes for prefixes in letters.values() if prefixes != {"O"}]
+    if any("B" not in prefixes for prefixes in types):
         return "IOB1"
-    return "IOB2" if any("I" not in found for found in types) else None
+    return "IOB2" if any("I" not in prefixes for prefixes in types) else None
 
 
 def sentences(config: InsightConfig, model: TokenClassifier) -> InsightRows:
@@ -236,10 +236,7 @@ class TaggingJob(Job):
     def predicted_labels(self, model: Any, name: str, text: TaggedText) -> list[list[str]]:
         """Predicts a label for each word of each sentence.
 
-        Args:
-            model: The tagger.
-            name: The part of the data that the text is: dev or test.
-            text: The sentences.
+        The name is that of a part of the data: dev or test.
         """
         raise NotImplementedError
 
@@ -271,10 +268,7 @@ def tagging_report(
 ) -> dict[str, Any]:
     """Returns all scores of predictions: `tagging_scores`, by entity type, and strict matching.
 
-    Args:
-        predictions: The predicted label of each word.
-        text: The sentences and their labels.
-        scheme: The tagging scheme of the labels, or "keep" if it is unknown.
+    The scheme is "keep" if it is unknown.
     """
     scores: dict[str, Any] = dict(entity_scores.tagging_scores(predictions, text.labels))
     if "f1" not in scores:

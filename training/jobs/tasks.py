@@ -85,16 +85,16 @@ def jobs_by_verb() -> dict[str, type[Job]]:
 
 def jobs_by_kind() -> dict[str, type[Job]]:
     """Returns the jobs by the kind of the files that they are scored on, see `data_kind`."""
-    scored = {name: task.job_class for name, task in TASKS.items()}
-    return {data_kind(name): job for name, job in scored.items() if job is not None}
+    jobs = {name: task.job_class for name, task in TASKS.items()}
+    return {data_kind(name): job for name, job in jobs.items() if job is not None}
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines `--task`, `--recipe`, and a flag for each option of any task."""
-    defined = _define_common_flags(flag_values)
+    defined_names = _define_common_flags(flag_values)
     for task in TASKS.values():
-        config_flags.define_flags(task.config_class(), flag_values, skip=defined)
-        defined += task.options
+        config_flags.define_flags(task.config_class(), flag_values, skip=defined_names)
+        defined_names += task.options
 
 
 def _define_common_flags(flag_values: flags.FlagValues) -> list[str]:
@@ -103,7 +103,7 @@ def _define_common_flags(flag_values: flags.FlagValues) -> list[str]:
         "Empty looks at the files."
     )
     flags.DEFINE_string("task", "", description, flag_values=flag_values)
-    flags.DEFINE_string("recipe", "", config_flags.RECIPE, flag_values=flag_values)
+    config_flags.define_recipe_flag(flag_values)
     return ["task", "recipe"]
 
 
@@ -113,7 +113,7 @@ def help_text() -> str:
     Without one, those of classification, and the names of those that other tasks have.
     """
     values = flags.FlagValues()
-    defined = _define_common_flags(values)
+    defined_names = _define_common_flags(values)
     values([word for word in sys.argv if word not in program.HELP_FLAGS], known_only=True)
     name, recipe = values["task"].value, values["recipe"].value
     base = recipes.load(recipe, FineTuningConfig) if recipe else None
@@ -125,7 +125,7 @@ def help_text() -> str:
         lines += ["", "Flags of other tasks, which --task=NAME --help describes:", ""]
         for line in _own_options():
             lines += textwrap.wrap(line, 100, initial_indent="  ", subsequent_indent=" " * 6)
-    config_flags.define_flags(base, values, skip=defined)
+    config_flags.define_flags(base, values, skip=defined_names)
     names = sorted(values, key=lambda name: (*_FIRST, name).index(name))
     return program.help_text([values[name] for name in names]) + "\n".join([*lines, ""])
 
@@ -163,29 +163,29 @@ def configured(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningT
         ValueError: If there is no such task, a flag is for another task, a value is invalid, or the
             files do not tell the task; the message has what was looked at.
     """
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for task in TASKS.values():
-        given |= config_flags.given_flags(task.config_class, flag_values)
-    name, recipe = given.pop("task", ""), flag_values["recipe"].value
+        values |= config_flags.given_flags(task.config_class, flag_values)
+    name, recipe = values.pop("task", ""), flag_values["recipe"].value
     base = recipes.load(recipe, FineTuningConfig) if recipe else None
     if name:
         task = _named(name)
-        given |= {"task": name} if name in glue.TASKS else {}
+        values |= {"task": name} if name in glue.TASKS else {}
     elif base is not None:
         name, task = _of_config(recipe, base)
     else:
-        name, reason, columns = _told_by_files(given)
-        if not given.get("process_id"):  # one of several processes
+        name, reason, columns = _told_by_files(values)
+        if not values.get("process_id"):  # one of several processes
             print(f"task: {name}, since {reason} (--task names another)", flush=True)
-        task, given = TASKS[name], {**columns, **given}
-    for option in given:
+        task, values = TASKS[name], {**columns, **values}
+    for option in values:
         if option not in task.options:
             others = [other for other, its in TASKS.items() if option in its.options]
             raise ValueError(
                 f"--{option} is a flag of --task={' and '.join(others)}, not of {name}"
             )
-        if option in task.settings and not given[option]:
-            value = given[option]
+        if option in task.settings and not values[option]:
+            value = values[option]
             raise ValueError(f"--task={name} contradicts --{option}={str(value).lower()}")
     base = task.config_class() if base is None else base
     if type(base) is not task.config_class:
@@ -195,7 +195,7 @@ def configured(flag_values: flags.FlagValues = flags.FLAGS) -> tuple[FineTuningT
     settings = {
         option: value for option, value in task.settings.items() if not getattr(base, option)
     }
-    return task, base.replace(**{**settings, **given})
+    return task, base.replace(**{**settings, **values})
 
 
 def _named(name: str) -> FineTuningTask:

@@ -23,6 +23,8 @@ from keras_bert.data.loader import (
     Loader,
     RowsInMemory,
     bucket_lengths,
+    permutation,
+    rows_of_batches,
     with_index,
 )
 from keras_bert.data.texts import InMemory
@@ -180,28 +182,19 @@ class FeatureBatches(Batches):
 
     def rows(self, epoch: int = 0) -> list[np.ndarray]:
         """Returns the indices of the sentences in each batch of an epoch, counted from 0."""
-        is_random = self.labels is not None
-        order = self._random_order(epoch) if is_random else np.arange(len(self.splits) - 1)
+        lengths, size = np.diff(self.splits), self.batch_size
+        if self.labels is None:
+            return np.split(np.arange(len(lengths)), range(size, len(lengths), size))
+        order = permutation(len(lengths), self.seed, epoch)
+        windows = np.split(order, range(size * WINDOW_BATCHES, len(order), size * WINDOW_BATCHES))
         return [
-            order[start : start + self.batch_size]
-            for start in range(0, len(order), self.batch_size)
+            window[indices]
+            for number, window in enumerate(windows)
+            for indices in rows_of_batches(lengths[window], size, (self.seed, epoch, number))
         ]
 
     def _epoch(self, number: int, first: int) -> Generator[Any, None, None]:
         yield from map(self.batch, self.rows(number)[first:])
-
-    def _random_order(self, epoch: int) -> np.ndarray:
-        """Returns a random order in which the sentences of a batch have similar lengths."""
-        generator = np.random.default_rng([self.seed, epoch])
-        lengths = np.diff(self.splits)
-        order = generator.permutation(len(lengths))
-        window = self.batch_size * WINDOW_BATCHES
-        parts = [order[start : start + window] for start in range(0, len(order), window)]
-        order = np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in parts])
-        # Full batches are shuffled; the partial batch stays last.
-        full = len(order) // self.batch_size * self.batch_size
-        batches = generator.permutation(order[:full].reshape(-1, self.batch_size))
-        return np.concatenate([batches.reshape(-1), order[full:]])
 
 
 def predicted_ids(

@@ -22,13 +22,7 @@ _MAX_CLASSES_WITH_COUNTS = 20
 def confusion_figure(
     labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
 ) -> Figure:
-    """Draws the confusion matrix.
-
-    Args:
-        labels: Class ids `(examples,)`.
-        predictions: Predicted class ids of the same examples.
-        class_names: The names of the classes.
-    """
+    """Draws the confusion matrix."""
     from sklearn.metrics import confusion_matrix
 
     counts = confusion_matrix(labels, predictions, labels=range(len(class_names)))
@@ -58,10 +52,6 @@ def calibration_figure(right: Sequence[bool], scores: Sequence[float]) -> Figure
     The title has the expected calibration error, the mean absolute difference of the two, weighted
     by the number of predictions in a bin ([Guo et al., 2017](https://arxiv.org/abs/1706.04599),
     section 2).
-
-    Args:
-        right: Whether each prediction is correct, `(examples,)`.
-        scores: The probability of each prediction, `(examples,)`.
     """
     confidence, accuracy, share = calibration(right, scores)
     figure, (axes,) = new_figure(4.0, 3.6)
@@ -83,10 +73,10 @@ def calibration(
     right: Sequence[bool], scores: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns mean probability, accuracy and share of predictions of each nonempty bin of ten."""
-    is_right, given = np.asarray(right, float), np.asarray(scores, float)
-    bins = np.minimum((given * _BINS).astype(int), _BINS - 1)
+    is_right, probabilities = np.asarray(right, float), np.asarray(scores, float)
+    bins = np.minimum((probabilities * _BINS).astype(int), _BINS - 1)
     counts = np.bincount(bins, minlength=_BINS)
-    used = counts > 0
-    confidence = np.bincount(bins, given, _BINS)[used] / counts[used]
-    accuracy = np.bincount(bins, is_right, _BINS)[used] / counts[used]
-    return confidence, accuracy, counts[used] / counts.sum()
+    is_nonempty = counts > 0
+    confidence = np.bincount(bins, probabilities, _BINS)[is_nonempty] / counts[is_nonempty]
+    accuracy = np.bincount(bins, is_right, _BINS)[is_nonempty] / counts[is_nonempty]
+    return confidence, accuracy, counts[is_nonempty] / counts.sum()

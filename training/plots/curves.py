@@ -34,7 +34,7 @@ _LOSSES = ("loss", "val_loss")
 # Markers of a curve with more points would overlap.
 _MAX_MARKERS = 40
 # Not on the scale of scores, or redundant beside F1
-_NOT_PLOTTED = ("learning_rate", "mse", "val_mse", "HasAns_exact", "NoAns_exact")
+_NOT_PLOTTED = ("epoch", "learning_rate", "mse", "val_mse", "HasAns_exact", "NoAns_exact")
 
 _Points = tuple[list[float], list[float]]
 
@@ -55,17 +55,15 @@ def curves_figure(
     Args:
         history: `History.history` of Keras' `fit`: a value for each epoch of `loss`, `val_loss`
             and the metrics.
-        evaluations: Scores, one record per evaluation: the names and values of the scores, and
-            `epoch` (or `step`, if `steps` is given). They replace the metrics of the history. `mse`
-            is not plotted.
+        evaluations: Scores on the development set, a record for each epoch, which replace the
+            metrics of the history. `mse` is not plotted.
         steps: The optimizer steps of the values in the history, if they are not epochs; the
             horizontal axis then has steps.
         title: The title of the figure.
-        kept: The epoch (or step) of the best model, marked by a vertical line.
+        kept: The epoch of the best model, marked by a vertical line.
 
     Raises:
         ImportError: If matplotlib is not installed.
-        ValueError: If there is nothing to plot, or an evaluation lacks `epoch` (or `step`).
     """
     panels = _panels(history, evaluations, steps)
     figure, all_axes = new_figure(4.6 * len(panels), 3.2, len(panels))
@@ -89,52 +87,32 @@ def _panels(
     steps: Sequence[int] | None,
 ) -> dict[str, dict[str, _Points]]:
     """Returns the curves of each panel by name; panels without curves are omitted."""
-    of_epochs = {
-        name: _finite(steps or range(1, len(values) + 1), values)
-        for name, values in history.items()
-    }
-    panels = {"Loss": {name: curve for name, curve in of_epochs.items() if name in _LOSSES}}
+    scores, title = history, "Score"
     if evaluations:
-        unit = "step" if steps else "epoch"
-        panels["Score on the development set"] = _score_curves(evaluations, unit)
-    else:
-        panels["Score"] = {
-            name: curve for name, curve in of_epochs.items() if not name.endswith("loss")
+        scores = {name: [record[name] for record in evaluations] for name in evaluations[0]}
+        title = "Score on the development set"
+    panels = {
+        "Loss": {name: values for name, values in history.items() if name in _LOSSES},
+        title: {
+            name: values
+            for name, values in scores.items()
+            if name not in _NOT_PLOTTED and not name.endswith("loss")
+        },
+    }
+    curves = {
+        panel: {
+            _label(name): points
+            for name, values in of_panel.items()
+            if (points := _finite(steps or range(1, len(values) + 1), values))[0]
         }
-    drawable = {name: _drawable(curves) for name, curves in panels.items()}
-    if not any(drawable.values()):
-        raise ValueError(
-            f"nothing to plot: history has {sorted(history)}, and there are {len(evaluations)} "
-            "evaluations"
-        )
-    return {name: curves for name, curves in drawable.items() if curves}
-
-
-def _score_curves(evaluations: Sequence[Mapping[str, float]], unit: str) -> dict[str, _Points]:
-    missing = [record for record in evaluations if unit not in record]
-    if missing:
-        raise ValueError(f"an evaluation has {sorted(missing[0])}, expected {unit!r} among them")
-    names = [name for record in evaluations for name in record if name not in ("step", "epoch")]
-    curves = {}
-    for name in dict.fromkeys(names):
-        records = [record for record in evaluations if name in record]
-        curves[name] = _finite(
-            [record[unit] for record in records], [record[name] for record in records]
-        )
-    return curves
+        for panel, of_panel in panels.items()
+    }
+    return {panel: of_panel for panel, of_panel in curves.items() if of_panel}
 
 
 def _finite(when: Sequence[float], values: Sequence[float]) -> _Points:
-    kept = [(x, y) for x, y in zip(when, values, strict=True) if math.isfinite(y)]
-    return [float(x) for x, _ in kept], [float(y) for _, y in kept]
-
-
-def _drawable(curves: Mapping[str, _Points]) -> dict[str, _Points]:
-    return {
-        _label(name): curve
-        for name, curve in curves.items()
-        if curve[0] and name not in _NOT_PLOTTED
-    }
+    points = [(x, y) for x, y in zip(when, values, strict=True) if math.isfinite(y)]
+    return [float(x) for x, _ in points], [float(y) for _, y in points]
 
 
 def _label(name: str) -> str:
@@ -169,11 +147,11 @@ def _draw(axes: Any, curves: Mapping[str, _Points]) -> None:
         )
 
 
-def _mark(axes: Any, kept: float) -> None:
-    axes.axvline(kept, color=GRAY, linestyle="--", zorder=0)
+def _mark(axes: Any, position: float) -> None:
+    axes.axvline(position, color=GRAY, linestyle="--", zorder=0)
     axes.annotate(
         "best",
-        (kept, 1.0),
+        (position, 1.0),
         xycoords=("data", "axes fraction"),
         xytext=(2, -2),
         textcoords="offset points",
@@ -185,8 +163,8 @@ def _mark(axes: Any, kept: float) -> None:
 
 def _spread(heights: Sequence[float], gap: float) -> list[float]:
     """Moves labels up, in the order of their heights, until none overlaps another."""
-    placed = list(heights)
+    positions = list(heights)
     order = sorted(range(len(heights)), key=heights.__getitem__)
     for below, above in itertools.pairwise(order):
-        placed[above] = max(placed[above], placed[below] + gap)
-    return placed
+        positions[above] = max(positions[above], positions[below] + gap)
+    return positions

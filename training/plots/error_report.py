@@ -43,12 +43,7 @@ _CONFIDENT = "The most confident mistakes come first: hard rows, or rows whose l
 def scores_section(
     scores: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]] | None = None
 ) -> page.Html:
-    """Returns the scores, beside those of baselines.
-
-    Args:
-        scores: The score of each metric.
-        baselines: Name of a baseline -> its score of each metric.
-    """
+    """Returns the scores, beside those of baselines."""
     records = {"this model": scores, **(baselines or {})}
     return page.section("Scores", page.table(*of_records("", records)))
 
@@ -56,13 +51,7 @@ def scores_section(
 def of_classes(
     data: LabeledText, predictions: Sequence[int], probabilities: Sequence[float] | None
 ) -> list[page.Html]:
-    """Returns the sections of a classifier: classes, calibration, slices and mistakes.
-
-    Args:
-        data: The labeled text.
-        predictions: Predicted class ids, in the order of the rows.
-        probabilities: The probability of each prediction; `None` if they are unknown.
-    """
+    """Returns the sections of a classifier: classes, calibration, slices and mistakes."""
     names, labels = data.class_names or (), _labels(data)
     right = np.asarray(predictions) == labels
     majority = np.full_like(labels, np.bincount(labels).argmax())
@@ -137,26 +126,22 @@ def of_labels(
 ) -> list[page.Html]:
     """Returns the sections of a classifier of several labels: each label, slices and mistakes.
 
-    Args:
-        data: The labeled text.
-        probabilities: Of each label, `(rows, classes)`.
-        thresholds: The lowest probability of each label that applies.
-        scores: The score of each metric.
+    Probabilities and thresholds are `(rows, classes)` and `(classes,)`.
     """
     names, labels = data.class_names or (), _labels(data)
-    predicted = (probabilities >= thresholds).astype(labels.dtype)
-    by_class = classifier_scores.by_class(predicted, labels, names)
+    predicted_labels = (probabilities >= thresholds).astype(labels.dtype)
+    by_class = classifier_scores.by_class(predicted_labels, labels, names)
     rows = [
         [name, threshold, *values.values()]
         for (name, values), threshold in zip(by_class.items(), thresholds, strict=True)
     ]
     columns = ["label", "threshold", "precision", "recall", "f1", "rows"]
     lengths = [len(text) for text in data.texts]
-    is_right = (predicted == labels).all(axis=1)
+    is_right = (predicted_labels == labels).all(axis=1)
     # By how far the probabilities of a row are from its labels
     worst = np.argsort(-np.abs(probabilities - labels).max(axis=1), kind="stable")
     wrong = [index for index in worst.tolist() if not is_right[index]]
-    predictions = dataclasses.replace(data, labels=predicted).shown_labels
+    predictions = dataclasses.replace(data, labels=predicted_labels).shown_labels
     mistakes = [
         [data.shown_labels[index], predictions[index], _shown(data, index)]
         for index in wrong[:_MAX_MISTAKES]
@@ -171,26 +156,22 @@ def of_labels(
 
 
 def of_numbers(data: LabeledText, predictions: Sequence[float]) -> list[page.Html]:
-    """Returns the sections of a regression: predictions over labels, slices, largest errors.
-
-    Args:
-        data: The text with its scores.
-        predictions: Predicted scores, in the order of the rows.
-    """
-    labels, predicted = _labels(data).astype("float64"), np.asarray(predictions, "float64")
+    """Returns the sections of a regression: predictions over labels, slices, largest errors."""
+    labels, answers = _labels(data).astype("float64"), np.asarray(predictions, "float64")
     metrics = classifier_scores.metrics_for(1)
-    errors = np.abs(predicted - labels)
+    errors = np.abs(answers - labels)
     lengths = [len(text) for text in data.texts]
     worst = np.argsort(-errors, kind="stable")[:_MAX_MISTAKES].tolist()
-    rows = [[float(labels[i]), float(predicted[i]), _shown(data, i)] for i in worst]
+    rows = [[float(labels[i]), float(answers[i]), _shown(data, i)] for i in worst]
     mean = np.full_like(labels, labels.mean())
     return [
         scores_section(
-            classifier_scores.score(metrics, predicted, labels),
+            classifier_scores.score(metrics, answers, labels),
             {"the mean of the labels": classifier_scores.score(metrics, mean, labels)},
         ),
         page.section(
-            "Predictions", page.figure(_scatter(labels, predicted), "predictions over labels")
+            "Predictions",
+            page.figure(_scatter(labels, answers), "predictions over labels"),
         ),
         page.section(
             "Mean absolute error by length", _slices("characters", lengths, errors, is_share=False)
@@ -214,10 +195,7 @@ def of_questions(
 ) -> list[page.Html]:
     """Returns the sections of question answering: slices, and wrong answers in their passages.
 
-    Args:
-        answered: The questions with their answers.
-        f1: The F1 of each answer, `(questions,)`, in [0, 1].
-        scores: The scores of all questions.
+    The F1 of each answer is in [0, 1].
     """
     first_words = [(one.question.split() or [""])[0].lower() for one in answered]
     common = [word for word, _ in Counter(first_words).most_common(8)]
@@ -226,8 +204,8 @@ def of_questions(
     }
     lengths = [len(one.context) for one in answered]
     wrong = np.flatnonzero(f1 < 1)
-    given = np.array([one.score if one.score is not None else 0.0 for one in answered])
-    worst = wrong[np.lexsort((-given[wrong], f1[wrong]))][:_MAX_MISTAKES]
+    probabilities = np.array([one.score if one.score is not None else 0.0 for one in answered])
+    worst = wrong[np.lexsort((-probabilities[wrong], f1[wrong]))][:_MAX_MISTAKES]
     sections = [
         scores_section(scores),
         page.section("F1 by the question's first word", _slices_table(by_word, 100 * f1, False)),
@@ -239,17 +217,12 @@ def of_questions(
         answerable = np.array([bool(one.golds) for one in answered])
         kinds = {"answerable": answerable, "unanswerable": ~answerable}
         sections.append(page.section("F1 by kind", _slices_table(kinds, 100 * f1, False)))
-    marked = [answered_question(answered[index]) for index in worst]
-    return [*sections, _mistakes(len(wrong), len(answered), LEGEND, *marked)]
+    passages = [answered_question(answered[index]) for index in worst]
+    return [*sections, _mistakes(len(wrong), len(answered), LEGEND, *passages)]
 
 
 def of_tags(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[page.Html]:
-    """Returns the sections of a tagger: types, confused labels, slices, and sentences.
-
-    Args:
-        gold: The words with their labels.
-        labels: The predicted label of each word.
-    """
+    """Returns the sections of a tagger: types, confused labels, slices, and sentences."""
     from keras_bert.data.tagging_schemes import are_span_labels
 
     true = gold.labels or []
@@ -261,15 +234,15 @@ def of_tags(gold: TaggedText, labels: Sequence[Sequence[str]]) -> list[page.Html
         sections.append(page.section("Entities", page.table(columns, rows)))
     confusions: dict[tuple[str, str], Counter[str]] = {}
     errors = []
-    for words, expected, predicted in zip(gold.words, true, labels, strict=True):
-        wrong = [one for one in zip(words, expected, predicted, strict=True) if one[1] != one[2]]
+    for words, true_labels, predicted in zip(gold.words, true, labels, strict=True):
+        wrong = [one for one in zip(words, true_labels, predicted, strict=True) if one[1] != one[2]]
         errors.append(len(wrong))
         for word, label, answer in wrong:
             confusions.setdefault((label, answer), Counter())[word] += 1
-    ranked = sorted(confusions.items(), key=lambda item: -item[1].total())[:_MAX_CONFUSIONS]
+    largest = sorted(confusions.items(), key=lambda item: -item[1].total())[:_MAX_CONFUSIONS]
     rows = [
         [label, answer, words.total(), ", ".join(word for word, _ in words.most_common(5))]
-        for (label, answer), words in ranked
+        for (label, answer), words in largest
     ]
     columns = ["label", "prediction", "words", "such as"]
     sections.append(page.section("Confused labels", page.table(columns, rows)))
@@ -290,12 +263,12 @@ def _sentence(words: Sequence[str], true: Sequence[str], predicted: Sequence[str
     """Returns a sentence whose wrong words are marked, each with its label and the prediction."""
     parts = []
     for word, label, answer in zip(words, true, predicted, strict=True):
-        escaped = html.escape(word)
+        text = html.escape(word)
         if label == answer:
-            parts.append(escaped)
+            parts.append(text)
         else:
             parts.append(
-                f'<mark class="wrong">{escaped}</mark> <small class="faint">{html.escape(label)} '
+                f'<mark class="wrong">{text}</mark> <small class="faint">{html.escape(label)} '
                 f"&rarr; {html.escape(answer)}</small>"
             )
     return page.Html(f"<p>{' '.join(parts)}</p>")
@@ -304,13 +277,7 @@ def _sentence(words: Sequence[str], true: Sequence[str], predicted: Sequence[str
 def of_choices(
     data: ChoiceRows, chosen: Sequence[int], probabilities: Sequence[float] | None
 ) -> list[page.Html]:
-    """Returns the sections of multiple choice: slices and the most confident mistakes.
-
-    Args:
-        data: The texts with their choices and the correct ones.
-        chosen: The index of the choice that the model ranks first, in the order of the rows.
-        probabilities: The probability of each of them; `None` if they are unknown.
-    """
+    """Returns the sections of multiple choice: slices and the most confident mistakes."""
     labels = _labels(data)
     right = np.asarray(chosen) == labels
     random = 100 * float(np.mean([1 / len(choices) for choices in data.choices]))
@@ -338,16 +305,15 @@ def _worst(right: np.ndarray, probabilities: Sequence[float] | None) -> list[int
     wrong = np.flatnonzero(~right)
     if probabilities is not None:
         wrong = wrong[np.argsort(-np.asarray(probabilities)[wrong], kind="stable")]
-    first: list[int] = wrong[:_MAX_MISTAKES].tolist()
-    return first
+    return wrong[:_MAX_MISTAKES].tolist()
 
 
 def _mistakes(count: int, total: int, *blocks: page.Html, unit: str = "rows") -> page.Html:
     title = f"Mistakes: {count:,} of {total:,} {unit}"
     if not count:
         return page.section(title, page.text("There are none."))
-    shown = f"The first {_MAX_MISTAKES} are shown." if count > _MAX_MISTAKES else "All are shown."
-    return page.section(title, page.text(shown), *blocks)
+    note = f"The first {_MAX_MISTAKES} are shown." if count > _MAX_MISTAKES else "All are shown."
+    return page.section(title, page.text(note), *blocks)
 
 
 def _shown(data: LabeledText, index: int) -> str:
@@ -360,11 +326,7 @@ def _slices(
 ) -> page.Html:
     """Returns a table of a score by quartiles of a size.
 
-    Args:
-        unit: What the sizes count.
-        sizes: The size of each row.
-        values: Whether each row is right, or its score.
-        is_share: Whether `values` are booleans.
+    The values are whether each row is right, or without `is_share` its score.
     """
     array = np.asarray(sizes)
     edges = np.unique(np.quantile(array, np.linspace(0, 1, _NUM_SLICES + 1), method="nearest"))
@@ -381,8 +343,8 @@ def _slices_table(
     members: Mapping[str, np.ndarray], values: np.ndarray, is_share: bool
 ) -> page.Html:
     rows: list[list[page.Cell]] = []
-    for name, chosen in members.items():
-        part = values[chosen]
+    for name, mask in members.items():
+        part = values[mask]
         if not len(part):
             continue
         mean, low, high = (_share if is_share else _mean)(part)

@@ -87,12 +87,6 @@ def measure_classifiers(
     """Measures classifiers on texts.
 
     Slices are texts of similar lengths, of each label, and with words of the lists.
-
-    Args:
-        models: Classifiers of the same classes, by name.
-        texts: Texts or pairs.
-        labels: Their labels; empty if there are none.
-        batch_size: Rows in a batch.
     """
     logging.info("predicting %d rows, and those with swapped words", len(texts))
     swaps = insight.default_swaps()
@@ -110,12 +104,12 @@ def measure_classifiers(
         }
         if not next(iter(models.values())).is_regression:
             slices |= {f"label {name}": np.array(labels) == name for name in dict.fromkeys(labels)}
-        slices |= {f"words of {kind}": found for kind, found in mentions.items()}
+        slices |= {f"words of {kind}": mentions_of for kind, mentions_of in mentions.items()}
         rates = {
             name: insight.error_rates(model, texts, labels, slices, batch_size)
             for name, model in models.items()
         }
-    if any(found(text) for found in mentions.values() for text in texts):
+    if any(mentions_of(text) for mentions_of in mentions.values() for text in texts):
         changes = {
             name: insight.counterfactuals(model, texts, swaps, batch_size)
             for name, model in models.items()
@@ -134,14 +128,9 @@ def add_stereotypes(
 ) -> None:
     """Adds the stereotypes of masked LMs, each in a section.
 
-    Args:
-        report: The report.
-        models: Masked LMs by name.
-        batch_size: Rows in a batch.
-        crows_pairs, stereoset: The files; empty leaves out the section.
-        winobias: The files of pro- and anti-stereotyped sentences, likewise.
+    A file whose name is empty leaves out its section.
     """
-    measured: dict[str, tuple[str, str, str, Callable[[Any], insight.Result]]] = {
+    measures: dict[str, tuple[str, str, str, Callable[[Any], insight.Result]]] = {
         "crows_pairs": (
             "CrowS-Pairs",
             crows_pairs,
@@ -161,7 +150,7 @@ def add_stereotypes(
             lambda model: insight.stereoset(model, stereoset, batch_size),
         ),
     }
-    for name, (title, path, flag, measure) in measured.items():
+    for name, (title, path, flag, measure) in measures.items():
         if not path:
             report.leave_out(f"{title}: {flag} names no file.")
             continue

@@ -25,10 +25,7 @@ _HEAD_INCHES = 2.9
 def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, str]]) -> None:
     """Adds where heads look: heat maps of every measure, its means by layer, and three heads.
 
-    Args:
-        report: The report.
-        model: A task.
-        texts: Texts and pairs; the first ones that fit in a row are used.
+    The first texts that fit in a row are used.
     """
     fitting: list[str | tuple[str, str]] = []
     for text in texts[:_ATTENTION_TEXTS]:
@@ -57,8 +54,8 @@ def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, s
         size = 55 * _HEAD_INCHES / len(patterns.tokens[shortest])
         figure.axes[0].tick_params(labelsize=min(7, max(3, size)))
         figure.suptitle(f"most attention: {name}", fontsize=8)
-        described = f"The head with the highest {insight.MEASURES[name]}: rows attend to columns"
-        heads.append(report.figure(f"head_{name}", figure, described).text)
+        description = f"The head with the highest {insight.MEASURES[name]}: rows attend to columns"
+        heads.append(report.figure(f"head_{name}", figure, description).text)
     blocks.append(page.Html(f"<div>{''.join(heads)}</div>"))
     report.add("Where heads look", blocks, attention=patterns.to_dict())
 
@@ -67,12 +64,12 @@ def add_attention(report: Report, model: Any, texts: Sequence[str | tuple[str, s
 def _heat_map(report: Report, patterns: Any, name: str) -> page.Html:
     """One measure of every head; two of them fit beside one another."""
     layers, heads = patterns.measures[name].shape
-    drawn, (axes,) = new_figure(max(3.0, 0.25 * heads + 1.4), max(1.6, 0.25 * layers + 0.9))
+    figure, (axes,) = new_figure(max(3.0, 0.25 * heads + 1.4), max(1.6, 0.25 * layers + 0.9))
     patterns.plot(name, axes=axes)
     # Over the whole figure: over a few heads, the title of the axes would be cut
     axes.set_title("")
-    drawn.suptitle(insight.MEASURES[name], fontsize=9)
-    return report.figure(f"attention_{name}", drawn, f"{insight.MEASURES[name]}, of each head")
+    figure.suptitle(insight.MEASURES[name], fontsize=9)
+    return report.figure(f"attention_{name}", figure, f"{insight.MEASURES[name]}, of each head")
 
 
 @style()
@@ -80,7 +77,7 @@ def _curves(patterns: Any) -> Any:
     """The measures of attention as means of each layer: shares, and entropy and distance."""
     from matplotlib.ticker import MaxNLocator
 
-    drawn, (shares, others) = new_figure(7, 3, 2)
+    figure, (shares, others) = new_figure(7, 3, 2)
     for name, title in insight.MEASURES.items():
         axes = others if name in ("entropy", "distance") else shares
         means = np.nanmean(patterns.measures[name], axis=1)
@@ -90,16 +87,13 @@ def _curves(patterns: Any) -> Any:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylim(bottom=0)
         axes.legend(fontsize=6)
-    return drawn
+    return figure
 
 
 def add_predictions_by_layer(report: Report, masked_lm: Any, texts: Sequence[str]) -> None:
     """Adds what each layer would fill in.
 
-    Args:
-        report: The report.
-        masked_lm: A masked LM.
-        texts: Texts with one mask each.
+    Each text has one mask.
     """
     if not texts:
         return
@@ -133,7 +127,7 @@ def _ranks(ranks: np.ndarray) -> Any:
     """The rank of the last layer's token in each layer, for each text, and their median."""
     from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-    drawn, (axes,) = new_figure(5, 3)
+    figure, (axes,) = new_figure(5, 3)
     axes.plot(ranks, color=GRAY, alpha=0.6, linewidth=1)
     axes.plot(np.median(ranks, axis=1), "o-", color=BLUE, label="median")
     axes.set(yscale="log", xlabel="layer (0: embeddings)", ylabel="rank of the last layer's token")
@@ -141,4 +135,4 @@ def _ranks(ranks: np.ndarray) -> Any:
     axes.invert_yaxis()
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend()
-    return drawn
+    return figure

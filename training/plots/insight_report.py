@@ -19,12 +19,7 @@ Block = page.Html
 
 
 class Report:
-    """Collects sections, and writes them into a folder.
-
-    Args:
-        folder: The folder; it must exist.
-        title: The heading of the page.
-    """
+    """Collects sections, and writes them into a folder."""
 
     def __init__(self, folder: Path, title: str) -> None:
         self._folder = folder
@@ -53,12 +48,7 @@ class Report:
         return block
 
     def measures(self, name: str, result: insight.Result | insight.Comparison) -> list[Block]:
-        """Returns the table of a result, what to know of it, and the plot of its first metric.
-
-        Args:
-            name: Of the PNG file.
-            result: What was measured.
-        """
+        """Returns the table of a result, what to know of it, and the plot of its first metric."""
         columns, rows = result.table()
         # A number and its interval stay on one line
         rows = [[row[0], *(cell.replace(" ", "\u00a0") for cell in row[1:])] for row in rows]
@@ -71,8 +61,8 @@ class Report:
         if kind.notes:
             blocks.append(page.text(kind.notes, faint=True))
         figure = result.plot()
-        described = f"{kind.title}: {figure.get_xlabel()}, as in the table"
-        return [*blocks, self.figure(name, figure, described)]
+        description = f"{kind.title}: {figure.get_xlabel()}, as in the table"
+        return [*blocks, self.figure(name, figure, description)]
 
     def write(self) -> Path:
         """Writes the page and the numbers; returns the path of the page."""

@@ -19,9 +19,7 @@ _MAX_BARS = 64
 def length_figure(lengths: Sequence[int], title: str = "") -> Figure:
     """Draws a histogram of row lengths.
 
-    Args:
-        lengths: Number of rows of each length, from 0 tokens to the longest.
-        title: The title of the figure.
+    `lengths` has the number of rows of each length, from 0 tokens to the longest.
 
     Raises:
         ImportError: If matplotlib is not installed.
@@ -30,14 +28,14 @@ def length_figure(lengths: Sequence[int], title: str = "") -> Figure:
     total = sum(lengths)
     if not total:
         raise ValueError("lengths has no rows, so that there is nothing to plot")
-    drawn = lengths[: _last_drawn(lengths) + 1]
-    width = -(-len(drawn) // _MAX_BARS)
-    starts = range(0, len(drawn), width)
-    shares = [100 * sum(drawn[start : start + width]) / total for start in starts]
+    counts = lengths[: _last_drawn(lengths) + 1]
+    width = -(-len(counts) // _MAX_BARS)
+    starts = range(0, len(counts), width)
+    shares = [100 * sum(counts[start : start + width]) / total for start in starts]
     mean = sum(length * count for length, count in enumerate(lengths)) / total
     median = next(length for length, rows in enumerate(accumulate(lengths)) if 2 * rows >= total)
     notes = [f"median {median}", f"mean {mean:.1f}"]
-    longer = total - sum(drawn)
+    longer = total - sum(counts)
     if longer:
         share = 100 * longer / total
         longest = len(lengths) - 1

@@ -99,27 +99,22 @@ def _cell(value: Cell, number: bool) -> str:
     if isinstance(value, str):
         attribute = ' class="text"' if len(value) > _LONG else ""
         return f"<td{attribute}>{html.escape(value)}</td>"
-    shown = "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
-    return f"<td{_of_number(number)}>{shown}</td>"
+    text = "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+    return f"<td{_of_number(number)}>{text}</td>"
 
 
 def figure(drawn: Figure, description: str) -> Html:
-    """Returns a matplotlib figure as an image that is part of the page.
-
-    Args:
-        drawn: The figure.
-        description: What it shows, for those who cannot see it.
-    """
+    """Returns a matplotlib figure as an image that is part of the page."""
     import matplotlib
 
     buffer = io.BytesIO()
     # With a fixed salt and no date, the same figure gives the same page.
     with matplotlib.rc_context({"svg.hashsalt": "page"}):
         drawn.savefig(buffer, format="svg", metadata={"Date": None})
-    encoded = base64.b64encode(buffer.getvalue()).decode()
+    content = base64.b64encode(buffer.getvalue()).decode()
     return Html(
         f'<figure><img alt="{html.escape(description)}" '
-        f'src="data:image/svg+xml;base64,{encoded}"></figure>'
+        f'src="data:image/svg+xml;base64,{content}"></figure>'
     )
 
 
@@ -129,16 +124,7 @@ def section(title: str, *blocks: Html) -> Html:
 
 
 def write_page(path: str | os.PathLike[str], title: str, sections: Iterable[Html]) -> Path:
-    """Writes a page that needs no other file and no network.
-
-    Args:
-        path: The HTML file to write; its folder must exist.
-        title: The heading.
-        sections: The content.
-
-    Returns:
-        The path.
-    """
+    """Writes a page that needs no other file and no network."""
     path = Path(path)
     content = "\n".join(block.text for block in sections)
     atomic.write_text(

@@ -40,15 +40,7 @@ class AnsweredQuestion(NamedTuple):
 
 
 def write_span_view(path: str | os.PathLike[str], answered: Iterable[AnsweredQuestion]) -> Path:
-    """Writes a self-contained page: predicted answers are highlighted, gold answers underlined.
-
-    Args:
-        path: The HTML file to write; its folder must exist.
-        answered: The questions to show.
-
-    Returns:
-        The path.
-    """
+    """Writes a self-contained page: predicted answers are highlighted, gold answers underlined."""
     return page.write_page(path, "Answers", [LEGEND, *map(answered_question, answered)])
 
 

@@ -68,11 +68,7 @@ def record_folder(path: str) -> RecordFolder:
 
 
 class BeamFolder(RecordFolder):
-    """The files of a folder on a file system of Beam.
-
-    Args:
-        path: The URL of the folder.
-    """
+    """The files of a folder on a file system of Beam."""
 
     def path_of(self, name: str) -> str:
         return FileSystems.join(self.path, *name.split("/"))

@@ -68,15 +68,7 @@ _process_lock = threading.Lock()
 
 
 class _FileCounts(NamedTuple):
-    """What a tokenized file has.
-
-    Attributes:
-        documents: Number of documents.
-        sentences: Number of sentences.
-        tokens: Number of tokens.
-        unknown: Number of those unknown to the vocabulary.
-        error: What is wrong with the file, for people; empty if it could be read.
-    """
+    """The sizes of a tokenized file, as of `CorpusCounts`, or why it could not be read."""
 
     documents: int = 0
     sentences: int = 0
@@ -90,14 +82,7 @@ class RunnerError(OSError):
 
 
 class BeamEngine:
-    """Tokenizes a corpus and writes its shards by a runner of Beam.
-
-    Args:
-        config: The settings of the records.
-        inputs: The files of the corpus.
-        runner: The name of the runner.
-        options: The runner's own options, such as `--flink_master=localhost:8081`.
-    """
+    """Tokenizes a corpus and writes its shards by a runner of Beam."""
 
     def __init__(
         self,
@@ -153,12 +138,12 @@ class BeamEngine:
             RunnerError: If the runner fails.
         """
         names = [statistics_name(shard) for shard in range(num_shards)]
-        found = set(self.folder.names(f"pretraining-*-of-{num_shards:05}.tfrecord"))
-        counted = set(self.folder.names("work/statistics-*.json"))
+        shard_names = set(self.folder.names(f"pretraining-*-of-{num_shards:05}.tfrecord"))
+        statistics_names = set(self.folder.names("work/statistics-*.json"))
         done = frozenset(
             shard
             for shard, name in enumerate(names)
-            if shard_name(shard, num_shards) in found and f"work/{name}" in counted
+            if shard_name(shard, num_shards) in shard_names and f"work/{name}" in statistics_names
         )
         if len(done) < num_shards:
             self._write_missing(num_shards, done)
@@ -311,13 +296,7 @@ def _tokenizer(config: str) -> Tokenizer:
 
 
 class _Task(NamedTuple):
-    """What is sent to every worker.
-
-    Attributes:
-        config: The settings of the records.
-        options: The runner's own options, among which are those of the file systems.
-        tokenizer: The tokenizer.
-    """
+    """What is sent to every worker."""
 
     config: PretrainingDataConfig
     options: tuple[str, ...]
@@ -360,8 +339,8 @@ class _TokenizeFile(_FileDoFn):
                 tfrecords.write_records(
                     file, (_to_bytes(list(document), dtype) for document in store)
                 )
-            unknown = store.token_count(tokenizer.unk_token_id)
-            return _FileCounts(len(store), store.num_sentences, store.num_tokens, unknown)
+            num_unknown = store.token_count(tokenizer.unk_token_id)
+            return _FileCounts(len(store), store.num_sentences, store.num_tokens, num_unknown)
 
 
 class _SendDocuments(_FileDoFn):

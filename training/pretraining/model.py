@@ -30,10 +30,6 @@ PretrainingModel: TypeAlias = Pretrainer | ReplacedTokenDetector | Distiller
 def check_init_preset(encoder: EncoderOptions, longest: int) -> None:
     """Checks that the checkpoint to start from has the architecture that the options ask for.
 
-    Args:
-        encoder: The options.
-        longest: Tokens in the longest row.
-
     Raises:
         ValueError: If it differs; the message names the flag.
     """
@@ -98,14 +94,7 @@ def build_model(config: PretrainConfig, tokenizer: Tokenizer) -> PretrainingMode
 
 
 def update_flops(model: PretrainingModel, rows: int, sequence_length: int, slots: int) -> int:
-    """Returns the FLOPs of the matrix products of an update, for any objective.
-
-    Args:
-        model: The model.
-        rows: Rows in an update.
-        sequence_length: Tokens in a row.
-        slots: Masked tokens in a row.
-    """
+    """Returns the FLOPs of the matrix products of an update, for any objective."""
 
     def flops(
         config: BertConfig, slots: int, next_sentence: bool = False, reads_all: bool = False
@@ -137,11 +126,6 @@ def execute_whole_groups(model: PretrainingModel, most: int, batches: int) -> No
 
     Keras executes as many batches in each call, even if fewer of them are left in the epoch: a
     short interval would train longer than it says.
-
-    Args:
-        model: The compiled model.
-        most: Batches in a call, of which an interval usually has a multiple.
-        batches: Batches of the interval.
     """
     fitting = math.gcd(_steps_per_execution(most), batches)
     if model.steps_per_execution != fitting:

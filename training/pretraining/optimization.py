@@ -197,11 +197,7 @@ class Optimization(ProgramConfig):
         return self.interval or max(1, self.num_steps // 100)
 
     def steps_between_scores(self, num_batches: int) -> int:
-        """Returns the updates between two scorings of the validation text.
-
-        Args:
-            num_batches: Number of batches of that text.
-        """
+        """Returns the updates between two scorings of the validation text."""
         if self.interval is not None:
             return self.interval
         num_trained = _TRAINED_PER_SCORED * num_batches
@@ -219,11 +215,11 @@ class Optimization(ProgramConfig):
             ValueError: If a phase is malformed, the shares do not sum to 1, or the batch warm-up
                 does not fit into the first phase.
         """
-        parsed = [_parse_phase(text) for text in self.phases]
-        if not parsed or abs(sum(share for _, share, _ in parsed) - 1) > 1e-6:
+        phases = [_parse_phase(text) for text in self.phases]
+        if not phases or abs(sum(share for _, share, _ in phases) - 1) > 1e-6:
             raise ValueError(f"--phases is {','.join(self.phases)}, expected shares that sum to 1")
         plan, first, total = [], 0, 0.0
-        for length, share, options in parsed:
+        for length, share, options in phases:
             total += share
             end = round(total * self.num_steps)
             values = {"batch_size": self.batch_size, "learning_rate": self.learning_rate, **options}

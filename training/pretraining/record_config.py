@@ -182,9 +182,6 @@ class PretrainingDataConfig(ProgramConfig):
     ) -> list[InputFile]:
         """Returns the files to read, in the order of `input_files`, those of a folder by name.
 
-        Args:
-            find_urls: Returns the files of a URL, by name; by default with fsspec.
-
         Raises:
             FileNotFoundError: If an entry matches no file.
             ValueError: If `input_files` is empty.

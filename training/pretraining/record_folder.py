@@ -15,11 +15,7 @@ from keras_bert import atomic
 
 
 class RecordFolder:
-    """The files of a folder, by their names there, which may contain `/`.
-
-    Args:
-        path: The path of the folder.
-    """
+    """The files of a folder, by their names there, which may contain `/`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -55,8 +51,7 @@ class RecordFolder:
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Returns the object in a JSON file."""
-        values: dict[str, Any] = json.loads(self.read(name))
-        return values
+        return json.loads(self.read(name))
 
     def write(self, name: str, content: bytes) -> None:
         """Writes a file atomically."""

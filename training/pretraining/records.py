@@ -15,6 +15,7 @@ from keras_bert.data.pretraining.corpus import resolve_format, sentence_splitter
 from keras_bert.data.pretraining.instances import PAIR_KINDS
 from keras_bert.data.text_files import COMPRESSIONS
 from keras_bert.progress import bar
+from keras_bert.text.tokenizer import Tokenizer
 
 from ..engine import output_folder
 from .record_config import CorpusOptions, PretrainingDataConfig, content_of_inputs
@@ -40,10 +41,6 @@ def create_records(
     config: PretrainingDataConfig, runner: str = "", runner_options: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Creates the records, or those whose files are missing.
-
-    Args:
-        config: The input, the output and the settings.
-        runner: The runner of Apache Beam to use, with its own options; empty for none.
 
     Returns:
         The content of `summary.json`: the numbers of documents, sentences and tokens in the corpus,
@@ -83,7 +80,7 @@ def create_records(
         return summary
     require_libraries(config.corpus, inputs)
     folder.write_json(_SETTINGS_FILE, {"config": config.to_dict(), "fingerprint": fingerprint})
-    engine: Any = _OneMachine(config, inputs)
+    engine: Any = _OneMachine(config, inputs, tokenizer)
     if runner:
         from .beam_pipeline import BeamEngine
 
@@ -104,8 +101,10 @@ def create_records(
 class _OneMachine:
     """Tokenizes a corpus into a token store, and writes its shards, by processes."""
 
-    def __init__(self, config: PretrainingDataConfig, inputs: Sequence[InputFile]) -> None:
-        self.config, self.inputs = config, inputs
+    def __init__(
+        self, config: PretrainingDataConfig, inputs: Sequence[InputFile], tokenizer: Tokenizer
+    ) -> None:
+        self.config, self.inputs, self.tokenizer = config, inputs, tokenizer
         self.work = Path(config.output_dir) / "work"
 
     def tokenize(self) -> CorpusCounts:
@@ -116,9 +115,8 @@ class _OneMachine:
             with bar("tokenizing", size, "B", unit_scale=True) as shown:
                 write_token_store(self.config, self.inputs, self.work / "store", shown.update)
         store = TokenStore(self.work / "store")
-        tokenizer = open_tokenizer(self.config.vocabulary, self.config.corpus.lowercase)
-        unknown = store.token_count(tokenizer.unk_token_id)
-        return CorpusCounts(len(store), store.num_sentences, store.num_tokens, unknown)
+        num_unknown = store.token_count(self.tokenizer.unk_token_id)
+        return CorpusCounts(len(store), store.num_sentences, store.num_tokens, num_unknown)
 
     def write_shards(self, num_shards: int) -> list[ShardStatistics]:
         """Writes the shards that do not exist yet, and returns the statistics of all."""
@@ -150,8 +148,7 @@ def _check_documents(
 def warn_of_unknown_tokens(folder: Path) -> None:
     """Logs a warning if many tokens of the records in a folder are unknown to the vocabulary.
 
-    Args:
-        folder: The folder of the records. Without a summary there is no warning.
+    Without a summary there is no warning.
     """
     records = RecordFolder(str(folder))
     if records.names(SUMMARY_FILE):
@@ -201,11 +198,11 @@ def _is_done(folder: RecordFolder, fingerprint: str) -> bool:
 def _summary(
     config: PretrainingDataConfig, corpus: CorpusCounts, shards: list[ShardStatistics]
 ) -> dict[str, Any]:
-    counted = shards[0]
+    total = shards[0]
     for shard in shards[1:]:
-        counted += shard
-    instances = sum(counted.lengths)
-    tokens = sum(length * count for length, count in enumerate(counted.lengths))
+        total += shard
+    instances = sum(total.lengths)
+    tokens = sum(length * count for length, count in enumerate(total.lengths))
     return {
         "documents": corpus.documents,
         "sentences": corpus.sentences,
@@ -215,7 +212,7 @@ def _summary(
         "instances": instances,
         "mean_length": round(tokens / instances, 2),
         "padding": round(1 - tokens / (instances * config.sequence_length), 4),
-        "random_pairs": round(counted.random_pairs / counted.pairs, 4) if counted.pairs else None,
-        "lengths": counted.lengths,
+        "random_pairs": round(total.random_pairs / total.pairs, 4) if total.pairs else None,
+        "lengths": total.lengths,
         "config": config.to_dict(),
     }

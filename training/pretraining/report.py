@@ -65,9 +65,6 @@ def named(logs: dict[str, Any]) -> Log:
 def metrics_line(record: Mapping[str, float]) -> str:
     """Formats the metrics of an interval, those of a unigram model beside the model's own.
 
-    Args:
-        record: A record of `log.jsonl`.
-
     Example:
 
     >>> metrics_line({"loss": 5.0, "masked_accuracy": 0.2, "unigram_accuracy": 0.06})
@@ -89,11 +86,6 @@ def metrics_line(record: Mapping[str, float]) -> str:
 def interval_line(record: Mapping[str, float], num_steps: int, time_left: str = "") -> str:
     """Formats the line that is printed after an interval.
 
-    Args:
-        record: A record of `log.jsonl`.
-        num_steps: Number of updates of the whole run.
-        time_left: The estimated time until the end of the run, if there is an estimate.
-
     Example:
 
     >>> record = {"step": 500, "loss": 5.0, "perplexity": 148.4, "tokens_per_second": 12_345.6}
@@ -114,10 +106,6 @@ def has_collapsed(log: list[Log], warmup_steps: int) -> bool:
 
     Every run starts like this, so that only the last few intervals after the warm-up count. The
     accuracy on validation text is used if there is one.
-
-    Args:
-        log: The records of all intervals.
-        warmup_steps: Number of updates in which the learning rate rises.
     """
     last = [record for record in log if record["step"] > warmup_steps][-_STILL_INTERVALS:]
 
@@ -210,12 +198,7 @@ def _sum(log: list[Log], rate: str) -> float:
 
 
 def report(results: Mapping[str, Any], folder: Path) -> str:
-    """Formats the report at the end of a run.
-
-    Args:
-        results: The content of `results.json`.
-        folder: The folder of the run.
-    """
+    """Formats the report at the end of a run."""
     last, total = results["last"], results["total"]
     rows = {
         "validation text": _scores(last, "val_"),

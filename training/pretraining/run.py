@@ -19,7 +19,6 @@ from keras_bert import atomic
 from keras_bert.data import PretrainingStream, pretraining_examples
 from keras_bert.data.pretraining.stream import groups_of_shard
 from keras_bert.ops.lazy_tensorflow import set_random_seed
-from keras_bert.text.tokenizer import Tokenizer
 
 from ..costs import model_flops
 from ..costs.energy import Energy, Meter
@@ -43,7 +42,7 @@ from .model import (
 from .optimization import Phase
 from .text_source import Batches, TextSource
 from .tokenizer_source import open_tokenizer
-from .unigrams import unigram_model
+from .unigrams import unigram_scores
 
 _BATCHES_LOOKED_AT = 20
 # Minimum time between two plots of the curves, for runs with short intervals
@@ -52,9 +51,6 @@ _SECONDS_BETWEEN_PICTURES = 30.0
 
 def pretrain(config: PretrainConfig) -> dict[str, Any]:
     """Creates a vocabulary and records if they are missing, trains, and writes the results.
-
-    Args:
-        config: The settings.
 
     Returns:
         The content of `results.json`: the config, the number of parameters, the log, its last
@@ -112,15 +108,15 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
             if state.step < phase.end:
                 length = phase.sequence_length
                 if length not in baselines:
-                    scored = (train, _BATCHES_LOOKED_AT) if dev is None else (dev, text.dev_batches)
+                    data = (train, _BATCHES_LOOKED_AT) if dev is None else (dev, text.dev_batches)
                     score = functools.partial(
-                        _unigram_scores, records[length][0], length, tokenizer, causal, *scored
+                        unigram_scores, records[length][0], length, tokenizer, causal, *data
                     )
                     baselines[length] = hosts.from_main_process(score)
                 state = run.train(phase, train, dev, state, baselines[length])
     if state.seconds > seconds_before:
-        waited = model.seconds_waited / (state.seconds - seconds_before)
-        logging.info("%.1f %% of the training waited for data", 100 * waited)
+        share_waited = model.seconds_waited / (state.seconds - seconds_before)
+        logging.info("%.1f %% of the training waited for data", 100 * share_waited)
     results = report.results_of(config, model.count_params(), state)
     if hosts.is_main_process():
         model.save_to_preset(folder / "preset")
@@ -134,12 +130,6 @@ def restore(
     model: PretrainingModel, checkpoints: RunCheckpoints, source: TextSource, fingerprint: str
 ) -> RunState:
     """Loads the last checkpoint and returns its state, or a new state if there is none.
-
-    Args:
-        model: The compiled model.
-        checkpoints: The checkpoints of the run.
-        source: The text, whose files must be those that the run started with.
-        fingerprint: A hash of the settings and the vocabulary.
 
     Raises:
         OtherSettingsError: If the checkpoint is of a run of other settings or files.
@@ -178,7 +168,7 @@ class Workload:
     Args:
         tokens: Number of tokens, padding excluded.
         flops: FLOPs of the matrix products.
-        unigram: `unigram_accuracy` and `unigram_perplexity`, the scores of a `UnigramModel`.
+        unigram: The scores of a unigram model, `unigram_accuracy` and `unigram_perplexity`.
     """
 
     tokens: float
@@ -231,20 +221,13 @@ class Run:
     ) -> RunState:
         """Trains to the end of a phase, from the run's current step.
 
-        Args:
-            phase: The phase.
-            train: The training batches.
-            dev: The batches of the validation text, or `None`.
-            state: Where the run is.
-            baseline: The scores of a `UnigramModel`.
-
         Returns:
             The state at the end.
         """
         own = {"shard": hosts.shard(), "as_shards": hosts.count() > 1}
-        scored = None
+        dev_examples = None
         if dev is not None:
-            scored = self._examples(dev.first_batches(self.config.text.dev_batches, **own))
+            dev_examples = self._examples(dev.first_batches(self.config.text.dev_batches, **own))
         workload = self._workload(phase, train, baseline)
         logging.info(
             "%d tokens a row, %d rows an update: steps %d to %d, %d rows, %d batches an epoch",
@@ -263,12 +246,12 @@ class Run:
         interval = self.optimization.steps_per_interval
         while state.step < phase.end:
             done = state.step - phase.first_step
-            left = phase.end - state.step
+            num_left = phase.end - state.step
             # Whole intervals in one call of `fit`, and the remaining steps in another: those at the
             # end, and those of an interval in which the run was interrupted
-            rest = min(left, interval - done % interval)
-            count, steps = (left // interval, interval) if rest == interval else (1, rest)
-            intervals = IntervalReport(self, state, steps, phase.end, workload, scored)
+            rest = min(num_left, interval - done % interval)
+            count, steps = (num_left // interval, interval) if rest == interval else (1, rest)
+            intervals = IntervalReport(self, state, steps, phase.end, workload, dev_examples)
             batches = train.from_batch(done * self.optimization.accumulation, **own)
             state = self._fit(batches, intervals, count)
         return state
@@ -323,23 +306,6 @@ class Run:
         tokens, slots = hosts.from_main_process(tokens_and_slots)
         flops = update_flops(self.model, phase.batch_size, phase.sequence_length, slots)
         return Workload(tokens * self.optimization.accumulation, flops, baseline)
-
-
-def _unigram_scores(
-    records: str,
-    sequence_length: int,
-    tokenizer: Tokenizer,
-    causal: bool,
-    scored: PretrainingStream,
-    num_batches: int,
-) -> report.Log:
-    """Scores a unigram model of training records on the masked tokens of some batches."""
-    model = unigram_model(records, sequence_length, tokenizer, causal)
-    scores = model.score(scored.first_batches(num_batches))
-    return {
-        "unigram_accuracy": round(scores["masked_accuracy"], 6),
-        "unigram_perplexity": round(scores["perplexity"], 3),
-    }
 
 
 class IntervalReport(keras.callbacks.Callback):

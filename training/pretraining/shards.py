@@ -105,12 +105,7 @@ def statistics_name(shard: int) -> str:
 
 
 class ShardMaker:
-    """Creates the rows of shards.
-
-    Args:
-        config: The settings of the records.
-        tokenizer: The tokenizer of the documents.
-    """
+    """Creates the rows of shards."""
 
     def __init__(self, config: PretrainingDataConfig, tokenizer: Tokenizer) -> None:
         self.config = config
@@ -139,30 +134,26 @@ def write_shards(
 ) -> list[ShardStatistics]:
     """Writes the shards that do not exist yet.
 
-    Args:
-        config: The settings of the records.
-        work: The folder of the token store and of the shards' statistics.
-        num_shards: Total number of shards.
-        report: Called with the number of shards completed since the last call.
+    `report` is called with the number of shards completed since its last call.
 
     Returns:
         The statistics of each shard.
     """
     folder = Path(config.output_dir)
-    missing = [
+    absent_shards = [
         shard
         for shard in range(num_shards)
         if not (folder / shard_name(shard, num_shards)).exists()
         or not (work / statistics_name(shard)).exists()
     ]
-    report(num_shards - len(missing))
-    workers = min(config.rows.workers, len(missing))
+    report(num_shards - len(absent_shards))
+    workers = min(config.rows.workers, len(absent_shards))
     if workers <= 1:
-        for _ in map(_ShardWriter(config, work, num_shards), missing):
+        for _ in map(_ShardWriter(config, work, num_shards), absent_shards):
             report(1)
     else:
         with process_pool(workers, _start_worker, (config, work, num_shards)) as pool:
-            for _ in ordered_map(pool, _write_shard, missing, ahead=2 * workers):
+            for _ in ordered_map(pool, _write_shard, absent_shards, ahead=2 * workers):
                 report(1)
     return [
         ShardStatistics.from_json((work / statistics_name(shard)).read_bytes())

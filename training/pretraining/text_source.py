@@ -156,13 +156,7 @@ class TextSource:
         }
 
     def records(self, sequence_length: int, vocabulary: Path, of_validation: bool = False) -> str:
-        """Returns the glob pattern of the records of a length, which are created if there are none.
-
-        Args:
-            sequence_length: The length.
-            vocabulary: The path that `vocabulary` returned.
-            of_validation: Whether those of the validation text are meant.
-        """
+        """Returns the pattern of the records of a length, which are created if there are none."""
         text, name, files = self.text, "records", self.text.input_files
         if of_validation:
             text, name, files = text.of_validation(), "dev_records", text.dev_files
@@ -248,14 +242,7 @@ def _records_folder(records: str, sequence_length: int) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class Batches:
-    """Makes batches of the records of a run, with masks where the records have none.
-
-    Args:
-        text: How rows are made.
-        task: How they are masked.
-        causal: Whether every token predicts the next one instead.
-        tokenizer: The tokenizer of the records.
-    """
+    """Makes batches of the records of a run, with masks where the records have none."""
 
     text: TextOptions
     task: TaskOptions
@@ -268,10 +255,6 @@ class Batches:
         """Returns the training and the validation batches of each phase.
 
         The batches of a phase that has the length of one before are those that follow.
-
-        Args:
-            optimization: The phases.
-            records: The patterns of the training and the validation records of each length.
         """
         streams: dict[Phase, tuple[PretrainingStream, PretrainingStream | None]] = {}
         latest: dict[int, Phase] = {}

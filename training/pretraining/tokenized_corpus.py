@@ -30,14 +30,7 @@ _tokenizer: Tokenizer
 
 
 class CorpusCounts(NamedTuple):
-    """What a tokenized corpus has.
-
-    Attributes:
-        documents: Number of documents.
-        sentences: Number of sentences.
-        tokens: Number of tokens.
-        unknown: Number of those unknown to the vocabulary.
-    """
+    """The sizes of a tokenized corpus; `unknown` is the number of its unknown tokens."""
 
     documents: int
     sentences: int
@@ -70,11 +63,7 @@ def write_token_store(
 ) -> None:
     """Tokenizes a corpus into a token store, which is written atomically.
 
-    Args:
-        config: The format of the files, and the tokenizer.
-        inputs: The files, in the order of their documents.
-        folder: The folder of the token store.
-        report: Called with the number of bytes processed since the last call.
+    `report` is called with the number of bytes processed since its last call.
 
     Raises:
         ValueError: If a file is malformed, with file and line, or no file has any text.
@@ -110,13 +99,7 @@ def write_tokens_of(
 def corpus_of_file(
     options: CorpusOptions, path: str, file: BinaryIO | None = None
 ) -> Iterator[str | None]:
-    """Reads the sentences of a file, and `None` at the end of each document, as configured.
-
-    Args:
-        options: The format of the file.
-        path: The path of the file, or its URL.
-        file: The file, if it is already open.
-    """
+    """Reads the sentences of a file, and `None` at the end of each document, as configured."""
     return read_corpus(
         path,
         options.format,

@@ -85,8 +85,8 @@ def make_tokenizer(
             for name in ("special_tokens", "compose", "word_pattern")
             if name in options
         }
-        made = text.train_byte_pair_vocabulary(paths, vocabulary_size, **of_words)
-        return text.BytePairTokenizer(*made, **options)
+        vocabulary = text.train_byte_pair_vocabulary(paths, vocabulary_size, **of_words)
+        return text.BytePairTokenizer(*vocabulary, **options)
     if kind == text.SentencePieceTokenizer.kind and special_tokens:
         model = text.train_sentence_piece_model(
             paths,

@@ -3,117 +3,82 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.data import PretrainingStream, pretraining_batches
+from keras_bert.data.pretraining.records import record_paths
+from keras_bert.text.tokenizer import Tokenizer
 
-# Training tokens that a run's baseline is counted on; to read them takes two seconds of a busy core
-MAX_TOKENS = 2_000_000
+# Training tokens that the baseline is counted on; to read them takes two seconds of a busy core
+_MAX_TOKENS = 2_000_000
 _ROWS_AT_ONCE = 1024
 
-Integers = np.ndarray[Any, np.dtype[np.int64]]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-
-class UnigramModel:
-    """Counts of tokens with add-one smoothing.
-
-    Args:
-        vocabulary_size: Number of token ids.
-        never_predicted: Ids that are not counted and have the probability 0.
-    """
-
-    def __init__(self, vocabulary_size: int, never_predicted: Collection[int] = ()) -> None:
-        self._counts = np.zeros(vocabulary_size, np.int64)
-        self._is_counted = np.ones(vocabulary_size, bool)
-        self._is_counted[list(never_predicted)] = False
-
-    def add(self, token_ids: Integers) -> None:
-        """Counts tokens of any shape."""
-        self._counts += np.bincount(token_ids.reshape(-1), minlength=len(self._counts))
-
-    def probabilities(self) -> Floats:
-        """Returns the probabilities `(vocabulary,)`."""
-        smoothed = np.where(self._is_counted, self._counts + 1.0, 0.0)
-        return np.asarray(smoothed / smoothed.sum())
-
-    def score(self, batches: Iterable[dict[str, Any]]) -> dict[str, float]:
-        """Returns the accuracy and the perplexity on the masked tokens of a `PretrainingStream`."""
-        probabilities = self.probabilities()
-        best = int(np.argmax(probabilities))
-        right, loss, count = 0, 0.0, 0
-        for batch in batches:
-            labels = batch["mask_ids"][batch["mask_weights"] > 0]
-            right += int((labels == best).sum())
-            loss -= float(np.log(probabilities[labels]).sum())
-            count += len(labels)
-        return {"masked_accuracy": right / count, "perplexity": math.exp(loss / count)}
-
-
-def never_predicted(tokenizer: Tokenizer, causal: bool) -> set[int]:
-    """Returns the ids that are no label of pre-training: those of the special tokens.
-
-    `[UNK]` is one, and so is the `[SEP]` that a causal model predicts.
-    """
-    labels = {tokenizer.unk_token_id} | ({tokenizer.sep_token_id} if causal else set())
-    return set(tokenizer.special_token_ids) - labels
-
-
-def unmasked_rows(records: str, sequence_length: int) -> Iterator[tuple[Integers, np.ndarray]]:
-    """Reads the original tokens of records, also of those that have masks.
-
-    Args:
-        records: The files, or a pattern.
-        sequence_length: Maximum length of a row.
-
-    Yields:
-        Token ids int64 `(rows, length)`, and bool `(rows, length)`, which is False at padding. The
-        order is always the same.
-    """
-    from keras_bert.data import pretraining_batches
-    from keras_bert.data.pretraining.records import record_paths
-
-    # One after another, since batches count the records of their files first.
-    each = (
-        pretraining_batches(path, batch_size=_ROWS_AT_ONCE, sequence_length=sequence_length)
-        for path in record_paths(records)
-    )
-    for batch in itertools.chain.from_iterable(each):
-        token_ids = batch["token_ids"].astype("int64")
-        if "mask_ids" in batch:
-            rows, slots = np.nonzero(batch["mask_weights"])
-            positions = batch["mask_positions"][rows, slots]
-            token_ids[rows, positions] = batch["mask_ids"][rows, slots]
-        yield token_ids, batch["padding_mask"]
-
-
-def unigram_model(
+def unigram_scores(
     records: str,
     sequence_length: int,
     tokenizer: Tokenizer,
     causal: bool,
-    max_tokens: int = MAX_TOKENS,
-) -> UnigramModel:
-    """Returns the unigram model of the first `max_tokens` training tokens, or a few more.
+    stream: PretrainingStream,
+    num_batches: int,
+) -> dict[str, float]:
+    """Returns the scores of a unigram model of records on the first batches of a stream."""
+    probabilities = unigram_probabilities(records, sequence_length, tokenizer, causal)
+    return score(probabilities, stream.first_batches(num_batches))
 
-    Args:
-        records: The files of the training records, or a pattern.
-        sequence_length: Maximum length of a row.
-        tokenizer: The tokenizer of the records.
-        causal: Whether next tokens are predicted.
-        max_tokens: Number of tokens to read.
-    """
-    model = UnigramModel(tokenizer.vocabulary_size, never_predicted(tokenizer, causal))
-    left = max_tokens
-    for token_ids, is_real in unmasked_rows(records, sequence_length):
-        model.add(token_ids[is_real])
-        left -= int(is_real.sum())
-        if left <= 0:
+
+def unigram_probabilities(
+    records: str, sequence_length: int, tokenizer: Tokenizer, causal: bool
+) -> np.ndarray:
+    """Returns the frequencies `(vocabulary,)` in some two million training tokens."""
+    counts, num_left = np.zeros(tokenizer.vocabulary_size, np.int64), _MAX_TOKENS
+    for token_ids in _unmasked_tokens(records, sequence_length):
+        counts += np.bincount(token_ids, minlength=len(counts))
+        num_left -= len(token_ids)
+        if num_left <= 0:
             break
-    return model
+    # Labels of pre-training are no special tokens but [UNK], and [SEP] for a causal model.
+    labels = {tokenizer.unk_token_id} | ({tokenizer.sep_token_id} if causal else set())
+    return smoothed(counts, set(tokenizer.special_token_ids) - labels)
+
+
+def smoothed(counts: np.ndarray, never_predicted: Collection[int]) -> np.ndarray:
+    """Returns frequencies with add-one smoothing, 0 for ids that are never predicted."""
+    frequencies = counts + 1.0
+    frequencies[list(never_predicted)] = 0.0
+    return np.asarray(frequencies / frequencies.sum())
+
+
+def score(probabilities: np.ndarray, batches: Iterable[dict[str, Any]]) -> dict[str, float]:
+    """Returns the accuracy and the perplexity on the masked tokens of a `PretrainingStream`."""
+    best = int(np.argmax(probabilities))
+    right, loss, count = 0, 0.0, 0
+    for batch in batches:
+        labels = batch["mask_ids"][batch["mask_weights"] > 0]
+        right += int((labels == best).sum())
+        loss -= float(np.log(probabilities[labels]).sum())
+        count += len(labels)
+    return {
+        "unigram_accuracy": round(right / count, 6),
+        "unigram_perplexity": round(math.exp(loss / count), 3),
+    }
+
+
+def _unmasked_tokens(records: str, sequence_length: int) -> Iterator[np.ndarray]:
+    """Yields the original tokens of batches of records, also of those that have masks."""
+    # One file after another, since batches count the records of their files first.
+    for path in record_paths(records):
+        batches = pretraining_batches(
+            path, batch_size=_ROWS_AT_ONCE, sequence_length=sequence_length
+        )
+        for batch in batches:
+            token_ids = batch["token_ids"].astype("int64")
+            if "mask_ids" in batch:
+                rows, slots = np.nonzero(batch["mask_weights"])
+                positions = batch["mask_positions"][rows, slots]
+                token_ids[rows, positions] = batch["mask_ids"][rows, slots]
+            yield token_ids[batch["padding_mask"]]

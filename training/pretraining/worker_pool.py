@@ -21,14 +21,7 @@ def ordered_map(
 ) -> Iterator[Result]:
     """Calls a function with each task in a pool, and yields the results in order.
 
-    Args:
-        pool: A pool of threads or processes.
-        function: The function; for processes, a module-level function.
-        tasks: The tasks.
-        ahead: Maximum number of pending tasks, which bounds the memory for long sequences.
-
-    Yields:
-        The results, in the order of the tasks.
+    At most `ahead` tasks are pending, which bounds the memory for long sequences.
     """
     pending: deque[Future[Result]] = deque()
     try:
@@ -49,11 +42,6 @@ def process_pool(
     """Returns a pool of spawned processes, which end when this process ends.
 
     They are not forked, because libraries that the parent has imported do not support it.
-
-    Args:
-        num_workers: Number of processes.
-        initializer: A module-level function that is called once in each process.
-        arguments: The arguments of `initializer`.
     """
     return ProcessPoolExecutor(
         num_workers,

@@ -24,10 +24,6 @@ def read_answers(
 ) -> tuple[list[Answer], list[str | None] | None, list[str]]:
     """Reads the prediction of each row.
 
-    Args:
-        path: The file: a table with a header, JSON Lines, a JSON array, or Parquet.
-        read_row: Converts the fields of a row to a prediction, or raises a `ValueError`.
-
     Returns:
         A tuple of the predictions, of the id of each, and of the place of each. The ids are `None`
         if no row has one.
@@ -92,12 +88,12 @@ def matched_answers(
         return answers
     of_data = index_ids(ids, data_file, [f"row {number}" for number in range(1, count + 1)])
     of_answers = index_ids(own_ids, path, places)
-    unknown = [id for id in of_answers if id not in of_data]
-    if unknown:
+    unknown_ids = [id for id in of_answers if id not in of_data]
+    if unknown_ids:
         without_answer = next(id for id in of_data if id not in of_answers)
         raise ValueError(
-            f"{path} has predictions for {len(unknown)} ids that are not in {data_file}, such as "
-            f"{excerpt(unknown[0])}, and lacks {excerpt(without_answer)}"
+            f"{path} has predictions for {len(unknown_ids)} ids that are not in {data_file}, such "
+            f"as {excerpt(unknown_ids[0])}, and lacks {excerpt(without_answer)}"
         )
     return [answers[of_answers[id]] for id in of_data]
 
@@ -120,11 +116,6 @@ def index_ids(
 ) -> dict[str | None, int]:
     """Returns the index of each id.
 
-    Args:
-        ids: The ids.
-        path: Their file, for messages.
-        places: The place of each in the file, for messages.
-
     Raises:
         ValueError: If a row has no id, or two have the same one; the message names their places.
     """
@@ -141,12 +132,7 @@ def index_ids(
 
 
 def relabeled(row: dict[str, Any], label_map: Mapping[str, str]) -> dict[str, Any]:
-    """Returns a prediction with the label that its `label` is read as, if it has one.
-
-    Args:
-        row: The prediction.
-        label_map: As for `read_labeled_text`.
-    """
+    """Returns a prediction with the label that its `label` is read as, if it has one."""
     label = row.get("label")
     if label is None or as_id(label) not in label_map:
         return row
@@ -184,10 +170,10 @@ def read_choice(row: dict[str, Any]) -> dict[str, Any]:
     """
     best = row
     if "answers" in row:
-        ranked = row["answers"]
-        if not isinstance(ranked, list) or not ranked or not isinstance(ranked[0], dict):
-            raise ValueError(f"answers is {excerpt(ranked)}, expected a list of objects")
-        best = ranked[0]
+        answers = row["answers"]
+        if not isinstance(answers, list) or not answers or not isinstance(answers[0], dict):
+            raise ValueError(f"answers is {excerpt(answers)}, expected a list of objects")
+        best = answers[0]
     choice = _required(best, "choice")
     if isinstance(choice, bool) or not str(choice).isdecimal():
         raise ValueError(f"the choice is {excerpt(choice)}, expected an integer from 0")

@@ -61,17 +61,17 @@ def read_rows(path: Path, bad: BadRows | None = None) -> Iterator[tuple[str, dic
     number, bad = 0, bad or BadRows()
     files = [path] if path.is_file() else _split_files(path)
     names = _class_names(files)
-    unknown = {
+    unknown_columns = {
         column
         for column, classes in names.items()
         if isinstance(classes, list) and all(_are_unknown(file, column) for file in files)
     }
     for table in map(_read, files):
-        kept = [name for name in table.column_names if name not in unknown]
-        for batch in table.select(kept).to_batches():
+        columns = [name for name in table.column_names if name not in unknown_columns]
+        for batch in table.select(columns).to_batches():
             for values in zip(*map(_values, batch.columns), strict=True):
                 number += 1
-                record = dict(zip(kept, values, strict=True))
+                record = dict(zip(columns, values, strict=True))
                 try:
                     for column in names.keys() & record.keys():
                         record[column] = _named(column, record[column], names[column])
@@ -257,8 +257,8 @@ def _named(name: str, value: Any, classes: ClassNames) -> Any:
         return [_named(name, item, classes) for item in value]
     if isinstance(classes, dict):
         fields = value if isinstance(value, dict) else {}
-        shared = classes.keys() & fields.keys()
-        named = {key: _named(f"{name}.{key}", fields[key], classes[key]) for key in shared}
+        shared_keys = classes.keys() & fields.keys()
+        named = {key: _named(f"{name}.{key}", fields[key], classes[key]) for key in shared_keys}
         return {**fields, **named} if named else value
     if value is None or value == -1:
         return None

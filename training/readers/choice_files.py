@@ -193,10 +193,6 @@ def choice_fields(
     `answer`, as an index, a letter from A or a copy. In SWAG's columns `sent1`, `sent2`, `ending0`,
     `ending1` …, a choice is `sent2` followed by an ending.
 
-    Args:
-        record: The fields of the row.
-        labeled: Whether the correct choice is read.
-
     Raises:
         ValueError: If a field is missing or malformed; the message names it.
     """
@@ -233,13 +229,13 @@ def _label(fields: Mapping[str, Any], choices: list[str], names: list[str]) -> i
     indices = [str(index) for index in range(len(choices))]
     if key == "answer" and isinstance(label, str):
         letters = [chr(ord("A") + index) for index in range(len(choices))]
-        known = [names, choices, indices, letters]
+        vocabularies = [names, choices, indices, letters]
     else:
-        known = [names] if names and key == "answerKey" else [names, indices]
-    for words in known:
+        vocabularies = [names] if names and key == "answerKey" else [names, indices]
+    for words in vocabularies:
         if str(label).strip() in words:
             return words.index(str(label).strip())
-    raise ValueError(f"{key} is {excerpt(label)}, expected one of {', '.join(known[-1])}")
+    raise ValueError(f"{key} is {excerpt(label)}, expected one of {', '.join(vocabularies[-1])}")
 
 
 def _string(fields: Mapping[str, Any], name: str) -> str:

@@ -25,7 +25,7 @@ from .json_objects import read_objects
 from .separated_values import Quoting, read_separated
 from .values import BadRows, as_id, excerpt, field, is_number, row_error
 
-Header = bool | Literal["auto"]
+Header = Literal["auto", "yes", "no"]
 
 # Suffix -> format
 FORMATS = {
@@ -114,7 +114,7 @@ def is_array(path: Path) -> bool:
 def read_columns(
     path: Path,
     format: str,
-    columns: Mapping[str, str | int],
+    columns: Mapping[str, str],
     header: Header,
     quoting: Quoting = "auto",
     optional: Mapping[str, str] | None = None,
@@ -148,7 +148,7 @@ def read_columns(
             raise ValueError(
                 f"--format is {format!r}, expected {', '.join(dict.fromkeys(FORMATS.values()))}"
             )
-        return list(_rows_of_records(path, format, columns, optional, bad)), True
+        return list(_rows_of_records(path, format, columns, optional, bad)), "yes"
     table = list(read_cells(path, format, quoting, columns.values(), bad))
     while table and not blank_end and _is_blank(table[-1][1]):
         del table[-1]
@@ -156,22 +156,23 @@ def read_columns(
         raise ValueError(f"{path}: the file is empty")
     is_named = not all(map(_is_position, columns.values()))
     start = 0
-    if header is True or is_named:
+    if header == "yes" or is_named:
         start = next((n for n, (_, cells) in enumerate(table) if not _is_blank(cells)), 0)
     place, first = table[start]
     names = [cell.strip() for cell in first]
     present = {role: name for role, name in optional.items() if names.count(name) == 1}
     if header == "auto" and (present or is_named or all(one in names for one in columns.values())):
-        header = True
-    columns = {**columns, **(present if header is True else {})}
+        header = "yes"
+    if header == "yes":
+        columns = {**columns, **present}
     # A header has the right number of columns; without one, take the most frequent number.
     widths = Counter(len(cells) for _, cells in table)
-    width = len(first) if header is True else widths.most_common(1)[0][0]
+    width = len(first) if header == "yes" else widths.most_common(1)[0][0]
     indices = {
-        role: _column_index(path, place, role, column, names, width, header is True)
+        role: _column_index(path, place, role, column, names, width, header == "yes")
         for role, column in columns.items()
     }
-    table = table[start + (header is True) :]
+    table = table[start + (header == "yes") :]
     good = bad.without(table, lambda row: _check_width(path, row, width))
     return [
         Row(place, {role: cells[index] for role, index in indices.items()}) for place, cells in good
@@ -230,7 +231,7 @@ def read_cells(
     path: Path,
     format: str,
     quoting: Quoting = "auto",
-    columns: Collection[str | int] = (),
+    columns: Collection[str] = (),
     bad: BadRows | None = None,
 ) -> Iterator[tuple[str, list[str]]]:
     """Yields the place where each row of a table starts, and its cells.
@@ -285,14 +286,10 @@ def _excel_text(value: Any) -> str:
 def without_header(path: Path, rows: list[Row], header: Header) -> list[Row]:
     """Returns the rows without the first one, if it turns out to be a header.
 
-    Args:
-        path: The file, for messages.
-        rows, header: What `read_columns` returned.
-
     Raises:
-        ValueError: If the first row looks like a header, but `header` is False.
+        ValueError: If the first row looks like a header, but `header` is `"no"`.
     """
-    if header is True or not _starts_with_header(rows):
+    if header == "yes" or not _starts_with_header(rows):
         return rows
     if header == "auto":
         return rows[1:]
@@ -317,18 +314,18 @@ def _starts_with_header(rows: list[Row]) -> bool:
     return only_word or first.casefold() in _USUAL_NAMES["label"]
 
 
-def _is_position(column: str | int) -> bool:
-    return isinstance(column, int) or (column.isascii() and column.isdigit())
+def _is_position(column: str) -> bool:
+    return column.isascii() and column.isdigit()
 
 
 def _column_index(
-    path: Path, place: str, role: str, column: str | int, names: list[str], width: int, header: bool
+    path: Path, place: str, role: str, column: str, names: list[str], width: int, header: bool
 ) -> int:
     """Returns the index of a role's column."""
     if header:
         check_single(path, place, column, names)
     if header and column in names:
-        return names.index(str(column))
+        return names.index(column)
     if not _is_position(column):
         raise MissingColumnError(f"{path}, {place}: {_no_such_name(role, column, names, header)}")
     if not 0 <= int(column) < width:
@@ -339,19 +336,19 @@ def _column_index(
     return int(column)
 
 
-def check_single(path: Path, place: str, column: str | int, names: list[str]) -> None:
+def check_single(path: Path, place: str, column: str, names: list[str]) -> None:
     """Checks that only one column has the requested name.
 
     Raises:
         ValueError: If several have it; the message names the file, the line and the column.
     """
-    if list[str | int](names).count(column) > 1:
+    if names.count(column) > 1:
         raise row_error(
             path, place, f"two columns have the name {column!r}; give the column by its index"
         )
 
 
-def _no_such_name(role: str, column: str | int, names: list[str], header: bool) -> str:
+def _no_such_name(role: str, column: str, names: list[str], header: bool) -> str:
     if not header:
         return f"{role} is column {column!r}, expected an index from 0 with --header=no"
     for separator, format in (("\t", "tsv"), (",", "csv")):
@@ -367,16 +364,16 @@ def _no_such_name(role: str, column: str | int, names: list[str], header: bool) 
     )
 
 
-def _did_you_mean(column: str | int, names: Iterable[str]) -> str:
+def _did_you_mean(column: str, names: Iterable[str]) -> str:
     by_spelling = {name.casefold(): name for name in names}
-    close = difflib.get_close_matches(str(column).casefold(), by_spelling, n=1)
+    close = difflib.get_close_matches(column.casefold(), by_spelling, n=1)
     return f" (did you mean {by_spelling[close[0]]!r}?)" if close else ""
 
 
 def _rows_of_records(
     path: Path,
     format: str,
-    columns: Mapping[str, str | int],
+    columns: Mapping[str, str],
     optional: Mapping[str, str],
     bad: BadRows,
 ) -> Iterator[Row]:

@@ -17,7 +17,7 @@ from .choice_files import ChoiceRows
 from .data_splits import hold_out_tenth
 from .labeled_text import LabeledText
 from .tagged_words import count_types, counts_of_words, hold_out
-from .values import excerpt
+from .values import excerpt, folded
 
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import Tokenizer
@@ -59,7 +59,7 @@ class Rows:
 
     def keys(self) -> list[tuple[str, ...]]:
         """Returns the texts, normalized so that copies are equal: case, spaces, compatibility."""
-        return [tuple(map(_normalized, texts)) for texts in self.texts]
+        return [tuple(map(folded, texts)) for texts in self.texts]
 
     def different_texts(self) -> list[str]:
         """Returns all texts, and each shared passage only once."""
@@ -68,11 +68,7 @@ class Rows:
 
 
 def count_rows(part: Any) -> dict[str, int | str]:
-    """Returns the number of rows of a part, in total and by class, type or kind.
-
-    Args:
-        part: As for `text_rows`.
-    """
+    """Returns the number of rows of a part, in total and by class, type or kind."""
     if isinstance(part, LabeledText | ChoiceRows):
         return part.counts()
     if isinstance(part, TaggedText):
@@ -113,28 +109,25 @@ def text_rows(part: Any) -> Rows:
 def findings(parts: Mapping[str, Rows]) -> list[str]:
     """Returns what makes scores misleading: duplicates, contradictory labels, and leaks.
 
-    Texts are compared without regard to case and spaces.
-
-    Args:
-        parts: The rows by the name of the part; `train` is what the others are compared with.
+    Texts are compared without regard to case and spaces. Parts are compared with `train`.
     """
     messages = []
-    seen = set(parts["train"].keys()) if "train" in parts else set()
-    seen_passages = {key[-1] for key in seen}
+    train_keys = set(parts["train"].keys()) if "train" in parts else set()
+    seen_passages = {key[-1] for key in train_keys}
     for name, rows in parts.items():
         keys = rows.keys()
         counts = Counter(keys)
-        repeated = len(keys) - len(counts)
-        if repeated:
+        num_repeated = len(keys) - len(counts)
+        if num_repeated:
             most = counts.most_common(1)[0]
             messages.append(
-                f"{name}: {_share(repeated, len(keys))} repeat the text of another row, "
+                f"{name}: {_share(num_repeated, len(keys))} repeat the text of another row, "
                 f"{excerpt(most[0][0])} {most[1]} times"
             )
         if rows.labels is not None:
             messages += _contradictions(name, keys, rows.labels)
-        if name != "train" and seen:
-            leaks = {"rows": (sum(key in seen for key in keys), len(keys))}
+        if name != "train" and train_keys:
+            leaks = {"rows": (sum(key in train_keys for key in keys), len(keys))}
             if rows.share_passages:
                 passages = {key[-1] for key in keys}
                 leaks["passages"] = (len(passages & seen_passages), len(passages))
@@ -148,11 +141,7 @@ def findings(parts: Mapping[str, Rows]) -> list[str]:
 
 
 def rare_classes(parts: Mapping[str, Any]) -> list[str]:
-    """Returns which classes have too few rows to be learned, or none to be scored on.
-
-    Args:
-        parts: The parts of a data set, as for `text_rows`, by name: `train`, and perhaps `dev`.
-    """
+    """Returns which classes have too few rows to be learned, or none to be scored on."""
     messages = []
     counts = {name: _class_counts(part) for name, part in parts.items()}
     what, one = (
@@ -167,13 +156,13 @@ def rare_classes(parts: Mapping[str, Any]) -> list[str]:
         if single:
             effect = "cannot be learned and scored too" if name == "train" else "are scored on it"
             messages.append(f"{name}: {share(single, f'have a single {one}')}: they {effect}")
-    scored = counts.get("dev") or _held_out_counts(parts["train"])
-    unscored = [
-        name for name, count in counts["train"].items() if count > 1 and not scored.get(name)
+    dev_counts = counts.get("dev") or _held_out_counts(parts["train"])
+    others = [
+        name for name, count in counts["train"].items() if count > 1 and not dev_counts.get(name)
     ]
-    if scored and unscored:
+    if dev_counts and others:
         dev = "in dev" if "dev" in parts else "in the tenth that is held out without --dev_file"
-        messages.append(f"train: {share(unscored, f'have no {one} {dev}')}: they are not scored")
+        messages.append(f"train: {share(others, f'have no {one} {dev}')}: they are not scored")
     return messages
 
 
@@ -202,7 +191,7 @@ def _contradictions(
     by_key: dict[tuple[str, ...], set[str]] = {}
     for key, label in zip(keys, labels, strict=True):
         by_key.setdefault(key, set()).add(label)
-    contradictory = {key for key, found in by_key.items() if len(found) > 1}
+    contradictory = {key for key, labels_of_key in by_key.items() if len(labels_of_key) > 1}
     if contradictory:
         first = next(key for key in keys if key in contradictory)
         yield (
@@ -215,12 +204,6 @@ def _contradictions(
 def _share(count: int, total: int, what: str = "rows") -> str:
     share = 100 * count / total
     return f"{count:,} of {total:,} {what} ({share:.1f} %)"
-
-
-def _normalized(text: str) -> str:
-    from keras_bert.text.composition import normalized
-
-    return " ".join(normalized("NFKC", text).casefold().split())
 
 
 @dataclass(frozen=True)
@@ -242,20 +225,18 @@ class Tokens:
 def tokenize_rows(rows: Rows, tokenizer: Tokenizer) -> Tokens:
     """Tokenizes the rows of a part.
 
-    Args:
-        rows: The rows. Several texts of a row are counted as one sequence, with a separator after
-            each, unless they are choices. Unknown tokens of shared passages are counted once.
-        tokenizer: The tokenizer.
+    Several texts of a row are counted as one sequence, with a separator after each, unless they are
+    choices. Unknown tokens of shared passages are counted once.
     """
     num_tokens, num_unknown, words = [], [], Counter[str]()
     texts = rows.different_texts()
     for start in range(0, len(texts), _TOKENIZED_AT_ONCE):
         part = texts[start : start + _TOKENIZED_AT_ONCE]
         ids = tokenizer(part)
-        unknown = np.array([row.count(tokenizer.unk_token_id) for row in ids])
+        num_unknown_tokens = np.array([row.count(tokenizer.unk_token_id) for row in ids])
         num_tokens.append(np.array([len(row) for row in ids]))
-        num_unknown.append(unknown)
-        for index in np.flatnonzero(unknown).tolist():
+        num_unknown.append(num_unknown_tokens)
+        for index in np.flatnonzero(num_unknown_tokens).tolist():
             words.update(part[index].split())
     of_texts, total = np.concatenate(num_tokens), int(sum(map(np.sum, num_tokens)))
     if rows.share_passages:
@@ -278,11 +259,11 @@ def tokenize_rows(rows: Rows, tokenizer: Tokenizer) -> Tokens:
 
 
 def _unknown_words(words: Counter[str], tokenizer: Tokenizer) -> list[tuple[str, int]]:
-    ranked = words.most_common()
-    if not ranked:
+    ranking = words.most_common()
+    if not ranking:
         return []
-    ids = tokenizer([word for word, _ in ranked])
-    unknown = [
-        one for one, of_word in zip(ranked, ids, strict=True) if tokenizer.unk_token_id in of_word
+    ids = tokenizer([word for word, _ in ranking])
+    unknown_words = [
+        one for one, of_word in zip(ranking, ids, strict=True) if tokenizer.unk_token_id in of_word
     ]
-    return unknown[:_MAX_UNKNOWN_WORDS]
+    return unknown_words[:_MAX_UNKNOWN_WORDS]

@@ -16,13 +16,12 @@ _MAX_LINES = 25
 Counts = Mapping[str, Mapping[str, int | str]]
 
 
-def stratified_sample(strata: Sequence[Hashable], count: int, seed: int = 0) -> list[int]:
-    """Draws a random sample of rows with each stratum's share, rounded up or down.
+def stratified_sample(strata: Sequence[Hashable], count: int) -> list[int]:
+    """Draws a random sample of rows with each stratum's share, rounded up or down, always the same.
 
     Args:
         strata: The stratum of each row, such as its class; all equal for a simple random sample.
         count: Number of rows to draw, at most the number of rows.
-        seed: Seed of the choice among the rows of a stratum.
 
     Returns:
         The indices of the rows, in ascending order.
@@ -34,7 +33,7 @@ def stratified_sample(strata: Sequence[Hashable], count: int, seed: int = 0) -> 
     [('neg', 5), ('pos', 5)]
     """
     codes = {stratum: code for code, stratum in enumerate(dict.fromkeys(strata))}
-    order = np.random.default_rng(seed).permutation(len(strata))
+    order = np.random.default_rng(0).permutation(len(strata))
     by_stratum = np.argsort([codes[strata[index]] for index in order], kind="stable")
     # The rows, sorted by stratum, are divided into `count` equal intervals; takes the middle row of
     # each.
@@ -49,12 +48,6 @@ def hold_out_tenth(
 
     The same rows are held out for every seed of a run, so that runs can be compared. The row of a
     stratum with a single row is never held out.
-
-    Args:
-        strata: The stratum of each row.
-        path: The file, for the error message.
-        unit: The word for rows in the error message.
-        least: Minimum number of rows to hold out.
 
     Returns:
         The indices of the training rows and of the validation rows, each in ascending order.
@@ -87,9 +80,9 @@ def counts_table(counts: Counts) -> str:
     pos      20    -
     """
     names = list(dict.fromkeys(name for part in counts.values() for name in part))
-    listed = names if len(names) <= _MAX_LINES else names[: _MAX_LINES - 1]
-    rows = [[name, *(part.get(name, "-") for part in counts.values())] for name in listed]
+    shown_names = names if len(names) <= _MAX_LINES else names[: _MAX_LINES - 1]
+    rows = [[name, *(part.get(name, "-") for part in counts.values())] for name in shown_names]
     lines = [text_table(["", *counts], rows)]
-    if len(listed) < len(names):
-        lines.append(f"… and {len(names) - len(listed)} more")
+    if len(shown_names) < len(names):
+        lines.append(f"… and {len(names) - len(shown_names)} more")
     return "\n".join(lines)

@@ -76,9 +76,6 @@ def split_emoji(seed: int) -> tuple[LabeledText, LabeledText]:
 
     No name is in both sets: each character has its own.
 
-    Args:
-        seed: Seed of the choice and of the order.
-
     Returns:
         `TRAINING_SHARE` of each label, and the rest.
     """

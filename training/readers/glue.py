@@ -11,7 +11,8 @@ import os
 import warnings
 from pathlib import Path
 
-from .labeled_text import LabeledText, read_labeled_text
+from .data_files import Header
+from .labeled_text import LabeledText, TextColumns, read_labeled_text
 from .values import BadRows
 
 
@@ -25,7 +26,7 @@ class GlueTask:
         text: The column of the text, by name, or by index in a file without a header.
         metrics: The official metrics, as in `classifier_scores`; GLUE averages their mean over the
             tasks.
-        text_pair: The column of the second text; `None` for single sentences.
+        text_pair: The column of the second text; empty for single sentences.
         label: The column of the label. Test files have none.
         file_labels: The labels in the files, in the order of the ids; `None` for regression.
         class_names: Readable names of the classes, in the same order.
@@ -37,13 +38,13 @@ class GlueTask:
 
     name: str
     folder: str
-    text: str | int
+    text: str
     metrics: tuple[str, ...]
-    text_pair: str | None = None
-    label: str | int = "label"
+    text_pair: str = ""
+    label: str = "label"
     file_labels: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
-    header: bool = True
+    header: Header = "yes"
     test_text: str | None = None
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
@@ -73,9 +74,9 @@ TASKS = {
         GlueTask(
             name="cola",
             folder="CoLA",
-            text=3,
-            label=1,
-            header=False,
+            text="3",
+            label="1",
+            header="no",
             test_text="sentence",
             file_labels=("0", "1"),
             class_names=("unacceptable", "acceptable"),
@@ -203,19 +204,17 @@ def read_split(data_dir: str | os.PathLike[str], task: GlueTask | str, split: st
         )
     is_test = split in task.test_splits
     path, bad = _split_path(Path(data_dir), task, split), BadRows(collect=True)
-    data = read_labeled_text(
-        path,
+    columns = TextColumns(
         text=task.test_text if is_test and task.test_text else task.text,
         text_pair=task.text_pair,
-        label=None if is_test else task.label,
-        header=task.header or is_test,
-        class_names=task.file_labels,
-        regression=task.regression,
+        label=task.label,
+        header="yes" if is_test else task.header,
         quoting="none",
         allow_empty=True,
+        regression=task.regression,
         skip_labels=("-",),
-        bad=bad,
     )
+    data = read_labeled_text(path, columns, task.file_labels, labeled=not is_test, bad=bad)
     if bad.messages:
         total = len(bad.messages) + len(data)
         warnings.warn(
@@ -233,14 +232,10 @@ def read_diagnostic(data_dir: str | os.PathLike[str]) -> LabeledText | None:
     for name in ("AX/test.tsv", "diagnostic/diagnostic.tsv", "MNLI/diagnostic.tsv"):
         path = Path(data_dir) / name
         if path.exists():
-            return read_labeled_text(
-                path,
-                text="sentence1",
-                text_pair="sentence2",
-                label=None,
-                header=True,
-                quoting="none",
+            columns = TextColumns(
+                text="sentence1", text_pair="sentence2", header="yes", quoting="none"
             )
+            return read_labeled_text(path, columns, labeled=False)
     return None
 
 

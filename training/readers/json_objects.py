@@ -28,33 +28,28 @@ def read_objects(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the place and the content of each object: the line, or the row of an array.
 
-    Args:
-        lines: The lines, with their line ends.
-        name: The name of the file, for error messages.
-        bad: Collects malformed objects; by default, the first one raises an error.
-
     Raises:
         ValueError: If a line is not JSON or not an object, two of its fields have the same name,
             or it contains an unpaired surrogate.
     """
     bad = bad or BadRows()
-    numbered = enumerate(lines, start=1)
-    for number, line in numbered:
+    pairs = enumerate(lines, start=1)
+    for number, line in pairs:
         if not line.strip():
             continue
         is_array = line.lstrip().startswith("[")
-        text = line + "".join(line for _, line in numbered) if is_array else line.rstrip("\r\n")
+        text = line + "".join(line for _, line in pairs) if is_array else line.rstrip("\r\n")
         try:
             value = _parsed(text, number, name)
         except ValueError as error:
             bad.add(error)
             continue
-        placed = [(f"line {number}", value)]
+        rows = [(f"line {number}", value)]
         if is_array:
-            placed = [(f"row {row}", record) for row, record in enumerate(value, start=1)]
+            rows = [(f"row {row}", record) for row, record in enumerate(value, start=1)]
         # Only an escape can be an unpaired surrogate, for the bytes of a file are UTF-8.
         has_surrogates = bool(_SURROGATE.search(text))
-        yield from bad.without(placed, functools.partial(_check, name, has_surrogates))
+        yield from bad.without(rows, functools.partial(_check, name, has_surrogates))
 
 
 def _parsed(text: str, first_line: int, name: Path | str) -> Any:
@@ -79,9 +74,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _check(name: Path | str, has_surrogates: bool, placed: tuple[str, Any]) -> None:
+def _check(name: Path | str, has_surrogates: bool, row: tuple[str, Any]) -> None:
     """Raises an error if a value is not an object, or has an unpaired surrogate."""
-    place, record = placed
+    place, record = row
     if not isinstance(record, dict):
         message = f"found a {type(record).__name__}, expected a JSON object"
         if isinstance(record, list):

@@ -20,10 +20,8 @@ from absl import logging
 from ..engine.options import ProgramConfig, check_one_of
 from .data_files import LABELS, Header, Row, infer_format, read_columns, without_header
 from .separated_values import Quoting
-from .values import BadRows, excerpt, is_number, row_error, row_ids
+from .values import BadRows, excerpt, folded, is_number, row_error, row_ids
 
-# Value of the flag --header -> whether the first row is a header
-HEADERS: dict[str, Header] = {"auto": "auto", "yes": True, "no": False}
 # What an empty label is called in --skip_labels
 _EMPTY = "null"
 # Strings that stand for missing values: those that pandas reads as such, numbers without a value,
@@ -97,8 +95,7 @@ class LabeledText:
         if self.multi_label:
             rarest = np.where(ids > 0, ids.sum(axis=0), len(ids) + 1).argmin(axis=1)
             ids = np.where(ids.any(axis=1), rarest, -1)
-        strata: list[int] = ids.tolist()
-        return strata
+        return ids.tolist()
 
     @property
     def shown_labels(self) -> list[str]:
@@ -179,44 +176,14 @@ class TextColumns(ProgramConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_one_of(self, header=tuple(HEADERS), quoting=get_args(Quoting))
+        check_one_of(self, header=get_args(Header), quoting=get_args(Quoting))
         parse_label_map(self.label_map)
         if self.multi_label and (self.regression or self.skip_labels):
             raise ValueError("--multi_label has neither --regression nor --skip_labels")
 
-    def read_text(
-        self,
-        path: str | os.PathLike[str],
-        class_names: Sequence[str] | None = None,
-        regression: bool = False,
-        labeled: bool = True,
-        bad: BadRows | None = None,
-        multi_label: bool = False,
-    ) -> LabeledText:
-        """Reads a file as `read_labeled_text` does."""
-        return read_labeled_text(
-            path,
-            text=self.text,
-            text_pair=self.text_pair or None,
-            label=self.label if labeled else None,
-            multi_label=multi_label or self.multi_label,
-            header=HEADERS[self.header],
-            format=None if self.format == "auto" else self.format,
-            quoting=self.quoting,
-            class_names=class_names,
-            regression=regression or self.regression,
-            allow_empty=self.allow_empty,
-            label_map=parse_label_map(self.label_map),
-            skip_labels=self.skip_labels,
-            bad=bad,
-        )
-
 
 def parse_label_map(pairs: Sequence[str]) -> dict[str, str]:
     """Returns the label that each label is read as.
-
-    Args:
-        pairs: Two labels each, with a colon between them.
 
     Raises:
         ValueError: If one of them has no colon or several, or two have the same first label.
@@ -240,19 +207,12 @@ def parse_label_map(pairs: Sequence[str]) -> dict[str, str]:
 
 def read_labeled_text(
     path: str | os.PathLike[str],
-    *,
-    text: str | int = "text",
-    text_pair: str | int | None = None,
-    label: str | int | None = "label",
-    multi_label: bool = False,
-    header: Header = "auto",
-    format: str | None = None,
-    quoting: Quoting = "auto",
+    columns: TextColumns,
     class_names: Sequence[str] | None = None,
+    *,
+    labeled: bool = True,
     regression: bool = False,
-    allow_empty: bool = False,
-    skip_labels: Sequence[str] = (),
-    label_map: Mapping[str, str] | None = None,
+    multi_label: bool = False,
     bad: BadRows | None = None,
 ) -> LabeledText:
     """Reads one file of labeled text.
@@ -268,27 +228,15 @@ def read_labeled_text(
     Args:
         path: The file; text in UTF-8, or in UTF-16 with a byte order mark, and optionally
             compressed; or a folder of Parquet or Arrow files, as for `arrow_files.read_rows`.
-        text: The column of the text: its name, or its index from 0, possibly as a string of
-            digits. In JSON, `labels.0.name` is a field of nested objects and lists.
-        text_pair: The column of the second text, for pairs.
-        label: The column of the label; `None` reads unlabeled text. With `multi_label`, several
-            columns of 0 and 1 have commas between their names, which are those of the classes.
-        multi_label: Whether a row has any number of labels. In one column, they are a JSON list, or
-            names with `,`, `;` or `|` between them.
-        header: Whether the first row is a header. `"auto"`: it is if a column is given by name.
-            If all columns are given by index, it is if its label occurs in no other row, and is a
-            common column name (`label`, `score`, …) or the only label that is not a number.
-        format: The format; inferred from the suffix by default.
-        quoting: `"csv"` if quotes in TSV enclose cells, and are doubled inside; `"none"` if they
-            are text; `"auto"` infers it from the file.
+        columns: How the file is read. With `header="auto"`, the first row is a header if a column
+            is given by name. If all columns are given by index, it is if its label occurs in no
+            other row, and is a common column name (`label`, `score`, …) or the only label that is
+            not a number.
         class_names: The classes in the order of their ids; for a development file, those of the
             training file. By default the labels of the file, sorted as numbers if all of them are
             numbers, or else as strings.
-        regression: Whether labels are scores.
-        allow_empty: Whether to accept empty texts.
-        skip_labels: Labels whose rows are left out, such as SNLI's `-` for "no agreement"; `null`
-            also stands for an empty label.
-        label_map: The label that a label is read as.
+        labeled: Whether to read the labels.
+        regression, multi_label: Whether the model requires such labels, whatever `columns` says.
         bad: Collects malformed rows, whose number is `LabeledText.skipped`; by default, the first
             one raises an error.
 
@@ -310,74 +258,74 @@ def read_labeled_text(
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "reviews.tsv")
     >>> _ = path.write_text("text\\tlabel\\na gripping film\\tgood\\nno\\tbad\\n")
-    >>> reviews = read_labeled_text(path)
+    >>> reviews = read_labeled_text(path, TextColumns())
     >>> reviews.texts, reviews.labels.tolist(), reviews.class_names
     (['a gripping film', 'no'], [1, 0], ('bad', 'good'))
     """
-    if regression and class_names is not None:
-        raise ValueError(f"--regression has no classes, but --class_names is {list(class_names)}")
-    names = None if class_names is None else tuple(str(name) for name in class_names)
-    if names is not None and len(set(names)) < len(names):
-        raise ValueError(f"--class_names is {list(names)}, expected distinct names")
+    names = None if class_names is None else tuple(class_names)
     path, bad = Path(path), bad or BadRows()
-    of_label = {"label": label}
-    if multi_label and label is not None:
-        of_label = {LABELS: label}
-        if isinstance(label, str) and "," in label:
-            each = [name.strip() for name in label.split(",")]
+    regression, multi_label = regression or columns.regression, multi_label or columns.multi_label
+    label_map = parse_label_map(columns.label_map)
+    of_label = {"label": columns.label}
+    if multi_label:
+        of_label = {LABELS: columns.label}
+        if "," in columns.label:
+            each = [name.strip() for name in columns.label.split(",")]
             names = names or tuple(each)
             of_label = {f"{LABELS}.{name}": name for name in each}
-    chosen = {"text": text, "text_pair": text_pair, **of_label}
-    columns = {role: column for role, column in chosen.items() if column is not None}
+    roles = {"text": columns.text}
+    if columns.text_pair:
+        roles["text_pair"] = columns.text_pair
+    has_label = labeled and not multi_label
     rows, has_header = read_columns(
         path,
-        format or infer_format(path),
-        columns,
-        header,
-        quoting=quoting,
+        infer_format(path) if columns.format == "auto" else columns.format,
+        roles | of_label if labeled else roles,
+        columns.header,
+        quoting=columns.quoting,
         optional={"id": "id"},
-        blank_end=label is None,
+        blank_end=not labeled,
         bad=bad,
     )
     rows = without_header(path, rows, has_header)
-    if "label" in columns and not regression and names is None and has_header == "auto":
+    if has_label and not regression and names is None and has_header == "auto":
         _warn_of_header(path, rows)
-    left_out = _left_out(path, rows, skip_labels) if "label" in columns else {}
+    left_out = _left_out(path, rows, columns.skip_labels) if has_label else {}
     rows = [row for index, row in enumerate(rows) if index not in left_out]
-    if label_map and "label" in columns:
+    if label_map and has_label:
         _map_labels(path, rows, label_map, is_training=names is None)
-    known = names if "label" in columns else None
+    classes = names if has_label else None
 
     def labels_of(row: Row) -> list[str]:
-        return [(label_map or {}).get(name, name) for name in _several_labels_of(path, row)]
+        return [label_map.get(name, name) for name in _several_labels_of(path, row)]
 
     def check(row: Row) -> None:
-        _check(path, row, known, regression, allow_empty)
+        _check(path, row, classes, regression, columns.allow_empty)
         for name in labels_of(row) if multi_label else ():
             if names is not None and name not in names:
-                expected = f"expected one of {excerpt(list(names), 300)}"
-                raise row_error(path, row.place, f"unknown label {excerpt(name)}, {expected}")
+                message = f"expected one of {excerpt(list(names), 300)}"
+                raise row_error(path, row.place, f"unknown label {excerpt(name)}, {message}")
 
     rows = list(bad.without(rows, check))
     if not rows:
         reason = "".join(f"; the first malformed row: {row}" for row in bad.messages[:1])
         raise ValueError(f"{path}: no examples{reason}")
     labels = None
-    if label is not None and regression:
+    if labeled and regression:
         labels = np.array([float(_label(row)) for row in rows], "float32")
-    elif label is not None and multi_label:
+    elif labeled and multi_label:
         labels_by_row = list(map(labels_of, rows))
         names = names or tuple(sorted({name for row in labels_by_row for name in row}))
         if not names:
             raise ValueError(f"{path}: no row has a label, expected names of labels")
         labels = np.array([[name in row for name in names] for row in labels_by_row], "int32")
-    elif label is not None:
+    elif labeled:
         names = names or _class_names(path, rows)
         ids = {name: index for index, name in enumerate(names)}
         labels = np.array([ids[_label(row)] for row in rows], "int32")
     return LabeledText(
         texts=[row.cells["text"] for row in rows],
-        text_pairs=None if text_pair is None else [row.cells["text_pair"] for row in rows],
+        text_pairs=[row.cells["text_pair"] for row in rows] if columns.text_pair else None,
         labels=labels,
         class_names=names,
         path=str(path),
@@ -447,11 +395,11 @@ def _map_labels(
     path: Path, rows: list[Row], label_map: Mapping[str, str], is_training: bool
 ) -> None:
     labels = Counter(map(_label, rows))
-    unknown = [pair for pair in label_map.items() if not labels.keys() & {*pair}]
-    if is_training and unknown:
+    unknown_pairs = [pair for pair in label_map.items() if not labels.keys() & {*pair}]
+    if is_training and unknown_pairs:
         raise ValueError(
-            f"--label_map has {excerpt(':'.join(unknown[0]))}, neither of which is a label of "
-            f"{path}; they are {excerpt(list(labels), 300)}"
+            f"--label_map has {excerpt(':'.join(unknown_pairs[0]))}, neither of which is a label "
+            f"of {path}; they are {excerpt(list(labels), 300)}"
         )
     for row in rows:
         row.cells["label"] = label_map.get(_label(row), _label(row))
@@ -536,14 +484,7 @@ def _warn_of_labels(path: Path, counts: Counter[str]) -> None:
 def warn_of_spellings(
     path: Path | str, counts: Mapping[str, int], unit: str = "words", stacklevel: int = 2
 ) -> None:
-    """Warns of labels that are probably spellings of the same class.
-
-    Args:
-        path: The file.
-        counts: The number of rows or words of each label.
-        unit: What is counted.
-        stacklevel: As for `warnings.warn`.
-    """
+    """Warns of labels that are probably spellings of the same class."""
     alike: dict[object, list[str]] = {}
     for name in counts:
         alike.setdefault(_spelling(name), []).append(name)
@@ -570,9 +511,7 @@ def _spelling(name: str) -> object:
     if is_number(name):
         return float(name)
     visible = "".join(character for character in name if unicodedata.category(character) != "Cf")
-    from keras_bert.text.composition import normalized
-
-    return " ".join(normalized("NFKC", visible).casefold().split())
+    return folded(visible)
 
 
 def _are_decimal_commas(names: Collection[str]) -> bool:

@@ -81,16 +81,16 @@ def read_questions(
     path = Path(path)
     if not exists(path):
         raise FileNotFoundError(f"{path} does not exist, expected a file of questions")
+    bad = BadRows(collect=skip_bad)
     if has_rows(path):
-        bad = BadRows(collect=skip_bad)
         rows = read_records(path, bad=bad)
         file = read_squad_rows(rows, path, labeled=labeled, skip_bad=skip_bad)
         return QuestionFile(file.examples, file.has_unanswerable, (*bad.messages, *file.skipped))
     content = load_json(path)
     if triviaqa.is_triviaqa(content):
-        documents = triviaqa.read_documents(
-            content, path, labeled=labeled, skip_bad=skip_bad, max_words=document_words
+        examples = triviaqa.read_documents(
+            content, path, labeled=labeled, bad=bad, max_words=document_words
         )
-        return QuestionFile(documents.examples, False, documents.skipped)
+        return QuestionFile(examples, False, tuple(bad.messages))
     file = parse_squad(content, path, labeled=labeled, skip_bad=skip_bad)
     return QuestionFile(file.examples, file.has_unanswerable, file.skipped)

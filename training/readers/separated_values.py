@@ -35,19 +35,12 @@ def read_separated(
     path: Path,
     format: str,
     quoting: Quoting = "auto",
-    columns: Collection[str | int] = (),
+    columns: Collection[str] = (),
     bad: BadRows | None = None,
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the line on which each row starts, and its cells.
 
     An empty line is no row, except between the rows of a single column. A row of blank cells is.
-
-    Args:
-        path: The file.
-        format: `"tsv"` or `"csv"`.
-        quoting: How quotes in TSV are read; `"auto"` infers it from the file.
-        columns: The columns that are wanted, by name or index; by default more than one.
-        bad: Collects rows that are not valid CSV; by default, the first one raises an error.
 
     Raises:
         ValueError: If the file is malformed.
@@ -81,12 +74,12 @@ def read_separated(
 
 
 def _csv_rows(
-    path: Path, lines: Callable[[], Iterator[str]], separator: str, skipped: int, bad: BadRows
+    path: Path, lines: Callable[[], Iterator[str]], separator: str, offset: int, bad: BadRows
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the line on which each row starts, and its cells, after a number of lines."""
-    reader = csv.reader(itertools.islice(lines(), skipped, None), delimiter=separator, strict=True)
+    reader = csv.reader(itertools.islice(lines(), offset, None), delimiter=separator, strict=True)
     while True:
-        start = skipped + reader.line_num + 1
+        start = offset + reader.line_num + 1
         try:
             cells = next(reader)
         except StopIteration:
@@ -102,16 +95,14 @@ def _csv_rows(
             problem.__cause__ = error
             bad.add(problem)
             # An unclosed quote has read the rows after it: begin again at the next line
-            skipped = start
-            rest = itertools.islice(lines(), skipped, None)
+            offset = start
+            rest = itertools.islice(lines(), offset, None)
             reader = csv.reader(rest, delimiter=separator, strict=True)
         else:
             yield start, cells
 
 
-def _separator(
-    lines: Callable[[], Iterator[str]], columns: Collection[str | int]
-) -> tuple[str, int]:
+def _separator(lines: Callable[[], Iterator[str]], columns: Collection[str]) -> tuple[str, int]:
     """Returns the separator of a CSV file, and the number of lines before its first row.
 
     It is a comma, unless a first line such as `sep=;` names another; or a semicolon, which Excel
@@ -185,12 +176,12 @@ def _is_quoted(path: Path, lines: Callable[[], Iterator[str]]) -> bool:
             _warn_of_quotes(path, lines())
             return False
         cells = _CELLS.findall(row)
-        quoted = {index: cell[1:-1] for index, cell in enumerate(cells) if cell.startswith('"')}
+        texts = {index: cell[1:-1] for index, cell in enumerate(cells) if cell.startswith('"')}
         num_rows += 1
-        num_quoted += len(quoted)
-        is_doubled |= any('"' in cell for cell in quoted.values())
-        has_separators |= any(set("\t\n\r") & set(cell) for cell in quoted.values())
-        in_every_row = {*quoted} if in_every_row is None else in_every_row & quoted.keys()
+        num_quoted += len(texts)
+        is_doubled |= any('"' in cell for cell in texts.values())
+        has_separators |= any(set("\t\n\r") & set(cell) for cell in texts.values())
+        in_every_row = {*texts} if in_every_row is None else in_every_row & texts.keys()
         line_widths |= {line.count("\t") + 1 for line in row.split("\n") if line.rstrip("\r")}
         row_widths.add(len(cells))
     # Lines with equally many cells are hardly parts of cells.

@@ -175,11 +175,6 @@ def _rarest_types(text: TaggedText) -> list[str]:
 def model_inputs(text: TaggedText, values: list[Any], context: bool) -> list[Any]:
     """Returns words or labels in the form that `TokenClassifier` takes.
 
-    Args:
-        text: The sentences.
-        values: The words or labels of each sentence.
-        context: Whether to group the sentences by document.
-
     Raises:
         ValueError: If `context` is set, and the file marks no documents.
     """
@@ -216,11 +211,6 @@ def in_scheme(text: TaggedText, scheme: Scheme, notation: Notation | None = None
 
     Logs a warning if the labels deviate from their own scheme, or are bare types beside `O`.
 
-    Args:
-        text: The words and labels.
-        scheme: The tagging scheme.
-        notation: The notation of the labels; inferred from them by default.
-
     Raises:
         ValueError: If only some labels are labels of spans; the message names the others. If
             brackets are nested or not balanced; the message has the sentence.
@@ -229,18 +219,18 @@ def in_scheme(text: TaggedText, scheme: Scheme, notation: Notation | None = None
         return text
     text = with_span_labels(text, notation)
     labels = text.labels or []
-    misspelled = misspelled_labels(label for sentence in labels for label in sentence)
-    if misspelled:
+    misspelled_counts = misspelled_labels(label for sentence in labels for label in sentence)
+    if misspelled_counts:
         raise ValueError(
-            f"{text.path}: some labels are not labels of spans: {_listed(misspelled)}; "
+            f"{text.path}: some labels are not labels of spans: {_listed(misspelled_counts)}; "
             "expected O, B-TYPE, I-TYPE … (--scheme=keep accepts any labels)"
         )
     own_scheme = detect_scheme(labels)
     if own_scheme is None:
         return text
     _warn_of_mixed_schemes(text, own_scheme)
-    converted = [convert_labels(sentence, scheme) for sentence in labels]
-    return dataclasses.replace(text, labels=converted)
+    labels_in_scheme = [convert_labels(sentence, scheme) for sentence in labels]
+    return dataclasses.replace(text, labels=labels_in_scheme)
 
 
 def with_span_labels(
@@ -262,11 +252,11 @@ def with_span_labels(
         notation = detect_notation(text.labels or ())
     if notation is None:
         return text
-    converted = []
+    span_labels = []
     intact = []
     for index, (words, labels) in enumerate(zip(text.words, text.labels or (), strict=True)):
         try:
-            converted.append(from_notation(labels, notation))
+            span_labels.append(from_notation(labels, notation))
             intact.append([index])
         except ValueError as error:
             message = (
@@ -282,7 +272,7 @@ def with_span_labels(
             "as one entity; --scheme=keep reads them as labels of words",
             text.path,
         )
-    return dataclasses.replace(text, labels=converted)
+    return dataclasses.replace(text, labels=span_labels)
 
 
 def _warn_of_mixed_schemes(text: TaggedText, scheme: Scheme) -> None:
@@ -311,8 +301,8 @@ def _listed(counts: Mapping[str, int]) -> str:
 def warn_of_unknown_labels(text: TaggedText, class_names: tuple[str, ...]) -> None:
     """Logs a warning if a text has labels that are not among those of the training file."""
     counts = label_counts(text)
-    unknown = {name: counts[name] for name in label_names(text) if name not in class_names}
-    if unknown:
+    others = {name: counts[name] for name in label_names(text) if name not in class_names}
+    if others:
         logging.warning(
-            "%s has labels that are not in the training file: %s", text.path, _listed(unknown)
+            "%s has labels that are not in the training file: %s", text.path, _listed(others)
         )

@@ -38,7 +38,7 @@ _QREL = (("query-id", "query_id", "qid"), ("corpus-id", "doc_id", "docid", "pid"
 
 @dataclasses.dataclass(frozen=True)
 class Collection:
-    """Documents, queries and relevance qrels.
+    """Documents, queries and relevance judgments.
 
     Args:
         documents: The text of each document, by id.
@@ -56,8 +56,7 @@ class Collection:
     def parts(self, test_every: int) -> dict[str, list[str]]:
         """Returns the queries to train on, and those to score, by the names of their splits.
 
-        Args:
-            test_every: Every `test_every`-th query is scored if the files name no splits.
+        Every `test_every`-th query is scored if the files name no splits.
         """
         queries = list(self.queries)
         if self.splits:
@@ -85,9 +84,6 @@ def ranked(scored: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
 
     Scores are rounded to float32, which `trec_eval` reads, and ids are compared by their bytes.
 
-    Args:
-        scored: The documents of a query with their scores.
-
     Returns:
         The documents with the rounded scores, the best first.
 
@@ -96,8 +92,8 @@ def ranked(scored: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
     >>> ranked([("d1", 2.0), ("d2", 2.00000001), ("d10", 3.0)])
     [('d10', 3.0), ('d2', 2.0), ('d1', 2.0)]
     """
-    rounded = [(document, float(np.float32(score))) for document, score in scored]
-    return sorted(rounded, key=lambda pair: (pair[1], pair[0].encode()), reverse=True)
+    rounded_scores = [(document, float(np.float32(score))) for document, score in scored]
+    return sorted(rounded_scores, key=lambda pair: (pair[1], pair[0].encode()), reverse=True)
 
 
 def write_run(
@@ -105,11 +101,7 @@ def write_run(
 ) -> None:
     """Writes a ranking in TREC's run format: `query Q0 document rank score tag` on each line.
 
-    Args:
-        path: The file, which is written atomically.
-        scored: For each query, the documents with their scores, in the order of `ranked`: whoever
-            reads the file sorts them so.
-        tag: The name of the system.
+    The documents of a query are in the order of `ranked`: whoever reads the file sorts them so.
     """
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for query, ranking in scored.items():
@@ -119,7 +111,7 @@ def write_run(
 
 
 def write_qrels(path: Path, qrels: Mapping[str, Mapping[str, int]]) -> None:
-    """Writes relevance qrels in TREC's format: `query 0 document grade` on each line."""
+    """Writes relevance judgments in TREC's format: `query 0 document grade` on each line."""
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for query, grades in qrels.items():
             for document, grade in grades.items():
@@ -127,7 +119,7 @@ def write_qrels(path: Path, qrels: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
-    """Reads relevance qrels (qrels): `query iteration document grade` on each line.
+    """Reads relevance judgments (qrels): `query iteration document grade` on each line.
 
     Lines of three fields lack the iteration, as in Cranfield's file, and in BEIR's, which has a
     header. JSON Lines have BEIR's fields `query-id`, `corpus-id` and `score`.
@@ -184,10 +176,10 @@ def read_collection(
         FileNotFoundError: If a file does not exist.
         ValueError: If a file is malformed; the message names the file and the line.
     """
-    given = {"documents": documents, "queries": queries, "qrels": qrels}
-    if not any(given.values()) and (folder / "cran.all.1400").is_file():
+    roles = {"documents": documents, "queries": queries, "qrels": qrels}
+    if not any(roles.values()) and (folder / "cran.all.1400").is_file():
         return read_cranfield(folder)
-    paths = {role: _find(folder, role, name) for role, name in given.items()}
+    paths = {role: _find(folder, role, name) for role, name in roles.items()}
     (texts_path,) = paths["documents"].values()
     texts = _texts(texts_path)
     graded: dict[str, dict[str, int]] = {}
@@ -199,12 +191,12 @@ def read_collection(
     all_queries: dict[str, str] = {}
     for path in paths["queries"].values():
         all_queries |= _texts(path)
-    judged = {id: text for id, text in all_queries.items() if id in graded}
-    known = {
+    with_grades = {id: text for id, text in all_queries.items() if id in graded}
+    judgments = {
         query: {document: grade for document, grade in graded[query].items() if document in texts}
-        for query in judged
+        for query in with_grades
     }
-    total, num_known = (sum(map(len, grades.values())) for grades in (graded, known))
+    total, num_known = (sum(map(len, grades.values())) for grades in (graded, judgments))
     judgment_files, query_files = (
         ", ".join(map(str, paths[role].values())) for role in ("qrels", "queries")
     )
@@ -220,7 +212,7 @@ def read_collection(
             total - num_known,
             total,
         )
-    names = dict.fromkeys(splits[query] for query in judged)
+    names = dict.fromkeys(splits[query] for query in with_grades)
     if len(names) < len(paths["qrels"]):
         raise ValueError(f"{judgment_files}: a split has no query that is in {query_files}")
     if len(names) == 1:
@@ -230,9 +222,11 @@ def read_collection(
                 "others are scored",
                 judgment_files,
             )
-        return Collection(texts, judged, known)
+        return Collection(texts, with_grades, judgments)
     logging.info("qrels to train on and to score by: %s", judgment_files)
-    return Collection(texts, judged, known, {query: splits[query] for query in judged})
+    return Collection(
+        texts, with_grades, judgments, {query: splits[query] for query in with_grades}
+    )
 
 
 def is_collection(folder: Path) -> bool:
@@ -309,8 +303,8 @@ def _texts_with_ids(path: Path) -> Iterator[tuple[str, str, str]]:
             continue
         width = len(cells) if not number else width
         if len(cells) != width or (columns == [0, 1] and width != 2 and not number):
-            expected = width if number else "an id and a text, or a header"
-            raise row_error(path, place, f"{len(cells)} columns, expected {expected}")
+            description = width if number else "an id and a text, or a header"
+            raise row_error(path, place, f"{len(cells)} columns, expected {description}")
         id, *parts = (cells[column].strip() for column in columns)
         yield place, id, " ".join(parts)
 
@@ -335,9 +329,6 @@ def read_cranfield(folder: Path) -> Collection:
     other ids. All grades above 0 become 1, because the files and their documentation disagree on
     which end of the scale is best.
 
-    Args:
-        folder: The folder of the three files.
-
     Raises:
         FileNotFoundError: If a file does not exist.
         ValueError: If a file is malformed; the message names the file and the line.
@@ -350,18 +341,10 @@ def read_cranfield(folder: Path) -> Collection:
         str(number): " ".join(text.split())
         for number, (_, text) in enumerate(_records(folder / "cran.qry", ("W",)), start=1)
     }
-    graded = read_qrels(folder / "cranqrel")
     qrels = {
         query: {document: int(grade > 0) for document, grade in grades.items()}
-        for query, grades in graded.items()
+        for query, grades in read_qrels(folder / "cranqrel").items()
     }
-    for query, grades in qrels.items():
-        unknown = [document for document in grades if document not in documents]
-        if query not in queries or unknown:
-            raise ValueError(
-                f"{folder / 'cranqrel'}: query {query} or its documents {unknown[:3]} are not in "
-                "the collection"
-            )
     return Collection(documents, queries, qrels)
 
 

@@ -14,15 +14,14 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_bert.data.squad import QuestionExample, SpanAnswer
 
-from .values import excerpt
+from .values import BadRows, excerpt
 
 # The folder of the documents in each of a question's lists
 _LISTS = {"EntityPages": "wikipedia", "SearchResults": "web"}
-_DOMAINS = ("Wikipedia", "Web")
 _KINDS = {str: "a string", list: "a list", bool: "true or false", dict: "an object"}
 
 
@@ -46,35 +45,15 @@ class DocumentQuestion(QuestionExample):
     human_answers: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class TriviaFile:
-    """The questions of a file, each once for each of its documents.
-
-    Args:
-        examples: The questions, in the order of the file.
-        skipped: An error message for each question and document that was skipped.
-        without_answer: The number of documents that contain no alias of the answer.
-    """
-
-    examples: tuple[DocumentQuestion, ...]
-    skipped: tuple[str, ...]
-    without_answer: int
-
-
 def is_triviaqa(content: Any) -> bool:
     """Returns whether the content of a JSON file is that of a file of TriviaQA."""
     return isinstance(content, dict) and "Data" in content
 
 
 def read_documents(
-    content: Any,
-    path: Path,
-    *,
-    labeled: bool = True,
-    skip_bad: bool = False,
-    max_words: int = 0,
-) -> TriviaFile:
-    """Reads questions with their documents.
+    content: Any, path: Path, *, labeled: bool = True, bad: BadRows, max_words: int = 0
+) -> tuple[DocumentQuestion, ...]:
+    """Reads questions, each once for each of its documents, in the order of the file.
 
     Of files for the verified evaluation, only the questions and documents that are part of it are
     read.
@@ -84,50 +63,41 @@ def read_documents(
         path: The file, beside whose folder, or in whose folder, the documents are in `evidence`.
         labeled: Whether every question must have an answer. Otherwise malformed answers count as
             unknown.
-        skip_bad: Whether to skip malformed questions and missing documents, and list them in the
-            result, instead of raising an error.
+        bad: Collects malformed questions and missing documents.
         max_words: Number of words to read of a document, the first ones; 0 for all.
 
     Raises:
         ValueError: If the file is malformed, or a document is missing, not UTF-8, or outside of the
             folder of the documents; the message names the file and the question.
     """
-    reader = _Reader(content, path, skip_bad)
     evidence = _evidence_folder(path)
     examples = []
-    for question in reader.questions(labeled):
+    for question in _questions(content, path, labeled, bad):
         for page in question.pages:
             try:
                 text = _document(evidence, page, question.where)
             except ValueError as error:
-                reader.skip(error)
+                bad.add(error)
                 continue
             text = first_words(text, max_words)
             span = answer_in_document(question.aliases, text)
             answers = None if question.aliases == () else () if span is None else (span,)
-            document = f"{question.id}--{page.name}"
-            examples.append(
-                DocumentQuestion(
-                    document,
-                    question.text,
-                    text,
-                    answers,
-                    page.name,
-                    key=question.id if reader.domain == "Wikipedia" else document,
-                    aliases=question.aliases,
-                    human_answers=question.human_answers,
-                )
+            example = DocumentQuestion(
+                f"{question.id}--{page.name}",
+                question.text,
+                text,
+                answers,
+                page.name,
+                key=page.key,
+                aliases=question.aliases,
+                human_answers=question.human_answers,
             )
-    without = sum(example.answers == () for example in examples)
-    return TriviaFile(tuple(examples), tuple(reader.skipped), without)
+            examples.append(example)
+    return tuple(examples)
 
 
 def read_answers(content: Any, path: Path) -> dict[str, tuple[str, ...]]:
     """Reads the answers that count as right, by the key of each prediction, without documents.
-
-    Args:
-        content: The content of the file.
-        path: The file, for messages.
 
     Returns:
         The normalized aliases, and the answers of people, by question id for Wikipedia, and by
@@ -136,15 +106,11 @@ def read_answers(content: Any, path: Path) -> dict[str, tuple[str, ...]]:
     Raises:
         ValueError: If the file is malformed; the message names the file and the question.
     """
-    reader = _Reader(content, path, skip_bad=False)
-    answers = {}
-    for question in reader.questions(labeled=True):
-        texts = (*question.aliases, *question.human_answers)
-        if reader.domain == "Wikipedia":
-            answers[question.id] = texts
-        else:
-            answers |= {f"{question.id}--{page.name}": texts for page in question.pages}
-    return answers
+    return {
+        page.key: (*question.aliases, *question.human_answers)
+        for question in _questions(content, path, True, BadRows())
+        for page in question.pages
+    }
 
 
 def first_words(text: str, count: int) -> str:
@@ -167,17 +133,13 @@ def answer_in_document(aliases: Sequence[str], document: str) -> SpanAnswer | No
 
     Aliases are compared with the document in lower case, also inside of words, as TriviaQA's own
     code does.
-
-    Args:
-        aliases: Normalized aliases.
-        document: The document.
     """
-    lowered = document.lower()
+    lower_case = document.lower()
     for alias in filter(None, aliases):
-        start = lowered.find(alias)
+        start = lower_case.find(alias)
         if start >= 0:
             end = start + len(alias)
-            if len(lowered) != len(document):
+            if len(lower_case) != len(document):
                 start, end = _offsets_before_lowering(document, start, end)
             return SpanAnswer(document[start:end], start)
     return None
@@ -192,14 +154,13 @@ def _offsets_before_lowering(text: str, start: int, end: int) -> tuple[int, int]
     return first, behind
 
 
-@dataclasses.dataclass(frozen=True)
-class _Page:
+class _Page(NamedTuple):
     folder: str
     name: str
+    key: str
 
 
-@dataclasses.dataclass(frozen=True)
-class _Question:
+class _Question(NamedTuple):
     id: str
     text: str
     pages: list[_Page]
@@ -208,79 +169,62 @@ class _Question:
     where: str
 
 
-class _Reader:
-    """Iterates over the questions of a file, and keeps messages about those that were skipped."""
-
-    def __init__(self, content: Any, path: Path, skip_bad: bool) -> None:
-        self.path = path
-        self.skip_bad = skip_bad
-        self.skipped: list[str] = []
-        self._data = _field(content, "Data", list, str(path))
-        self._is_verified = _field(content, "VerifiedEval", bool, str(path))
-        self.domain = _field(content, "Domain", str, str(path))
-        if self.domain not in _DOMAINS:
-            raise ValueError(
-                f"{path}: Domain is {excerpt(self.domain)}, expected {' or '.join(_DOMAINS)}"
-            )
-
-    def skip(self, error: ValueError) -> None:
-        """Raises an error, or keeps its message."""
-        if not self.skip_bad:
-            raise error
-        self.skipped.append(str(error))
-
-    def questions(self, labeled: bool) -> Iterator[_Question]:
-        ids: set[str] = set()
-        for number, datum in enumerate(self._data, start=1):
-            try:
-                where = f"{self.path}: question {number}"
-                question_id = _field(datum, "QuestionId", str, where)
-                where += f" (id {excerpt(question_id)})"
-                if self._is_verified and not _field(
-                    datum, "QuestionPartOfVerifiedEval", bool, where
-                ):
-                    continue
-                if question_id in ids:
-                    raise ValueError(f"{where}: another question has this id")
-                question = self._question(datum, question_id, labeled, where)
-            except ValueError as error:
-                self.skip(error)
-                continue
-            ids.add(question_id)
-            yield question
-
-    def _question(self, datum: Any, question_id: str, labeled: bool, where: str) -> _Question:
-        aliases: tuple[str, ...] = ()
-        human_answers: tuple[str, ...] = ()
+def _questions(content: Any, path: Path, labeled: bool, bad: BadRows) -> Iterator[_Question]:
+    data = _field(content, "Data", list, str(path))
+    is_verified = _field(content, "VerifiedEval", bool, str(path))
+    domain = _field(content, "Domain", str, str(path))
+    if domain not in ("Wikipedia", "Web"):
+        raise ValueError(f"{path}: Domain is {excerpt(domain)}, expected Wikipedia or Web")
+    ids: set[str] = set()
+    for number, datum in enumerate(data, start=1):
         try:
-            answer = _field(datum, "Answer", dict, where)
-            aliases = _texts(answer, "NormalizedAliases", where)
-            if not aliases:
-                raise ValueError(f"{where}: NormalizedAliases is empty")
-            if "HumanAnswers" in answer:
-                human_answers = _texts(answer, "HumanAnswers", where)
-        except ValueError:
-            if labeled:
-                raise
-        pages = list(dict.fromkeys(self._pages(datum, where)))
-        if not pages:
-            raise ValueError(f"{where} has no documents")
-        text = _field(datum, "Question", str, where)
-        return _Question(question_id, text, pages, aliases, human_answers, where)
+            where = f"{path}: question {number}"
+            id = _field(datum, "QuestionId", str, where)
+            where += f" (id {excerpt(id)})"
+            if is_verified and not _field(datum, "QuestionPartOfVerifiedEval", bool, where):
+                continue
+            if id in ids:
+                raise ValueError(f"{where}: another question has this id")
+            aliases, human_answers = _answers(datum, labeled, where)
+            pages = list(dict.fromkeys(_pages(datum, id, domain, is_verified, where)))
+            if not pages:
+                raise ValueError(f"{where} has no documents")
+            text = _field(datum, "Question", str, where)
+        except ValueError as error:
+            bad.add(error)
+        else:
+            ids.add(id)
+            yield _Question(id, text, pages, aliases, human_answers, where)
 
-    def _pages(self, datum: Any, where: str) -> Iterator[_Page]:
-        for name, folder in _LISTS.items():
-            pages = _field(datum, name, list, where) if name in datum else []
-            for number, page in enumerate(pages, start=1):
-                place = f"{where}, {name} {number}"
-                # Of Wikipedia's questions, the documents of one evaluation are those of the other.
-                if (
-                    self._is_verified
-                    and self.domain == "Web"
-                    and not _field(page, "DocPartOfVerifiedEval", bool, place)
-                ):
-                    continue
-                yield _Page(folder, _field(page, "Filename", str, place))
+
+def _answers(datum: Any, labeled: bool, where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the aliases of the answer, and the answers that people have given."""
+    try:
+        answer = _field(datum, "Answer", dict, where)
+        aliases = _texts(answer, "NormalizedAliases", where)
+        if not aliases:
+            raise ValueError(f"{where}: NormalizedAliases is empty")
+        return aliases, _texts(answer, "HumanAnswers", where) if "HumanAnswers" in answer else ()
+    except ValueError:
+        if labeled:
+            raise
+        return (), ()
+
+
+def _pages(datum: Any, id: str, domain: str, is_verified: bool, where: str) -> Iterator[_Page]:
+    for list_name, folder in _LISTS.items():
+        pages = _field(datum, list_name, list, where) if list_name in datum else []
+        for number, page in enumerate(pages, start=1):
+            place = f"{where}, {list_name} {number}"
+            # Of Wikipedia's questions, the documents of one evaluation are those of the other.
+            is_part = (
+                not is_verified
+                or domain == "Wikipedia"
+                or _field(page, "DocPartOfVerifiedEval", bool, place)
+            )
+            if is_part:
+                name = _field(page, "Filename", str, place)
+                yield _Page(folder, name, id if domain == "Wikipedia" else f"{id}--{name}")
 
 
 def _evidence_folder(path: Path) -> Path:

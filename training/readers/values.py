@@ -16,11 +16,7 @@ _LARGEST = 3.4028234e38  # of float32
 
 
 class BadRows:
-    """The errors of malformed rows: raised at the first one, or collected.
-
-    Args:
-        collect: Whether to collect the messages in `messages`, and to leave the rows out.
-    """
+    """The errors of malformed rows: raised at the first one, or collected."""
 
     def __init__(self, collect: bool = False) -> None:
         self.collect = collect
@@ -55,6 +51,13 @@ def excerpt(value: Any, limit: int = 80) -> str:
     text = repr(value[:limit] if isinstance(value, str) else value)
     is_whole = len(text) <= limit and not (isinstance(value, str) and len(value) > limit)
     return text if is_whole else f"{text[: limit - 1]}…"
+
+
+def folded(text: str) -> str:
+    """Returns a text without differences of case, spaces and compatibility characters."""
+    from keras_bert.text.composition import normalized
+
+    return " ".join(normalized("NFKC", text).casefold().split())
 
 
 def row_error(path: Path | str, place: str, message: str) -> ValueError:

@@ -18,10 +18,6 @@ def names() -> tuple[str, ...]:
 def load(name: str, kind: type[Config]) -> Config:
     """Loads the `CONFIG` of a recipe.
 
-    Args:
-        name: Name of the recipe.
-        kind: The class of the program's config.
-
     Raises:
         ValueError: If the recipe does not exist or is for another program.
     """

@@ -8,17 +8,15 @@
 
 Exports a classifier, a regression or a question answerer in each format and precision, runs them
 all on the rows of --data_file in this process, and prints a table: which is small and fast enough,
-and what is lost. With the models of several seeds, `--model=seed_1/model.keras,seed_2/model.keras`,
-scores are means with their 95 % intervals, and what is lost is shown with its range. The exports
-take turns, so that other work on the machine affects all of them alike, and processor time is
-measured, so that it hardly affects them. Writes the exports and compare_exports.json to
+and what is lost. Scores and answers are compared with the SavedModel in float32. The exports take
+turns, so that other work on the machine affects all of them alike, and the processor time of one
+thread is measured, so that it hardly affects them. Writes the exports and compare_exports.json to
 --output_dir.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import statistics
 import time
@@ -31,15 +29,14 @@ from absl import logging
 
 from keras_bert import atomic
 from keras_bert.export import FORMATS
-from keras_bert.intervals import mean_text
 from keras_bert.progress import bar
 from keras_bert.tables import markdown_table
 
 from ..engine import program
-from ..engine.options import NonNegativeFloat, NonNegativeInt, PositiveInt
+from ..engine.options import NonNegativeInt, PositiveInt
 from ..engine.saved_models import check_model
 from ..export import megabytes
-from ..readers.labeled_text import TextColumns
+from ..readers.labeled_text import TextColumns, read_labeled_text
 from ..readers.question_files import read_questions
 from ..scores import classifier_scores, question_scores
 
@@ -50,17 +47,18 @@ Network = Callable[[Arrays], Arrays]
 _PRECISIONS = {name: format.dtypes for name, format in FORMATS.items()}
 # It computes a file in float32 in the precision that it is told.
 _PRECISIONS["openvino"] += ("bfloat16",)
+_REFERENCE = "tf_saved_model:float32"
 _BATCH_SIZE = 32  # of the rows that are scored
-_MOST_TIMED = 64  # rows of those that are timed
+_MOST_TIMED = 64  # rows
+_THREADS = 1
 
 
 @dataclasses.dataclass(frozen=True)
 class CompareExportsConfig(TextColumns):
-    """The models, the rows, and what is compared.
+    """The model, the rows, and what is compared.
 
     Args:
-        model: The .keras file of a classifier, a regression or a question answerer; or those of
-            several seeds, the first of which is timed.
+        model: The .keras file of a classifier, a regression or a question answerer.
         data_file: Labeled rows, which are scored and timed; for a question answerer, questions in
             SQuAD's JSON.
         data_rows: Number of rows of that file to use, at equal distances; 0 for all.
@@ -72,13 +70,11 @@ class CompareExportsConfig(TextColumns):
             bfloat16, int8), litert (float32, int8).
         batches: What is timed: a number of rows, at their own lengths, or rows x tokens, such as
             8x128. The rows of a question answerer are windows of passages.
-        rounds: Number of times that each export is measured.
-        seconds: Minimum duration of a measurement, in seconds.
-        threads: Number of threads that a runtime uses.
+        rounds: Number of times that each export is timed.
         output_dir: Folder to write to.
     """
 
-    model: tuple[str, ...] = ()
+    model: str = ""
     data_file: str = ""
     data_rows: NonNegativeInt = 0
     calibration_file: str = ""
@@ -94,8 +90,6 @@ class CompareExportsConfig(TextColumns):
     )
     batches: tuple[str, ...] = ("1", "16", "8x128")
     rounds: PositiveInt = 6
-    seconds: NonNegativeFloat = 0.5
-    threads: PositiveInt = 1
     output_dir: str = "runs/exports"
 
     def __post_init__(self) -> None:
@@ -103,28 +97,26 @@ class CompareExportsConfig(TextColumns):
         for name in self.exports:
             format, _, dtype = name.partition(":")
             if dtype not in _PRECISIONS.get(format, ()):
-                known = [f"{one}:{other}" for one in _PRECISIONS for other in _PRECISIONS[one]]
-                raise ValueError(f"--exports has {name!r}, expected some of {', '.join(known)}")
+                names = [f"{one}:{other}" for one in _PRECISIONS for other in _PRECISIONS[one]]
+                raise ValueError(f"--exports has {name!r}, expected some of {', '.join(names)}")
         for name in self.batches:
             if not all(part.isdecimal() and int(part) for part in name.split("x", 1)):
                 raise ValueError(f"--batches has {name!r}, expected rows, or rows x tokens: 8x128")
-        if not self.exports:
-            raise ValueError("--exports is empty, expected formats with their precisions")
 
 
 @dataclasses.dataclass
 class Export:
-    """What is found out about one export.
+    """The measurements of one export.
 
     Args:
         name: `format:precision`.
         megabytes: Size of its files.
-        scores: By metric, the score of each model; in percent, except `mse`.
-        change: By metric, the score of each model minus that of the same model in float32.
-        changed: For each model, the percentage of the rows whose class or answer differs from that
-            of the model in float32; empty for a regression.
-        largest_move: The largest difference of a probability, or of a predicted score, from the
-            models in float32.
+        scores: The score of each metric; in percent, except `mse`.
+        change: By metric, the score minus that of the SavedModel in float32.
+        changed: The percentage of the rows whose class or answer differs from that of the
+            SavedModel in float32; `None` for a regression.
+        largest_move: The largest difference of a probability, or of a predicted score, from those
+            of the SavedModel in float32.
         milliseconds: Processor time of a row, by the name of a batch: the median of the rounds.
         speed: By the name of a batch, how many times as fast it is as the first export.
         unavailable: Why there are no results; empty if there are.
@@ -132,28 +124,18 @@ class Export:
 
     name: str
     megabytes: float = 0.0
-    scores: dict[str, list[float]] = dataclasses.field(default_factory=dict)
-    change: dict[str, list[float]] = dataclasses.field(default_factory=dict)
-    changed: list[float] = dataclasses.field(default_factory=list)
+    scores: dict[str, float] = dataclasses.field(default_factory=dict)
+    change: dict[str, float] = dataclasses.field(default_factory=dict)
+    changed: float | None = None
     largest_move: float = 0.0
     milliseconds: dict[str, float] = dataclasses.field(default_factory=dict)
     speed: dict[str, float] = dataclasses.field(default_factory=dict)
     unavailable: str = ""
 
-    def add(self, answers: Answers, expected: Answers) -> None:
-        """Adds the answers of one model's export, given those of the model in float32."""
-        for metric, score in answers.scores.items():
-            self.scores.setdefault(metric, []).append(score)
-            self.change.setdefault(metric, []).append(score - expected.scores[metric])
-        if answers.labels is not None:
-            self.changed.append(100 * float(np.mean(answers.labels != expected.labels)))
-        move = float(np.max(np.abs(answers.numbers - expected.numbers)))
-        self.largest_move = max(self.largest_move, move)
-
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What a network answers to the rows.
+    """The answers of a network to the rows.
 
     Args:
         scores: The score of each metric.
@@ -169,12 +151,8 @@ class Answers:
 def main(config: CompareExportsConfig) -> None:
     program.require(program.TRAINING_LIBRARIES, "training")
     # Read when TensorFlow starts
-    os.environ |= dict.fromkeys(
-        ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), str(config.threads)
-    )
-    for row in compare(config):
-        if row.unavailable:
-            logging.warning("%s: %s", row.name, row.unavailable)
+    os.environ |= dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), str(_THREADS))
+    compare(config)
 
 
 def compare(config: CompareExportsConfig) -> list[Export]:
@@ -182,41 +160,9 @@ def compare(config: CompareExportsConfig) -> list[Export]:
 
     Raises:
         FileNotFoundError: If a file does not exist.
-        ValueError: If a model is of another kind, or a file is malformed.
+        ValueError: If the model is of another kind, or a file is malformed.
     """
-    _check_files(config)
-    program.import_quietly("tensorflow")
-    exports = [Export(name) for name in config.exports]
-    for number, model in enumerate(config.model, start=1):
-        task, rows = _load(model, config)
-        names = tuple(task.output) if isinstance(task.output, dict) else (task.output_name,)
-        networks = {}
-        folder = Path(config.output_dir, f"model_{number}")
-        for export in exports:
-            path = _export(task, export.name, rows, folder)
-            export.megabytes = megabytes(path)
-            try:
-                networks[export.name] = _network(export.name, path, names, config.threads)
-            except ImportError as error:
-                export.unavailable = str(error)
-        _score(exports, networks, _of_task(task, names), rows)
-        if number == 1:
-            _measure(exports, networks, _timed_batches(task, rows.inputs, config.batches), config)
-    table = format_table(exports, config.batches)
-    print(table)
-    results = {
-        "config": dataclasses.asdict(config),
-        "exports": [dataclasses.asdict(export) for export in exports],
-    }
-    atomic.write_json(Path(config.output_dir, "compare_exports.json"), results)
-    return exports
-
-
-def _check_files(config: CompareExportsConfig) -> None:
-    if not config.model:
-        raise ValueError("--model is empty, expected a .keras file, or those of several seeds")
-    for model in config.model:
-        check_model(model)
+    check_model(config.model)
     if not Path(config.data_file).is_file():
         raise FileNotFoundError(f"--data_file={config.data_file} does not exist")
     if "openvino:int8" in config.exports and not Path(config.calibration_file).is_file():
@@ -224,13 +170,56 @@ def _check_files(config: CompareExportsConfig) -> None:
             f"--calibration_file={config.calibration_file} does not exist; openvino:int8 needs "
             "texts like those that will be served"
         )
+    program.import_quietly("tensorflow")
+    import keras_bert
+
+    task = keras_bert.load_model(config.model, compile=False)
+    kinds: dict[str, type[_Texts | _Questions]] = {"classify": _Texts, "answer": _Questions}
+    if getattr(task, "verb", "") not in kinds:
+        raise ValueError(
+            f"{config.model} holds a {type(task).__name__}, expected a TextClassifier or a "
+            "QuestionAnswerer"
+        )
+    rows = kinds[task.verb](task, config)
+    names = tuple(task.output) if isinstance(task.output, dict) else (task.output_name,)
+    exports, networks = {}, {}
+    for name in dict.fromkeys((_REFERENCE, *config.exports)):
+        path = _export(task, name, rows, Path(config.output_dir))
+        exports[name] = Export(name, megabytes(path))
+        try:
+            networks[name] = _network(name, path, names)
+        except ImportError as error:
+            logging.warning("%s: %s", name, error)
+            exports[name].unavailable = str(error)
+    reference = _answers(networks[_REFERENCE], rows)
+    table = [exports[name] for name in config.exports]
+    available = {export.name: networks[export.name] for export in table if not export.unavailable}
+    times = _times(available, _timed_batches(task, rows.inputs, config.batches), config.rounds)
+    for name, network in available.items():
+        export, answers = exports[name], _answers(network, rows)
+        export.scores = answers.scores
+        export.change = {
+            metric: score - reference.scores[metric] for metric, score in answers.scores.items()
+        }
+        if answers.labels is not None:
+            export.changed = 100 * float(np.mean(answers.labels != reference.labels))
+        export.largest_move = float(np.max(np.abs(answers.numbers - reference.numbers)))
+        export.milliseconds = times[name]
+        first = times[next(iter(available))]
+        export.speed = {batch: first[batch] / value for batch, value in times[name].items()}
+    print(format_table(table, config.batches))
+    results = {
+        "config": dataclasses.asdict(config),
+        "exports": [dataclasses.asdict(export) for export in table],
+    }
+    atomic.write_json(Path(config.output_dir, "compare_exports.json"), results)
+    return table
 
 
 def format_table(exports: Sequence[Export], batches: Sequence[str]) -> str:
     """Returns the results as a Markdown table."""
     metrics = list(next((export.scores for export in exports if export.scores), {}))
-    speed = f"times as fast: {' / '.join(map(_batch_title, batches))}"
-    heads = ["export", "MB", speed]
+    heads = ["export", "MB", f"times as fast: {' / '.join(map(_batch_title, batches))}"]
     for metric in metrics:
         heads += [metric, "change"]
     heads += ["changed answers", "largest move"]
@@ -242,17 +231,11 @@ def format_table(exports: Sequence[Export], batches: Sequence[str]) -> str:
         else:
             cells.append(" / ".join(f"{export.speed[name]:.2f}" for name in batches))
             for metric in metrics:
-                cells += [mean_text(export.scores[metric], 2), _mean_change(export.change[metric])]
-            changed = f"{np.mean(export.changed):.2f} %" if export.changed else ""
-            cells += [changed, f"{export.largest_move:.3f}"]
+                cells += [f"{export.scores[metric]:.2f}", f"{export.change[metric]:+.2f}"]
+            changed_share = "" if export.changed is None else f"{export.changed:.2f} %"
+            cells += [changed_share, f"{export.largest_move:.3f}"]
         rows.append(cells)
     return markdown_table(heads, rows)
-
-
-def _mean_change(values: Sequence[float]) -> str:
-    """Formats the mean over models, the lowest and the highest."""
-    mean = f"{np.mean(values):+.2f}"
-    return mean if len(values) == 1 else f"{mean} ({min(values):+.2f} to {max(values):+.2f})"
 
 
 def _batch_title(name: str) -> str:
@@ -262,41 +245,11 @@ def _batch_title(name: str) -> str:
     return "1 row" if count == "1" else f"{count} rows"
 
 
-# === Models and their rows ===
-
-
-def _load(path: str, config: CompareExportsConfig) -> tuple[Any, _Texts | _Questions]:
-    """Loads a model in float32, with the rows that it is compared on.
-
-    Raises:
-        ValueError: If it is of another kind, or a file is malformed.
-    """
-    import keras
-
-    import keras_bert
-
-    stored = keras_bert.load_model(path, compile=False)
-    kinds: dict[str, type[_Texts | _Questions]] = {"classify": _Texts, "answer": _Questions}
-    kind = kinds.get(getattr(stored, "verb", ""))
-    if kind is None:
-        raise ValueError(
-            f"{path} holds a {type(stored).__name__}, expected a TextClassifier or a "
-            "QuestionAnswerer"
-        )
-    # The programs train in mixed_bfloat16, whose own rounding is not to be compared with
-    settings = keras.saving.serialize_keras_object(stored)
-    settings["config"]["backbone"]["config"]["dtype"] = "float32"
-    task = keras.saving.deserialize_keras_object(settings)
-    task.set_weights(stored.get_weights())
-    return task, kind(task, config)
+# === The rows ===
 
 
 class _Texts:
     """Labeled texts or pairs, for a classifier or a regression.
-
-    Args:
-        task: The model.
-        config: The rows.
 
     Attributes:
         inputs: The rows in a form that `evaluation_batches` takes.
@@ -307,13 +260,13 @@ class _Texts:
 
     def __init__(self, task: Any, config: CompareExportsConfig) -> None:
         names = None if task.is_regression else task.class_names
-        data = config.read_text(config.data_file, names, task.is_regression)
+        data = read_labeled_text(config.data_file, config, names, regression=task.is_regression)
         data = data.rows(_spread(len(data), config.data_rows))
         self.inputs: Sequence[Any] = data.inputs
         self.pair = data.text_pairs is not None
         self.calibration: Sequence[Any] = ()
         if config.calibration_file:
-            texts = config.read_text(config.calibration_file, labeled=False).inputs
+            texts = read_labeled_text(config.calibration_file, config, labeled=False).inputs
             self.calibration = [texts[row] for row in _spread(len(texts), config.calibration_rows)]
         batches = list(task.evaluation_batches(data.inputs, data.labels, batch_size=_BATCH_SIZE))
         self.batches = [_ids(features) for features, _ in batches]
@@ -343,13 +296,12 @@ class _Questions:
         from keras_bert.data.questions import question_rows
 
         file = read_questions(config.data_file)
-        chosen = _spread(len(file.examples), config.data_rows)
-        self.inputs = [file.examples[row] for row in chosen]
+        self.inputs = [file.examples[row] for row in _spread(len(file.examples), config.data_rows)]
         self.calibration: Sequence[Any] = ()
         if config.calibration_file:
             examples = read_questions(config.calibration_file, labeled=False).examples
-            chosen = _spread(len(examples), config.calibration_rows)
-            self.calibration = [(examples[row].question, examples[row].context) for row in chosen]
+            indices = _spread(len(examples), config.calibration_rows)
+            self.calibration = [(examples[row].question, examples[row].context) for row in indices]
         self._task = task
         self._golds = question_scores.gold_answers(self.inputs, file.has_unanswerable)
         self._windows = question_rows(self.inputs, task.preprocessor)
@@ -378,20 +330,20 @@ class _Questions:
         contexts = [example.context for example in self.inputs]
         answers = spans.answers(contexts, self._task.null_threshold)
         texts = [answer["answer"] for answer in answers]
-        scores = spans.best_scores.tolist()
-        return Answers(
-            self._golds.scores(question_scores.best_by_key(self.inputs, texts, scores)),
-            np.array([answer["answer"] for answer in answers]),
-            np.array([answer["score"] for answer in answers]),
-        )
+        best = question_scores.best_by_key(self.inputs, texts, spans.best_scores.tolist())
+        numbers = np.array([answer["score"] for answer in answers])
+        return Answers(self._golds.scores(best), np.array(texts), numbers)
+
+
+def _answers(network: Network, rows: _Texts | _Questions) -> Answers:
+    return rows.answers([network(features) for features in rows.batches])
 
 
 def _spread(count: int, wanted: int) -> list[int]:
     """Returns the indices of the wanted number of rows at equal distances; of all if it is 0."""
     if not 0 < wanted < count:
         return list(range(count))
-    indices: list[int] = np.linspace(0, count - 1, wanted).astype(int).tolist()
-    return indices
+    return np.linspace(0, count - 1, wanted).astype(int).tolist()
 
 
 def _ids(features: Mapping[str, Any]) -> Arrays:
@@ -402,17 +354,10 @@ def _ids(features: Mapping[str, Any]) -> Arrays:
 
 
 def _export(task: Any, name: str, rows: _Texts | _Questions, folder: Path) -> Path:
-    """Writes an export, and returns its path.
-
-    Args:
-        task: The model.
-        name: `format:precision`.
-        rows: Its rows.
-        folder: The folder of the model's exports.
-    """
+    """Writes an export in `format:precision`, and returns its path."""
     format, _, dtype = name.partition(":")
-    written_as = "float32" if (format, dtype) == ("openvino", "bfloat16") else dtype
-    folder /= f"{format}_{written_as}"
+    dtype = "float32" if name == "openvino:bfloat16" else dtype
+    folder /= f"{format}_{dtype}"
     path = folder / f"1{FORMATS[format].suffixes[0]}"
     logging.info("exporting %s", path)
     folder.mkdir(parents=True, exist_ok=True)
@@ -423,23 +368,11 @@ def _export(task: Any, name: str, rows: _Texts | _Questions, folder: Path) -> Pa
         options["calibration"] = rows.calibration
     if format == "litert":
         options["sequence_length"] = task.preprocessor.sequence_length
-    task.export(path, format, dtype=written_as, overwrite=True, **options)
+    task.export(path, format, dtype=dtype, overwrite=True, **options)
     return path
 
 
-def _of_task(task: Any, names: Sequence[str]) -> Network:
-    """Returns the model itself as a network."""
-    import keras
-
-    def run(features: Arrays) -> Arrays:
-        outputs = task(features, training=False)
-        outputs = outputs if isinstance(outputs, dict) else {names[0]: outputs}
-        return {name: keras.ops.convert_to_numpy(value) for name, value in outputs.items()}
-
-    return run
-
-
-def _network(name: str, path: Path, outputs: Sequence[str], threads: int) -> Network:
+def _network(name: str, path: Path, outputs: Sequence[str]) -> Network:
     """Loads an export in its runtime.
 
     Raises:
@@ -450,33 +383,30 @@ def _network(name: str, path: Path, outputs: Sequence[str], threads: int) -> Net
         import tensorflow as tf
         import tensorflow_text  # noqa: F401  # registers the tokenizer's operations
 
-        loaded = tf.saved_model.load(str(path))
-        signature = loaded.signatures["serve_ids"]
-
+        model = tf.saved_model.load(str(path))
+        signature = model.signatures["serve_ids"]
         # Those of single texts have no segment ids, and padding is known by its ids
         inputs = signature.structured_input_signature[1]
 
-        def run_saved_model(features: Arrays, loaded: Any = loaded) -> Arrays:
-            found = signature(**{key: tf.constant(features[key]) for key in inputs})
-            return {key: found[key].numpy() for key in outputs}
+        def run_saved_model(features: Arrays, model: Any = model) -> Arrays:
+            tensors = signature(**{key: tf.constant(features[key]) for key in inputs})
+            return {key: tensors[key].numpy() for key in outputs}
 
         return run_saved_model
     if format == "onnx":
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = threads
+        options.intra_op_num_threads = options.inter_op_num_threads = _THREADS
         session = onnxruntime.InferenceSession(path, options)
         return lambda features: dict(zip(outputs, session.run(outputs, features), strict=True))
     if format == "openvino":
         import openvino
 
-        settings: dict[str, int | str] = {"INFERENCE_NUM_THREADS": threads}
+        settings: dict[str, int | str] = {"INFERENCE_NUM_THREADS": _THREADS}
         if dtype != "int8":
             settings["INFERENCE_PRECISION_HINT"] = {"float32": "f32", "bfloat16": "bf16"}[dtype]
-        model = openvino.compile_model(path, "CPU", settings)
-
-        request = model.create_infer_request()
+        request = openvino.compile_model(path, "CPU", settings).create_infer_request()
 
         def run_openvino(features: Arrays) -> Arrays:
             # With one thread, errors of `model(features)` are not raised
@@ -487,39 +417,19 @@ def _network(name: str, path: Path, outputs: Sequence[str], threads: int) -> Net
         return run_openvino
     import tensorflow as tf
 
-    runner = tf.lite.Interpreter(str(path), num_threads=threads).get_signature_runner()
+    runner = tf.lite.Interpreter(str(path), num_threads=_THREADS).get_signature_runner()
     length = runner.get_input_details()["token_ids"]["shape_signature"][1]
 
     def run_litert(features: Arrays) -> Arrays:
-        padded = {
-            key: np.pad(value, ((0, 0), (0, length - value.shape[1])))
-            for key, value in features.items()
-        }
-        outputs: Arrays = runner(**padded)
-        return outputs
+        rows: Arrays = runner(
+            **{
+                key: np.pad(value, ((0, 0), (0, length - value.shape[1])))
+                for key, value in features.items()
+            }
+        )
+        return rows
 
     return run_litert
-
-
-# === Scores ===
-
-
-def _score(
-    exports: Sequence[Export],
-    networks: Mapping[str, Network],
-    in_float32: Network,
-    rows: _Texts | _Questions,
-) -> None:
-    """Scores all exports on all rows, and compares them with the model in float32."""
-
-    def answers(network: Network) -> Answers:
-        return rows.answers([network(features) for features in rows.batches])
-
-    expected = answers(in_float32)
-    for export in exports:
-        if export.name in networks:
-            logging.info("scoring %s", export.name)
-            export.add(answers(networks[export.name]), expected)
 
 
 # === Speed ===
@@ -530,72 +440,48 @@ def _timed_batches(
 ) -> dict[str, list[Arrays]]:
     """Returns batches of token ids, by their names."""
     texts = [inputs[row] for row in _spread(len(inputs), _MOST_TIMED)]
-    batches = {}
+
+    def batches(count: int) -> list[Arrays]:
+        rows = task.evaluation_batches(texts, batch_size=count)
+        return [_ids(features) for features, *_ in rows]
+
+    result = {}
     for name in names:
         count, _, length = name.partition("x")
         if length:
-            ids = np.concatenate(
-                [
-                    np.asarray(features["token_ids"]).reshape(-1)
-                    for features, *_ in task.evaluation_batches(texts, batch_size=1)
-                ]
-            )
-            shape = (int(count), int(length))
             # Real tokens without padding
-            batches[name] = [
-                {
-                    "token_ids": np.resize(ids, shape).astype("int32"),
-                    "segment_ids": np.zeros(shape, "int32"),
-                    "padding_mask": np.ones(shape, "int32"),
-                }
-            ]
+            ids = np.concatenate([features["token_ids"].reshape(-1) for features in batches(1)])
+            token_ids = np.resize(ids, (int(count), int(length)))
+            features = {"token_ids": token_ids, "segment_ids": np.zeros_like(token_ids)}
+            result[name] = [{**features, "padding_mask": np.ones_like(token_ids)}]
         else:
-            batches[name] = [
-                _ids(features)
-                for features, *_ in task.evaluation_batches(texts, batch_size=int(count))
-            ]
-    return batches
+            result[name] = batches(int(count))
+    return result
 
 
-def _measure(
-    exports: Sequence[Export],
-    networks: Mapping[str, Network],
-    batches: Mapping[str, Sequence[Arrays]],
-    config: CompareExportsConfig,
-) -> None:
-    """Times the exports in turns, and adds the medians to the exports."""
-    times: dict[tuple[str, str], list[float]] = {}
-    for network in networks.values():
-        for batch in (features for part in batches.values() for features in part):
-            network(batch)  # traces and allocates
-    with bar("timing", config.rounds, "rounds") as shown:
-        for _ in range(config.rounds):
-            for (kind, part), (name, network) in itertools.product(
-                batches.items(), networks.items()
-            ):
-                times.setdefault((name, kind), []).append(_seconds(network, part, config.seconds))
-            shown.update()
-    measured = [export for export in exports if export.name in networks]
-    for export in measured:
-        export.milliseconds = {
-            kind: 1000 * statistics.median(times[export.name, kind]) for kind in batches
-        }
-        export.speed = {
-            kind: measured[0].milliseconds[kind] / value
-            for kind, value in export.milliseconds.items()
-        }
-
-
-def _seconds(network: Network, batches: Sequence[Arrays], least: float) -> float:
-    """Returns the processor time of a row, in seconds, of runs over all batches."""
-    begin, count = time.process_time(), 0
-    while True:
-        for batch in batches:
-            network(batch)
-            count += len(batch["token_ids"])
-        taken = time.process_time() - begin
-        if taken >= least:
-            return taken / count
+def _times(
+    networks: Mapping[str, Network], batches: Mapping[str, Sequence[Arrays]], rounds: int
+) -> dict[str, dict[str, float]]:
+    """Times the networks in turns; returns the milliseconds of a row, by network and batch."""
+    times: dict[str, dict[str, list[float]]] = {
+        name: {kind: [] for kind in batches} for name in networks
+    }
+    with bar("timing", rounds, "rounds") as progress:
+        for number in range(rounds + 1):
+            for kind, part in batches.items():
+                count = sum(len(features["token_ids"]) for features in part)
+                for name, network in networks.items():
+                    start = time.process_time()
+                    for features in part:
+                        network(features)
+                    if number:  # the first round traces and allocates
+                        seconds = time.process_time() - start
+                        times[name][kind].append(1000 * seconds / count)
+            progress.update(bool(number))
+    return {
+        name: {kind: statistics.median(values) for kind, values in own.items()}
+        for name, own in times.items()
+    }
 
 
 if __name__ == "__main__":

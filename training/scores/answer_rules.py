@@ -5,7 +5,7 @@ Words are those of SQuAD's scorer. They mean little where text has no spaces, or
 written together with nouns, so that answers in Japanese and Korean are compared by characters, as
 in KorQuAD 1.0's scorer ([Lim et al., 2019](https://arxiv.org/abs/1909.07005)), and in Chinese by
 the longest run of common segments, as in CMRC 2018's
-([Cui et al., 2019](https://aclanthology.org/D19-1600/)).
+([Cui et al., 2019](https://aclanthology.org/D19-1600/)). TriviaQA's scorer has words of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from ..readers.scripts import scripts
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+# What TriviaQA's scorer makes spaces of
+_SPACES = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
 # KorQuAD's scorer makes spaces of these, before it removes ASCII's punctuation
 _BRACKETS = str.maketrans(dict.fromkeys("'\"<>()《》〈〉‘’", " "))
 # What CMRC's scorer removes; ASCII's period and comma, for instance, stay
@@ -47,6 +49,18 @@ def normalized(text: str) -> str:
     """
     text = text.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(ARTICLES.sub(" ", text).split())
+
+
+@functools.lru_cache(maxsize=200_000)
+def normalized_trivia(text: str) -> str:
+    """Removes case and English articles, and makes of punctuation single spaces.
+
+    Example:
+
+    >>> normalized_trivia("The Jay-Z  song, a `hit`")
+    'jay z song hit'
+    """
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(_SPACES)).split())
 
 
 def _without_brackets(text: str) -> str:
@@ -90,22 +104,20 @@ class AnswerRule:
     def f1(self, prediction: str, gold: str, both_empty: float = 1.0) -> float:
         """Returns the harmonic mean of precision and recall of what both answers share.
 
-        Args:
-            prediction: The predicted answer.
-            gold: The gold answer.
-            both_empty: The score if nothing of either counts, which is 0 in SQuAD 1.1's scorer.
+        If nothing of either counts, it is `both_empty`, which is 0 in SQuAD 1.1's scorer.
         """
-        predicted, true = (self.divide(self.normalize(text)) for text in (prediction, gold))
-        if not predicted or not true:
-            return both_empty if predicted == true else 0.0
-        common = self.common(predicted, true)
+        answer, true = (self.divide(self.normalize(text)) for text in (prediction, gold))
+        if not answer or not true:
+            return both_empty if answer == true else 0.0
+        common = self.common(answer, true)
         if not common:
             return 0.0
-        precision, recall = common / len(predicted), common / len(true)
+        precision, recall = common / len(answer), common / len(true)
         return 2 * precision * recall / (precision + recall)
 
 
 WORDS = AnswerRule("words, as in SQuAD's scorer", normalized)
+TRIVIA_WORDS = AnswerRule("words, as in TriviaQA's scorer", normalized_trivia)
 CHARACTERS = AnswerRule(
     "characters, as in KorQuAD's scorer",
     _without_brackets,
@@ -121,9 +133,6 @@ SEGMENTS = AnswerRule(
 
 def rule_for(texts: Iterable[str]) -> AnswerRule:
     """Returns the rule for answers, by the script of most of their letters.
-
-    Args:
-        texts: The gold answers of a file.
 
     Example:
 

@@ -51,9 +51,9 @@ _UNSPACED = (
 _WORD = re.compile(rf"{_UNSPACED}|(?:(?!{_UNSPACED})\w)+")
 
 
-def show(found: Mapping[str, Baselines]) -> None:
+def show(baselines: Mapping[str, Baselines]) -> None:
     """Prints the baselines of each development set."""
-    for dev_name, rows in found.items():
+    for dev_name, rows in baselines.items():
         table = text_table(*of_records(f"{dev_name}, baselines", with_spaces(rows)))
         print(table, flush=True)
 
@@ -66,11 +66,6 @@ def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -
     bag of characters. For pairs, its features are those of both texts, their products and
     absolute differences, and their cosine. It is trained on at most 50,000 rows, sampled with a
     fixed seed, of at most 2,000 characters each, and has at most 100,000 features per text.
-
-    Args:
-        train: The training text.
-        dev: The text to score on.
-        metric_names: The metrics, as in `training.scores.classifier_scores`.
 
     Returns:
         `{"majority": scores, "bag_of_words": scores}`, or `"bag_of_characters"`; for regression
@@ -96,9 +91,9 @@ def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -
     if len(train) > MAX_TRAINING_ROWS:
         train = train.rows(stratified_sample(train.strata, MAX_TRAINING_ROWS))
     unit = "character" if _is_unspaced(train.texts) else "word"
-    learned = _bag(train, dev, unit)
-    if learned is not None:
-        scores[f"bag_of_{unit}s"] = classifier_scores.score(metric_names, learned, labels)
+    predictions = _bag(train, dev, unit)
+    if predictions is not None:
+        scores[f"bag_of_{unit}s"] = classifier_scores.score(metric_names, predictions, labels)
     return scores
 
 
@@ -181,9 +176,7 @@ def _labels(data: LabeledText) -> np.ndarray:
 def of_tags(train: TaggedText, dev: TaggedText) -> Baselines:
     """Returns the baselines of token classification: the most frequent tag, of all and by word.
 
-    Args:
-        train: The text whose tags are counted.
-        dev: The text to score on; words that are not in `train` get its most frequent tag.
+    Words that are not in `train` get its most frequent tag.
 
     Returns:
         `{"majority": scores, "word_majority": scores}`, with the metrics of
@@ -207,9 +200,6 @@ def of_tags(train: TaggedText, dev: TaggedText) -> Baselines:
 
 def of_choices(dev: ChoiceRows) -> Baselines:
     """Returns the baselines of multiple choice: random choices (expected), and the longest choice.
-
-    Args:
-        dev: The rows to score on.
 
     Returns:
         `{"random": {"accuracy": ...}, "longest": {"accuracy": ...}}`.
@@ -236,10 +226,6 @@ def of_questions(examples: Sequence[QuestionExample], has_unanswerable: bool) ->
     ([Richardson et al., 2013](https://aclanthology.org/D13-1020/) score given
     answers in this way.)
 
-    Args:
-        examples: The questions with their answers.
-        has_unanswerable: Whether questions may be unanswerable, and are scored as in SQuAD 2.0.
-
     Returns:
         The scores by the name of the baseline, with the metrics of the data set.
     """
@@ -260,8 +246,8 @@ def _window_answer(example: QuestionExample, weights: Mapping[str, float]) -> tu
     """Returns the best run of words of a passage, and its score."""
     words = list(_words(example.context))
     question_words = {word for _, _, word in _words(example.question)}
-    found = np.array([weights[word] if word in question_words else 0.0 for _, _, word in words])
-    sums = np.concatenate([[0.0], np.cumsum(found)])
+    values = [weights[word] if word in question_words else 0.0 for _, _, word in words]
+    sums = np.concatenate([[0.0], np.cumsum(values)])
     best, answer = -1.0, ""
     for first, last in _runs(example.context, words, question_words):
         score = sums[min(last + _WINDOW_WORDS, len(words))] - sums[max(first - _WINDOW_WORDS, 0)]
@@ -277,15 +263,15 @@ def _words(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _runs(
-    context: str, words: Sequence[tuple[int, int, str]], asked: set[str]
+    context: str, words: Sequence[tuple[int, int, str]], question_words: set[str]
 ) -> Iterator[tuple[int, int]]:
     """Yields the index of the first word and after the last word of each candidate answer."""
     first = 0
     for index, (start, _, word) in enumerate(words):
         is_after_gap = index > 0 and context[words[index - 1][1] : start] not in ("", " ")
-        if is_after_gap or word in asked or index - first == _ANSWER_WORDS:
+        if is_after_gap or word in question_words or index - first == _ANSWER_WORDS:
             if index > first:
                 yield first, index
-            first = index + (word in asked)
+            first = index + (word in question_words)
     if first < len(words):
         yield first, len(words)

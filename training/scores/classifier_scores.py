@@ -73,27 +73,19 @@ def score(
         The score of each metric, in the order of the names.
 
     Raises:
-        ValueError: If a metric is unknown, shapes differ, or a prediction is not finite.
+        ValueError: If a prediction is not finite.
 
     Example:
 
     >>> score(["accuracy", "f1"], [1, 1, 0, 0], [1, 1, 1, 0])
     {'accuracy': 75.0, 'f1': 80.0}
     """
-    unknown = [name for name in metric_names if name not in _METRICS]
-    if unknown:
-        raise ValueError(f"unknown metric {unknown[0]!r}, expected one of {', '.join(_METRICS)}")
-    predicted, true = np.asarray(predictions), np.asarray(labels)
-    if predicted.ndim != 1 or predicted.shape != true.shape or not true.size:
-        raise ValueError(
-            f"predictions have shape {predicted.shape} and labels {true.shape}, expected both "
-            "(examples,), one or more"
-        )
-    if not np.all(np.isfinite(predicted)):
-        count = int(np.sum(~np.isfinite(predicted)))
-        raise ValueError(f"{count} of {predicted.size} predictions are not finite")
+    answers, true = np.asarray(predictions), np.asarray(labels)
+    if not np.all(np.isfinite(answers)):
+        count = int(np.sum(~np.isfinite(answers)))
+        raise ValueError(f"{count} of {answers.size} predictions are not finite")
     return {
-        name: _METRICS[name][0](*_as_doubles(name, predicted, true)) * _METRICS[name][1]
+        name: _METRICS[name][0](*_as_doubles(name, answers, true)) * _METRICS[name][1]
         for name in metric_names
     }
 
@@ -118,11 +110,11 @@ def label_scores(
     """
     from sklearn import metrics
 
-    predicted = probabilities >= np.array(thresholds, probabilities.dtype)
+    answers = probabilities >= np.array(thresholds, probabilities.dtype)
     with warnings.catch_warnings():  # of labels that no row has
         warnings.simplefilter("ignore", UserWarning)
         average = metrics.average_precision_score(labels, probabilities, average="macro")
-    f1 = (metrics.f1_score(labels, predicted, average=of, zero_division=0) for of in _AVERAGES)
+    f1 = (metrics.f1_score(labels, answers, average=of, zero_division=0) for of in _AVERAGES)
     scores = (average, *f1)
     return {name: 100 * float(one) for name, one in zip(LABEL_METRICS, scores, strict=True)}
 
@@ -161,8 +153,7 @@ def _as_doubles(name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
 def metrics_for(num_classes: int) -> tuple[str, ...]:
     """Returns the default metrics of a data set.
 
-    Args:
-        num_classes: The number of classes, 1 for regression.
+    One class is a regression.
     """
     if num_classes == 1:
         return ("pearson", "spearman", "mse")

@@ -70,7 +70,6 @@ def entity_scores(
     >>> scores.micro
     EntityScore(precision=50.0, recall=50.0, f1=50.0, support=2)
     """
-    _check_alike(predictions, labels)
     right: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     true: Counter[str] = Counter()
@@ -94,15 +93,10 @@ def entity_scores(
 def tagging_scores(predictions: Labels, labels: Labels) -> dict[str, float]:
     """Scores predicted labels of words.
 
-    Args:
-        predictions: The predicted label of each word of each sentence.
-        labels: The correct labels, in the same order.
-
     Returns:
         `f1`, `precision` and `recall` of entities, if the labels mark spans, and the `accuracy` of
         words. All in percent.
     """
-    _check_alike(predictions, labels)
     pairs = [
         pair
         for sentences in zip(predictions, labels, strict=True)
@@ -150,10 +144,10 @@ def table(scores: EntityScores) -> str:
     return text_table(columns, ([name, *row] for name, row in rows.items()))
 
 
-def _score(right: int, found: int, true: int) -> EntityScore:
-    precision = 100.0 * right / found if found else 0.0
+def _score(right: int, predicted: int, true: int) -> EntityScore:
+    precision = 100.0 * right / predicted if predicted else 0.0
     recall = 100.0 * right / true if true else 0.0
-    f1 = 200.0 * right / (found + true) if right else 0.0
+    f1 = 200.0 * right / (predicted + true) if right else 0.0
     return EntityScore(precision, recall, f1, true)
 
 
@@ -166,17 +160,3 @@ def _mean(scores: Iterable[EntityScore], weights: Sequence[int], support: int) -
         if total
     ]
     return EntityScore(*(means or [0.0, 0.0, 0.0]), support)
-
-
-def _check_alike(predictions: Labels, labels: Labels) -> None:
-    if len(predictions) != len(labels):
-        raise ValueError(
-            f"there are predictions for {len(predictions)} sentences and labels for {len(labels)}, "
-            "expected equal numbers"
-        )
-    for index, (predicted, true) in enumerate(zip(predictions, labels, strict=True)):
-        if len(predicted) != len(true):
-            raise ValueError(
-                f"sentence {index} has {len(predicted)} predictions and {len(true)} labels, "
-                "expected one of each per word"
-            )

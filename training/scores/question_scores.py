@@ -16,21 +16,15 @@ from keras_bert.data.squad import QuestionExample, load_json
 from ..readers import question_files, triviaqa
 from ..readers.triviaqa import DocumentQuestion
 from . import squad_scores
-from .answer_rules import WORDS
+from .answer_rules import TRIVIA_WORDS, WORDS
 from .squad_scores import GoldQuestion
-from .triviaqa_scores import best_f1, score_triviaqa
 
 DataSet = Literal["squad_v1", "squad_v2", "triviaqa"]
 
 
 @dataclasses.dataclass(frozen=True)
 class GoldAnswers:
-    """The gold answers to the questions of a file.
-
-    Args:
-        questions: The key of each prediction, and its gold answers.
-        data_set: The data set whose metrics are computed.
-    """
+    """The gold answers to the questions of a file."""
 
     questions: tuple[GoldQuestion, ...]
     data_set: DataSet
@@ -42,26 +36,16 @@ class GoldAnswers:
             logging.info("answers are compared by %s", rule.name)
 
     def scores(self, predictions: Mapping[str, str]) -> dict[str, float]:
-        """Returns the official scores; without the totals of SQuAD 2.0.
-
-        Args:
-            predictions: The predicted answers by key; an empty string for no answer.
-        """
-        if self.data_set == "triviaqa":
-            return score_triviaqa(self.questions, predictions)
-        if self.data_set == "squad_v1":
-            return squad_scores.score_squad_v1(self.questions, predictions)
+        """Returns the official scores; without the totals of SQuAD 2.0."""
+        if self.data_set != "squad_v2":
+            rule = TRIVIA_WORDS if self.data_set == "triviaqa" else None
+            return squad_scores.score_squad_v1(self.questions, predictions, rule)
         scores = squad_scores.score_squad_v2(self.questions, predictions)
         return {name: value for name, value in scores.items() if not name.endswith("total")}
 
 
 def gold_answers(examples: Sequence[QuestionExample], has_unanswerable: bool) -> GoldAnswers:
-    """Returns the gold answers of questions that have been read.
-
-    Args:
-        examples: The questions with their answers.
-        has_unanswerable: Whether questions may be unanswerable, and are scored as in SQuAD 2.0.
-    """
+    """Returns the gold answers of questions that have been read."""
     data_set: DataSet = "squad_v2" if has_unanswerable else "squad_v1"
     if any(isinstance(one, DocumentQuestion) for one in examples):
         data_set = "triviaqa"
@@ -94,13 +78,7 @@ def prediction_key(example: QuestionExample) -> str:
 def best_by_key(
     examples: Sequence[QuestionExample], texts: Iterable[str], scores: Iterable[float]
 ) -> dict[str, str]:
-    """Returns the best answer for each key: of several documents, the one with the highest score.
-
-    Args:
-        examples: The questions.
-        texts: The answer to each.
-        scores: The score of each answer.
-    """
+    """Returns the best answer for each key: among documents, the one with the highest score."""
     best: dict[str, tuple[float, str]] = {}
     for example, text, score in zip(examples, texts, scores, strict=True):
         key = prediction_key(example)
@@ -111,11 +89,9 @@ def best_by_key(
 
 def answer_f1_scores(examples: Sequence[QuestionExample], texts: Sequence[str]) -> np.ndarray:
     """Returns the F1 of an answer to each question, on each document, `(questions,)`, in [0, 1]."""
-    if any(isinstance(one, DocumentQuestion) for one in examples):
-        pairs = zip(examples, texts, strict=True)
-        return np.array([best_f1(text, _gold_texts(one)) for one, text in pairs])
+    rule = TRIVIA_WORDS if any(isinstance(one, DocumentQuestion) for one in examples) else None
     golds = [GoldQuestion(one.id, _gold_texts(one)) for one in examples]
-    return squad_scores.f1_scores(golds, texts)
+    return squad_scores.f1_scores(golds, texts, rule)
 
 
 def _gold_texts(example: QuestionExample) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD's metrics, versions 1.1 and 2.0: exact match and F1, as in the official scorers.
+"""Exact match and F1 of SQuAD 1.1, SQuAD 2.0 and TriviaQA, as in the official scorers.
 
 Answers in Japanese, Korean and Chinese are compared by the rules of `answer_rules`.
 """
@@ -30,13 +30,15 @@ class GoldQuestion:
 
 
 def score_squad_v1(
-    golds: Sequence[GoldQuestion], predictions: Mapping[str, str]
+    golds: Sequence[GoldQuestion], predictions: Mapping[str, str], rule: AnswerRule | None = None
 ) -> dict[str, float]:
     """Returns the scores of SQuAD 1.1, in percent; a question without a prediction counts 0.
 
     Args:
         golds: The questions, each with at least one answer.
         predictions: The predicted answers by question id; other ids are ignored.
+        rule: How answers are compared, such as TriviaQA's `TRIVIA_WORDS`; by default by their
+            script.
 
     Returns:
         `exact_match` and `f1`.
@@ -44,7 +46,7 @@ def score_squad_v1(
     Raises:
         ValueError: If there is no question, or a question has no answer.
     """
-    rule = rule_of(golds)
+    rule = rule_of(golds, rule)
     exact_sum = f1_sum = 0.0
     for gold in golds:
         if not gold.texts:
@@ -86,36 +88,38 @@ def score_squad_v2(
     """
     rule = rule_of(golds)
     questions = {gold.id: gold for gold in golds}
-    scored = [gold for gold in questions.values() if gold.id in predictions]
-    if not scored:
+    subset = [gold for gold in questions.values() if gold.id in predictions]
+    if not subset:
         raise ValueError(f"there is no prediction for any of the {len(golds)} questions")
     raw = {
-        name: np.array([_best(score, predictions[gold.id], gold, rule) for gold in scored])
+        name: np.array([_best(score, predictions[gold.id], gold, rule) for gold in subset])
         for name, score in (("exact", rule.exact_match), ("f1", rule.f1))
     }
-    has_answer = np.array([bool(gold.texts) for gold in scored])
-    odds = np.zeros(len(scored)) if null_odds is None else _null_odds(scored, null_odds)
+    has_answer = np.array([bool(gold.texts) for gold in subset])
+    odds = np.zeros(len(subset)) if null_odds is None else _null_odds(subset, null_odds)
     final = {name: np.where(odds > threshold, ~has_answer, values) for name, values in raw.items()}
     results: dict[str, float] = {}
-    for prefix, chosen in (
+    for prefix, mask in (
         ("", has_answer | True),
         ("HasAns_", has_answer),
         ("NoAns_", ~has_answer),
     ):
-        if chosen.any():
+        if mask.any():
             for name, values in final.items():
                 # Summed in the order of the file, as officially, for the same rounding
-                results[prefix + name] = 100 * sum(values[chosen].tolist()) / int(chosen.sum())
-            results[f"{prefix}total"] = int(chosen.sum())
+                results[prefix + name] = 100 * sum(values[mask].tolist()) / int(mask.sum())
+            results[f"{prefix}total"] = int(mask.sum())
     if null_odds is not None:
-        results |= _official_thresholds(scored, predictions, raw, null_odds, questions)
-    missing = len(questions) - len(scored)
-    return results | ({"missing": missing} if missing else {})
+        results |= _official_thresholds(subset, predictions, raw, null_odds, questions)
+    num_missing = len(questions) - len(subset)
+    return results | ({"missing": num_missing} if num_missing else {})
 
 
-def f1_scores(golds: Sequence[GoldQuestion], texts: Sequence[str]) -> np.ndarray:
+def f1_scores(
+    golds: Sequence[GoldQuestion], texts: Sequence[str], rule: AnswerRule | None = None
+) -> np.ndarray:
     """Returns SQuAD 2.0's F1 of an answer to each question, `(questions,)`, in [0, 1]."""
-    rule = rule_of(golds)
+    rule = rule_of(golds, rule)
     pairs = zip(golds, texts, strict=True)
     return np.array([_best(rule.f1, text, gold, rule) for gold, text in pairs])
 
@@ -171,9 +175,10 @@ def _official_thresholds(
         )
         sums = np.cumsum([num_unanswerable, *gains])[1:]
         best = int(np.argmax(sums))
-        found = sums[best] > num_unanswerable
+        is_better = sums[best] > num_unanswerable
         results[f"best_{name}"] = 100 * float(max(sums[best], num_unanswerable)) / len(scored)
-        results[f"best_{name}_thresh"] = float(null_odds[scored[order[best]].id]) if found else 0.0
+        threshold = float(null_odds[scored[order[best]].id]) if is_better else 0.0
+        results[f"best_{name}_thresh"] = threshold
     return results
 
 
@@ -185,21 +190,21 @@ def _best(
 
 
 def _null_odds(scored: Iterable[GoldQuestion], null_odds: Mapping[str, float]) -> np.ndarray:
-    missing = [gold.id for gold in scored if gold.id not in null_odds]
-    if missing:
-        raise ValueError(f"there are no null odds for question {missing[0]!r}")
+    without_odds = [gold.id for gold in scored if gold.id not in null_odds]
+    if without_odds:
+        raise ValueError(f"there are no null odds for question {without_odds[0]!r}")
     return np.array([null_odds[gold.id] for gold in scored], "float64")
 
 
-def rule_of(golds: Sequence[GoldQuestion]) -> AnswerRule:
-    """Returns the rule by which the answers to questions are compared, see `rule_for`.
+def rule_of(golds: Sequence[GoldQuestion], rule: AnswerRule | None = None) -> AnswerRule:
+    """Returns the rule by which the answers to questions are compared, by default of `rule_for`.
 
     Raises:
         ValueError: If there is no question.
     """
     if not golds:
         raise ValueError("expected at least one question, received none")
-    return rule_for(text for gold in golds for text in gold.texts)
+    return rule or rule_for(text for gold in golds for text in gold.texts)
 
 
 def parse_gold(content: Any, path: str) -> tuple[list[GoldQuestion], bool]:
@@ -207,10 +212,6 @@ def parse_gold(content: Any, path: str) -> tuple[list[GoldQuestion], bool]:
 
     The positions of the answers are ignored. A file is of version 2.0 if any question has no
     answer, as the field `is_impossible` says.
-
-    Args:
-        content: The content of the file.
-        path: The file, for messages.
 
     Raises:
         ValueError: If the file has another format.
@@ -273,13 +274,7 @@ def read_null_odds(path: str) -> dict[str, float]:
 def with_null_threshold(
     predictions: Mapping[str, str], null_odds: Mapping[str, float] | None, threshold: float
 ) -> dict[str, str]:
-    """Returns predictions as `score_squad_v2` scores them: empty above the threshold.
-
-    Args:
-        predictions: The predicted answers by question id.
-        null_odds: The null odds by question id; `None` is 0 for all.
-        threshold: The null odds above which a prediction counts as no answer.
-    """
+    """Returns predictions as `score_squad_v2` scores them: empty above the threshold."""
     odds = null_odds or {}
     return {
         name: "" if odds.get(name, 0.0) > threshold else text for name, text in predictions.items()

@@ -136,10 +136,6 @@ class Batcher:
     def submit(self, signature: str, rows: Sequence[Row]) -> Future[list[Row]]:
         """Adds rows to the queue.
 
-        Args:
-            signature: The name of the signature.
-            rows: At least one row.
-
         Returns:
             A future of the answers in the order of the rows. If it is cancelled, the rows that wait
             are not computed.
@@ -246,7 +242,7 @@ class Batcher:
         start = time.perf_counter()
         try:
             answers = self._answer(batch[0].signature, [row.row for row in batch])
-            answered = list(zip(batch, answers, strict=True))
+            pairs = list(zip(batch, answers, strict=True))
         except Exception as error:
             by_request: dict[_Request, list[_WaitingRow]] = {}
             for row in batch:
@@ -259,7 +255,7 @@ class Batcher:
             return
         seconds = time.perf_counter() - start
         self._report(BatchReport(len(batch), seconds, tuple(start - row.since for row in batch)))
-        for row, answer in answered:
+        for row, answer in pairs:
             self._deliver(row, answer)
 
     def _deliver(self, row: _WaitingRow, answer: Row) -> None:

@@ -57,9 +57,6 @@ class Embeddings:
 def read_inputs(max_rows: int) -> Any:
     """Returns a function that reads inputs: a string, token ids, or a list of these.
 
-    Args:
-        max_rows: The largest number of inputs.
-
     Returns:
         A function of the value and its name, which returns a list of the inputs, and whether the
         value was a single one.
@@ -99,7 +96,7 @@ def _read_ids(value: list[Any], name: str) -> list[int]:
 
 
 async def embed(
-    server: ModelServer, request: Request, model: LoadedModel, asked: EmbeddingRequest
+    server: ModelServer, request: Request, model: LoadedModel, options: EmbeddingRequest
 ) -> Embeddings:
     """Computes embeddings.
 
@@ -108,7 +105,7 @@ async def embed(
             not have vectors as they are asked for.
         RefusedError: As `ModelServer.compute`.
     """
-    inputs, field = asked.inputs, asked.field
+    inputs, field = options.inputs, options.field
     vectors: list[Any] = [None] * len(inputs)
     num_tokens, cut = 0, []
     of_text = [index for index, one in enumerate(inputs) if isinstance(one, str)]
@@ -118,7 +115,7 @@ async def embed(
         rows = [_with_special_tokens(inputs[index], model.tokenizer) for index in of_ids]
         _check_ids(rows, of_ids, model, field)
         cut = [index for index, row in zip(of_ids, rows, strict=True) if len(row) > length]
-        if cut and not asked.truncate:
+        if cut and not options.truncate:
             raise RequestError(
                 f"{field}[{cut[0]}] has {len(inputs[cut[0]])} token ids; "
                 f"{model.limits.description}",
@@ -131,12 +128,12 @@ async def embed(
             vectors[index] = answer["embedding"]
     if of_text:
         rows = [{"text": inputs[index]} for index in of_text]
-        answers, cut_rows = await server.answer_texts(request, model, rows, field, asked.truncate)
+        answers, cut_rows = await server.answer_texts(request, model, rows, field, options.truncate)
         cut += [of_text[row] for row in cut_rows]
         num_tokens += sum(min(length, answer["num_tokens"]) for answer in answers)
         for index, answer in zip(of_text, answers, strict=True):
             vectors[index] = answer["embedding"]
-    return Embeddings(_scaled(np.array(vectors, "float32"), asked), num_tokens, sorted(cut))
+    return Embeddings(_scaled(np.array(vectors, "float32"), options), num_tokens, sorted(cut))
 
 
 def _with_special_tokens(ids: list[int], tokenizer: Tokenizer) -> list[int]:
@@ -160,21 +157,21 @@ def _check_ids(
             )
 
 
-def _scaled(vectors: np.ndarray, asked: EmbeddingRequest) -> np.ndarray:
+def _scaled(vectors: np.ndarray, options: EmbeddingRequest) -> np.ndarray:
     """Returns vectors of the dimensions and the norm that are asked for."""
-    if asked.dimensions is not None and asked.dimensions > vectors.shape[1]:
+    if options.dimensions is not None and options.dimensions > vectors.shape[1]:
         raise RequestError(
-            f"dimensions is {asked.dimensions}; the vectors of the model have {vectors.shape[1]}",
+            f"dimensions is {options.dimensions}; the vectors of the model have {vectors.shape[1]}",
             "dimensions",
         )
     norms = np.linalg.norm(vectors, axis=1)
     is_unit = bool(np.all(np.abs(norms - 1) < _TOLERANCE))
-    if not asked.normalize and is_unit:
+    if not options.normalize and is_unit:
         raise RequestError(
             "normalize is false; the model itself scales its vectors to unit norm", "normalize"
         )
-    vectors = vectors[:, : asked.dimensions]
-    if not asked.normalize or (is_unit and asked.dimensions is None):
+    vectors = vectors[:, : options.dimensions]
+    if not options.normalize or (is_unit and options.dimensions is None):
         return vectors
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(norms > 0, norms, 1)

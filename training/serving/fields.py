@@ -26,12 +26,7 @@ _MAX_BYTES_OF_ANSWER = 32 * 2**20
 
 
 class RequestError(ValueError):
-    """Raised for a request that is malformed; the message says what was received and expected.
-
-    Args:
-        message: The message.
-        field: The field that it is about, if it is one.
-    """
+    """Raised for a request that is malformed; the message says what was received and expected."""
 
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
@@ -40,10 +35,6 @@ class RequestError(ValueError):
 
 def read_object(body: bytes, example: str) -> dict[str, Any]:
     """Reads an object.
-
-    Args:
-        body: Its JSON.
-        example: An object, for the message.
 
     Raises:
         RequestError: If it is not JSON, or not an object.
@@ -164,13 +155,13 @@ def encoded(content: Any) -> bytes:
         RequestError: If it has more than 32 MiB.
         ValueError: If a number is not finite.
     """
-    encoded = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
-    if len(encoded) > _MAX_BYTES_OF_ANSWER:
+    body = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
+    if len(body) > _MAX_BYTES_OF_ANSWER:
         raise RequestError(
-            f"the answer has {len(encoded)} bytes; expected at most {_MAX_BYTES_OF_ANSWER}: send "
+            f"the answer has {len(body)} bytes; expected at most {_MAX_BYTES_OF_ANSWER}: send "
             "fewer or shorter rows"
         )
-    return encoded
+    return body
 
 
 def _parsed(body: bytes) -> Any:
@@ -186,8 +177,8 @@ def _parsed(body: bytes) -> Any:
     except RecursionError as error:
         raise RequestError("the JSON is nested too deeply") from error
     except ValueError as error:
-        received = "empty" if not body else f"{excerpt(body.decode())}, which is not JSON: {error}"
-        raise RequestError(f"the body is {received}") from error
+        state = "empty" if not body else f"{excerpt(body.decode())}, which is not JSON: {error}"
+        raise RequestError(f"the body is {state}") from error
 
 
 def _refuse_constant(name: str) -> NoReturn:

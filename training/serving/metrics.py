@@ -72,13 +72,7 @@ class Metrics:
     def add_model(
         self, model: str, waiting: Callable[[], int], cut: Callable[[], int] | None = None
     ) -> None:
-        """Adds a model.
-
-        Args:
-            model: Its name.
-            waiting: Returns the number of rows that wait.
-            cut: Returns the number of rows that were cut until now; `None` where it is not known.
-        """
+        """Adds a model."""
         self._rows.labels(model)  # 0, and not missing, before the first
         self._waiting.labels(model).set_function(waiting)
         if cut is not None:

@@ -49,8 +49,8 @@ class TextLimits:
     def description(self) -> str:
         """The limits in words."""
         limits = {"tokens": self.sequence_length, "bytes of a text": self.max_text_bytes}
-        known = [f"{limit} {unit}" for unit, limit in limits.items() if limit is not None]
-        return f"the model reads {' and '.join(known) or 'all'}"
+        words = [f"{limit} {unit}" for unit, limit in limits.items() if limit is not None]
+        return f"the model reads {' and '.join(words) or 'all'}"
 
     def count(self, rows: Sequence[Row]) -> list[Row]:
         """Counts the tokens of rows of texts.
@@ -144,27 +144,22 @@ class LoadedModel(Answers):
 
 def answers_of_saved_model(served: Any) -> Answers:
     """Returns the answers of a `keras_bert.export.ServedModel`."""
-    described = served.description
+    description = served.description
     signatures = of_saved_model(served)
-    length = None if described.verb in _IN_WINDOWS else described.sequence_length
+    length = None if description.verb in _IN_WINDOWS else description.sequence_length
     return Answers(
-        verb=described.verb,
+        verb=description.verb,
         signatures=signatures,
-        of_ids=signatures[IDS_SIGNATURE] if described.verb == "embed" else None,
-        limits=TextLimits(served.tokenizer, length, described.max_text_bytes),
-        class_names=described.class_names,
-        text_pairs="required" if TEXT_PAIR in described.fields else "",
-        dtype=described.dtype,
+        of_ids=signatures[IDS_SIGNATURE] if description.verb == "embed" else None,
+        limits=TextLimits(served.tokenizer, length, description.max_text_bytes),
+        class_names=description.class_names,
+        text_pairs="required" if TEXT_PAIR in description.fields else "",
+        dtype=description.dtype,
     )
 
 
 def answers_of_task(task: Any, fields: Sequence[str]) -> Answers:
-    """Returns the answers of a task.
-
-    Args:
-        task: A task that answers text.
-        fields: The fields of a row of `serving_default`.
-    """
+    """Returns the answers of a task."""
     preprocessor = task.preprocessor
     length = None if task.verb in _IN_WINDOWS else preprocessor.sequence_length
     names = getattr(task, "class_names", None)

@@ -36,19 +36,19 @@ def _routes(server: ModelServer) -> list[Route]:
                 400, f"{model.name} answers to {model.verb!r} and not to 'embed'", field="model"
             )
         inputs, _ = request_fields["input"]
-        embedded = await embed(
+        answer = await embed(
             server, request, model, EmbeddingRequest(inputs, "input", request_fields["dimensions"])
         )
         vectors: list[Any] = (
-            [base64.b64encode(vector.tobytes()).decode() for vector in embedded.vectors]
+            [base64.b64encode(vector.tobytes()).decode() for vector in answer.vectors]
             if request_fields["encoding_format"] == "base64"
-            else embedded.vectors.tolist()
+            else answer.vectors.tolist()
         )
         data = [
             {"object": "embedding", "index": index, "embedding": vector}
             for index, vector in enumerate(vectors)
         ]
-        usage = {"prompt_tokens": embedded.num_tokens, "total_tokens": embedded.num_tokens}
+        usage = {"prompt_tokens": answer.num_tokens, "total_tokens": answer.num_tokens}
         content = {"object": "list", "data": data, "model": model.name, "usage": usage}
         return respond(lambda: encoded(content))
 

@@ -14,9 +14,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from keras_bert.text.characters import check_characters
-
-from .fields import RequestError, described, encoded, read_object
+from .fields import RequestError, described, encoded, read_object, read_text
 from .signatures import CHOICES, DEFAULT_SIGNATURE, INT32, STRING, Row, Signature, Tensor
 
 _KEYS = ("instances", "inputs")
@@ -45,11 +43,6 @@ class PredictRequest:
 def read_request(body: bytes, signatures: Mapping[str, Signature], max_rows: int) -> PredictRequest:
     """Reads and checks a request.
 
-    Args:
-        body: The JSON.
-        signatures: The signatures by name.
-        max_rows: The largest number of rows.
-
     Raises:
         RequestError: If the request is malformed.
     """
@@ -75,11 +68,6 @@ def read_request(body: bytes, signatures: Mapping[str, Signature], max_rows: int
 
 def write_answer(request: PredictRequest, answers: Sequence[Row], count: str = "") -> bytes:
     """Returns the JSON of an answer.
-
-    Args:
-        request: The request.
-        answers: The outputs of each of its rows by name.
-        count: As for `Signature`.
 
     Raises:
         RequestError: If it has more than 32 MiB.
@@ -194,8 +182,8 @@ def _check_number(rows: Sequence[Any], max_rows: int, name: str = "") -> None:
     """Checks the number of rows; with a name, of the texts that an input has in all of them."""
     number = sum(len(x) if name and isinstance(x, list) else 1 for x in rows)
     if number > max_rows:
-        received = f"{name} of {number} texts in all" if name else f"{number} rows"
-        raise RequestError(f"the request has {received}; expected at most {max_rows}")
+        texts = f"{name} of {number} texts in all" if name else f"{number} rows"
+        raise RequestError(f"the request has {texts}; expected at most {max_rows}")
 
 
 def _check_shapes(rows: Sequence[Row], place: Callable[[int, str], str]) -> None:
@@ -224,13 +212,7 @@ def _value(value: Any, tensor: Tensor, where: str, axis: int = 1) -> Any:
     if tensor.dtype == STRING:
         if isinstance(value, dict) and value.keys() == {"b64"}:
             return _decoded(value["b64"], where)
-        if isinstance(value, str):
-            try:
-                check_characters(value, where)
-            except ValueError as error:
-                raise RequestError(str(error)) from error
-            return value
-        raise RequestError(f"{where} is {described(value)}; expected a string")
+        return read_text(value, where)
     if tensor.dtype == INT32:
         if type(value) is int and _LOWEST_INT32 <= value <= _HIGHEST_INT32:
             return value

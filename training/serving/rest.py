@@ -26,10 +26,10 @@ from .signatures import Signature, Tensor
 def _routes(server: ModelServer) -> list[Route]:
     async def predict(request: Request, body: bytes) -> Response:
         model = _model(server, request)
-        received = read_request(body, model.signatures, server.max_rows)
-        answers = await server.compute(request, model, received.signature, received.rows)
-        count = model.signatures[received.signature].count
-        return respond(lambda: write_answer(received, answers, count))
+        content = read_request(body, model.signatures, server.max_rows)
+        answers = await server.compute(request, model, content.signature, content.rows)
+        count = model.signatures[content.signature].count
+        return respond(lambda: write_answer(content, answers, count))
 
     async def status(request: Request) -> Response:
         model = _model(server, request)
@@ -72,9 +72,9 @@ def _model(server: ModelServer, request: Request) -> LoadedModel:
     """Returns the model that an address names, and refuses other versions."""
     model = server.model(request, request.path_params["name"])
     if request.path_params.get("version", model.version) != model.version:
-        received = request.url.path
+        path = request.url.path
         raise RefusedError(
-            404, f"received {received}; the model is {model.name}, version {model.version}"
+            404, f"received {path}; the model is {model.name}, version {model.version}"
         )
     return model
 
@@ -86,7 +86,7 @@ def write_error(error: RefusedError) -> Response:
 
 
 def _metadata(signature: Signature) -> dict[str, Any]:
-    def tensors(named: Mapping[str, Tensor]) -> dict[str, Any]:
+    def tensors(specs: Mapping[str, Tensor]) -> dict[str, Any]:
         return {
             name: {
                 "dtype": tensor.dtype,
@@ -96,7 +96,7 @@ def _metadata(signature: Signature) -> dict[str, Any]:
                 },
                 "name": name,
             }
-            for name, tensor in named.items()
+            for name, tensor in specs.items()
         }
 
     return {

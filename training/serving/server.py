@@ -35,14 +35,7 @@ _CUT_HEADER = "X-Truncated-Inputs"
 
 
 class RefusedError(HTTPException):
-    """Raised for a request that gets no answer but an error.
-
-    Args:
-        status: The HTTP status.
-        message: The message.
-        headers: Headers of the answer.
-        field: The field of the request that it is about, if it is one.
-    """
+    """Raised for a request that gets no answer but an error."""
 
     def __init__(
         self,
@@ -121,14 +114,7 @@ class BodyReader:
 
 
 class ModelServer:
-    """Models that answer requests over HTTP.
-
-    Args:
-        models: The models by name.
-        metrics: What is measured.
-        max_rows: The largest number of rows in a request.
-        max_bytes: The largest size of a request.
-    """
+    """Models that answer requests over HTTP."""
 
     def __init__(
         self, models: Mapping[str, LoadedModel], metrics: Metrics, max_rows: int, max_bytes: int
@@ -237,20 +223,12 @@ class ModelServer:
             raise RefusedError(500, f"{type(error).__name__}: {error}"[:1000]) from error
         if answers is None:
             raise RefusedError(_CLIENT_CLOSED_REQUEST, "the client has closed the connection")
-        found: list[Row] = answers
-        return found
+        return answers
 
     async def answer_texts(
         self, request: Request, model: LoadedModel, rows: Sequence[Row], field: str, truncate: bool
     ) -> tuple[list[Row], list[int]]:
         """Returns the answers of rows of texts, and the indices of the rows that are cut.
-
-        Args:
-            request: The request.
-            model: The model.
-            rows: The rows.
-            field: The field of the request that has them.
-            truncate: Whether rows may be cut.
 
         Raises:
             RefusedError: As `compute`.
@@ -280,10 +258,6 @@ class ModelServer:
 
 def respond(make: Callable[[], bytes], cut: Sequence[int] = ()) -> Response:
     """Returns an answer.
-
-    Args:
-        make: Returns its JSON.
-        cut: The indices of the texts that were cut.
 
     Raises:
         RefusedError: If it is too large, or has numbers that are not finite.

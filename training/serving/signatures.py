@@ -94,12 +94,7 @@ def _tensors(specs: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
-    """Returns the signature `serving_default` of a task, as its export has it.
-
-    Args:
-        task: A task that answers text.
-        fields: The fields of a row.
-    """
+    """Returns the signature `serving_default` of a task, as its export has it."""
     from keras_bert.ops.dispatch import compiles_each_shape
 
     inputs = {name: Tensor(STRING, (-1, -1) if name == CHOICES else (-1,)) for name in fields}
@@ -109,13 +104,13 @@ def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
     def answer(rows: Sequence[Row]) -> list[Row]:
         rows = [{name: _as_text(value) for name, value in row.items()} for row in rows]
         # A compiler sees few numbers of rows.
-        filled = 1 << (len(rows) - 1).bit_length() if compiles else len(rows)
+        num_rows = 1 << (len(rows) - 1).bit_length() if compiles else len(rows)
         # Next to no text, so that none of it is counted as cut
         empty = {
             name: [required_text] if isinstance(x, list) else required_text
             for name, x in rows[0].items()
         }
-        answers: list[Row] = task.serving_answers([*rows, *[empty] * (filled - len(rows))])
+        answers: list[Row] = task.serving_answers([*rows, *[empty] * (num_rows - len(rows))])
         return answers[: len(rows)]
 
     # The words of a text are as many as they are.
@@ -126,8 +121,7 @@ def of_task(task: Any, fields: Sequence[str]) -> dict[str, Signature]:
 def of_token_ids(embedder: Any) -> Signature:
     """Returns a signature of an embedder for `token_ids` with special tokens, as `serve_ids` is.
 
-    Args:
-        embedder: A task with one output, the embedding. All rows of a batch have one length.
+    All rows of a batch have one length.
     """
     import numpy as np
 
@@ -140,9 +134,9 @@ def of_token_ids(embedder: Any) -> Signature:
 
     def answer(rows: Sequence[Row]) -> list[Row]:
         ids = np.array([row["token_ids"] for row in rows], "int32")
-        missing = bucket_for(ids.shape[1], buckets) - ids.shape[1]
-        filled = (1 << (len(ids) - 1).bit_length()) - len(ids) if compiles else 0
-        ids = np.pad(ids, ((0, filled), (0, missing)), constant_values=tokenizer.pad_token_id)
+        padding = bucket_for(ids.shape[1], buckets) - ids.shape[1]
+        fill = (1 << (len(ids) - 1).bit_length()) - len(ids) if compiles else 0
+        ids = np.pad(ids, ((0, fill), (0, padding)), constant_values=tokenizer.pad_token_id)
         # As in an export, [CLS] after the first column is padding.
         is_token = (ids != tokenizer.pad_token_id) & (ids != tokenizer.cls_token_id)
         is_token[:, 0] = True

@@ -118,11 +118,7 @@ PROTOCOL = Protocol(_routes, "POST /embed, /predict or /rerank")
 
 
 class _Api:
-    """The answers at each address.
-
-    Args:
-        server: The server.
-    """
+    """The answers at each address."""
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
@@ -185,7 +181,7 @@ class _Api:
         options = read_fields(asked, self._embed_fields)
         _check_direction(options, model)
         (inputs, _), *_ = options.values()
-        embedded = await embed(
+        answer = await embed(
             self._server,
             request,
             model,
@@ -193,7 +189,7 @@ class _Api:
                 inputs, "inputs", options["dimensions"], options["normalize"], options["truncate"]
             ),
         )
-        return respond(lambda: encoded(embedded.vectors.tolist()), embedded.cut)
+        return respond(lambda: encoded(answer.vectors.tolist()), answer.cut)
 
     async def similarity(self, request: Request, asked: Row) -> Response:
         """Compares a sentence with others."""
@@ -212,14 +208,15 @@ class _Api:
         )
         first, others = options["inputs"].values()
         truncate = options["parameters"]["truncate"]
-        embedded = await embed(
+        answer = await embed(
             self._server,
             request,
             model,
             EmbeddingRequest([first, *others], "inputs", truncate=truncate),
         )
         return respond(
-            lambda: encoded((embedded.vectors[1:] @ embedded.vectors[0]).tolist()), embedded.cut
+            lambda: encoded((answer.vectors[1:] @ answer.vectors[0]).tolist()),
+            answer.cut,
         )
 
     async def predict(self, request: Request, asked: Row) -> Response:
@@ -398,8 +395,7 @@ def _scores(answer: Row, options: Row) -> list[float]:
         return [score if options["raw_scores"] else float(sigmoid(np.float64(score)))]
     if options["raw_scores"]:
         raise RequestError("raw_scores is true; the model answers with probabilities", "raw_scores")
-    probabilities: list[float] = answer["probabilities"]
-    return probabilities
+    return answer["probabilities"]
 
 
 def _groups(

@@ -7,13 +7,14 @@ import subprocess
 import pytest
 
 from training.engine import child_programs
+from training.engine.grid import Cell
 
 pytestmark = pytest.mark.backend_independent
 
 
 def test_commands_are_those_of_the_checkout_or_of_the_installed_program(monkeypatch):
     assert child_programs.typed("finetune_glue") == "python -m training.finetune_glue"
-    monkeypatch.setattr(child_programs, "_PACKAGE", "keras_bert_training")
+    monkeypatch.setattr(child_programs, "PACKAGE", "keras_bert_training")
     assert child_programs.typed("finetune_glue") == "keras-bert finetune-glue"
 
 
@@ -21,7 +22,7 @@ def test_a_child_is_announced_by_a_command_that_can_be_pasted(tmp_path, caplog):
     caplog.set_level(logging.INFO, "absl")
     folder = tmp_path / "mrpc 1x32x1, 10 steps"
     with pytest.raises(subprocess.CalledProcessError) as error:
-        child_programs.run_once(folder, ["training.pretrain", "--no_such_flag=a b"])
+        Cell(folder, ["training.pretrain", "--no_such_flag=a b"])()
     announced = caplog.messages[0].removeprefix(f"{folder.name}: ")
     assert shlex.split(announced)[1:] == error.value.cmd[1:]
     assert announced.startswith("python -m training.pretrain ")
@@ -39,5 +40,5 @@ def test_more_seeds_start_the_program_again_in_the_same_folder(tmp_path, monkeyp
     monkeypatch.setattr(subprocess, "run", run)
     for seeds in (1, 1, 2):
         command = ["training.finetune", "--epochs=1", f"--num_seeds={seeds}"]
-        assert child_programs.run_once(tmp_path, command) == {"runs": [1]}
+        assert Cell(tmp_path, command)() == {"runs": [1]}
     assert ["--num_seeds=2" in command for command in started] == [False, True]

@@ -8,7 +8,7 @@ from absl import flags
 from training.engine.config_flags import (
     configuration,
     define_flags,
-    define_program_flags,
+    define_recipe_flag,
 )
 from training.engine.options import ProgramConfig
 from training.jobs.classification import FinetuneConfig
@@ -75,7 +75,8 @@ def test_each_flag_is_explained_by_the_docstring(stored, monkeypatch):
 def test_a_recipe_is_changed_by_the_flags_that_were_given():
     def of(*arguments):
         values = flags.FlagValues()
-        define_program_flags(FinetuneConfig(), values)
+        define_recipe_flag(values)
+        define_flags(FinetuneConfig(), values)
         values(["program", *arguments])
         return configuration(FinetuneConfig, values)
 
@@ -93,7 +94,8 @@ def test_flags_need_to_fit_the_recipe_alone():
     from training.pretraining.config import PretrainConfig
 
     values = flags.FlagValues()
-    define_program_flags(PretrainConfig(), values)
+    define_recipe_flag(values)
+    define_flags(PretrainConfig(), values)
     # Below the default number of warm-up updates, and above the recipe's
     values(["program", "--recipe=wikitext2_cpu", "--num_steps=600"])
     assert configuration(PretrainConfig, values).optimization.warmup_steps == 500

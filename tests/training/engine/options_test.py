@@ -10,7 +10,7 @@ import pytest
 from absl import flags
 
 from tests.source_imports import source_files
-from training.engine.config_flags import configuration, define_program_flags
+from training.engine.config_flags import configuration, define_flags
 from training.engine.options import PositiveInt, ProgramConfig
 from training.jobs.classification import FinetuneConfig
 from training.pretraining.config import PretrainConfig
@@ -51,7 +51,7 @@ def test_the_type_of_a_field_names_its_numbers(changes, message):
 )
 def test_flags_that_would_train_nonsense_are_refused(config, flag, expected):
     values = flags.FlagValues()
-    define_program_flags(config(), values)
+    define_flags(config(), values)
     values(["program", flag])
     with pytest.raises(
         ValueError, match=f"{flag.partition('=')[0]}.* is .*; it must be {expected}"

@@ -35,9 +35,3 @@ def test_a_run_goes_on_in_the_precision_in_which_it_began(monkeypatch, tmp_path)
     assert precision.resolve("auto", folder) == "mixed_bfloat16"
     assert precision.resolve("float32", folder) == "float32"
     assert precision.resolve("auto", tmp_path / "other") == "float32"
-
-
-def test_a_malformed_choice_is_named(tmp_path):
-    (tmp_path / precision.FILE).write_text('{"auto": "int4"}')
-    with pytest.raises(ValueError, match=precision.FILE):
-        precision.resolve("auto", tmp_path)

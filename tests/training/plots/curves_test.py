@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plot of a run is a PNG, and missing curves are an error."""
+"""The plot of a run: its curves, and the file."""
 
 import sys
 
@@ -55,10 +55,11 @@ def test_keras_own_validation_scores():
     }
 
 
-def test_evaluations_by_step():
-    evaluations = [{"step": 50, "mcc": 10.0}, {"step": 100, "mcc": float("nan")}]
-    labels = drawn_labels({"loss": [0.5]}, evaluations=evaluations, steps=[100])
-    assert labels == {"Loss": ["training 0.5"], "Score on the development set": ["MCC 10"]}
+def test_values_that_are_not_finite_are_left_out():
+    history = {"loss": [0.5, 0.4], "mcc": [10.0, float("nan")], "f1": [float("nan")] * 2}
+    figure = curves_figure(history, steps=[50, 100])
+    assert [list(line.get_xdata()) for line in figure.axes[1].lines] == [[50.0]]
+    assert drawn_labels(history, steps=[50, 100])["Score"] == ["MCC 10"]
 
 
 def test_labels_of_curves_that_end_together_do_not_cover_each_other():
@@ -66,13 +67,6 @@ def test_labels_of_curves_that_end_together_do_not_cover_each_other():
     (axes,) = curves_figure(history).axes
     low, middle, high = sorted(text.xy[1] for text in axes.texts)
     assert min(middle - low, high - middle) >= 0.079
-
-
-def test_curves_without_values_are_refused():
-    with pytest.raises(ValueError, match="nothing to plot"):
-        curves_figure({"loss": [float("nan")]})
-    with pytest.raises(ValueError, match=r"an evaluation has \['epoch', 'f1'\], expected 'step'"):
-        curves_figure({}, evaluations=[{"epoch": 1, "f1": 3.0}], steps=[9])
 
 
 def test_matplotlib_is_asked_for(monkeypatch):

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import ipc, parquet
 
 from training.readers.data_files import exists, infer_format, read_columns, read_records
-from training.readers.labeled_text import read_labeled_text
+from training.readers.labeled_text import TextColumns, read_labeled_text
 from training.readers.values import BadRows
 
 pytestmark = pytest.mark.backend_independent
@@ -21,8 +21,12 @@ ROWS = "text,label\ngood; really,pos\nbad,neg\n"
 EXPECTED = (["good; really", "bad"], [1, 0], ("neg", "pos"))
 
 
+def read_text(path, labeled=True, bad=None, **columns):
+    return read_labeled_text(path, TextColumns(**columns), labeled=labeled, bad=bad)
+
+
 def read(path, **arguments):
-    data = read_labeled_text(path, **arguments)
+    data = read_text(path, **arguments)
     return data.texts, data.labels.tolist(), data.class_names
 
 
@@ -68,7 +72,7 @@ def test_the_place_of_an_error_counts_the_line_of_the_separator(tmp_path):
 
 def test_a_semicolon_in_a_single_wanted_column_is_text(tmp_path):
     (tmp_path / "a.csv").write_text("Hello; world\nNo; no\n")
-    rows, _ = read_columns(tmp_path / "a.csv", "csv", {"text": 0}, False)
+    rows, _ = read_columns(tmp_path / "a.csv", "csv", {"text": "0"}, "no")
     assert [row.cells["text"] for row in rows] == ["Hello; world", "No; no"]
 
 
@@ -91,7 +95,7 @@ def test_the_first_sheet_of_an_excel_file_is_read(tmp_path):
         book.active.append(row)
     book.active.cell(row=9, column=5).font = openpyxl.styles.Font(bold=True)  # but no value
     book.save(tmp_path / "a.xlsx")
-    data = read_labeled_text(tmp_path / "a.xlsx")
+    data = read_text(tmp_path / "a.xlsx")
     assert (data.texts, data.labels.tolist()) == (["a", "b", "TRUE"], [0, 1, 0])
     assert (data.class_names, data.ids) == (("1", "2.5"), [None, "x", None])
     book.active["B3"] = None
@@ -144,10 +148,10 @@ def test_sick_is_read(tmp_path):
         "2\tA man sings\tA person sings\t4.7\tENTAILMENT\n"
     )
     pair = {"text": "sentence_A", "text_pair": "sentence_B"}
-    data = read_labeled_text(path, **pair, label="entailment_judgment")
+    data = read_text(path, **pair, label="entailment_judgment")
     assert data.inputs[0] == ("A man sings", "Nobody sings")
     assert data.class_names == ("CONTRADICTION", "ENTAILMENT")
-    scores = read_labeled_text(path, **pair, label="relatedness_score", regression=True)
+    scores = read_text(path, **pair, label="relatedness_score", regression=True)
     assert scores.labels.tolist() == pytest.approx([3.5, 4.7])
     assert infer_format(path) == "tsv"
 
@@ -243,7 +247,7 @@ def test_a_value_that_python_lacks_is_an_error_only_for_who_reads_it(tmp_path):
     parquet.write_table(pa.table({"text": words, "label": ["x", "y"], "id": days}), path)
     with pytest.raises(ValueError, match=r"a\.parquet, row 2: text cannot be read: 'utf-8' codec"):
         read(path)
-    assert read_labeled_text(path, bad=BadRows(collect=True), label=None).ids == ["1970-01-02"]
+    assert read_text(path, bad=BadRows(collect=True), labeled=False).ids == ["1970-01-02"]
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):
@@ -356,10 +360,10 @@ def test_malformed_rows_are_collected(tmp_path):
 def test_labels_are_read_as_others(tmp_path):
     path = tmp_path / "hans.tsv"
     path.write_text("text\tlabel\na\tneutral\nb\tentailment\nc\tcontradiction\n")
-    label_map = {"neutral": "non-entailment", "contradiction": "non-entailment"}
+    label_map = ("neutral:non-entailment", "contradiction:non-entailment")
     assert read(path, label_map=label_map)[1:] == ([1, 0, 1], ("entailment", "non-entailment"))
     with pytest.raises(ValueError, match=r"has 'neutrl:other', neither of which is a label of"):
-        read(path, label_map={"neutrl": "other"})
+        read(path, label_map=("neutrl:other",))
 
 
 def malformed(tmp_path, format):
@@ -411,7 +415,7 @@ def malformed(tmp_path, format):
 def test_all_malformed_rows_are_collected_at_once(format, tmp_path):
     path, expected = malformed(tmp_path, format)
     bad = BadRows(collect=True)
-    data = read_labeled_text(path, bad=bad)
+    data = read_text(path, bad=bad)
     found = dict(message.split(": ", 1) for message in bad.messages)
     assert found.keys() == expected.keys()
     for place, message in expected.items():
@@ -420,4 +424,4 @@ def test_all_malformed_rows_are_collected_at_once(format, tmp_path):
     if format == "csv":
         assert data.texts == ["good", "bad", "fine", "end"]
     with pytest.raises(ValueError, match=r"a\..*: "):
-        read_labeled_text(path)
+        read_text(path)

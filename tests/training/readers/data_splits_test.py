@@ -19,7 +19,6 @@ def test_a_sample_has_the_share_of_each_stratum_whatever_their_order():
         assert sample == sorted(sample)
         taken = Counter(strata[sample])
         assert all(abs(taken[name] - count * size / 700) < 1 for name, size in sizes.items())
-    assert stratified_sample(strata.tolist(), 70, seed=1) != stratified_sample(strata.tolist(), 70)
 
 
 def test_a_class_of_one_row_stays_in_training_and_nothing_is_lost():

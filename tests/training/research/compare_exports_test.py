@@ -34,12 +34,11 @@ def test_exports_are_scored_and_timed(files, capsys):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
     config = CompareExportsConfig(
-        model=(str(files / "model.keras"),),
+        model=str(files / "model.keras"),
         data_file=str(files / "dev.csv"),
         exports=("tf_saved_model:float32", "onnx:int8"),
         batches=("1", "3", "2x6"),
         rounds=1,
-        seconds=0.0,
         output_dir=str(files / "out"),
     )
     rows = compare(config)
@@ -50,10 +49,9 @@ def test_exports_are_scored_and_timed(files, capsys):
         assert row.megabytes > 0
     saved_model, int8 = rows
     assert saved_model.speed == {"1": 1.0, "3": 1.0, "2x6": 1.0}
-    assert saved_model.scores["accuracy"] == [pytest.approx(100 * 7 / 8)]
-    assert saved_model.changed == [0]
-    assert saved_model.change == {"accuracy": [0], "macro_f1": [0]}
-    assert saved_model.largest_move < 1e-5
+    assert saved_model.scores["accuracy"] == pytest.approx(100 * 7 / 8)
+    assert saved_model.changed == saved_model.largest_move == 0
+    assert saved_model.change == {"accuracy": 0, "macro_f1": 0}
     assert 1e-5 < int8.largest_move < 0.2
     assert int8.speed["1"] == saved_model.milliseconds["1"] / int8.milliseconds["1"]
     table = capsys.readouterr().out
@@ -72,57 +70,45 @@ def test_a_regression(files, tmp_path):
         csv.writer(file).writerows([("text", "label"), *zip(TEXTS, scores, strict=True)])
     (row,) = compare(
         CompareExportsConfig(
-            model=(str(tmp_path / "model.keras"),),
+            model=str(tmp_path / "model.keras"),
             data_file=str(tmp_path / "dev.csv"),
             exports=("tf_saved_model:float32",),
             batches=("2",),
             rounds=1,
-            seconds=0.0,
             output_dir=str(tmp_path),
         )
     )
-    assert row.changed == []
-    assert row.largest_move < 1e-5
+    assert row.changed is None
+    assert row.largest_move == 0
     assert set(row.scores) == {"pearson", "spearman", "mse"}
 
 
-def test_several_seeds_in_the_precision_of_training(files, tmp_path, capsys):
-    """What is compared with is float32, although the models are in mixed_bfloat16."""
-    models = []
-    for seed in (1, 2):
-        classifier = keras_bert.TextClassifier(
-            keras_bert.Backbone(
-                keras_bert.load_model(files / "model.keras").backbone.config,
-                dtype="mixed_bfloat16",
-            ),
-            preprocessor=make_preprocessor(files),
-            class_names=["bad", "fair", "good"],
-        )
-        generator = np.random.default_rng(seed)
-        for weight in classifier.trainable_weights:
-            mean = 1.0 if weight.name == "gamma" else 0.0
-            weight.assign(generator.normal(mean, 0.5, weight.shape))
-        models.append(str(tmp_path / f"{seed}.keras"))
-        classifier.save(models[-1])
-    (float32, bfloat16) = compare(
+def test_a_model_in_the_precision_of_training(files, tmp_path):
+    """The scores are compared with those in float32, although the model is in mixed_bfloat16."""
+    config = keras_bert.load_model(files / "model.keras").backbone.config
+    classifier = keras_bert.TextClassifier(
+        keras_bert.Backbone(config, dtype="mixed_bfloat16"),
+        preprocessor=make_preprocessor(files),
+        class_names=["bad", "fair", "good"],
+    )
+    generator = np.random.default_rng(1)
+    for weight in classifier.trainable_weights:
+        mean = 1.0 if weight.name == "gamma" else 0.0
+        weight.assign(generator.normal(mean, 0.5, weight.shape))
+    classifier.save(tmp_path / "model.keras")
+    (bfloat16,) = compare(
         CompareExportsConfig(
-            model=tuple(models),
+            model=str(tmp_path / "model.keras"),
             data_file=str(files / "dev.csv"),
             data_rows=6,
-            exports=("tf_saved_model:float32", "tf_saved_model:bfloat16"),
+            exports=("tf_saved_model:bfloat16",),
             batches=("2",),
             rounds=1,
-            seconds=0.0,
             output_dir=str(tmp_path),
         )
     )
-    assert len(float32.scores["accuracy"]) == len(bfloat16.changed) == 2
-    # Of six rows
-    assert all(round(score * 0.06, 6).is_integer() for score in float32.scores["accuracy"])
-    assert float32.largest_move < 1e-5 < bfloat16.largest_move
-    (row,) = (line for line in capsys.readouterr().out.splitlines() if ":float32" in line)
-    assert f"{np.mean(float32.scores['accuracy']):.2f} ± " in row
-    assert "| +0.00 (+0.00 to +0.00) |" in row
+    assert round(bfloat16.scores["accuracy"] * 0.06, 6).is_integer()  # of six rows
+    assert bfloat16.largest_move > 1e-5
 
 
 @pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
@@ -135,9 +121,9 @@ def test_questions(tmp_path):
     answerer.save(tmp_path / "model.keras")
     contexts = ["naïve cats able unable 7 mats 42 in a big red hat of no use", "the cat sat", "0 1"]
     questions = ["the cat?", "mat", "b"]
-    found = answerer.answer(questions, contexts)
-    wrong = next(text for text in ("0", "1") if text != found[2]["answer"])
-    golds = [found[0], found[1], {"answer": wrong, "start": contexts[2].index(wrong)}]
+    answers = answerer.answer(questions, contexts)
+    wrong = next(text for text in ("0", "1") if text != answers[2]["answer"])
+    golds = [answers[0], answers[1], {"answer": wrong, "start": contexts[2].index(wrong)}]
     paragraphs = [
         {
             "context": context,
@@ -155,24 +141,23 @@ def test_questions(tmp_path):
     (tmp_path / "dev.json").write_text(json.dumps(content), encoding="utf-8")
     rows = compare(
         CompareExportsConfig(
-            model=(str(tmp_path / "model.keras"),),
+            model=str(tmp_path / "model.keras"),
             data_file=str(tmp_path / "dev.json"),
             exports=tuple(
                 f"{name}:float32" for name in ("tf_saved_model", "onnx", "openvino", "litert")
             ),
             batches=("1", "2x6"),
             rounds=1,
-            seconds=0.0,
             output_dir=str(tmp_path),
         )
     )
     assert len(rows) == 4
     for row in rows:
-        assert row.scores["exact_match"] == [pytest.approx(200 / 3)]
-        assert row.changed == [0]
+        assert row.scores["exact_match"] == pytest.approx(200 / 3)
+        assert row.changed == 0
         assert row.largest_move < 1e-5
         assert min(row.milliseconds.values()) > 0
-    onnx = onnxruntime.InferenceSession(tmp_path / "model_1" / "onnx_float32" / "1.onnx")
+    onnx = onnxruntime.InferenceSession(tmp_path / "onnx_float32" / "1.onnx")
     for node in (*onnx.get_inputs(), *onnx.get_outputs()):
         assert node.shape == ["batch", "length"], node.name
     assert {node.name for node in onnx.get_outputs()} == {"start_logits", "end_logits"}
@@ -185,6 +170,6 @@ def make_preprocessor(files):
 def test_wrong_options_are_refused(files, tmp_path):
     with pytest.raises(ValueError, match=r"--exports has 'onnx:bfloat16', expected some of tf_sav"):
         CompareExportsConfig(exports=("onnx:bfloat16",))
-    model, data = (str(files / "model.keras"),), str(files / "dev.csv")
+    model, data = str(files / "model.keras"), str(files / "dev.csv")
     with pytest.raises(FileNotFoundError, match="openvino:int8 needs texts like those"):
         compare(CompareExportsConfig(model=model, data_file=data))
