@@ -12,7 +12,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from keras_bert.vocabularies.byte_pair_files import (
     save_tokens_and_merges,
     token_bytes,
 )
-from keras_bert.vocabularies.tokenizer_config import without_defaults
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 if TYPE_CHECKING:
@@ -166,7 +165,7 @@ class BytePairTokenizer(Tokenizer):
         repeats_cls: bool = False,
         truncation_side: str = "right",
     ) -> None:
-        self._renamed = self._rename_special_tokens(special_tokens)
+        self._rename_special_tokens(special_tokens)
         required = (self.cls_token, self.pad_token, self.sep_token, self.unk_token)
         if isinstance(vocabulary, str | os.PathLike):
             vocabulary = load_tokens(vocabulary)
@@ -268,33 +267,6 @@ class BytePairTokenizer(Tokenizer):
                 "one to a tokenizer.json."
             )
         save_tokens_and_merges(self.vocabulary, self.merges, path)
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the config, including the vocabulary, from which `from_config` creates a copy."""
-        return {
-            "kind": self.kind,
-            "vocabulary": list(self.vocabulary),
-            "merges": list(self.merges),
-            "add_prefix_space": self.add_prefix_space,
-            "special_tokens_in_text": self.special_tokens_in_text,
-            **without_defaults(self.kind, self._options()),
-        }
-
-    def _options(self) -> dict[str, Any]:
-        """Returns the arguments that configs have only if they are not the defaults."""
-        return {
-            "special_tokens": self._renamed or None,
-            "pair_separators": self.pair_separators,
-            "mask_takes_space": self.mask_takes_space,
-            "added_tokens": list(self.added_tokens),
-            "word_pattern": self.word_pattern,
-            "compose": self.compose,
-            "ignore_merges": self.ignore_merges,
-            "space_before_first_word": self.space_before_first_word,
-            "byte_fallback": self.byte_fallback,
-            "repeats_cls": self.repeats_cls,
-            "truncation_side": self.truncation_side,
-        }
 
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         words: list[str] = []

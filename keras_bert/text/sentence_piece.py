@@ -25,11 +25,7 @@ from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import FlatTokens, Tokenizer
 from keras_bert.vocabularies.files import read_bytes
 from keras_bert.vocabularies.sentence_piece_model import without_characters_map
-from keras_bert.vocabularies.tokenizer_config import (
-    check_tokenizer_config,
-    decode_model,
-    without_defaults,
-)
+from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config, decode_model
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 if TYPE_CHECKING:
@@ -140,7 +136,7 @@ class SentencePieceTokenizer(Tokenizer):
                 f"compose is True with lowercase={lowercase}, keep_accents={keep_accents} and "
                 f"albert_rules={albert_rules}; expected False, True and False."
             )
-        self._renamed = self._rename_special_tokens(special_tokens)
+        self._rename_special_tokens(special_tokens)
         self.model = model if isinstance(model, bytes) else _read(Path(model))
         self.compose = compose
         self._processor = _processor(self.model)
@@ -189,26 +185,9 @@ class SentencePieceTokenizer(Tokenizer):
         """Writes the model to a file, atomically."""
         write_bytes(Path(path), self.model)
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the config, with the model in base64, from which `from_config` creates a copy."""
-        return {
-            "kind": self.kind,
-            "model": base64.b64encode(self.model).decode("ascii"),
-            "lowercase": self.lowercase,
-            "keep_accents": self.keep_accents,
-            "albert_rules": self.albert_rules,
-            "special_tokens_in_text": self.special_tokens_in_text,
-            **without_defaults(
-                self.kind,
-                {
-                    "special_tokens": self._renamed or None,
-                    "pair_separators": self.pair_separators,
-                    "num_segments": self.num_segments,
-                    "truncation_side": self.truncation_side,
-                    "compose": self.compose,
-                },
-            ),
-        }
+    def _config_values(self) -> dict[str, Any]:
+        model = base64.b64encode(self.model).decode("ascii")
+        return {**super()._config_values(), "model": model}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

@@ -17,7 +17,13 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.text.characters import check_characters
 from keras_bert.text.composition import is_composed, sources_of_composed
-from keras_bert.vocabularies.tokenizer_config import TRUNCATION_SIDES, check_tokenizer_config
+from keras_bert.vocabularies.tokenizer_config import (
+    FIELDS,
+    TRUNCATION_SIDES,
+    WORDPIECE,
+    check_tokenizer_config,
+    without_defaults,
+)
 
 if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
@@ -244,9 +250,9 @@ class Tokenizer(abc.ABC):
         tokens = (self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token)
         return tuple(dict.fromkeys(tokens))
 
-    def _rename_special_tokens(self, names: Mapping[str, str] | None) -> dict[str, str]:
-        """Replaces the special tokens of the class by role; returns those that differ."""
-        new_names = {}
+    def _rename_special_tokens(self, names: Mapping[str, str] | None) -> None:
+        """Replaces the special tokens of the class by role."""
+        self._special_tokens_by_role: dict[str, str] = {}
         for role, token in (names or {}).items():
             if role not in SPECIAL_ROLES:
                 raise ValueError(
@@ -254,8 +260,7 @@ class Tokenizer(abc.ABC):
                 )
             if token != getattr(type(self), f"{role}_token"):
                 setattr(self, f"{role}_token", token)
-                new_names[role] = token
-        return new_names
+                self._special_tokens_by_role[role] = token
 
     def __call__(self, text: Any) -> Any:
         """Converts a text, or a batch of texts, to ids."""
@@ -593,9 +598,19 @@ class Tokenizer(abc.ABC):
             raise ValueError(f"Token id {token_id} is not in [0, {len(self.vocabulary)}).")
         return self.vocabulary[token_id]
 
-    @abc.abstractmethod
     def get_config(self) -> dict[str, Any]:
         """Returns the config, including the vocabulary, from which `from_config` creates a copy."""
+        kind = {} if self.kind == WORDPIECE else {"kind": self.kind}
+        return {**kind, **without_defaults(self.kind, self._config_values())}
+
+    def _config_values(self) -> dict[str, Any]:
+        """Returns the values of all fields of the config."""
+        values = {name: getattr(self, name) for name in FIELDS[self.kind]}
+        values = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
+        return {**values, "special_tokens": self._special_tokens_by_role or None}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
