@@ -22,7 +22,7 @@ from keras_bert.vocabularies.sentence_piece_model import (
     read_pieces,
     write_model,
 )
-from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH, WORD_LENGTH
+from keras_bert.vocabularies.tokenizer_config import WORD_LENGTH
 
 TOKENIZER_FILE = "tokenizer.json"
 
@@ -234,29 +234,24 @@ def _byte_words(tokenizer: TokenizerJson) -> tuple[str, bool]:
 
 
 def byte_pair_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the content of a `tokenizer.json`, with the special tokens by their roles."""
+    """Returns the content of a `tokenizer.json` for a config with defaults.
+
+    `names` are the special tokens by their roles.
+    """
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
-    byte_fallback = bool(config.get("byte_fallback", False))
-    special = dict.fromkeys(token for token in names.values() if token in ids)
-    taking_space = names["mask"] if config.get("mask_takes_space", True) else None
-    normalized = not byte_fallback
+    byte_fallback = config["byte_fallback"]
+    taking_space = names["mask"] if config["mask_takes_space"] else None
     added = [
-        *(_added_token(token, ids[token], token == taking_space) for token in special),
+        *(_added_token(token, ids[token], token == taking_space) for token in _present(names, ids)),
         *(
-            {**_added_token(token, ids[token]), "normalized": normalized, "special": False}
-            for token in config.get("added_tokens", ())
+            {**_added_token(token, ids[token]), "normalized": not byte_fallback, "special": False}
+            for token in config["added_tokens"]
         ),
     ]
-    between = [names["sep"]] * config.get("pair_separators", 2)
-    if config.get("repeats_cls"):
-        between[-1] = names["cls"]
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": sorted(added, key=lambda token: token["id"]),
+        **_beginning(added),
         **(_gemma_steps() if byte_fallback else _byte_level_steps(config)),
-        "post_processor": _template(ids, names["cls"], names["sep"], between, segment=0),
+        "post_processor": _template(ids, names, config),
         "model": {
             "type": "BPE",
             "dropout": None,
@@ -265,7 +260,7 @@ def byte_pair_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[
             "end_of_word_suffix": None,
             "fuse_unk": byte_fallback,
             "byte_fallback": byte_fallback,
-            "ignore_merges": bool(config.get("ignore_merges", False)),
+            "ignore_merges": config["ignore_merges"],
             "vocab": ids,
             "merges": [merge.split(" ") for merge in config["merges"]],
         },
@@ -273,24 +268,25 @@ def byte_pair_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[
 
 
 def _byte_level_steps(config: Mapping[str, Any]) -> dict[str, Any]:
-    word_pattern = config.get("word_pattern", "gpt2")
+    has_own_pattern = config["word_pattern"] == "gpt2"
     byte_level: dict[str, Any] = {
         "type": "ByteLevel",
-        "add_prefix_space": bool(config.get("add_prefix_space", False)),
+        "add_prefix_space": config["add_prefix_space"],
         "trim_offsets": True,
-        "use_regex": word_pattern == "gpt2",
+        "use_regex": has_own_pattern,
     }
     split = {
         "type": "Split",
-        "pattern": {"Regex": _WORD_PATTERNS[word_pattern]},
+        "pattern": {"Regex": _WORD_PATTERNS[config["word_pattern"]]},
         "behavior": "Isolated",
         "invert": False,
     }
-    steps = [byte_level] if word_pattern == "gpt2" else [split, byte_level]
     return {
-        "normalizer": {"type": "NFC"} if config.get("compose") else None,
+        "normalizer": {"type": "NFC"} if config["compose"] else None,
         "pre_tokenizer": (
-            steps[0] if len(steps) == 1 else {"type": "Sequence", "pretokenizers": steps}
+            byte_level
+            if has_own_pattern
+            else {"type": "Sequence", "pretokenizers": [split, byte_level]}
         ),
         "decoder": {**byte_level, "use_regex": True},
     }
@@ -369,47 +365,37 @@ def wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
 
 
 def wordpiece_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the content of a `tokenizer.json`, with the special tokens by their roles."""
+    """Returns the content of a `tokenizer.json`; see `byte_pair_json`."""
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
-    uncased = config.get("uncased_tokens", ())
-    special = dict.fromkeys(token for token in names.values() if token in ids)
+    uncased = config["uncased_tokens"]
     added = [
-        *(_added_token(token, ids[token]) for token in special),
+        *(_added_token(token, ids[token]) for token in _present(names, ids)),
         *(
             {
                 **_added_token(token, ids[token]),
                 "normalized": token in uncased,
                 "special": token not in uncased,
             }
-            for token in config.get("added_tokens", ())
+            for token in config["added_tokens"]
         ),
     ]
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": sorted(added, key=lambda token: token["id"]),
+        **_beginning(added),
         "normalizer": {
             "type": "BertNormalizer",
             "clean_text": True,
-            "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
-            "strip_accents": config.get("strip_accents"),
-            "lowercase": config.get("lowercase", True),
+            "handle_chinese_chars": config["tokenize_chinese_chars"],
+            "strip_accents": config["strip_accents"],
+            "lowercase": config["lowercase"],
         },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": _template(
-            ids,
-            names["cls"],
-            names["sep"],
-            [names["sep"]] * config.get("pair_separators", 1),
-            segment=config.get("num_segments", 2) - 1,
-        ),
+        "post_processor": _template(ids, names, config),
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {
             "type": "WordPiece",
             "unk_token": names["unk"],
             "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": config.get("max_word_length", MAX_WORD_LENGTH),
+            "max_input_chars_per_word": config["max_word_length"],
             "vocab": ids,
         },
     }
@@ -488,17 +474,13 @@ def _described(steps: Sequence[Mapping[str, Any]]) -> str:
 def unigram_json(
     model: bytes, config: Mapping[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Returns the content of a `tokenizer.json` for a serialized SentencePiece model.
+    """Returns the content of a `tokenizer.json` for a SentencePiece model; see `byte_pair_json`.
 
     ALBERT's rule for commas after numbers does not exist in this format.
     """
     pieces = read_pieces(model)
-    lowercase, keep_accents, albert_rules = (
-        bool(config.get(name, default))
-        for name, default in (("lowercase", True), ("keep_accents", False), ("albert_rules", True))
-    )
     ids = {piece.text: index for index, piece in enumerate(pieces)}
-    composes = bool(config.get("compose", False))
+    composes = config["compose"]
     metaspace = {
         "type": "Metaspace",
         "replacement": BLANK,
@@ -506,29 +488,19 @@ def unigram_json(
         "split": True,
     }
     steps = [metaspace] if composes else [{"type": "WhitespaceSplit"}, metaspace]
-    quotes = _QUOTES if albert_rules else ()
+    added = [
+        _added_token(piece.text, index, piece.text == names["mask"])
+        for index, piece in enumerate(pieces)
+        if piece.text in names.values() or piece.type == PieceType.CONTROL
+    ]
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [
-            _added_token(piece.text, index, piece.text == names["mask"])
-            for index, piece in enumerate(pieces)
-            if piece.text in names.values() or piece.type == PieceType.CONTROL
-        ],
-        "normalizer": (
-            {"type": "Sequence", "normalizers": _COMPOSING}
-            if composes
-            else _normalizer(read_characters_map(model), lowercase, keep_accents, quotes)
-        ),
+        **_beginning(added),
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": _COMPOSING if composes else _normalizers(model, config),
+        },
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
-        "post_processor": _template(
-            ids,
-            names["cls"],
-            names["sep"],
-            [names["sep"]] * config.get("pair_separators", 1),
-            segment=config.get("num_segments", 2) - 1,
-        ),
+        "post_processor": _template(ids, names, config),
         "decoder": metaspace,
         "model": {
             "type": "Unigram",
@@ -557,6 +529,11 @@ def unigram_model(tokenizer: TokenizerJson) -> bytes:
     return write_model(_pieces(tokenizer), characters_map)
 
 
+def _present(names: Mapping[str, str], ids: Mapping[str, int]) -> list[str]:
+    """Returns the special tokens of a vocabulary, each once."""
+    return list(dict.fromkeys(token for token in names.values() if token in ids))
+
+
 def _added_token(token: str, token_id: int, takes_space: bool = False) -> dict[str, Any]:
     return {
         "id": token_id,
@@ -569,49 +546,56 @@ def _added_token(token: str, token_id: int, takes_space: bool = False) -> dict[s
     }
 
 
-def _normalizer(
-    characters_map: bytes, lowercase: bool, keep_accents: bool, quotes: Sequence[str]
-) -> dict[str, Any]:
+def _beginning(added: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the first fields of all files."""
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": sorted(added, key=lambda token: token["id"]),
+    }
+
+
+def _normalizers(model: bytes, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = [
-        {"type": "Replace", "pattern": {"String": pair}, "content": '"'} for pair in quotes
+        {"type": "Replace", "pattern": {"String": pair}, "content": '"'}
+        for pair in (_QUOTES if config["albert_rules"] else ())
     ]
-    if not keep_accents:
+    if not config["keep_accents"]:
         steps += [{"type": "NFKD"}, {"type": "StripAccents"}]
-    if lowercase:
+    if config["lowercase"]:
         steps.append({"type": "Lowercase"})
+    characters_map = read_characters_map(model)
     if characters_map:
         encoded = base64.b64encode(characters_map).decode("ascii")
         steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
-    steps.append({"type": "Replace", "pattern": {"Regex": _SPACES}, "content": " "})
-    return {"type": "Sequence", "normalizers": steps}
+    return [*steps, {"type": "Replace", "pattern": {"Regex": _SPACES}, "content": " "}]
 
 
 def _template(
-    ids: Mapping[str, int], start: str, end: str, between: Sequence[str], segment: int
+    ids: Mapping[str, int], names: Mapping[str, str], config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the post-processor of rows, with tokens at the start, after texts and between them.
+    """Returns the post-processor, which puts texts between special tokens."""
+    cls, sep = names["cls"], names["sep"]
+    between = [sep] * config["pair_separators"]
+    if config.get("repeats_cls"):
+        between[-1] = cls
+    # The segment of the second text and of the token after it; in BPE's families there is one.
+    segment = config.get("num_segments", 1) - 1
 
-    `segment` is that of the second text and of what follows it.
-    """
-
-    def special(token: str, segment: int) -> dict[str, Any]:
+    def special(token: str, segment: int = 0) -> dict[str, Any]:
         return {"SpecialToken": {"id": token, "type_id": segment}}
 
-    def text(name: str, segment: int) -> dict[str, Any]:
+    def text(name: str, segment: int = 0) -> dict[str, Any]:
         return {"Sequence": {"id": name, "type_id": segment}}
 
-    first = [special(start, 0), text("A", 0)]
+    first = [special(cls), text("A")]
     return {
         "type": "TemplateProcessing",
-        "single": [*first, special(end, 0)],
-        "pair": [
-            *first,
-            *(special(token, 0) for token in between),
-            text("B", segment),
-            special(end, segment),
-        ],
+        "single": [*first, special(sep)],
+        "pair": [*first, *map(special, between), text("B", segment), special(sep, segment)],
         "special_tokens": {
-            token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in (start, end)
+            token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in (cls, sep)
         },
     }
 
