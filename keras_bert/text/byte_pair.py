@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from keras_bert.text.characters import WHITE_SPACE, character_class
-from keras_bert.text.composition import composed, is_composed
 from keras_bert.text.merges import count_blanks, longest_runs, merged_by_heap, single_ranks
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
@@ -270,7 +269,7 @@ class BytePairTokenizer(Tokenizer):
 
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         words: list[str] = []
-        for text in map(composed, texts) if self.compose else texts:
+        for text in texts:
             for start, end, token_id in segments(text, self._splitter):
                 if token_id is not None:
                     words.append(_FOUND + self.vocabulary[token_id])
@@ -280,12 +279,6 @@ class BytePairTokenizer(Tokenizer):
         return self._known_ids.ids(words)
 
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
-        if self.compose and not all(map(is_composed, texts)):
-            tokens = self._tokens_as_they_are([composed(text) for text in texts])
-            return tokens.before_composition(texts)
-        return self._tokens_as_they_are(texts)
-
-    def _tokens_as_they_are(self, texts: Sequence[str]) -> FlatTokens:
         words: list[str] = []
         begins: list[int] = []
         for text in texts:

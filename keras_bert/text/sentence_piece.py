@@ -18,7 +18,6 @@ import sentencepiece
 
 from keras_bert.atomic import write_bytes
 from keras_bert.text.characters import character_class_of
-from keras_bert.text.composition import composed, is_composed
 from keras_bert.text.normalization import is_extending, over_dropped_marks
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import TokenSplitter, segments
@@ -203,8 +202,6 @@ class SentencePieceTokenizer(Tokenizer):
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         ids: list[int] = []
         ends = []
-        if self.compose:
-            texts = list(map(composed, texts))
         for text in map(_valid, texts):
             for start, end, token_id in segments(text, self._splitter):
                 if token_id is not None:
@@ -220,12 +217,6 @@ class SentencePieceTokenizer(Tokenizer):
         return np.array(ids, np.int32), np.diff(ends, prepend=0)
 
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
-        if self.compose and not all(map(is_composed, texts)):
-            tokens = self._tokens_as_they_are([composed(text) for text in texts])
-            return tokens.before_composition(texts)
-        return self._tokens_as_they_are(texts)
-
-    def _tokens_as_they_are(self, texts: Sequence[str]) -> FlatTokens:
         tokens: list[tuple[int, int, int]] = []
         ends = []
         for text in map(_valid, texts):

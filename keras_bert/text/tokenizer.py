@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.text.characters import check_characters
-from keras_bert.text.composition import is_composed, sources_of_composed
+from keras_bert.text.composition import composed, is_composed, sources_of_composed
 from keras_bert.vocabularies.tokenizer_config import (
     FIELDS,
     TRUNCATION_SIDES,
@@ -181,6 +181,9 @@ class Tokenizer(abc.ABC):
     mask_takes_space: bool = False
     """Whether the whitespace before a mask token in a text is part of it."""
 
+    compose: bool = False
+    """Whether characters are composed (NFC) first."""
+
     masks_with_special_tokens: ClassVar[bool] = True
     """Whether the random tokens of the family's masking may be special tokens."""
 
@@ -325,8 +328,7 @@ class Tokenizer(abc.ABC):
             TypeError: If a text is neither a string nor `bytes`.
             ValueError: If UTF-8 cannot represent a text.
         """
-        ids, lengths = _concatenate(map(self._texts_to_ids, _chunks(texts)), np.int32, np.int64)
-        return ids, lengths
+        return self._chunks_to_ids(_chunks(texts))
 
     def flat_words(
         self, words: Sequence[str | bytes], is_first: Iterable[bool] | None = None
@@ -343,9 +345,13 @@ class Tokenizer(abc.ABC):
         """
         single = itertools.chain([True], itertools.repeat(False))
         flags = single if is_first is None else iter(is_first)
-        chunks = (
+        return self._chunks_to_ids(
             [self._as_word(word, bool(next(flags))) for word in chunk] for chunk in _chunks(words)
         )
+
+    def _chunks_to_ids(self, chunks: Iterable[list[str]]) -> tuple[np.ndarray, np.ndarray]:
+        if self.compose:
+            chunks = (list(map(composed, chunk)) for chunk in chunks)
         ids, lengths = _concatenate(map(self._texts_to_ids, chunks), np.int32, np.int64)
         return ids, lengths
 
@@ -359,8 +365,13 @@ class Tokenizer(abc.ABC):
             A tuple of the ids, the starts and ends of the tokens in their texts, as in
             `tokenize_with_offsets`, and the number of tokens of each text.
         """
-        chunks = map(self._texts_to_tokens, _chunks(texts))
+        chunks = map(self._chunk_to_tokens, _chunks(texts))
         return FlatTokens(*_concatenate(chunks, np.int32, np.int32, np.int32, np.int64))
+
+    def _chunk_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
+        if not self.compose or all(map(is_composed, texts)):
+            return self._texts_to_tokens(texts)
+        return self._texts_to_tokens(list(map(composed, texts))).before_composition(texts)
 
     def encode(
         self,
@@ -638,11 +649,11 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Converts texts to ids, of any integer type, and the number of ids of each text."""
+        """Converts composed texts to ids, of any integer type, and their number in each text."""
 
     @abc.abstractmethod
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
-        """Converts texts to ids with offsets in characters, of any integer type."""
+        """Converts composed texts to ids with offsets in characters, of any integer type."""
 
     @abc.abstractmethod
     def _ids_to_text(self, ids: Sequence[int]) -> str:

@@ -13,16 +13,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_bert.text.characters import WHITE_SPACE
-from keras_bert.text.graph.composition import (
-    compose,
-    to_characters_before_composition,
-)
 from keras_bert.text.graph.functions import traced_once
 from keras_bert.text.graph.normalization import drop_invalid, encode_characters, encode_texts
 from keras_bert.text.graph.offsets import Pieces
 from keras_bert.text.graph.rows import repeat, row_ids, select
-from keras_bert.text.graph.special_tokens import SplitTexts
-from keras_bert.text.graph.tokenizer import GraphTokenizer, first_in_rows, on_any_shape
+from keras_bert.text.graph.special_tokens import SplittingGraph
+from keras_bert.text.graph.tokenizer import first_in_rows, on_any_shape
 from keras_bert.text.merges import count_blanks, single_ranks
 from keras_bert.text.special_tokens import TokenSplitter
 from keras_bert.vocabularies.byte_pair_files import BLANK
@@ -42,7 +38,7 @@ _NO_RANK = 2**62
 _NUM_POINTS = 2**21
 
 
-class BytePairGraph(GraphTokenizer):
+class BytePairGraph(SplittingGraph):
     """The graph operations of a `BytePairTokenizer`. A SavedModel must track its `resources`.
 
     Args:
@@ -81,15 +77,13 @@ class BytePairGraph(GraphTokenizer):
         ignore_merges: bool,
         space_before_first_word: bool,
     ) -> None:
-        super().__init__(special_token_ids)
+        super().__init__(special_token_ids, splitter, compose)
         self._add_prefix_space = add_prefix_space
         self._byte_fallback = characters is not None
         self._joints = None if characters is None else _Joints(joints, runs)
         self._word_starts = self._joints or _WORD_STARTS[word_pattern]
-        self._compose = compose
         self._space_before_first_word = space_before_first_word
         self._merge = PieceMerger(pieces, merges, byte_ids, ignore_merges, characters)
-        self._split_texts = SplitTexts(splitter) if splitter else None
         with tf.init_scope(), tf.device("CPU:0"):
             self._texts = tf.constant(list(texts))
             # An unknown token is a byte that is not in the vocabulary.
@@ -106,11 +100,8 @@ class BytePairGraph(GraphTokenizer):
     @property
     def resources(self) -> tuple[Any, ...]:
         """The lookup tables that a SavedModel with this tokenizer must track."""
-        return (
-            *self._merge.resources,
-            *(self._split_texts.resources if self._split_texts else ()),
-            *(self._joints.resources if self._joints else ()),
-        )
+        joints = self._joints.resources if self._joints else ()
+        return (*self._merge.resources, *super().resources, *joints)
 
     def tokenize_words(self, words: Any, is_first: Any = None) -> tf.Tensor | tf.RaggedTensor:
         """Converts words, each a separate string, to ids, as if they followed a space."""
@@ -133,23 +124,12 @@ class BytePairGraph(GraphTokenizer):
         (ids,) = on_any_shape(words, ids_of_words)
         return ids
 
-    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        texts = self._composed_texts(drop_invalid(texts))
-        if self._split_texts:
-            return self._split_texts(texts, self._pieces).ids
+    def _valid(self, texts: tf.Tensor) -> tf.Tensor:
+        return drop_invalid(texts)
+
+    def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         words = split_byte_words(self._as_merged(texts), self._word_starts).words
         return _concatenate(words, self._merge(words.flat_values))
-
-    def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
-        texts = drop_invalid(texts)
-        after = self._composed_texts(texts)
-        pieces = (
-            self._split_texts(after, self._pieces) if self._split_texts else self._pieces(after)
-        )
-        return to_characters_before_composition(texts, pieces) if self._compose else pieces
-
-    def _composed_texts(self, texts: tf.Tensor) -> tf.Tensor:
-        return compose(texts) if self._compose else texts
 
     def _as_merged(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns texts as they are split into words, with a space before them if it is added."""
@@ -157,7 +137,6 @@ class BytePairGraph(GraphTokenizer):
         return tf.strings.regex_replace(texts, " ", BLANK) if self._byte_fallback else texts
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
-        """Splits texts `(texts,)`, valid UTF-8, into tokens with offsets in characters."""
         prefixed_texts = self._as_merged(texts)
         byte_words = split_byte_words(prefixed_texts, self._word_starts)
         ids = _concatenate(byte_words.words, self._merge(byte_words.words.flat_values))

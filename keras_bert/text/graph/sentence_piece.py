@@ -4,20 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 from keras_bert.text.composition import joining_points
-from keras_bert.text.graph.composition import compose, to_characters_before_composition
 from keras_bert.text.graph.functions import traced_once
 from keras_bert.text.graph.normalization import drop_invalid, encode_texts
 from keras_bert.text.graph.offsets import Characters, Pieces, over_dropped_marks
 from keras_bert.text.graph.rows import repeat, row_ids, select
 from keras_bert.text.graph.sentence_piece_cleaning import SentenceCleaner
-from keras_bert.text.graph.special_tokens import SplitTexts
-from keras_bert.text.graph.tokenizer import GraphTokenizer
+from keras_bert.text.graph.special_tokens import SplittingGraph
 from keras_bert.text.special_tokens import TokenSplitter
 
 _SPACE = "▁"
@@ -30,7 +27,7 @@ _JOINING, _OTHER, _NUM_KINDS = 1, 2, 3
 _KEPT = 8
 
 
-class SentencePieceGraph(GraphTokenizer):
+class SentencePieceGraph(SplittingGraph):
     """The graph operations of a `SentencePieceTokenizer`.
 
     Args:
@@ -60,13 +57,11 @@ class SentencePieceGraph(GraphTokenizer):
         compose: bool,
         known_points: Sequence[int],
     ) -> None:
-        super().__init__(special_token_ids)
-        self._compose = compose
+        super().__init__(special_token_ids, splitter, compose)
         self._cleaner = cleaner
         self._blank_characters = blank_characters
         is_split = any(len(row) > 1 for row in parts)
         self._commas = _NumberCommas(parts, widths) if is_split else None
-        self._split_texts = SplitTexts(splitter) if splitter else None
         with tf.init_scope(), tf.device("CPU:0"):
             self._tokens = tf.constant(list(vocabulary))
             kinds = {**dict.fromkeys(joining_points(), _JOINING), **dict.fromkeys(known_points, 0)}
@@ -82,29 +77,15 @@ class SentencePieceGraph(GraphTokenizer):
             ).tokenize_with_offsets(texts)
         )
 
-    @property
-    def resources(self) -> tuple[Any, ...]:
-        """The lookup tables that a SavedModel with this tokenizer must track."""
-        return self._split_texts.resources if self._split_texts else ()
+    def _valid(self, texts: tf.Tensor) -> tf.Tensor:
+        # Some operations of TF Text treat NUL as the end of a text.
+        return tf.strings.regex_replace(drop_invalid(texts), r"\x00", "\ue000")
 
-    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        texts = _valid(texts)
-        texts = compose(texts) if self._compose else texts
-        if self._split_texts:
-            return self._split_texts(texts, self._pieces).ids
+    def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         ids, _, _ = self._search(self._without_long_runs(self._cleaner(texts)))
         return self._commas.split_ids(ids) if self._commas else ids
 
-    def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
-        texts = _valid(texts)
-        after = compose(texts) if self._compose else texts
-        pieces = (
-            self._split_texts(after, self._pieces) if self._split_texts else self._pieces(after)
-        )
-        return to_characters_before_composition(texts, pieces) if self._compose else pieces
-
     def _pieces(self, texts: tf.Tensor) -> Pieces:
-        """Splits texts `(texts,)`, valid UTF-8, into pieces with offsets in characters."""
         clean_texts = self._cleaner(texts)
         shortened = self._without_long_runs(clean_texts)
         pieces = Pieces(*self._search(shortened))
@@ -197,14 +178,6 @@ class SentencePieceGraph(GraphTokenizer):
 
 def _are_long(texts: tf.Tensor) -> tf.Tensor:
     return tf.reduce_any(tf.strings.length(texts) > _LONG_TEXT)
-
-
-def _valid(texts: tf.Tensor) -> tf.Tensor:
-    """Drops invalid bytes, and replaces NUL with another unknown character.
-
-    Some operations of TF Text treat NUL as the end of a text.
-    """
-    return tf.strings.regex_replace(drop_invalid(texts), r"\x00", "\ue000")
 
 
 class _NumberCommas:

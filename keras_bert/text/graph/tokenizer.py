@@ -20,9 +20,6 @@ class GraphTokenizer(abc.ABC):
 
     They run in `tf.data.Dataset.map`, a `tf.function` and a SavedModel, which then contains the
     vocabulary. Subclasses implement `_tokenize`, `_tokenize_with_offsets` and `_join`.
-
-    Args:
-        special_token_ids: The ids of the special tokens.
     """
 
     def __init__(self, special_token_ids: Sequence[int]) -> None:
