@@ -240,6 +240,6 @@ def join_rows(xp: Arrays, chunks: Sequence[Ragged]) -> Ragged:
     return Ragged(xp.scatter(xp.concat(index), values, xp.size(values)), lengths)
 
 
-def same_in_rows(xp: Arrays, value: int, lengths: Any, dtype: str = "int32") -> Ragged:
-    """Returns rows that consist of one value."""
-    return Ragged(xp.full(xp.sum(lengths), value, dtype), lengths)
+def same_in_rows(xp: Arrays, value: int, lengths: Any) -> Ragged:
+    """Returns rows that consist of one value, int32."""
+    return Ragged(xp.full(xp.sum(lengths), value, "int32"), lengths)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, overload
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -121,7 +121,7 @@ class InstanceMaker:
         partners = documents
         if self.independent_shards:
             own = self.documents_of(shard, len(documents), num_shards)
-            partners = _ChosenDocuments(documents, own.tolist())
+            partners = [documents[index] for index in own.tolist()]
         instances: list[Instance] = []
         for duplicate in range(self.duplicate_factor):
             shard_indices = self._shard_documents(len(documents), shard, num_shards, duplicate)
@@ -221,27 +221,6 @@ class InstanceMaker:
 
     def _rng(self, *stream: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *stream])
-
-
-class _ChosenDocuments(Documents):
-    """Some documents of a corpus, by their indices there."""
-
-    def __init__(self, documents: Documents, indices: list[int]) -> None:
-        self._documents, self._indices = documents, indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    @overload
-    def __getitem__(self, index: int) -> Sentences: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Sentences]: ...
-
-    def __getitem__(self, index: int | slice) -> Sentences | Sequence[Sentences]:
-        if isinstance(index, slice):
-            return [self._documents[i] for i in self._indices[index]]
-        return self._documents[self._indices[index]]
 
 
 def full_sentences(
