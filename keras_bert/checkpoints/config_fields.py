@@ -27,6 +27,17 @@ _WITHOUT_EFFECT = (
     "output_hidden_states",
     "output_attention_scores",
 )
+REQUIRED_WITHOUT_SEGMENTS = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "hidden_size",
+    "intermediate_dim": "intermediate_size",
+    "max_sequence_length": "max_position_embeddings",
+}
+"""The names of the fields of sizes that most families have."""
+REQUIRED = {**REQUIRED_WITHOUT_SEGMENTS, "num_segments": "type_vocab_size"}
+
 # Number of segment embeddings, all 0, in the file of an encoder that has none
 ZERO_SEGMENTS = 2
 

@@ -18,7 +18,11 @@ from keras_bert.checkpoints import (
     modern_bert_fields,
     rotary_fields,
 )
-from keras_bert.checkpoints.config_fields import ConfigFields
+from keras_bert.checkpoints.config_fields import (
+    REQUIRED,
+    REQUIRED_WITHOUT_SEGMENTS,
+    ConfigFields,
+)
 from keras_bert.checkpoints.layouts import Stored
 from keras_bert.checkpoints.weight_names import (
     CLASSIFIERS,
@@ -46,6 +50,7 @@ from keras_bert.checkpoints.weight_names import (
 )
 from keras_bert.config import BertConfig
 from keras_bert.vocabularies import fairseq_ids
+from keras_bert.vocabularies.tokenizer_settings import WORDPIECE_TOKENS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,15 +133,6 @@ class Family:
 
 
 # Fields of config.json and of the configuration files of the TF1 releases
-_REQUIRED = {
-    "vocabulary_size": "vocab_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "hidden_dim": "hidden_size",
-    "intermediate_dim": "intermediate_size",
-    "max_sequence_length": "max_position_embeddings",
-    "num_segments": "type_vocab_size",
-}
 _OPTIONAL = {
     "dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
@@ -167,7 +163,7 @@ _HUB_TANH_GELU = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12}
 _ENDS = {"bos_token_id": "cls", "eos_token_id": "sep"}
 # Families with classes that can attend to the tokens before a token only
 _CAN_BE_CAUSAL: dict[str, tuple[Any, ...]] = {"is_decoder": (False, True)}
-_BERT_CONFIG = ConfigFields(_REQUIRED, _OPTIONAL, needed=_CAN_BE_CAUSAL)
+_BERT_CONFIG = ConfigFields(REQUIRED, _OPTIONAL, needed=_CAN_BE_CAUSAL)
 BERT = Family(
     name="bert",
     class_prefix="Bert",
@@ -222,7 +218,7 @@ ROBERTA = Family(
     name="roberta",
     class_prefix="Roberta",
     config=ConfigFields(
-        _REQUIRED,
+        REQUIRED,
         _OPTIONAL,
         defaults={"pad_token_id": 1},
         needed=_CAN_BE_CAUSAL,
@@ -279,7 +275,7 @@ ROBERTA = Family(
 )
 
 _ALBERT_CONFIG = ConfigFields(
-    {**_REQUIRED, "embedding_dim": "embedding_size"},
+    {**REQUIRED, "embedding_dim": "embedding_size"},
     {
         **_OPTIONAL,
         "classifier_dropout": "classifier_dropout_prob",
@@ -368,7 +364,7 @@ ALBERT = Family(
 )
 
 _ELECTRA_CONFIG = ConfigFields(
-    {**_REQUIRED, "embedding_dim": "embedding_size"},
+    {**REQUIRED, "embedding_dim": "embedding_size"},
     _OPTIONAL,
     needed={
         **_CAN_BE_CAUSAL,
@@ -578,13 +574,7 @@ MODERNBERT = Family(
     classes={"Model": (), "ForMaskedLM": ("masked_lm",), **HF_TASK_CLASSES},
     encoder_scope="model",
     tokenizer={
-        "special_tokens": {
-            "pad": "[PAD]",
-            "unk": "[UNK]",
-            "cls": "[CLS]",
-            "sep": "[SEP]",
-            "mask": "[MASK]",
-        },
+        "special_tokens": WORDPIECE_TOKENS,
         "pair_separators": 1,
         "compose": True,
         "space_before_first_word": False,
@@ -602,7 +592,7 @@ NOMIC_BERT = Family(
     name="nomic_bert",
     class_prefix="NomicBert",
     config=ConfigFields(
-        _REQUIRED,
+        REQUIRED,
         {**_OPTIONAL, **_ROTARY},
         defaults={"dropout": 0.0, "attention_dropout": 0.0},
         needed={**_ROPE, **rotary_fields.NOMIC_BERT_NEEDED},
@@ -702,7 +692,7 @@ GTE = dataclasses.replace(
     released_scope="new",
     poolers={"ForSequenceClassification": "gte.pooler.dense"},
     config=ConfigFields(
-        _REQUIRED,
+        REQUIRED,
         {**_OPTIONAL, **_ROTARY},
         defaults={"attention_dropout": 0.0, "pad_token_id": 1},
         # The others are of the released code.
@@ -741,7 +731,7 @@ EUROBERT = Family(
     name="eurobert",
     class_prefix="EuroBert",
     config=ConfigFields(
-        {name: theirs for name, theirs in _REQUIRED.items() if name != "num_segments"},
+        REQUIRED_WITHOUT_SEGMENTS,
         {
             "num_key_value_heads": "num_key_value_heads",
             "attention_dropout": "attention_dropout",
@@ -860,7 +850,7 @@ MPNET = dataclasses.replace(
     class_prefix="MPNet",
     config=dataclasses.replace(
         ROBERTA.config,
-        required={name: at for name, at in _REQUIRED.items() if name != "num_segments"},
+        required=REQUIRED_WITHOUT_SEGMENTS,
         # The code has 32 buckets and counts positions past padding of id 1, whatever the file says.
         needed={"relative_attention_num_buckets": (32,), "pad_token_id": (1,)},
         fixed={
@@ -893,7 +883,7 @@ DEBERTA_V2 = Family(
     class_prefix="DebertaV2",
     config=ConfigFields(
         {
-            **{name: at for name, at in _REQUIRED.items() if name != "num_segments"},
+            **REQUIRED_WITHOUT_SEGMENTS,
             "relative_buckets": "position_buckets",
             "relative_distance": "max_relative_positions",
         },

@@ -60,21 +60,9 @@ WORDPIECE_TOKENS = {
     "mask": "[MASK]",
 }
 """The special tokens of BERT and DeBERTa by their roles."""
-ROBERTA_TOKENS = {
-    "pad": "<pad>",
-    "unk": "<unk>",
-    "cls": "<s>",
-    "sep": "</s>",
-    "mask": "<mask>",
-}
+ROBERTA_TOKENS = fairseq_ids.SPECIAL_TOKENS
 """Those of RoBERTa, XLM-RoBERTa and CamemBERT."""
-ALBERT_TOKENS = {
-    "pad": "<pad>",
-    "unk": "<unk>",
-    "cls": "[CLS]",
-    "sep": "[SEP]",
-    "mask": "[MASK]",
-}
+ALBERT_TOKENS = {**WORDPIECE_TOKENS, "pad": "<pad>", "unk": "<unk>"}
 """Those of ALBERT."""
 MPNET_TOKENS = {**ROBERTA_TOKENS, "unk": "[UNK]"}
 """Those of MPNet, which are RoBERTa's in a WordPiece vocabulary."""
