@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from keras_bert.data.arrays import (
     NUMPY,
@@ -17,7 +18,32 @@ from keras_bert.data.arrays import (
     same_in_rows,
     take_rows,
 )
+from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer, is_tensor, pair_limits
+
+
+class Preprocessor:
+    """Base class of preprocessors, whose arguments are their attributes."""
+
+    def __init__(self, tokenizer: Tokenizer, sequence_length: int) -> None:
+        self.tokenizer = tokenizer
+        self.sequence_length = sequence_length
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the config from which `from_config` creates the same preprocessor."""
+        options = {name: getattr(self, name) for name in self._options()}
+        return {"tokenizer": self.tokenizer.get_config(), **options}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Creates a preprocessor from the config that `get_config` returned."""
+        options = {name: config[name] for name in cls._options() if name in config}
+        return cls(tokenizer_from_config(config["tokenizer"]), **options)
+
+    @classmethod
+    def _options(cls) -> list[str]:
+        """Returns the names of the arguments after the tokenizer."""
+        return list(inspect.signature(cls).parameters)[1:]
 
 
 class Sequences(NamedTuple):

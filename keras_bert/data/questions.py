@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from keras_bert.data.arrays import (
     take_rows,
 )
 from keras_bert.data.packing import (
+    Preprocessor,
     Sequences,
     functions_for,
     num_special_tokens,
@@ -30,7 +31,6 @@ from keras_bert.data.packing import (
 )
 from keras_bert.data.squad import QuestionExample
 from keras_bert.data.texts import CutRows, InMemory
-from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
 # Number of questions for which one call makes windows, and of the characters of their passages
@@ -84,7 +84,7 @@ class QuestionWindows(NamedTuple):
     passage_length: Any
 
 
-class QuestionAnswererPreprocessor:
+class QuestionAnswererPreprocessor(Preprocessor):
     """Packs a question and a window of its passage into `[CLS] question [SEP] window [SEP]`.
 
     A passage that is too long for one row is split into overlapping windows. Strings become NumPy
@@ -141,8 +141,7 @@ class QuestionAnswererPreprocessor:
                 f"sequence_length is {sequence_length} and max_query_length {max_query_length}; "
                 f"sequence_length must be at least {shortest}."
             )
-        self.tokenizer = tokenizer
-        self.sequence_length = sequence_length
+        super().__init__(tokenizer, sequence_length)
         self.doc_stride = doc_stride
         self.max_query_length = max_query_length
         self.cut_rows = CutRows("max_query_length", max_query_length)
@@ -212,22 +211,6 @@ class QuestionAnswererPreprocessor:
             num_special_tokens(self.tokenizer, 2),
             self.tokenizer.pad_token_id,
         )
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the config from which `from_config` creates the same preprocessor."""
-        return {
-            "tokenizer": self.tokenizer.get_config(),
-            "sequence_length": self.sequence_length,
-            "doc_stride": self.doc_stride,
-            "max_query_length": self.max_query_length,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Creates a preprocessor from the config that `get_config` returned."""
-        values = dict(config)
-        tokenizer = tokenizer_from_config(values.pop("tokenizer"))
-        return cls(tokenizer, **values)
 
 
 def _is_max_context(xp: Arrays, positions: Ragged, num_tokens: Any) -> Any:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.arrays import NUMPY, Ragged, cut_rows
 from keras_bert.data.packing import (
+    Preprocessor,
     Sequences,
     first_row,
     functions_for,
@@ -20,7 +21,6 @@ from keras_bert.data.packing import (
     tokenized,
     truncate,
 )
-from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
 # The largest number of token ids in memory, some 500 MB
@@ -70,7 +70,7 @@ class CutRows:
         )
 
 
-class TextClassifierPreprocessor:
+class TextClassifierPreprocessor(Preprocessor):
     """Packs a text or a pair of texts into `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
     RoBERTa's rows are `<s> A </s>` and `<s> A </s></s> B </s>`, with segment id 0 everywhere.
@@ -112,8 +112,7 @@ class TextClassifierPreprocessor:
         # The special tokens of a pair, and one token of each text
         shortest = num_special_tokens(tokenizer, 2) + 2
         checks.Numbers(at_least=shortest, integer=True).check(sequence_length=sequence_length)
-        self.tokenizer = tokenizer
-        self.sequence_length = sequence_length
+        super().__init__(tokenizer, sequence_length)
         self.cut_rows = CutRows("sequence_length", sequence_length)
 
     def __call__(self, text: Any, text_pair: Any = None) -> dict[str, Any]:
@@ -152,19 +151,6 @@ class TextClassifierPreprocessor:
     def max_tokens(self, num_texts: int) -> int:
         """Returns the number of tokens of one text, or of two, that a row has space for."""
         return self.sequence_length - num_special_tokens(self.tokenizer, num_texts)
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the config from which `from_config` creates the same preprocessor."""
-        return {
-            "tokenizer": self.tokenizer.get_config(),
-            "sequence_length": self.sequence_length,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Creates a preprocessor from the config that `get_config` returned."""
-        tokenizer = tokenizer_from_config(config["tokenizer"])
-        return cls(tokenizer, sequence_length=config["sequence_length"])
 
 
 class TokenizedTexts:
