@@ -101,13 +101,7 @@ def _flat_choices(choices: Any) -> tuple[Any, Any]:
 
 
 class ChoiceExamples:
-    """Texts with the choices of each in memory, as rows of a `Loader`.
-
-    Args:
-        texts: The texts, `(rows,)`.
-        choices: The choices of each text, `(rows, None)`.
-        preprocessor: The preprocessor that packs them.
-    """
+    """Texts with the choices of each in memory, as rows of a `Loader`."""
 
     def __init__(
         self,

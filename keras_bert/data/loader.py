@@ -212,9 +212,7 @@ class RowSource(Protocol):
 class RowsInMemory:
     """Rows in memory, as the source of a `Loader`.
 
-    Args:
-        examples: The rows.
-        columns: Their other columns, such as labels and sample weights, `(rows, ...)` each.
+    `columns` are their other columns, such as labels and sample weights, `(rows, ...)` each.
     """
 
     def __init__(self, examples: Examples, columns: Sequence[np.ndarray] = ()) -> None:
@@ -318,13 +316,7 @@ class Loader(Batches):
     `ceil(rows / batch_size)` steps. Shuffled rows are in an order that depends on the seed and the
     epoch alone, and so are the batches of a window.
 
-    Args:
-        source: The rows, in memory or of a dataset.
-        preprocessor: The preprocessor of the rows: it has their maximum length and their padding
-            token.
-        options: The options of batching.
-        finish: Converts a `Batch` to a batch for Keras, such as `(features, labels, weights)`.
-        targets_have_length: Whether labels and weights have one value for each token.
+    `finish` converts a `Batch` to a batch for Keras, such as `(features, labels, weights)`.
     """
 
     def __init__(
@@ -462,11 +454,7 @@ def _check_sizes(received: np.ndarray, expected: np.ndarray, rows: np.ndarray) -
 
 
 class BatchesOfBatches(Batches):
-    """Base class of batches that are made of other batches, one of one.
-
-    Args:
-        batches: The others.
-    """
+    """Base class of batches that are made of other batches, one of one."""
 
     def __init__(self, batches: Batches) -> None:
         super().__init__()
@@ -488,11 +476,8 @@ class BatchesOfBatches(Batches):
 class MappedBatches(BatchesOfBatches):
     """Batches to which a function is applied.
 
-    Args:
-        batches: The batches.
-        function: A function of a batch and of a number that no other batch of the training has: the
-            epoch in the upper 32 bits, and the batch in the epoch in the lower.
-        targets_have_length: See `Batches`.
+    The function takes a batch, and a number that no other batch of the training has: the epoch in
+    the upper 32 bits, and the batch in the epoch in the lower.
     """
 
     def __init__(

@@ -234,25 +234,18 @@ def _is_max_context(xp: Arrays, positions: Ragged, num_tokens: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class QuestionRows:
-    """The windows of all questions, concatenated in flat arrays.
+    """The windows of all questions, concatenated in flat arrays; see `QuestionWindows`.
 
     Args:
         row_splits: The index of each window's first token in the flat arrays, int64
             `(windows + 1,)`.
-        token_ids: int32 `(tokens,)`.
-        segment_ids: int32 `(tokens,)`, 1 for the passage in families with two segments.
-        char_starts: The offset in the passage of each token's first character, int32
-            `(tokens,)`; 0 outside the passage.
-        char_ends: The offset one past its last character, int32 `(tokens,)`; 0 outside the
-            passage.
-        is_max_context: Whether the token has its maximum context in this window, bool
-            `(tokens,)`.
+        token_ids, segment_ids, char_starts, char_ends: int32 `(tokens,)`.
+        is_max_context: Bool `(tokens,)`.
         question_index: The index of each window's question, int32 `(windows,)`.
         start_positions: The position in the window of the answer's first token, int32
             `(windows,)`; 0, the position of `[CLS]`, if the window does not contain the whole
             answer.
         end_positions: The position in the window of the answer's last token, likewise.
-        num_questions: Number of questions.
     """
 
     row_splits: np.ndarray

@@ -28,12 +28,7 @@ MAX_TOKENS_IN_MEMORY = 1 << 28
 
 
 class CutRows:
-    """Counts the rows that are cut because not all their tokens fit.
-
-    Args:
-        option: The option of the preprocessor that limits them.
-        limit: Its value.
-    """
+    """Counts the rows that are cut, since not all their tokens fit into the limit of an option."""
 
     def __init__(self, option: str, limit: int) -> None:
         self.option = option
@@ -157,12 +152,7 @@ class TokenizedTexts:
     """The tokens of texts in memory, which are computed when they are first asked for, and kept.
 
     They are kept up to the number that a row has space for, and in two bytes each if the vocabulary
-    allows it.
-
-    Args:
-        texts: The texts.
-        preprocessor: Has the tokenizer, and the maximum length of a row.
-        max_tokens: The number of tokens to keep at most; the rest is tokenized each time.
+    allows it; `max_tokens` of all texts at most, and the rest is tokenized each time.
     """
 
     def __init__(
@@ -218,12 +208,7 @@ class TokenizedTexts:
 
 
 class TextExamples:
-    """Texts or pairs of texts in memory, as rows of a `Loader`.
-
-    Args:
-        columns: `text` and, for pairs, `text_pair`: strings `(rows,)`.
-        preprocessor: The preprocessor that packs them.
-    """
+    """Texts or pairs of texts in memory, the columns of `text_columns`, as rows of a `Loader`."""
 
     def __init__(
         self, columns: Mapping[str, Sequence[Any]], preprocessor: TextClassifierPreprocessor
@@ -265,11 +250,7 @@ class TextPairExamples(TextExamples):
 
 
 class InMemory:
-    """Sequences that are in memory already, as rows of a `Loader`.
-
-    Args:
-        sequences: The sequences of all rows.
-    """
+    """Sequences that are in memory already, as rows of a `Loader`."""
 
     def __init__(self, sequences: Sequences) -> None:
         self._sequences = sequences

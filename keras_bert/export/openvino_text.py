@@ -43,23 +43,14 @@ Ids = list[Any]
 
 
 def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
-    """An `openvino.Model` that takes text, of one that takes ids.
+    """An `openvino.Model` that takes text, of one that takes the features of a task.
 
     Inputs `text`, string `(batch,)`, and with `pair` also `text_pair`. The outputs are as in
     the task's `serving_default`: `label`, string `(batch,)`, `score` and `probabilities` of a
     classifier, `score` of a regression, `embedding` of an embedder. A classifier with `multi_label`
     has the outputs `probabilities` and `applies`, bool, `(batch, classes)`: whether each label
     reaches its threshold. A request without texts, or with a different number of second texts, is
-    an error.
-
-    Args:
-        network: The `openvino.Model` of the task with the inputs `token_ids`, `segment_ids` and
-            `padding_mask`.
-        task: A text classifier or an embedder with a preprocessor.
-        options: Labels, and whether there are two texts.
-
-    Raises:
-        ExportError: If OpenVINO's steps cannot do the tokenizer's work.
+    an error. If OpenVINO's steps cannot do the tokenizer's work, it is an `ExportError`.
     """
     packer = text_model(task.preprocessor, pair=options.pair)
     connected = openvino_tokenizers.connect_models(
@@ -79,9 +70,6 @@ def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
 
     Inputs `text` and with `pair` also `text_pair`, string `(batch,)`. The outputs are
     `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`.
-
-    Raises:
-        ExportError: If OpenVINO's steps cannot do the tokenizer's work.
     """
     names = ("text", "text_pair") if pair else ("text",)
     texts = [ops.parameter([-1], openvino.Type.string, name=name) for name in names]

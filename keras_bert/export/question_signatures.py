@@ -111,9 +111,6 @@ def best_spans(
     Args:
         logits: `start_logits` and `end_logits`, float32 `(windows, length)`.
         mask: True at real tokens, boolean `(windows, length)`.
-        windows: The windows of the preprocessor.
-        num_questions: How many questions they are of.
-        task: Decides on the longest answer, and on when there is none.
 
     Returns:
         The first character, one past the last, and the probability, `(questions,)` each.

@@ -344,9 +344,8 @@ def checked_counts(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Validates the number of elements of each row of `values`, int32 `(batch,)`.
 
-    Returns:
-        The counts, within the possible range; and the error of each row, string `(batch,)`, empty
-        if its count was within it.
+    Returns the counts, within the possible range; and the error of each row, string `(batch,)`,
+    empty if its count was within it.
     """
     counts = tf.ensure_shape(counts, [None])
     rows, width = tf.unstack(tf.shape(values))
@@ -394,14 +393,11 @@ def not_empty(name: str, values: tf.Tensor) -> list[tf.Operation]:
 
 
 def may_have_padding(values: tf.Tensor) -> tf.Tensor:
-    """Returns which rows a server may have padded, boolean `(batch,)`.
+    """Returns which rows of values `(batch, elements)` a server may have padded, bool `(batch,)`.
 
     A server pads the rows of a request with the first element of its first row. A row may be padded
     if its last element, and the last elements of all rows from some row up to it, equal the first
     element of that row. Rows of one element are not padded, nor is a batch of a single row.
-
-    Args:
-        values: `(batch, elements)`, or of a higher rank.
     """
     values = _flat_rows(values)
     first, last = values[:, :1], values[:, -1:]
@@ -428,10 +424,6 @@ class ServedOutputs:
 
     With a graph for each signature, a SavedModel would be as many times larger, and would take as
     much longer to write and to load.
-
-    Args:
-        task: The task.
-        options: The options of the export.
     """
 
     def __init__(self, task: Servable, options: ExportOptions) -> None:
@@ -546,16 +538,10 @@ def features_of_ids(
 ) -> tuple[dict[str, Any], tf.Tensor]:
     """Validates ids, and returns the features with the padding mask that they imply.
 
-    Args:
-        ids: `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)`, or for multiple
-            choice `(batch, choices, length)`.
-        task: The task, which determines the ranges of the ids and the maximum length. Segment ids
-            are ignored if the encoder has no segments.
-        options: The options of the export.
-
-    Returns:
-        The features, of at most as many columns as the model has positions, with padding in rows
-        with an error; and the error of each row, string `(batch,)`, empty if there is none.
+    The ids are `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)`, or for multiple
+    choice `(batch, choices, length)`. Segment ids are ignored if the encoder has no segments. The
+    features have at most as many columns as the model has positions, with padding in rows with an
+    error. Returns also the error of each row, string `(batch,)`, empty if there is none.
     """
     tokenizer, config = task.preprocessor.tokenizer, task.config
     limits = {"token_ids": config.vocabulary_size, "segment_ids": config.num_segments}

@@ -287,10 +287,7 @@ class WordPieceTokenizer(Tokenizer):
 class _Subwords:
     """The tokens that words are split into: greedily, longest match first.
 
-    Args:
-        tokens: The strings that match, in the order of their ids.
-        unknown_id: The id of the unknown token.
-        max_length: The maximum number of characters of a word.
+    `tokens` are the strings that match, in the order of their ids.
     """
 
     def __init__(self, tokens: Sequence[str], unknown_id: int, max_length: int) -> None:

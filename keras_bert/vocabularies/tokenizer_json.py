@@ -59,15 +59,7 @@ _OF_SPACES = (f"Replace {_SPACES!r} by ' '", f"Replace {_SPACES!r} by {BLANK!r}"
 
 
 class TokenizerJson:
-    """The content of a `tokenizer.json`.
-
-    Args:
-        path: Path of the file.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If the file does not contain a JSON object.
-    """
+    """The content of a `tokenizer.json`; a file without a JSON object is a `ValueError`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -162,11 +154,7 @@ def byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
 
 
 def merges_of(tokenizer: TokenizerJson) -> list[str]:
-    """Reads the merges of a BPE model.
-
-    Raises:
-        ValueError: If they are malformed.
-    """
+    """Reads the merges of a BPE model; malformed ones are a `ValueError`."""
     merges = tokenizer.part("model").get("merges")
     if not isinstance(merges, list):
         raise tokenizer.error(f"model.merges is {type(merges).__name__}; it must be a list")
@@ -405,8 +393,7 @@ class RowFormats(NamedTuple):
     """How a post-processor packs texts into rows.
 
     Args:
-        single: The special tokens of the row of a text, and `A` for the text, with their segment
-            ids.
+        single: The special tokens of the row of a text, and `A` for the text, with their segments.
         pair: Those of the row of two texts, and `A` and `B`.
         ids: The ids that each special token has in a row.
     """
@@ -417,11 +404,7 @@ class RowFormats(NamedTuple):
 
 
 def row_formats(tokenizer: TokenizerJson) -> RowFormats:
-    """Reads how the post-processor packs a text, and two, into a row.
-
-    Raises:
-        ValueError: If the file is malformed, or the post-processor is of another kind.
-    """
+    """Reads how the post-processor packs a text, and two, into a row; others are an error."""
     # ByteLevel changes offsets only.
     steps = [step for step in tokenizer.steps("post_processor") if step.get("type") != "ByteLevel"]
     kinds = ("BertProcessing", "RobertaProcessing", "TemplateProcessing")

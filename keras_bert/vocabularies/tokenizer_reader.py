@@ -99,12 +99,7 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
     DeBERTa's `spm.model` (SentencePiece), `vocab.json` and `merges.txt` (BPE), and
     `tokenizer.json` (any of them).
 
-    Args:
-        folder: The folder.
-
-    Returns:
-        The config for `keras_bert.text.from_config.tokenizer_from_config`; `None` if the folder has
-        none of the files.
+    Returns the config; `None` if the folder has none of the files.
 
     Raises:
         OSError: If a file cannot be read.

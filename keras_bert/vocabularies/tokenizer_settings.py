@@ -135,15 +135,9 @@ _ID = re.compile("[0-9]{1,18}")
 
 
 class TokenizerSettings:
-    """The settings of a tokenizer in a folder.
+    """The settings of a tokenizer in a folder with its `tokenizer.json`, if it has one.
 
-    Args:
-        folder: The folder.
-        file: Its `tokenizer.json`; `None` if it has none.
-        kind: The kind of its vocabulary.
-
-    Raises:
-        ValueError: If a file is malformed, or names a class that is not supported.
+    A malformed file, or a class that is not supported, is a `ValueError`.
     """
 
     def __init__(self, folder: Path, file: TokenizerJson | None, kind: str) -> None:

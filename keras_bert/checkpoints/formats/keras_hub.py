@@ -169,15 +169,8 @@ def check_class(fields: Mapping[str, Any], expected: str, path: Path) -> dict[st
 class KerasHubWeights:
     """The weights of a KerasHub preset, loaded by KerasHub's own model and Keras' own reader.
 
-    Keras' reader does not follow links out of the file, and does not execute anything.
-
-    Args:
-        folder: The folder of the preset.
-        family: The family.
-        config: The architecture.
-
-    Raises:
-        CheckpointError: If a file is missing or does not match the architecture.
+    Keras' reader does not follow links out of the file, and does not execute anything. A file that
+    is missing or does not match the architecture is a `CheckpointError`.
     """
 
     def __init__(self, folder: Path, family: Family, config: BertConfig) -> None:
@@ -292,11 +285,7 @@ def _read(load: Callable[[str], None], path: Path) -> None:
 
 
 def import_keras_hub() -> Any:
-    """Imports KerasHub.
-
-    Raises:
-        CheckpointError: If it cannot be imported.
-    """
+    """Imports KerasHub; a `CheckpointError` if it cannot be imported."""
     try:
         import keras_hub
     except ImportError as error:
@@ -308,11 +297,7 @@ def import_keras_hub() -> Any:
 
 
 def read_tokenizer(folder: Path) -> dict[str, Any] | None:
-    """Reads the config of the tokenizer of a preset; returns `None` if it has none.
-
-    Raises:
-        CheckpointError: If a file is missing or malformed, or the tokenizer is not supported.
-    """
+    """Reads the config of the tokenizer of a preset; returns `None` if it has none."""
     path = folder / TOKENIZER_FILE
     if not path.exists() or not any((folder / name).exists() for name in ASSETS):
         return None

@@ -34,11 +34,7 @@ _NUM_FIRST_BATCHES = 4
 
 
 class BatchedText(abc.ABC):
-    """Batches of text that `fit`, `evaluate` and `predict` are given.
-
-    Args:
-        first: The first batch.
-    """
+    """Batches of text that `fit`, `evaluate` and `predict` are given, by the first of them."""
 
     num_batches: int | None = None
     """The number of batches; `None` if it is unknown, or infinite."""
@@ -203,11 +199,6 @@ class GivenBatches(Batches):
     since no process knows the rows of the others.
 
     Args:
-        text: The batches of text.
-        preprocessor: The preprocessor that packs the texts.
-        options: The options of batching: whether there are buckets, since each new length is
-            compiled; whether processes share batches; and the seed for the order of batches that
-            can be had in any order.
         read_columns: Checks and converts labels and weights; `None` returns the indices of rows.
         steps: The number of batches to read at most.
     """

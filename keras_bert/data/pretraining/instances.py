@@ -226,18 +226,10 @@ class InstanceMaker:
 def full_sentences(
     documents: Iterable[Sentences], max_tokens: int, separator: int
 ) -> Iterator[Ids]:
-    """Fills rows with consecutive sentences, across documents with a separator between them.
+    """Yields rows of consecutive sentences, int32 `(length,)`, also across documents.
 
-    A sentence that does not fit begins the next row; one that is longer than a row is split. Every
-    token is used exactly once.
-
-    Args:
-        documents: The documents, in the order in which they are joined.
-        max_tokens: Maximum length of a row, including separators between documents.
-        separator: The id of the token between two documents in a row.
-
-    Yields:
-        Rows of int32 ids `(length,)`.
+    A `separator` is between the documents. A sentence that does not fit begins the next row; one
+    that is longer than a row is split. Every token is used exactly once.
 
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, FULL-SENTENCES.
@@ -309,14 +301,9 @@ def segment_pairs(
     segment of a single sentence is always from another document. Those come from each other
     document with the same probability; the released code may, after ten draws, take the same.
 
-    Args:
-        documents: The corpus; no document and no sentence is empty.
-        index: The index of the document.
-        rng: The random number generator.
-        max_tokens: Maximum length of a pair without special tokens; longer ones are truncated.
-        short_seq_probability: Probability that the target length for this document is uniform in
-            `[2, max_tokens]` instead of `max_tokens`.
-        swap: Whether segments are swapped, and not replaced.
+    Pairs have at most `max_tokens` without special tokens, which is the target, but for a share of
+    the documents (`short_seq_probability`) with a target that is uniform in `[2, max_tokens]`. No
+    document and no sentence is empty.
 
     Raises:
         ValueError: If a random segment is needed and the corpus has only one document.
@@ -357,13 +344,10 @@ def single_sentence_pairs(
     max_tokens: int,
     short_seq_probability: float = 0.0,
 ) -> Iterator[SegmentPair]:
-    """Creates pairs of single sentences; with probability 0.5, the second one is random.
+    """Creates pairs of single sentences; with probability 0.5, the second one is random (label 1).
 
     A second sentence that is replaced by one of another document begins the next pair. The
-    arguments are the same as for `segment_pairs`; `short_seq_probability` is ignored.
-
-    Yields:
-        `SegmentPair`s; label 1 means that the second sentence is from another document.
+    arguments are those of `segment_pairs`; `short_seq_probability` is ignored.
 
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, SENTENCE-PAIR+NSP.

@@ -435,10 +435,8 @@ class _RecordBatches(Batches):
 class RecordParser:
     """Parses records; error messages name the file, the record and the feature.
 
-    Args:
-        paths: Paths of the files; the first record of the first file determines the features.
-        sequence_length: Maximum length of a row.
-        vocabulary_size: Number of ids; `None` accepts all that an int32 can be.
+    The first record of the first file determines the features. With a `vocabulary_size` of `None`,
+    ids may be all that an int32 can be.
     """
 
     def __init__(

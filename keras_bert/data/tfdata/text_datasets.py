@@ -107,7 +107,6 @@ class DatasetRows:
     Args:
         dataset: A dataset of single `x`, `(x, labels)` or `(x, labels, weights)`, where `x` is a
             string, a pair of strings, or a dict of `text` and `text_pair`.
-        preprocessor: The preprocessor that packs the texts.
         read_columns: Checks and converts labels and weights.
         num_rows: The number of rows, if it is known though the dataset's is not.
     """
@@ -283,14 +282,8 @@ def as_dataset(
 ) -> tf.data.Dataset:
     """Returns batches as a `tf.data.Dataset`, as a strategy or Keras' TensorFlow trainer need it.
 
-    Args:
-        batches: The batches, which are read one after another in each iteration.
-        example: A batch, for its structure and dtypes.
-        num_batches: The number of batches; `None` if it is unknown.
-        rows_in_batch: The number of rows of every batch; `None` if some have another number.
-        targets_have_length: Whether labels and weights may have a second dimension that differs
-            between batches.
-        has_one_shape: Whether the arrays of all batches have the same shapes.
+    They are read one after another in each iteration. Structure and dtypes are those of
+    `example`, a batch; for the others see `Batches`.
     """
 
     def spec(x: Any, of_targets: bool) -> tf.TensorSpec:

@@ -42,20 +42,13 @@ class BytePairGraph(SplittingGraph):
     """The graph operations of a `BytePairTokenizer`. A SavedModel must track its `resources`.
 
     Args:
-        special_token_ids: The ids of the special tokens.
-        unknown_id: The id of the unknown token.
         texts: The bytes of each token.
         pieces: The bytes of each token that merging may result in; `None` for special tokens.
         merges: The id of the merged token for each pair of ids, in the order of their ranks.
         byte_ids: The ids of the 256 bytes.
-        splitter: The tokens to recognize in texts; `None` for none.
-        characters: The id of each character that is a token, with byte fallback; `None` if bytes
-            are merged.
+        characters: The id of each character that is a token, with byte fallback; `None` without.
         joints: The pairs of characters that merges join, each as a string of two, likewise.
-        runs: The length of the tokens that a run of each character is merged to; see
-            `longest_runs`.
-        add_prefix_space, word_pattern, compose, ignore_merges, space_before_first_word: See the
-            arguments of `BytePairTokenizer`.
+        runs: See `longest_runs`.
     """
 
     def __init__(
@@ -293,11 +286,8 @@ def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) 
 class _Joints:
     """Begins a word at each character that no merge joins to the one before; see `WordStarts`.
 
-    Long runs of a character are split too, since merging a word takes a step for each of them.
-
-    Args:
-        pairs: The pairs of characters that merges join, each as a string of two.
-        runs: The number of characters after which a run is split, by its character.
+    Long runs of a character are split too, since merging a word takes a step for each of them:
+    `runs` has the number of characters after which.
     """
 
     def __init__(self, pairs: Collection[str], runs: Mapping[str, int]) -> None:
@@ -377,16 +367,7 @@ class PieceMerger:
 
     Words that are a single token are looked up. In all other words, in parallel, each step merges
     the pairs of the lowest rank in the word, from left to right; or the first one alone, if its
-    result may be part of a merge of a lower rank.
-
-    Args:
-        pieces: The bytes of each token; `None` for special tokens.
-        merges: The id of the merged token for each pair of ids, in the order of their ranks.
-        byte_ids: The ids of the 256 bytes.
-        ignore_merges: Whether a word that is equal to a token is that token in any case, and not
-            only if merging its bytes results in it.
-        characters: The id of each character that is a token, if these are merged, and the bytes of
-            other characters not; `None` if all bytes are merged.
+    result may be part of a merge of a lower rank. For the arguments, see `BytePairGraph`.
 
     Reference:
         [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909), section 3.2.

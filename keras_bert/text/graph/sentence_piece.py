@@ -31,16 +31,10 @@ class SentencePieceGraph(SplittingGraph):
     """The graph operations of a `SentencePieceTokenizer`.
 
     Args:
-        vocabulary: The pieces in the order of their ids.
-        special_token_ids: The ids of the special tokens.
-        model: The serialized SentencePiece model.
-        cleaner: The normalization of texts.
         parts: The ids that replace each id; most are replaced by themselves.
         widths: The number of bytes of each of them in a text, without the space before it.
-        splitter: The special tokens to recognize in texts; `None` for none.
         blank_characters: The characters that are in no span if they begin or end a piece, for a
             character class; `None` for the spaces before it.
-        compose: Whether characters are composed.
         known_points: See `SentencePieceTokenizer.known_points`.
     """
 
@@ -181,12 +175,7 @@ def _are_long(texts: tf.Tensor) -> tf.Tensor:
 
 
 class _NumberCommas:
-    """Splits pieces that end with a digit and a comma.
-
-    Args:
-        parts: The ids that replace each id; most are replaced by themselves.
-        widths: The number of bytes of each of them in a text, without the space before it.
-    """
+    """Splits pieces that end with a digit and a comma; see `SentencePieceGraph`."""
 
     def __init__(self, parts: Sequence[Sequence[int]], widths: Sequence[Sequence[int]]) -> None:
         with tf.init_scope(), tf.device("CPU:0"):

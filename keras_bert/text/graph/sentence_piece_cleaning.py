@@ -25,17 +25,7 @@ _QUOTES = ("`", "'")
 
 @dataclasses.dataclass(frozen=True)
 class SentenceCleaner:
-    """Normalizes texts.
-
-    Args:
-        options: The same normalization in Python.
-
-    Call arguments:
-        text: String tensor `(texts,)`, valid UTF-8.
-
-    Returns:
-        The normalized texts, a string tensor `(texts,)`.
-    """
+    """Normalizes texts, strings `(texts,)` in valid UTF-8, as a `TextCleaner` does in Python."""
 
     options: TextCleaner
 

@@ -42,11 +42,7 @@ def to_unmarked_characters(marked_text: tf.Tensor, pieces: Pieces, marks: TokenM
 
 
 class SplitTexts:
-    """Splits texts at special tokens, and tokenizes the segments between them.
-
-    Args:
-        splitter: The special tokens.
-    """
+    """Splits texts at special tokens, and tokenizes the segments between them."""
 
     def __init__(self, splitter: TokenSplitter) -> None:
         self._patterns = splitter.patterns

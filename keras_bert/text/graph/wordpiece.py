@@ -21,17 +21,7 @@ _NO_LIMIT = 2**30
 
 
 class WordPieceGraph(GraphTokenizer):
-    """The graph operations of a `WordPieceTokenizer`.
-
-    Args:
-        vocabulary: The tokens in the order of their ids.
-        special_token_ids: The ids of the special tokens.
-        unknown_id: The id of the unknown token.
-        matched: The tokens as strings that match in marked texts, in the order of their ids.
-        rules: How text is normalized.
-        token_marks: The recognition of special and added tokens in texts; `None` if there are none.
-        max_word_length: The maximum number of characters of a word; longer ones are unknown.
-    """
+    """The graph operations of a `WordPieceTokenizer`; the arguments are attributes of that."""
 
     def __init__(
         self,
@@ -75,10 +65,7 @@ class WordPieceGraph(GraphTokenizer):
 class PieceFinder:
     """Splits normalized texts into subwords: greedily, longest match first.
 
-    Args:
-        tokens: The strings that match, in the order of their ids.
-        unknown_id: The id of the unknown token.
-        max_word_length: The maximum number of characters of a word.
+    `tokens` are the strings that match, in the order of their ids.
 
     Reference:
         [Song et al., 2021](https://arxiv.org/abs/2012.15524), the search.

@@ -16,10 +16,7 @@ _WORD, _BETWEEN = word_patterns(lambda category: rf"\p{{{category}}}")
 def words_with_offsets(
     text: tf.Tensor,
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """Splits texts into words, as `keras_bert.text.words.split_words` does.
-
-    Args:
-        text: String tensor `(texts,)`, UTF-8.
+    """Splits texts `(texts,)`, UTF-8, into words, as `keras_bert.text.words.split_words` does.
 
     Returns:
         A tuple of the words, strings; the offset of the first character of each, int32; and the
