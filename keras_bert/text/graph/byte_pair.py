@@ -16,7 +16,7 @@ from keras_bert.text.characters import WHITE_SPACE
 from keras_bert.text.graph.functions import traced_once
 from keras_bert.text.graph.normalization import drop_invalid, encode_characters, encode_texts
 from keras_bert.text.graph.offsets import Pieces
-from keras_bert.text.graph.rows import repeat, row_ids, select
+from keras_bert.text.graph.rows import is_first_in_row, repeat, row_ids, select
 from keras_bert.text.graph.special_tokens import SplittingGraph
 from keras_bert.text.graph.tokenizer import first_in_rows, on_any_shape
 from keras_bert.text.merges import count_blanks, single_ranks
@@ -138,11 +138,7 @@ class BytePairGraph(SplittingGraph):
         num_added -= tf.strings.length(texts, unit="UTF8_CHAR")
         begin = tf.cast(byte_words.character_splits[:-1], tf.int32) + num_added
         begin = tf.gather(begin, row_ids(ids))
-        return Pieces(
-            ids,
-            ids.with_flat_values(tf.maximum(starts - begin, 0)),
-            ids.with_flat_values(ends - begin),
-        )
+        return Pieces(ids, ids, ids).with_offsets(tf.maximum(starts - begin, 0), ends - begin)
 
     def _offsets(self, ids: tf.RaggedTensor, byte_words: ByteWords) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the start and end of tokens in the characters of all texts, without spaces."""
@@ -205,9 +201,7 @@ def split_byte_words(text: tf.Tensor, word_starts: WordStarts) -> ByteWords:
     distinct, which = tf.unique(points.flat_values)
     letters = encode_characters(distinct)
     kinds = tf.gather(character_kinds(letters), which)
-    rows = points.row_starts()
-    begins = tf.scatter_nd(rows[:, tf.newaxis], tf.ones_like(rows), [tf.size(kinds, tf.int64) + 1])
-    starts = word_starts(points.flat_values, kinds, begins[:-1] > 0)
+    starts = word_starts(points.flat_values, kinds, is_first_in_row(points))
     borders = tf.concat([tf.where(starts)[:, 0], points.row_splits[-1:]], axis=0)
     words = tf.RaggedTensor.from_row_splits(points.flat_values, borders, validate=False)
     row_splits = tf.searchsorted(borders, points.row_splits, out_type=tf.int64)

@@ -37,6 +37,19 @@ class Pieces(NamedTuple):
     starts: tf.RaggedTensor
     ends: tf.RaggedTensor
 
+    @classmethod
+    def of_rows(cls, row_splits: tf.Tensor, *values: tf.Tensor) -> Self:
+        """Creates tokens from the flat ids, starts and ends of all rows."""
+        return cls(
+            *(tf.RaggedTensor.from_row_splits(x, row_splits, validate=False) for x in values)
+        )
+
+    def with_offsets(self, starts: tf.Tensor, ends: tf.Tensor) -> Self:
+        """Returns the tokens with other offsets, flat."""
+        return self._replace(
+            starts=self.ids.with_flat_values(starts), ends=self.ids.with_flat_values(ends)
+        )
+
 
 class Characters(NamedTuple):
     """The characters of texts.
@@ -83,11 +96,7 @@ def to_source_characters(source: tf.Tensor, rules: Normalization, pieces: Pieces
         )
     first, last = over_dropped_marks(characters, widths > 0, first, last)
     text_begins = tf.cast(tf.gather(points.row_starts(), text), tf.int32)
-    return Pieces(
-        pieces.ids,
-        pieces.starts.with_flat_values(first - text_begins),
-        pieces.ends.with_flat_values(last - text_begins + 1),
-    )
+    return pieces.with_offsets(first - text_begins, last - text_begins + 1)
 
 
 def over_dropped_marks(

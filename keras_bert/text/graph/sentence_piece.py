@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -88,13 +88,10 @@ class SentencePieceGraph(SplittingGraph):
             lambda: self._before_shortening(clean_texts, shortened, pieces),
             lambda: (pieces.starts.flat_values, pieces.ends.flat_values),
         )
-        pieces = Pieces(
-            pieces.ids, pieces.starts.with_flat_values(starts), pieces.ends.with_flat_values(ends)
-        )
         text_starts = tf.cumsum(tf.cast(tf.strings.length(clean_texts), tf.int64), exclusive=True)
         # From here on, offsets count in the concatenation of all texts
         begin = tf.gather(text_starts, row_ids(pieces.ids))
-        pieces = _with_offsets(pieces, lambda offsets: offsets + begin)
+        pieces = pieces.with_offsets(starts + begin, ends + begin)
         pieces = (
             _without_spaces(pieces, clean_texts)
             if self._blank_characters is None
@@ -208,25 +205,11 @@ class _NumberCommas:
         is_last = tf.range(tf.size(last, tf.int64)) + 1 == tf.gather(parts.row_limits(), piece)
         ends = tf.where(is_last, last, tf.minimum(starts + widths.flat_values, last))
         row_splits = tf.gather(parts.row_splits, pieces.ids.row_splits)
-        return Pieces(
-            *(
-                tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
-                for values in (parts.flat_values, starts, ends)
-            )
-        )
+        return Pieces.of_rows(row_splits, parts.flat_values, starts, ends)
 
     def _split_flat(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         parts = tf.gather(self._ids, ids.flat_values)
         return parts.flat_values, tf.gather(parts.row_splits, ids.row_splits)
-
-
-def _with_offsets(pieces: Pieces, function: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
-    """Applies a function to the flat offsets of pieces."""
-    starts, ends = (
-        offsets.with_flat_values(function(offsets.flat_values))
-        for offsets in (pieces.starts, pieces.ends)
-    )
-    return Pieces(pieces.ids, starts, ends)
 
 
 def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
@@ -238,7 +221,7 @@ def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
     others = tf.concat([tf.where(is_other)[:, 0], tf.size(is_other, tf.int64)[tf.newaxis]], axis=0)
     starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
     starts = tf.minimum(tf.gather(others, tf.gather(others_before, starts)), ends)
-    return Pieces(pieces.ids, pieces.starts.with_flat_values(starts), pieces.ends)
+    return pieces.with_offsets(starts, ends)
 
 
 def _without_blanks(pieces: Pieces, texts: tf.Tensor, blank_characters: str) -> Pieces:
@@ -253,9 +236,7 @@ def _without_blanks(pieces: Pieces, texts: tf.Tensor, blank_characters: str) -> 
     # The first other byte at or after the start, and the one after the last before the end
     first = tf.minimum(tf.gather(others, tf.gather(others_before, starts) + 1), ends)
     last = tf.maximum(tf.gather(others, tf.gather(others_before, ends)) + 1, first)
-    return Pieces(
-        pieces.ids, pieces.starts.with_flat_values(first), pieces.ends.with_flat_values(last)
-    )
+    return pieces.with_offsets(first, last)
 
 
 def _to_characters(
@@ -292,8 +273,4 @@ def _to_characters(
     is_empty = (first >= last) | (starts >= ends)
     starts = tf.where(is_inside, wide_starts, starts)
     ends = tf.where(is_empty, starts, wide_last + 1)
-    return Pieces(
-        pieces.ids,
-        pieces.starts.with_flat_values(tf.cast(starts - begin, tf.int32)),
-        pieces.ends.with_flat_values(tf.cast(ends - begin, tf.int32)),
-    )
+    return pieces.with_offsets(tf.cast(starts - begin, tf.int32), tf.cast(ends - begin, tf.int32))

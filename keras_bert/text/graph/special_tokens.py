@@ -34,11 +34,10 @@ def to_unmarked_characters(marked_text: tf.Tensor, pieces: Pieces, marks: TokenM
     before = tf.concat([[0], tf.cumsum(widths)], axis=0)
     text = tf.cast(tf.gather(points.row_starts(), row_ids(pieces.ids)), tf.int32)
 
-    def moved(offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-        text_offsets = tf.gather(before, text + offsets.flat_values) - tf.gather(before, text)
-        return offsets.with_flat_values(text_offsets)
+    def moved(offsets: tf.RaggedTensor) -> tf.Tensor:
+        return tf.gather(before, text + offsets.flat_values) - tf.gather(before, text)
 
-    return Pieces(pieces.ids, moved(pieces.starts), moved(pieces.ends))
+    return pieces.with_offsets(moved(pieces.starts), moved(pieces.ends))
 
 
 class SplitTexts:

@@ -10,7 +10,7 @@ import tensorflow_text as tf_text
 
 from keras_bert.text.graph.normalization import drop_invalid, normalize
 from keras_bert.text.graph.offsets import Pieces, to_source_characters
-from keras_bert.text.graph.rows import row_ids, select
+from keras_bert.text.graph.rows import characters_before, row_ids, select
 from keras_bert.text.graph.special_tokens import mark_tokens, to_unmarked_characters
 from keras_bert.text.graph.tokenizer import GraphTokenizer
 from keras_bert.text.normalization import Normalization
@@ -93,12 +93,7 @@ class PieceFinder:
             lambda: self._forget_long_words(normalized_texts, pieces),
             lambda: (pieces.ids.row_splits, *(part.flat_values for part in pieces)),
         )
-        return Pieces(
-            *(
-                tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
-                for values in (ids, starts, ends)
-            )
-        )
+        return Pieces.of_rows(row_splits, ids, starts, ends)
 
     def _forget_long_words(
         self, normalized_texts: tf.Tensor, pieces: Pieces
@@ -124,10 +119,7 @@ class PieceFinder:
 def _lengths_in_characters(normalized_texts: tf.Tensor, pieces: Pieces) -> tf.Tensor:
     """Returns the number of characters in each subword, int32 `(pieces,)`."""
     text_starts = tf.cumsum(tf.cast(tf.strings.length(normalized_texts), tf.int64), exclusive=True)
-    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(normalized_texts), tf.uint8)
-    # UTF-8: every character has exactly one byte that is not 10xxxxxx.
-    begins = tf.bitwise.bitwise_and(all_bytes, tf.constant(0xC0, tf.uint8)) != 0x80
-    before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int32))], axis=0)
+    before = characters_before(normalized_texts)
     offset = tf.gather(text_starts, row_ids(pieces.ids))
     starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
     return tf.gather(before, offset + ends) - tf.gather(before, offset + starts)
