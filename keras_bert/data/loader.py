@@ -17,8 +17,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.arrays import NUMPY
-from keras_bert.data.packing import Sequences
-from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.data.packing import Preprocessor, Sequences
 
 DEFAULT_BATCH_SIZE = 32
 # The number of batches in a bucketing window, whose rows are sorted by length together: large
@@ -142,16 +141,6 @@ def rows_of_shard(shard: tuple[int, int], batch_size: int) -> slice:
     """Returns the rows of a batch that a process `(index, count)` has."""
     number, count = shard
     return slice(number * batch_size // count, (number + 1) * batch_size // count)
-
-
-class RowPreprocessor(Protocol):
-    """The attributes of a preprocessor that batching needs."""
-
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-
-    @property
-    def sequence_length(self) -> int: ...
 
 
 class Examples(Protocol):
@@ -322,7 +311,7 @@ class Loader(Batches):
     def __init__(
         self,
         source: RowSource,
-        preprocessor: RowPreprocessor,
+        preprocessor: Preprocessor,
         options: BatchOptions,
         finish: Callable[[Batch], Any] | None = None,
         *,

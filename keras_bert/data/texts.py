@@ -158,7 +158,7 @@ class TokenizedTexts:
     def __init__(
         self,
         texts: Sequence[Any],
-        preprocessor: Any,
+        preprocessor: Preprocessor,
         max_tokens: int = MAX_TOKENS_IN_MEMORY,
     ) -> None:
         self._texts = texts
@@ -266,11 +266,7 @@ class InMemory:
 
 def rows_of_ids(token_ids: Sequence[Sequence[int]]) -> InMemory:
     """Returns ids that include the special tokens, `(rows, None)`, as rows of a `Loader`."""
-    lengths = np.fromiter(map(len, token_ids), "int64", len(token_ids))
-    values = np.concatenate(
-        [np.zeros(0, "int32"), *(np.asarray(row, "int32") for row in token_ids)]
-    )
-    return InMemory(Sequences({"token_ids": Ragged(values, lengths)}))
+    return InMemory(Sequences({"token_ids": Ragged.of_rows(token_ids)}))
 
 
 def split_pair(x: Any) -> tuple[Any, Any]:

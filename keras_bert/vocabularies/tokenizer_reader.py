@@ -76,7 +76,7 @@ _KINDS_OF_MODELS = {"WordPiece": WORDPIECE, "BPE": BYTE_PAIR, "Unigram": SENTENC
 # The maximum number of characters of a word in the transformers library
 _THEIR_WORD_LENGTH = 100
 # What a SentencePiece tokenizer does without any rules of its own
-_PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False, "compose": False}
+_PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False}
 # What they are in files that do not name them
 _USUAL_NAMES = {
     "pad": ("<pad>", "[PAD]"),
@@ -288,16 +288,9 @@ def _renamed(names: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, st
     return {role: name for role, name in names.items() if name != usual[role]} or None
 
 
-def read_sentence_piece(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Reads the config of a SentencePiece tokenizer from its model and `tokenizer_config.json`."""
-    return _sentence_piece(
-        read_bytes(path),
-        path,
-        ALBERT_TOKENS,
-        lowercase=bool(settings.get("do_lower_case", True)),
-        keep_accents=bool(settings.get("keep_accents", False)),
-        albert_rules=bool(settings.get("albert_rules", True)),
-    )
+def read_sentence_piece(path: Path) -> dict[str, Any]:
+    """Reads the config of a tokenizer of ALBERT's pieces, with no rules but its model's."""
+    return _sentence_piece(read_bytes(path), path, ALBERT_TOKENS, **_PLAIN)
 
 
 def _sentence_pieces(
@@ -324,7 +317,7 @@ def _sentence_pieces(
     if name == DEBERTA_V2:
         model = _with_mask(model)
     where = file.path if path is None and file is not None else path or folder
-    options: dict[str, Any] = {**_PLAIN, "compose": name == DEBERTA_V2}
+    options = {**_PLAIN, "compose": name == DEBERTA_V2}
     pair_separators, num_segments, names = 2, 1, fairseq_ids.SPECIAL_TOKENS
     if file is not None and name in (None, *DEFINED_BY_FILE):
         options = unigram_options(file)

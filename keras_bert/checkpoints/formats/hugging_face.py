@@ -52,6 +52,8 @@ _ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
+# The first word for each
+_WORDS = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
 
 # Heads on the pooled output, which is of the first token in `transformers`. In a causal model that
 # token attends to no other, so the pooler of this package takes the last token.
@@ -73,13 +75,6 @@ _SPECIAL_TOKENS = {
     "mask": ("[MASK]", "<mask>"),
 }
 _PLACEHOLDER = re.compile(r"LABEL_\d+")
-_WORDS = {
-    "gelu_erf": "gelu",
-    "gelu_tanh": "gelu_new",
-    "relu": "relu",
-    "silu": "silu",
-    "tanh": "tanh",
-}
 # Classes without a pooler, by the suffix of their names
 _WITHOUT_POOLER = (
     "ForMaskedLM",

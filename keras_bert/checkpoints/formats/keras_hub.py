@@ -43,8 +43,6 @@ ASSETS = (_WORDS, _PIECES, _TOKENS, _MERGES)
 """The files that tokenizers of these families can have."""
 
 _WORDPIECE_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
-# KerasHub's tokenizer does not normalize text before the model.
-_PLAIN = {"do_lower_case": False, "keep_accents": True, "albert_rules": False}
 
 _FAMILIES = tuple(family for family in FAMILIES.values() if family.keras_hub is not None)
 
@@ -309,7 +307,8 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
         return read_byte_pair(folder / _TOKENS, folder / _MERGES, prefix)
     if name == "AlbertTokenizer":
         check_class(fields, name, path)
-        return read_sentence_piece(folder / _PIECES, _PLAIN)
+        # KerasHub's tokenizer does not normalize text before the model.
+        return read_sentence_piece(folder / _PIECES)
     if name in _WORDPIECE_CLASSES:
         return _wordpiece(check_class(fields, name, path), path, folder)
     choices = ", ".join((*_WORDPIECE_CLASSES, "RobertaTokenizer", "AlbertTokenizer"))

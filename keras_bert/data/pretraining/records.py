@@ -22,7 +22,6 @@ from keras_bert.data.pretraining import tfrecords
 from keras_bert.data.pretraining.instances import Instance
 from keras_bert.data.pretraining.static_masking import Flags, StaticMasker
 from keras_bert.data.pretraining.tfrecords import Item, Record, chunked, read_records
-from keras_bert.data.pretraining.token_store import Ids
 from keras_bert.text.special_tokens import SUFFIX
 
 Features = dict[str, Any]
@@ -109,8 +108,8 @@ class InstanceEncoder:
     def _features(
         self, instances: Sequence[Instance], rng: np.random.Generator
     ) -> dict[str, Ragged]:
-        token_ids = _to_ragged([instance.token_ids for instance in instances])
-        segment_ids = _to_ragged([instance.segment_ids for instance in instances])
+        token_ids = Ragged.of_rows([instance.token_ids for instance in instances])
+        segment_ids = Ragged.of_rows([instance.segment_ids for instance in instances])
         word_starts = token_ids._replace(values=self._word_starts(token_ids))
         labels = np.array([[instance.label or 0] for instance in instances])
         if self.masker is not None:
@@ -130,14 +129,14 @@ class InstanceEncoder:
         columns = (ids, word_starts, ~self._is_special[ids])
         rows = zip(*(Ragged(column, lengths).to_arrays() for column in columns), strict=True)
         masked_rows = [masker(row, starts, candidates, rng) for row, starts, candidates in rows]
-        positions = _to_ragged([row.positions for row in masked_rows])
+        positions = Ragged.of_rows([row.positions for row in masked_rows])
         weights = positions._replace(values=np.ones(len(positions.values), np.float32))
         length, slots = self.sequence_length, masker.max_predictions
         return {
-            "input_ids": _pad(_to_ragged([row.token_ids for row in masked_rows]), length),
+            "input_ids": _pad(Ragged.of_rows([row.token_ids for row in masked_rows]), length),
             "input_mask": _pad(Ragged(np.ones_like(ids), lengths), length),
             "masked_lm_positions": _pad(positions, slots),
-            "masked_lm_ids": _pad(_to_ragged([row.ids for row in masked_rows]), slots),
+            "masked_lm_ids": _pad(Ragged.of_rows([row.ids for row in masked_rows]), slots),
             "masked_lm_weights": _pad(weights, slots),
         }
 
@@ -167,10 +166,6 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
     check_parent_exists(path)
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         return tfrecords.write_records(file, records)
-
-
-def _to_ragged(rows: Sequence[Ids]) -> Ragged:
-    return Ragged(np.concatenate(rows), np.array([len(row) for row in rows], "int64"))
 
 
 def _rows(values: np.ndarray) -> Ragged:
