@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from keras_bert.checks import check_choice
+
 Scheme = Literal["IOB1", "IOB2", "BIOES"]
 SCHEMES: tuple[Scheme, ...] = ("IOB1", "IOB2", "BIOES")
 Notation = Literal["brackets", "IO"]
@@ -177,8 +179,7 @@ def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity
     spans = list(_readable(parsed_labels))
     if strict is None:
         return spans
-    if strict not in SCHEMES:
-        raise ValueError(f"strict is {strict!r}; expected one of {', '.join(SCHEMES)}.")
+    check_choice(SCHEMES, strict=strict)
     for label, (letter, _) in zip(labels, parsed_labels, strict=True):
         if strict != "BIOES" and letter in "ES":
             raise ValueError(f"The label {label!r} is not in {strict}; expected B, I or O.")

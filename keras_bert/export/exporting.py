@@ -100,8 +100,8 @@ def export_task(
     """
     checks.POSITIVE_INT.check(max_batch_size=max_batch_size, part_tokens=part_tokens)
     checks.POSITIVE_INT.check_given(sequence_length=sequence_length, max_text_bytes=max_text_bytes)
-    _check_choice("format", format, tuple(FORMATS))
-    _check_choice("dtype", dtype, FORMATS[format].dtypes)
+    checks.check_choice(FORMATS, format=format)
+    checks.check_choice(FORMATS[format].dtypes, dtype=dtype)
     paths = _paths(filepath, format)
     labels = _labels(task, class_names)
     if max_text_bytes is not None and format != "tf_saved_model":
@@ -162,11 +162,6 @@ def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | N
     if len(names) != num_classes:
         raise ValueError(f"class_names has {len(names)} names; the task has {num_classes} classes.")
     return tuple(names)
-
-
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
 
 
 def _paths(filepath: str | os.PathLike[str], format: str) -> list[Path]:

@@ -190,10 +190,7 @@ class Tokenizer(abc.ABC):
     def __init__(
         self, vocabulary: tuple[str, ...], special_tokens_in_text: bool, truncation_side: str
     ) -> None:
-        if truncation_side not in TRUNCATION_SIDES:
-            raise ValueError(
-                f"truncation_side is {truncation_side!r}; expected {' or '.join(TRUNCATION_SIDES)}."
-            )
+        checks.check_choice(TRUNCATION_SIDES, truncation_side=truncation_side)
         self.vocabulary = vocabulary
         self.special_tokens_in_text = special_tokens_in_text
         self.truncation_side = truncation_side

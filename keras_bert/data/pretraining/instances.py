@@ -89,8 +89,7 @@ class InstanceMaker:
     independent_shards: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in INSTANCE_KINDS:
-            raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(INSTANCE_KINDS)}.")
+        checks.check_choice(INSTANCE_KINDS, kind=self.kind)
         # Three special tokens of a pair, and one token of each segment
         checks.Numbers(at_least=5, integer=True).check(sequence_length=self.sequence_length)
         checks.FRACTION.check(short_seq_probability=self.short_seq_probability)
