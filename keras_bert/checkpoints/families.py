@@ -161,6 +161,8 @@ _HUB_SEGMENT_FIELDS = {**_HUB_FIELDS, "num_segments": "num_segments"}
 _HUB_TANH_GELU = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12}
 
 _ENDS = {"bos_token_id": "cls", "eos_token_id": "sep"}
+# The classes of most families without a head, and with that of masked LM
+_MASKED_LM_CLASSES: dict[str, tuple[str, ...]] = {"Model": (), "ForMaskedLM": ("masked_lm",)}
 # Families with classes that can attend to the tokens before a token only
 _CAN_BE_CAUSAL: dict[str, tuple[Any, ...]] = {"is_decoder": (False, True)}
 _BERT_CONFIG = ConfigFields(REQUIRED, _OPTIONAL, needed=_CAN_BE_CAUSAL)
@@ -513,7 +515,7 @@ DISTILBERT = Family(
             **hf_task_heads(),
         },
     ),
-    classes={"Model": (), "ForMaskedLM": ("masked_lm",), **HF_TASK_CLASSES},
+    classes={**_MASKED_LM_CLASSES, **HF_TASK_CLASSES},
     poolers={
         "ForSequenceClassification": "pre_classifier",
         "ForMultipleChoice": "pre_classifier",
@@ -571,7 +573,7 @@ MODERNBERT = Family(
             **dict.fromkeys((*CLASSIFIERS, "question_answerer"), hf_dense("classifier")),
         },
     ),
-    classes={"Model": (), "ForMaskedLM": ("masked_lm",), **HF_TASK_CLASSES},
+    classes={**_MASKED_LM_CLASSES, **HF_TASK_CLASSES},
     encoder_scope="model",
     tokenizer={
         "special_tokens": WORDPIECE_TOKENS,
@@ -635,11 +637,7 @@ NOMIC_BERT = Family(
     ),
     poolers={"ForSequenceClassification": "nomic_bert.pooler.dense"},
     released_scope="bert",
-    classes={
-        "Model": (),
-        "ForMaskedLM": ("masked_lm",),
-        **_CLASSIFYING,
-    },
+    classes={**_MASKED_LM_CLASSES, **_CLASSIFYING},
 )
 
 _GTE_BLOCK = hf_block(
@@ -796,11 +794,7 @@ EUROBERT = Family(
             **dict.fromkeys(CLASSIFIERS, hf_dense("classifier")),
         },
     ),
-    classes={
-        "Model": (),
-        "ForMaskedLM": ("masked_lm",),
-        **_CLASSIFYING,
-    },
+    classes={**_MASKED_LM_CLASSES, **_CLASSIFYING},
     encoder_scope="model",
     tokenizer={
         # The released one pads with the token at the end of a text. A token of its own tells
@@ -868,11 +862,7 @@ MPNET = dataclasses.replace(
         },
         block=_MPNET_BLOCK,
     ),
-    classes={
-        "Model": (),
-        "ForMaskedLM": ("masked_lm",),
-        **HF_TASK_CLASSES,
-    },
+    classes={**_MASKED_LM_CLASSES, **HF_TASK_CLASSES},
     can_be_causal=False,
     keras_hub=None,
     tokenizer=_MPNET_TOKENIZER,
@@ -949,7 +939,7 @@ DEBERTA_V2 = Family(
             **hf_task_heads(),
         },
     ),
-    classes={"Model": (), "ForMaskedLM": ("masked_lm",), **HF_TASK_CLASSES},
+    classes={**_MASKED_LM_CLASSES, **HF_TASK_CLASSES},
     poolers={"ForSequenceClassification": "pooler.dense", "ForMultipleChoice": "pooler.dense"},
     encoder_scope="deberta",
     tokenizer=_DEBERTA_TOKENIZER,

@@ -104,16 +104,11 @@ def export_task(
     checks.check_choice(FORMATS[format].dtypes, dtype=dtype)
     paths = _paths(filepath, format)
     labels = _labels(task, class_names)
-    if max_text_bytes is not None and format != "tf_saved_model":
-        raise ValueError(
-            f"max_text_bytes is {max_text_bytes}; format={format!r} reads texts whole. It is for "
-            "'tf_saved_model'."
-        )
-    if padded_batches and format != "tf_saved_model":
-        raise ValueError(
-            f"padded_batches is {padded_batches}; it is for format='tf_saved_model', received "
-            f"format={format!r}."
-        )
+    for name, value in (("max_text_bytes", max_text_bytes), ("padded_batches", padded_batches)):
+        if value and format != "tf_saved_model":
+            raise ValueError(
+                f"{name} is {value}; it is for format='tf_saved_model', received format={format!r}."
+            )
     rows = _calibration_rows(task, format, dtype, calibration)
     _check_exportable(task, format, dtype, pair, text)
     options = ExportOptions(

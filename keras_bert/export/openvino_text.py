@@ -292,8 +292,7 @@ _NO_CASE = ("Lo", "Nd", "Zs", "Zl", "Zp", "Co", "Cn", "Cc")
 
 
 def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
-    _refuse_typed(tokenizer)
-    _refuse_composing(tokenizer)
+    _check_options(tokenizer)
     if tokenizer.byte_fallback:
         raise _no_steps(tokenizer, "merges characters, across words (byte_fallback=True)")
     pattern = word_expression(tokenizer.word_pattern)
@@ -342,8 +341,7 @@ def _split_at_tokens(rows: Sequence[Any], tokens: Sequence[str]) -> list[Any]:
 
 
 def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Ids]:
-    _refuse_typed(tokenizer)
-    _refuse_composing(tokenizer)
+    _check_options(tokenizer)
     cleaner = SentenceCleaner(tokenizer.cleaner)
     letters = _letters()
     maps, sigma = [], None
@@ -418,13 +416,10 @@ _STEPS: dict[str, Callable[[Any], Callable[[Strings], Ids]]] = {
 }
 
 
-def _refuse_typed(tokenizer: Any) -> None:
+def _check_options(tokenizer: Any) -> None:
+    """Checks that texts are neither split at special tokens nor composed."""
     if tokenizer.special_tokens_in_text:
-        problem = "finds special tokens in texts (special_tokens_in_text=True)"
-        raise _no_steps(tokenizer, problem)
-
-
-def _refuse_composing(tokenizer: Any) -> None:
+        raise _no_steps(tokenizer, "finds special tokens in texts (special_tokens_in_text=True)")
     if tokenizer.compose:
         # OpenVINO composes neighboring characters only, and does not sort combining marks.
         raise _no_steps(tokenizer, "composes characters (NFC)")

@@ -169,11 +169,11 @@ class SentencePieceTokenizer(Tokenizer):
     def continuation_token_ids(self) -> list[int]:
         """The ids of pieces without a space before them; with `albert_rules`, of letters only."""
         special = {*self.special_token_ids, *self._control_ids}
-        continues = _continues if self.albert_rules else _has_no_space
         return [
             index
             for index, piece in enumerate(self.vocabulary)
-            if index not in special and continues(piece)
+            if index not in special
+            and (_continues(piece) if self.albert_rules else not piece.startswith(SPACE))
         ]
 
     def token_text(self, token_id: int) -> str:
@@ -390,10 +390,6 @@ def _valid(text: str) -> str:
 def _width(part: str) -> int:
     """Returns the number of bytes of a piece in a text, without the space before it."""
     return len(part.replace(SPACE, "").encode("utf-8"))
-
-
-def _has_no_space(piece: str) -> bool:
-    return not piece.startswith(SPACE)
 
 
 def _continues(piece: str) -> bool:

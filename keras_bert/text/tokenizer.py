@@ -266,7 +266,8 @@ class Tokenizer(abc.ABC):
         """Converts a text, or a batch of texts, to ids."""
         if is_tensor(text):
             return self.graph(text)
-        return _on_strings(text, lambda texts: _rows(*self.flat_ids(texts)))
+        nested, texts = _strings(text)
+        return _put_in(nested, _rows(*self.flat_ids(texts)))
 
     def tokenize_with_offsets(self, text: Any) -> tuple[Any, Any, Any]:
         """Converts texts to ids, with the offsets of each token in its text.
@@ -292,7 +293,7 @@ class Tokenizer(abc.ABC):
             return self.graph.tokenize_with_offsets(text)
         nested, texts = _strings(text)
         *columns, lengths = self.flat_tokens(texts)
-        ids, starts, ends = (_put_in(nested, iter(_rows(column, lengths))) for column in columns)
+        ids, starts, ends = (_put_in(nested, _rows(column, lengths)) for column in columns)
         return ids, starts, ends
 
     def tokenize_words(self, words: Any) -> Any:
@@ -308,8 +309,7 @@ class Tokenizer(abc.ABC):
         if is_tensor(words):
             return self.graph.tokenize_words(words)
         nested, strings = _strings(words)
-        ids = _rows(*self.flat_words(strings, _firsts(nested)))
-        return _put_in(nested, iter(ids))
+        return _put_in(nested, _rows(*self.flat_words(strings, _firsts(nested))))
 
     def flat_ids(self, texts: Sequence[str | bytes]) -> tuple[np.ndarray, np.ndarray]:
         """Converts texts to ids, one text after another.
@@ -696,12 +696,6 @@ def pair_limits(
 def is_tensor(value: Any) -> bool:
     """Returns whether a value is a tensor of TensorFlow, ragged or not; does not import it."""
     return type(value).__module__.startswith("tensorflow.")
-
-
-def _on_strings(text: Any, function: Callable[[list[str]], Iterable[Any]]) -> Any:
-    """Applies a function of many strings to a string, or to the strings of nested sequences."""
-    nested, texts = _strings(text)
-    return _put_in(nested, iter(function(texts)))
 
 
 def _strings(text: Any) -> tuple[Any, list[str]]:

@@ -13,6 +13,7 @@ import numpy as np
 from keras_bert import checks
 from keras_bert.data.pretraining.document_order import DocumentOrder, Integers
 from keras_bert.data.pretraining.token_store import Documents, Ids, Sentences
+from keras_bert.text.tokenizer import pair_limits
 
 PAIR_KINDS = ("next_sentence", "sentence_order", "sentence_pairs")
 INSTANCE_KINDS = (*PAIR_KINDS, "full_sentences", "document_sentences")
@@ -375,14 +376,12 @@ def truncate_pair_randomly(
     """
     if len(first) + len(second) <= max_tokens:
         return first, second
-    half = max_tokens // 2
-    keep_first = min(len(first), max(max_tokens - len(second), max_tokens - half))
-    keep_second = min(len(second), max(max_tokens - len(first), half))
-    return _cut_randomly(first, keep_first, rng), _cut_randomly(second, keep_second, rng)
+    limits = pair_limits(len(first), len(second), max_tokens)
+    return _cut_randomly(first, limits[0], rng), _cut_randomly(second, limits[1], rng)
 
 
 def _cut_randomly(ids: Ids, length: int, rng: np.random.Generator) -> Ids:
-    if len(ids) == length:
+    if len(ids) <= length:
         return ids
     start = int(rng.binomial(len(ids) - length, 0.5))
     return ids[start : start + length]
