@@ -67,11 +67,7 @@ class TokenizerJson:
 
     def part(self, name: str) -> Mapping[str, Any]:
         """Returns an object of the file; `{}` if it is absent."""
-        value = self._fields.get(name)
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            raise self.error(f"{name} is {type(value).__name__}; it must be an object")
+        value: Mapping[str, Any] = self._fields.get(name) or {}
         return value
 
     def steps(self, name: str) -> list[Mapping[str, Any]]:
@@ -79,9 +75,7 @@ class TokenizerJson:
         part = self.part(name)
         if part.get("type") != "Sequence":
             return [part] if part else []
-        steps = part.get(_STEPS[name])
-        if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-            raise self.error(f"{name} is a Sequence; its {_STEPS[name]} must be a list of objects")
+        steps: list[Mapping[str, Any]] = part[_STEPS[name]]
         return steps
 
     @property
@@ -94,17 +88,8 @@ class TokenizerJson:
 
     def vocabulary(self) -> tuple[str, ...]:
         """Returns the tokens of a WordPiece or BPE model, including added tokens."""
-        vocabulary = self.part("model").get("vocab")
-        if not isinstance(vocabulary, dict):
-            raise self.error(
-                f"model.vocab is {type(vocabulary).__name__}; it must be a dictionary of ids"
-            )
-        try:
-            ids = {token["content"]: token["id"] for token in self.added_tokens()}
-        except (KeyError, TypeError) as error:
-            raise self.error(
-                f"added_tokens must contain objects with id and content ({error!r})"
-            ) from error
+        vocabulary = self.part("model")["vocab"]
+        ids = {token["content"]: token["id"] for token in self.added_tokens()}
         for token, index in ids.items():
             if vocabulary.get(token, index) != index:
                 raise self.error(
@@ -115,9 +100,7 @@ class TokenizerJson:
 
     def added_tokens(self) -> Sequence[Mapping[str, Any]]:
         """Returns the added tokens, which include the special tokens."""
-        added = self._fields.get("added_tokens") or []
-        if not isinstance(added, list) or not all(isinstance(token, dict) for token in added):
-            raise self.error("added_tokens must be a list of objects with id and content")
+        added: Sequence[Mapping[str, Any]] = self._fields.get("added_tokens") or []
         return added
 
     def error(self, what: str) -> ValueError:
@@ -413,40 +396,27 @@ def row_formats(tokenizer: TokenizerJson) -> RowFormats:
             f"post_processor has the steps {_described(steps)}; it must be one of "
             f"{', '.join(kinds)}, without which no special tokens are added"
         )
-    kind = steps[0]["type"]
-    ids = {}
-    try:
-        if kind == "TemplateProcessing":
-            single, pair = (
-                [_template_part(part) for part in steps[0][row]] for row in ("single", "pair")
-            )
-            for name, token in (steps[0].get("special_tokens") or {}).items():
-                ids[name] = list(token["ids"])
-        else:
-            ends = {name: steps[0][name] for name in ("cls", "sep")}
-            ids = {str(token): [index] for token, index in ends.values()}
-            start, end = (str(token) for token, _ in ends.values())
-            single = [(start, 0), ("A", 0), (end, 0)]
-            pair = [*single, ("B", 1), (end, 1)]
-            if kind == "RobertaProcessing":
-                # Without, `tokenizers` takes it for a BertProcessing.
-                if not all(
-                    isinstance(steps[0][name], bool)
-                    for name in ("trim_offsets", "add_prefix_space")
-                ):
-                    raise TypeError("trim_offsets and add_prefix_space must be true or false")
-                pair = [*single, (end, 0), ("B", 0), (end, 0)]
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise tokenizer.error(f"post_processor is a malformed {kind} ({error!r})") from error
-    return RowFormats(single, pair, ids)
+    step = steps[0]
+    if step["type"] == "TemplateProcessing":
+        single, pair = ([_template_part(part) for part in step[row]] for row in ("single", "pair"))
+        special = step.get("special_tokens") or {}
+        return RowFormats(single, pair, {name: token["ids"] for name, token in special.items()})
+    (cls, cls_id), (sep, sep_id) = step["cls"], step["sep"]
+    single = [(cls, 0), ("A", 0), (sep, 0)]
+    pair = [*single, ("B", 1), (sep, 1)]
+    if step["type"] == "RobertaProcessing":
+        # Without, `tokenizers` takes it for a BertProcessing.
+        if not all(isinstance(step[name], bool) for name in ("trim_offsets", "add_prefix_space")):
+            raise TypeError("trim_offsets and add_prefix_space must be true or false")
+        pair = [*single, (sep, 0), ("B", 0), (sep, 0)]
+    return RowFormats(single, pair, {cls: [cls_id], sep: [sep_id]})
 
 
 def _template_part(part: Mapping[str, Mapping[str, Any]]) -> tuple[str, int]:
-    ((kind, value),) = part.items()
-    name = str(value["id"])
-    if (kind == "Sequence") != (name in ("A", "B")):
-        raise ValueError(f"{kind} is {name!r}")
-    return name, int(value["type_id"])
+    kind, value = next(iter(part.items()))
+    if (kind == "Sequence") != (value["id"] in ("A", "B")):
+        raise TypeError(f"{kind} is {value['id']!r}")
+    return value["id"], value["type_id"]
 
 
 def _described(steps: Sequence[Mapping[str, Any]]) -> str:

@@ -105,6 +105,13 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
         OSError: If a file cannot be read.
         ValueError: If a file is malformed, or the tokenizer is not supported.
     """
+    try:
+        return _read_tokenizer(folder)
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder}: a tokenizer file is malformed: {error!r}.") from error
+
+
+def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
     path = folder / TOKENIZER_FILE
     file = TokenizerJson(path) if path.exists() else None
     kind = _kind_of_files(folder, file)

@@ -161,13 +161,11 @@ class TokenizerSettings:
         path = self._folder / "config.json"
         config = read_json(path) if path.exists() else {}
         model_type = config.get("model_type")
-        if not isinstance(model_type, str):
-            model_type = None
         if model_type in _ALWAYS_BY_FILE and self._file is not None:
             return "TokenizersBackend"
         name = self.fields.get("tokenizer_class") or config.get("tokenizer_class")
         if name is None:
-            usual = _CLASSES_OF_MODELS.get(model_type or "")
+            usual = _CLASSES_OF_MODELS.get(model_type)
             # Such as Chinese ALBERT, with BERT's vocabulary
             return usual if KINDS.get(usual or "", kind) == kind else None
         class_name = str(name).removesuffix("Fast")
@@ -275,10 +273,6 @@ class TokenizerSettings:
         of_file = (self._file.path, list(self._file.added_tokens())) if self._file else None
         decoder = self.fields.get("added_tokens_decoder")
         if decoder is not None:
-            if not isinstance(decoder, dict) or not all(
-                isinstance(token, dict) for token in decoder.values()
-            ):
-                raise self.error("added_tokens_decoder", "it must have an object for each id", "…")
             if of_file and self.is_defined_by_file:
                 yield of_file
             yield self.path, [{**token, "id": index} for index, token in decoder.items()]
@@ -304,8 +298,6 @@ class TokenizerSettings:
             values |= {f"{_EXTRA}[{index}]": value for index, value in enumerate(more)}
         else:
             raise self.error(_EXTRA, "it must be a list of tokens or an object", more)
-        if not isinstance(specific, dict):
-            raise self.error("model_specific_special_tokens", "it must be an object", specific)
         for name, value in {**values, **specific}.items():
             # Such as add_bos_token
             if value is None or isinstance(value, bool):
