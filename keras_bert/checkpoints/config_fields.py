@@ -72,8 +72,8 @@ def check_needed(
     for name, allowed_values in needed.items():
         # Some files have null for an absent value.
         if fields.get(name) not in (None, *allowed_values):
-            expected = " or ".join([*map(repr, allowed_values), "absent"])
-            raise CheckpointError(f"{path}: {name} is {fields[name]!r}; it must be {expected}.")
+            choices = " or ".join([*map(repr, allowed_values), "absent"])
+            raise CheckpointError(f"{path}: {name} is {fields[name]!r}; it must be {choices}.")
 
 
 def meaning(
@@ -129,11 +129,11 @@ class ConfigFields:
         check_needed(fields, {**NEEDED, **self.needed}, path)
         if self.to_flat is not None:
             fields = self.to_flat(fields, path, activations)
-        missing = [
+        absent_fields = [
             name for name in (*self.required.values(), self.activation) if name not in fields
         ]
-        if missing:
-            raise CheckpointError(f"{path}: the fields {', '.join(missing)} are missing.")
+        if absent_fields:
+            raise CheckpointError(f"{path}: the fields {', '.join(absent_fields)} are missing.")
         activation = meaning(fields, self.activation, activations, path)
         values = {ours: fields[theirs] for ours, theirs in self.required.items()}
         optional_values = {ours: fields.get(theirs) for ours, theirs in self.optional.items()}

@@ -79,9 +79,11 @@ class MultiLabelRules(LabelRules):
         targets = np.zeros((len(rows), self.num_ids or 0), "float32")
         names = self.class_names or ()
         ids = {name: index for index, name in enumerate(names)}
-        for row, found in enumerate(rows):
-            is_list = isinstance(found, Iterable) and not isinstance(found, str | bytes)
-            items: list[Any] = as_list(found) if is_list else [None]
+        for row, labels_of_row in enumerate(rows):
+            is_list = isinstance(labels_of_row, Iterable) and not isinstance(
+                labels_of_row, str | bytes
+            )
+            items: list[Any] = as_list(labels_of_row) if is_list else [None]
             if all(isinstance(item, str | bytes) for item in items):
                 unknown = [name for name in map(as_string, items) if name not in ids]
                 if unknown:
@@ -94,8 +96,8 @@ class MultiLabelRules(LabelRules):
                 targets[row] = items
             else:
                 raise ValueError(
-                    f"The labels in row {first_row + row} are {found!r}; expected a list of names, "
-                    f"or {self.num_ids} values 0 or 1."
+                    f"The labels in row {first_row + row} are {labels_of_row!r}; expected a list "
+                    f"of names, or {self.num_ids} values 0 or 1."
                 )
         return targets
 
@@ -195,12 +197,12 @@ def checked_class_weight(
     `num_ids` is `None` if it depends on the row.
     """
     names = tuple(class_names or ())
-    expected = f"an id from 0 to {num_ids - 1}" if num_ids else "an id from 0"
+    choices = f"an id from 0 to {num_ids - 1}" if num_ids else "an id from 0"
     if names:
-        expected = f"one of {listed(names)}, or {expected}"
+        choices = f"one of {listed(names)}, or {choices}"
     if not isinstance(class_weight, Mapping):
         raise ValueError(
-            f"class_weight is {class_weight!r}; expected a dict of weights, each of {expected}."
+            f"class_weight is {class_weight!r}; expected a dict of weights, each of {choices}."
         )
     ids_of_names: dict[Any, int] = {name: index for index, name in enumerate(names)}
     by_id: dict[int, float] = {}
@@ -208,7 +210,7 @@ def checked_class_weight(
         class_id: Any = ids_of_names.get(key, key)
         is_id = isinstance(class_id, (int, np.integer)) and not isinstance(class_id, bool)
         if not is_id or not 0 <= class_id < (num_ids or math.inf):
-            raise ValueError(f"class_weight has a weight of {key!r}; expected {expected}.")
+            raise ValueError(f"class_weight has a weight of {key!r}; expected {choices}.")
         checks.NON_NEGATIVE.check(**{f"class_weight[{key!r}]": weight})
         by_id[int(class_id)] = float(weight)
     return by_id

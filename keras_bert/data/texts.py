@@ -177,11 +177,11 @@ class TokenizedTexts:
 
     def take(self, index: np.ndarray) -> Ragged:
         """Returns the tokens of the texts at some indices."""
-        missing = np.unique(index[self._starts[index] < 0])
-        if len(missing) and self._num_used >= self._max_tokens:
+        new_rows = np.unique(index[self._starts[index] < 0])
+        if len(new_rows) and self._num_used >= self._max_tokens:
             return self._tokenize(index)
-        if len(missing):
-            self._keep(missing)
+        if len(new_rows):
+            self._keep(new_rows)
         lengths = self._lengths[index].astype("int64")
         positions = NUMPY.ranges(self._starts[index], lengths)
         return Ragged(self._flat[positions].astype("int32"), lengths)
@@ -196,9 +196,9 @@ class TokenizedTexts:
         if end > len(self._flat):
             # As many as all texts will have if they are like these: memory is taken up when it is
             # written to.
-            is_missing = self._starts < 0
-            expected = self._num_used + int(1.1 * len(values) / len(index) * is_missing.sum())
-            larger = np.empty(max(end, expected), self._flat.dtype)
+            is_new = self._starts < 0
+            estimate = self._num_used + int(1.1 * len(values) / len(index) * is_new.sum())
+            larger = np.empty(max(end, estimate), self._flat.dtype)
             larger[: self._num_used] = self._flat[: self._num_used]
             self._flat = larger
         self._flat[self._num_used : end] = values

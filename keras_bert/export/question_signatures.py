@@ -81,11 +81,11 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
         ids = {"token_ids": token_ids, "segment_ids": segment_ids}
         features, error = features_of_ids(ids, task, options)
         mask, length = features["padding_mask"], task.config.max_sequence_length
-        missing = [[0, 0], [0, length - tf.shape(mask)[1]]]
+        paddings = [[0, 0], [0, length - tf.shape(mask)[1]]]
         # (batch, length) -> (batch, positions)
         logits = {
             name: tf.ensure_shape(
-                tf.pad(tf.where(mask, value, NO_SPAN), missing, constant_values=NO_SPAN),
+                tf.pad(tf.where(mask, value, NO_SPAN), paddings, constant_values=NO_SPAN),
                 [None, length],
             )
             for name, value in outputs.in_chunks(features).items()

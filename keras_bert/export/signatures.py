@@ -146,8 +146,8 @@ def labels_that_apply(
 ) -> dict[str, tf.Tensor]:
     """Returns the outputs of a classifier with `multi_label`; see `classifier_signatures`."""
     applies = probabilities >= tf.constant(thresholds, tf.float32)
-    kept = tf.where(applies, probabilities, -1.0)
-    order = tf.argsort(kept, direction="DESCENDING", stable=True)
+    scores_of_labels = tf.where(applies, probabilities, -1.0)
+    order = tf.argsort(scores_of_labels, direction="DESCENDING", stable=True)
     num_labels = tf.reduce_sum(tf.cast(applies, tf.int32), axis=-1)
     is_label = tf.sequence_mask(num_labels, len(class_names))
     return {
@@ -490,9 +490,9 @@ class ServedOutputs:
             for name in names:
                 if of_tokens[name]:
                     value = values[name]
-                    missing = length - tf.shape(value)[1]
+                    num_columns = length - tf.shape(value)[1]
                     values[name] = tf.pad(
-                        value, [[0, 0], [0, missing], *[[0, 0]] * (len(value.shape) - 2)]
+                        value, [[0, 0], [0, num_columns], *[[0, 0]] * (len(value.shape) - 2)]
                     )
             new_arrays = (
                 array.write(index, values[name]) for name, array in zip(names, arrays, strict=True)

@@ -119,8 +119,10 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
         # Not in chunks, so that padding too has outputs
         (logits,) = outputs.of_rows(features).values()
         answers = {**_answers(logits, options.class_names), "logits": logits}
-        missing = tf.shape(token_ids)[1] - tf.shape(logits)[1]
-        return with_errors({name: _pad(value, missing) for name, value in answers.items()}, error)
+        num_columns = tf.shape(token_ids)[1] - tf.shape(logits)[1]
+        return with_errors(
+            {name: _pad(value, num_columns) for name, value in answers.items()}, error
+        )
 
     signatures = {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),

@@ -183,9 +183,7 @@ class BytePairTokenizer(Tokenizer):
         self.space_before_first_word = space_before_first_word
         self.byte_fallback = byte_fallback
         self.repeats_cls = repeats_cls
-        missing = [token for token in self.added_tokens if token not in self._ids]
-        if missing:
-            raise ValueError(f"added_tokens has {missing[0]!r}, which is not in the vocabulary.")
+        self._check_added_tokens()
         self._word_space, self._space = (BLANK, BLANK) if byte_fallback else (SPACE, " ")
         special = self.special_token_ids
         whole = {*special, *map(self.token_to_id, self.added_tokens)}

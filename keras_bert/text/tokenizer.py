@@ -184,6 +184,9 @@ class Tokenizer(abc.ABC):
     compose: bool = False
     """Whether characters are composed (NFC) first."""
 
+    added_tokens: tuple[str, ...] = ()
+    """Tokens but the special ones that are one token each where they occur in a text."""
+
     masks_with_special_tokens: ClassVar[bool] = True
     """Whether the random tokens of the family's masking may be special tokens."""
 
@@ -261,6 +264,11 @@ class Tokenizer(abc.ABC):
             if token != getattr(type(self), f"{role}_token"):
                 setattr(self, f"{role}_token", token)
                 self._special_tokens_by_role[role] = token
+
+    def _check_added_tokens(self) -> None:
+        for token in self.added_tokens:
+            if token not in self._ids:
+                raise ValueError(f"added_tokens has {token!r}, which is not in the vocabulary.")
 
     def __call__(self, text: Any) -> Any:
         """Converts a text, or a batch of texts, to ids."""

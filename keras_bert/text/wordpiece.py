@@ -153,9 +153,7 @@ class WordPieceTokenizer(Tokenizer):
         self.rules = Normalization(lowercase, self.strip_accents, tokenize_chinese_chars)
         self.added_tokens = tuple(added_tokens)
         self.uncased_tokens = tuple(uncased_tokens)
-        missing = [token for token in self.added_tokens if token not in self._ids]
-        if missing:
-            raise ValueError(f"added_tokens has {missing[0]!r}, which is not in the vocabulary.")
+        self._check_added_tokens()
         unknown = sorted({*self.uncased_tokens} - {*self.added_tokens})
         if unknown:
             raise ValueError(f"uncased_tokens has {unknown[0]!r}, which is not in added_tokens.")

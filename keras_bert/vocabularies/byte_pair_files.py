@@ -118,9 +118,11 @@ def check_merge(merge: object, vocabulary: Collection[str], where: str) -> tuple
     if not isinstance(merge, str):
         raise ValueError(f"{where} is {merge!r}; expected a string of two tokens.")
     left, _, right = merge.partition(" ")
-    missing = [token for token in (left, right, left + right) if token not in vocabulary]
-    if missing or " " in right:
-        what = f"the vocabulary lacks {missing[0]!r}" if missing else "it has two spaces"
+    absent_tokens = [token for token in (left, right, left + right) if token not in vocabulary]
+    if absent_tokens or " " in right:
+        what = (
+            f"the vocabulary lacks {absent_tokens[0]!r}" if absent_tokens else "it has two spaces"
+        )
         raise ValueError(
             f"{where} is {merge!r}: {what}; expected two tokens of the vocabulary separated by a "
             "space, whose concatenation is in the vocabulary too."

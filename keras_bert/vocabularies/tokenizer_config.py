@@ -95,22 +95,22 @@ def check_tokenizer_config(config: object) -> str:
         )
     fields = FIELDS[kind]
     required = (name for name, (_, default) in fields.items() if default is _REQUIRED)
-    missing = [name for name in required if name not in config]
+    absent_fields = [name for name in required if name not in config]
     values = {name: value for name, value in config.items() if name != "kind"}
-    unknown = [name for name in values if name not in fields]
-    if missing or unknown:
-        what = f"lacks {missing[0]}" if missing else f"has {_shown(unknown[0])}"
+    other_fields = [name for name in values if name not in fields]
+    if absent_fields or other_fields:
+        what = f"lacks {absent_fields[0]}" if absent_fields else f"has {_shown(other_fields[0])}"
         raise ValueError(
             f"The config of a {kind} tokenizer {what}; its fields are kind, {', '.join(fields)}."
         )
     for name, value in values.items():
-        expected, _ = fields[name]
-        if not _is(value, expected):
+        field_type, _ = fields[name]
+        if not _is(value, field_type):
             raise ValueError(
-                f"{name} of a tokenizer's config is {_shown(value)}; expected {expected}."
+                f"{name} of a tokenizer's config is {_shown(value)}; expected {field_type}."
                 + (
                     " The file of a vocabulary is an argument of the tokenizer's class only."
-                    if expected == _STRINGS and isinstance(value, str)
+                    if field_type == _STRINGS and isinstance(value, str)
                     else ""
                 )
             )

@@ -171,10 +171,10 @@ def _check_byte_fallback(tokenizer: TokenizerJson) -> None:
             f"model.byte_fallback is True, and pre_tokenizer is {_described(steps)}; expected "
             "Gemma's, a Split at ' ', or none"
         )
-    found = [
+    normalized_tokens = [
         token.get("content") for token in tokenizer.added_tokens() if token.get("normalized", False)
     ]
-    if any(BLANK in str(token) for token in found):
+    if any(BLANK in str(token) for token in normalized_tokens):
         raise tokenizer.error(
             f"an added token has {BLANK} and is found in normalized text, which is not supported"
         )
@@ -598,17 +598,17 @@ def unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
     keep_accents, lowercase = "StripAccents" not in names, "Lowercase" in names
     rules = [f"Replace {quotes!r} by '\"'" for quotes in _QUOTES]
     albert_rules = any(name.startswith("Replace") and name not in _OF_SPACES for name in names)
-    expected = [
+    usual_names = [
         *(rules if albert_rules else []),
         *([] if keep_accents else ["NFKD", "StripAccents"]),
         *(["Lowercase"] if lowercase else []),
         # It replaces whitespace by the space, as ALBERT's rules do.
         *(["Precompiled"] if "Precompiled" in names or not albert_rules else []),
     ]
-    if [name for name in names if name not in _OF_SPACES] != expected:
+    if [name for name in names if name not in _OF_SPACES] != usual_names:
         raise tokenizer.error(
             f"normalizer has the steps {', '.join(names) or 'none'}; expected ALBERT's, "
-            f"{', '.join([*rules, *expected[len(rules) * albert_rules :]])}, or XLM-RoBERTa's, "
+            f"{', '.join([*rules, *usual_names[len(rules) * albert_rules :]])}, or XLM-RoBERTa's, "
             "Precompiled"
         )
     _check_pre_tokenizer(tokenizer, steps)

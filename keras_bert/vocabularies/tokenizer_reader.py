@@ -118,11 +118,11 @@ def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
     if kind is None:
         return None
     settings = TokenizerSettings(folder, file, kind)
-    expected = KINDS.get(settings.tokenizer_class or "", kind)
-    if expected != kind:
+    kind_of_class = KINDS.get(settings.tokenizer_class or "", kind)
+    if kind_of_class != kind:
         raise ValueError(
             f"{folder}: the class of the tokenizer is {settings.tokenizer_class}, of the kind "
-            f"{expected}; the files have a {kind} vocabulary."
+            f"{kind_of_class}; the files have a {kind} vocabulary."
         )
     settings.check(kind)
     readers = {WORDPIECE: _wordpiece, BYTE_PAIR: _byte_pair, SENTENCE_PIECE: _sentence_pieces}
@@ -227,13 +227,13 @@ def _special_tokens(
     """
     names = {}
     for role, usual in _USUAL_NAMES.items():
-        given = [settings.token(name) for name in (role, SAME_ROLES.get(role, role))]
-        if given[0] is not None and given[0] not in vocabulary:
+        candidates = [settings.token(name) for name in (role, SAME_ROLES.get(role, role))]
+        if candidates[0] is not None and candidates[0] not in vocabulary:
             what = f"expected a token of the vocabulary of {len(vocabulary)} tokens"
-            raise settings.error(f"{role}_token", what, given[0])
-        if role == "pad" and given[0] is None:
-            given = [file.part("padding").get("pad_token")]
-        tokens = [name for name in (*given, *usual) if name in vocabulary]
+            raise settings.error(f"{role}_token", what, candidates[0])
+        if role == "pad" and candidates[0] is None:
+            candidates = [file.part("padding").get("pad_token")]
+        tokens = [name for name in (*candidates, *usual) if name in vocabulary]
         names[role] = str(tokens[0] if tokens else ROBERTA_TOKENS[role])
     if file.kind == "WordPiece":
         names["unk"] = str(file.part("model").get("unk_token", names["unk"]))
@@ -252,10 +252,10 @@ def _special_tokens(
     between = [sep]
     if len(pair) > len(single) + 2:
         between.append(cls if file.kind == "BPE" and pair[-3] == cls else sep)
-    expected = [cls, "A", *between, "B", sep]
-    if pair != expected:
+    usual_row = [cls, "A", *between, "B", sep]
+    if pair != usual_row:
         raise file.error(
-            f"post_processor makes the row {' '.join(pair)}; it must be {' '.join(expected)}"
+            f"post_processor makes the row {' '.join(pair)}; it must be {' '.join(usual_row)}"
         )
     for token in (cls, sep):
         if token not in vocabulary or formats.ids.get(token) != [vocabulary.index(token)]:
@@ -282,10 +282,10 @@ def _check_names(
 ) -> None:
     """Checks that a vocabulary has all special tokens but for the mask token."""
     required = list(dict.fromkeys(names[role] for role in ("cls", "pad", "sep", "unk")))
-    missing = [token for token in required if token not in vocabulary]
-    if missing:
+    absent_tokens = [token for token in required if token not in vocabulary]
+    if absent_tokens:
         raise ValueError(
-            f"{path}: the vocabulary of {len(vocabulary)} tokens lacks {', '.join(missing)}; "
+            f"{path}: the vocabulary of {len(vocabulary)} tokens lacks {', '.join(absent_tokens)}; "
             f"{expected} {', '.join(required)}."
         )
 
@@ -328,9 +328,6 @@ def _sentence_pieces(
     pair_separators, num_segments, names = 2, 1, fairseq_ids.SPECIAL_TOKENS
     if file is not None and name in (None, *DEFINED_BY_FILE):
         options = unigram_options(file)
-        vocabulary = [piece.text for piece in read_pieces(model)]
-        names, between, num_segments = _special_tokens(file, settings, vocabulary)
-        pair_separators = len(between)
     elif name in (ALBERT, *DEFINED_BY_FILE):
         names, pair_separators = ALBERT_TOKENS, 1
         num_segments = 1 + settings.has_segments(True)
@@ -341,16 +338,19 @@ def _sentence_pieces(
             "albert_rules": rules is not False,
             "compose": False,
         }
-        if file is not None and file.part("post_processor"):
-            # The class of ALBERT takes it from the file too.
-            vocabulary = [piece.text for piece in read_pieces(model)]
-            names, between, num_segments = _special_tokens(file, settings, vocabulary)
-            pair_separators = len(between)
     elif name == DEBERTA_V2:
         names, pair_separators = WORDPIECE_TOKENS, 1
         num_segments = 1 + settings.has_segments(True)
         if settings.flag("do_lower_case"):
             raise settings.error("do_lower_case", "it must be False or absent", True)
+    if file is not None and (
+        name in (None, *DEFINED_BY_FILE)
+        # The class of ALBERT takes the tokens of a row from the file too.
+        or (name == ALBERT and file.part("post_processor"))
+    ):
+        vocabulary = [piece.text for piece in read_pieces(model)]
+        names, between, num_segments = _special_tokens(file, settings, vocabulary)
+        pair_separators = len(between)
     has_spaces = options["albert_rules"] or options["compose"] or read_characters_map(model)
     if file is not None and not has_spaces:
         raise file.error(

@@ -170,8 +170,8 @@ class TokenizerSettings:
             return usual if KINDS.get(usual or "", kind) == kind else None
         class_name = str(name).removesuffix("Fast")
         if class_name not in KINDS and class_name not in DEFINED_BY_FILE:
-            expected = ", ".join(sorted((*KINDS, *DEFINED_BY_FILE)))
-            raise self.error("tokenizer_class", f"it must be one of {expected}", name)
+            classes = ", ".join(sorted((*KINDS, *DEFINED_BY_FILE)))
+            raise self.error("tokenizer_class", f"it must be one of {classes}", name)
         return class_name
 
     @property

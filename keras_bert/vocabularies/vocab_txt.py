@@ -131,10 +131,10 @@ def _checked(
         twice = [f"{token!r} ({', '.join(at)})" for token, at in positions.items() if len(at) > 1]
         more = f" and {len(twice) - 5} more" if len(twice) > 5 else ""
         raise ValueError(f"{vocabulary} has tokens more than once: {', '.join(twice[:5])}{more}.")
-    missing = [token for token in required if token not in distinct]
-    if missing:
+    absent_tokens = [token for token in required if token not in distinct]
+    if absent_tokens:
         raise ValueError(
-            f"{vocabulary} ({len(tokens)} tokens) lacks {', '.join(missing)}; "
+            f"{vocabulary} ({len(tokens)} tokens) lacks {', '.join(absent_tokens)}; "
             f"it must have {', '.join(required)}."
         )
     return tuple(tokens)

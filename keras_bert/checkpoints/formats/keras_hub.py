@@ -96,9 +96,11 @@ def _family(fields: Mapping[str, Any], path: Path) -> Family:
 def _config(family: Family, fields: Mapping[str, Any], path: Path) -> BertConfig:
     arguments = check_class(fields, f"{family.class_prefix}Backbone", path)
     words = _models_of(family).config
-    missing = [name for name in words.required.values() if name not in arguments]
-    if missing:
-        raise CheckpointError(f"{path}: the fields {', '.join(missing)} of config are missing.")
+    absent_fields = [name for name in words.required.values() if name not in arguments]
+    if absent_fields:
+        raise CheckpointError(
+            f"{path}: the fields {', '.join(absent_fields)} of config are missing."
+        )
     if arguments.get("num_inner_repetitions", 1) != 1:
         raise CheckpointError(
             f"{path}: num_inner_repetitions is {arguments['num_inner_repetitions']!r}, which is "

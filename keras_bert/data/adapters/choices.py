@@ -101,9 +101,9 @@ def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
     """
     columns = column_names(x)
     if columns is not None:
-        missing = {"text", "choices"} - set(columns)
-        if missing:
-            raise ValueError(f"`{missing.pop()}` is missing; expected {CHOICE_FORMS}.")
+        absent_columns = {"text", "choices"} - set(columns)
+        if absent_columns:
+            raise ValueError(f"`{absent_columns.pop()}` is missing; expected {CHOICE_FORMS}.")
         texts, choices = x["text"], x["choices"]
     elif is_single_choice(x):
         texts, choices = [x[0]], [x[1]]

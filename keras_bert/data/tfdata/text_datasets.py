@@ -237,7 +237,7 @@ def with_checked_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
     if not isinstance(spec, tuple) or len(spec) != 3 or spec[2] is None:
         return dataset
 
-    expected = f"; each must be {checks.NON_NEGATIVE}"
+    rule = f"; each must be {checks.NON_NEGATIVE}"
 
     @tf.autograph.experimental.do_not_convert
     def check(index: tf.Tensor, element: Any) -> Any:
@@ -245,7 +245,7 @@ def with_checked_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
         for weights in tf.nest.flatten(element[2], expand_composites=True):
             numbers = tf.cast(weights, tf.float32)
             is_weight = tf.math.is_finite(numbers) & (numbers >= 0)
-            message = ["The sample weights of element", index, "are", weights, expected]
+            message = ["The sample weights of element", index, "are", weights, rule]
             with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_weight), message)]):
                 checked_weights.append(tf.identity(weights))
         weights = tf.nest.pack_sequence_as(element[2], checked_weights, expand_composites=True)
