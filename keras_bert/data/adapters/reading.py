@@ -188,7 +188,8 @@ def check_input_form(x: Any, forms: str) -> None:
     has_text = any(isinstance(leaf, (str, bytes)) for row in rows for leaf in _leaves(row))
     for index, row in enumerate(rows):
         for leaf in _leaves(row):
-            if not (isinstance(leaf, (str, bytes)) if has_text else _is_number(leaf)):
+            is_number = isinstance(leaf, numbers.Number) or hasattr(leaf, "shape")
+            if not (isinstance(leaf, (str, bytes)) if has_text else is_number):
                 where = "is" if leaf is row else "holds"
                 raise ValueError(
                     f"Row {index} {where} {leaf!r} of type {type(leaf).__name__}; expected "
@@ -202,10 +203,6 @@ def _leaves(row: object) -> Iterator[Any]:
         return
     for item in row:
         yield from _leaves(item)
-
-
-def _is_number(x: object) -> bool:
-    return isinstance(x, numbers.Number) or hasattr(x, "shape")
 
 
 def _checked_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None, None]:

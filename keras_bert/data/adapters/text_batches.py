@@ -343,7 +343,7 @@ class TextDatasetAdapter(InputAdapter):
         # (`map` would pass the items of a tuple as arguments. A pair of texts that is an element by
         # itself would be read as a text with its label.)
         rows = rows.enumerate().map(lambda _, row: (without_labels(row),))
-        source = text_datasets.DatasetRows(rows, preprocessor, _no_columns, num_rows)
+        source = text_datasets.DatasetRows(rows, preprocessor, lambda **_: (), num_rows)
         return Loader(source, preprocessor, options, with_index), in_order
 
     def _read_columns(
@@ -401,7 +401,3 @@ class TextBatchesAdapter(TextDatasetAdapter):
         if self.dataset.is_infinite and self.steps is None:
             raise ValueError("The PyDataset is infinite; expected `steps`, a number of batches.")
         return GivenBatches(self.dataset, preprocessor, options, None, self.steps), in_order
-
-
-def _no_columns(*, num_rows: int, first_row: int) -> tuple[()]:
-    return ()

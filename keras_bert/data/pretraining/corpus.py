@@ -178,8 +178,18 @@ def _texts_documents(
 
 def _json_texts(lines: Iterator[str], path: str, field: str) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
-        if line.strip():
-            yield _json_text(line, field, f"{path}, line {number}")
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{where}: not JSON ({error}); it begins with {line[:40]!r}."
+            ) from None
+        if not isinstance(record, dict):
+            raise ValueError(f"{where}: received {type(record).__name__}, expected a JSON object.")
+        yield _checked_text(record, field, where)
 
 
 def _parquet_texts(file: BinaryIO, path: str, field: str) -> Iterator[str]:
@@ -199,16 +209,6 @@ def _parquet_texts(file: BinaryIO, path: str, field: str) -> Iterator[str]:
                 yield _checked_text({field: text}, field, f"{path}, row {number}")
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: cannot be read past row {number}: {error}") from error
-
-
-def _json_text(line: str, field: str, where: str) -> str:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: not JSON ({error}); it begins with {line[:40]!r}.") from None
-    if not isinstance(record, dict):
-        raise ValueError(f"{where}: received {type(record).__name__}, expected a JSON object.")
-    return _checked_text(record, field, where)
 
 
 def _checked_text(record: dict[str, Any], field: str, where: str) -> str:

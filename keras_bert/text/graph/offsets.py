@@ -85,8 +85,11 @@ def to_source_characters(source: tf.Tensor, rules: Normalization, pieces: Pieces
     text = row_ids(pieces.ids)
     text_starts = tf.gather(tf.concat([[0], byte_ends], axis=0), points.row_starts())
     offset = tf.gather(text_starts, text)
-    first = _character_at(byte_ends, offset + pieces.starts.flat_values)
-    last = _character_at(byte_ends, offset + pieces.ends.flat_values - 1)
+    # Characters without bytes are skipped.
+    first, last = (
+        tf.searchsorted(byte_ends, offset + positions, side="right")
+        for positions in (pieces.starts.flat_values, pieces.ends.flat_values - 1)
+    )
     if rules.strip_accents:
         movable = tf.gather(tf.strings.regex_full_match(letters, _MOVABLE), which)
         first, last = tf.cond(
@@ -133,11 +136,6 @@ def over_dropped_marks(
 
     first, last = tf.cond(tf.reduce_any(is_dropped), extend, lambda: (first, last))
     return first, last
-
-
-def _character_at(byte_ends: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-    """Returns the index of the character of each byte; characters without bytes are skipped."""
-    return tf.searchsorted(byte_ends, positions, side="right")
 
 
 def _over_moved_marks(

@@ -185,9 +185,14 @@ class _NumberCommas:
 
     def split_ids(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
         """Splits pieces, given by their ids, ragged int32 `(texts, None)`."""
+
+        def split() -> tuple[tf.Tensor, tf.Tensor]:
+            parts = tf.gather(self._ids, ids.flat_values)
+            return parts.flat_values, tf.gather(parts.row_splits, ids.row_splits)
+
         values, row_splits = tf.cond(
             tf.reduce_any(tf.gather(self._is_split, ids.flat_values)),
-            lambda: self._split_flat(ids),
+            split,
             lambda: (ids.flat_values, ids.row_splits),
         )
         return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
@@ -206,10 +211,6 @@ class _NumberCommas:
         ends = tf.where(is_last, last, tf.minimum(starts + widths.flat_values, last))
         row_splits = tf.gather(parts.row_splits, pieces.ids.row_splits)
         return Pieces.of_rows(row_splits, parts.flat_values, starts, ends)
-
-    def _split_flat(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-        parts = tf.gather(self._ids, ids.flat_values)
-        return parts.flat_values, tf.gather(parts.row_splits, ids.row_splits)
 
 
 def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
