@@ -327,11 +327,9 @@ def likely_spans(
     Args:
         logits: Start logits and end logits, each float32 `(windows, length)`.
         mask: Bool `(windows, length)`, False at padding.
-        may_start: Bool `(windows, length)`, where an answer may start: at tokens that have their
-            maximum context in this window.
-        may_end: Bool `(windows, length)`, where an answer may end: in the passage.
-        n_best: Number of start tokens and of end tokens of each window. On a tie, the earlier
-            token is taken.
+        may_start: Bool `(windows, length)`: whether a token has its maximum context in this window.
+        may_end: Bool `(windows, length)`: whether a token is in the passage.
+        n_best: Number of start tokens and of end tokens of each window; of equals, the earlier.
         max_answer_length: Maximum length of an answer, in tokens.
 
     Returns:

@@ -221,9 +221,7 @@ def _special_tokens(
     Those of a row are the ones that its post-processor adds. The others are named by
     `tokenizer_config.json` or `special_tokens_map.json`, or have usual names. In a vocabulary
     without padding it is the token at the end of a text, and without an unknown token the padding.
-
-    Returns the tokens by their roles, those between the texts of a pair, and the number of
-    segments.
+    Returns them by their roles, those between the texts of a pair, and the number of segments.
     """
     names = {}
     for role, usual in _USUAL_NAMES.items():

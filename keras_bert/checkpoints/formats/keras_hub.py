@@ -60,8 +60,7 @@ def is_keras_hub(fields: Mapping[str, Any]) -> bool:
 def open_folder(folder: Path) -> Checkpoint:
     """Opens a preset that was saved by KerasHub.
 
-    Its files are only data: the class name in them is compared with the expected one, and never
-    used to look up a class.
+    Its class name is compared with the expected one, and never used to look up a class.
     """
     path = folder / CONFIG_FILE
     fields = read_json(path)
