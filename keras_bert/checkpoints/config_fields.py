@@ -53,16 +53,6 @@ NEEDED: dict[str, tuple[Any, ...]] = {
 }
 """Fields of the files of all families that change the computation, or the file that is read, and
 their allowed values; an absent field, or null, is always allowed."""
-IGNORED = (
-    # Which outputs are returned, and how they are computed
-    *("output_hidden_states", "output_attentions", "return_dict", "use_cache", "dtype"),
-    *("chunk_size_feed_forward", "is_encoder_decoder"),
-    # The tokenizer's files have the special tokens.
-    *("bos_token_id", "eos_token_id"),
-    # Redundant
-    *("label2id", "transformers_version"),
-)
-"""Fields of the files of all families that reading ignores."""
 
 
 def check_needed(
@@ -96,7 +86,6 @@ class ConfigFields:
         defaults: Defaults of optional fields that differ from `BertConfig`'s.
         needed: The allowed values of other fields of the file that change the computation; an
             absent field, or null, is always allowed. Such fields of all families are added.
-        ignored: Further fields of the family's class in `transformers` that have no effect.
         token_ids: The role of each special token to write the id of, since the class defaults to
             the released vocabulary. When read, the tokenizer's files have them.
         fixed: Values of fields that are constant in the code of the family.
@@ -111,7 +100,6 @@ class ConfigFields:
     optional: Mapping[str, str] = dataclasses.field(default_factory=dict)
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     needed: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
     token_ids: Mapping[str, str] = dataclasses.field(default_factory=dict)
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     activation: str = "hidden_act"

@@ -375,7 +375,6 @@ _ELECTRA_CONFIG = ConfigFields(
         "summary_activation": ("gelu",),
         "summary_proj_to_labels": (False,),
     },
-    ignored=("summary_last_dropout",),
     fixed={
         "masked_lm_activation": "gelu_erf",
         "pooler": False,
@@ -485,8 +484,6 @@ DISTILBERT = Family(
             "pad_token_id": "pad_token_id",
         },
         defaults={"token_dropout": 0.1, "classifier_dropout": 0.2, "answer_dropout": 0.1},
-        # The initial positions
-        ignored=("sinusoidal_pos_embds",),
         to_flat=_distilbert_fields,
         fixed={
             "num_segments": 0,
@@ -752,7 +749,6 @@ EUROBERT = Family(
         },
         # The released code calls the pooling `clf_pooling`.
         needed={**_ROPE, "tie_word_embeddings": (False,), "clf_pooling": ("late",)},
-        ignored=("pretraining_tp",),
         token_ids={**_ENDS, "mask_token_id": "mask"},
         fixed={
             "num_segments": 0,
@@ -885,8 +881,6 @@ DEBERTA_V2 = Family(
         },
         defaults={"token_dropout": 0.1, "layer_norm_epsilon": 1e-7},
         needed=deberta_v2_fields.NEEDED,
-        # Which of two masked LM heads the class has; a file has the tensors of one.
-        ignored=("legacy",),
         fixed={
             "positions": "none",
             "num_segments": 0,

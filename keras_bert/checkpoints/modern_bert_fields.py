@@ -183,11 +183,6 @@ FIELDS = ConfigFields(
         # Released files have one of these; the positions are rotary whatever it is.
         "position_embedding_type": ("absolute", "rope", "sans_pos"),
     },
-    # Fields of training, and of a cutoff of the initial weights
-    ignored=(
-        *("deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index"),
-        "initializer_cutoff_factor",
-    ),
     token_ids={
         **dict.fromkeys(("bos_token_id", "cls_token_id"), "cls"),
         **dict.fromkeys(("eos_token_id", "sep_token_id"), "sep"),
