@@ -40,7 +40,7 @@ def test_other_formats_are_of_ids_in_float32(classifier, tmp_path):
     pytest.importorskip("openvino")
     with pytest.raises(ValueError, match="expected one of float32, int8"):
         classifier.export(tmp_path / "model.xml", "openvino", dtype="bfloat16")
-    with pytest.raises(ValueError, match="max_text_bytes is .* for format='tf_saved_model'"):
+    with pytest.raises(ValueError, match="max_text_bytes is 9; it is for format"):
         classifier.export(tmp_path / "model.xml", "openvino", text=True, max_text_bytes=9)
     with pytest.raises(ValueError, match="pair is True; format='openvino' takes ids"):
         classifier.export(tmp_path / "model.xml", "openvino", pair=True)
