@@ -69,7 +69,7 @@ def check_needed(
 def meaning(
     fields: Mapping[str, Any], name: str, words: Mapping[str, str], path: Path, default: str = ""
 ) -> str:
-    """Returns the name in `BertConfig` of the word in a field; `default` is that of no field."""
+    """Returns the name in `BertConfig` of the word in a field; `default` stands for no field."""
     word = fields.get(name, default)
     if not isinstance(word, str) or word not in words:
         raise CheckpointError(f"{path}: {name} is {word!r}; it must be one of {', '.join(words)}.")

@@ -37,9 +37,9 @@ def replaced_files(
 ) -> Iterator[Path]:
     """Context manager that yields a temporary folder; its files then replace the ones in `folder`.
 
-    If the block raises an error, the files of `folder` are not changed, and it is not created. Of
-    the files that may be written (`owned`, relative to the folder), those that are not, but left
-    from an earlier time, are removed. The file `last` is moved last: the format of a folder is
+    If the block raises an error, the files of `folder` are not changed, and it is not created. A
+    file that may be written (`owned`, relative to the folder), but is left from an earlier time,
+    is removed. The file `last` is moved last: the format of a folder is
     detected by it, so that a new folder is not considered complete before its weights are there.
     """
     target = Path(folder)

@@ -137,7 +137,7 @@ hf_block = functools.partial(
     {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"},
     transposed=True,
 )
-"""Returns the layout of a block of Hugging Face, whose kernels are `(output, input)`."""
+"""Returns the layout of a block of Hugging Face, with kernels `(output, input)`."""
 
 
 def hf_embeddings(decoder: str, projection: str = "") -> dict[str, Stored]:
@@ -161,7 +161,7 @@ def hf_masked_lm(
 ) -> dict[str, Stored]:
     """Returns the layout of a masked LM head.
 
-    The bias of the decoder is usually that of the vocabulary, otherwise the one that is added.
+    The decoder usually has the bias of the vocabulary, otherwise the one that is added.
     """
     return {
         **scoped("dense", hf_dense(dense)),

@@ -56,7 +56,7 @@ def label_column(x: Any, class_names: Sequence[str] | None = None) -> list[Any] 
     labels = as_list(x["label"])
     features = getattr(x, "features", None)
     feature = features["label"] if isinstance(features, Mapping) else None
-    # Of a list of classes, those of its items
+    # The items of a list of classes have the names.
     names: Any = getattr(getattr(feature, "feature", feature), "names", None)
 
     def named(label: Any) -> Any:

@@ -103,7 +103,7 @@ class MultiLabelRules(LabelRules):
 
 
 def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
-    """Returns the number of classes, which is that of `class_names` if both are given."""
+    """Returns the number of classes, and checks it by `class_names` if both are given."""
     if class_names is not None:
         checks.check_names("class_names", class_names)
     if num_classes is None:
@@ -139,7 +139,7 @@ def checked_ids(
 
     On JAX, losses do not raise errors for ids out of range; on the other backends, their errors do
     not name the row. Floats may have the values of integers. `lowest=None` accepts any negative id.
-    Ids with weight 0 are not checked. `name` is that of the output, for the error message.
+    Ids with weight 0 are not checked. `name` names the output in the error message.
     """
     array = as_array(ids)
     if array.dtype.kind not in "biuf":

@@ -20,7 +20,7 @@ from keras_bert.data.arrays import NUMPY
 from keras_bert.data.packing import Preprocessor, Sequences
 
 DEFAULT_BATCH_SIZE = 32
-# The number of batches in a bucketing window, whose rows are sorted by length together: large
+# The number of batches in a bucketing window. Its rows are sorted by length together: large
 # enough that the rows of a batch differ by a token or two, small enough that the order of an epoch
 # stays random. Gradients of batches of similar rows have a larger variance, so the window is
 # smaller for small data sets.
@@ -573,7 +573,7 @@ class _Failure(NamedTuple):
 
 
 def prefetch(batches: Iterable[Any], ahead: int = PREFETCHED_BATCHES) -> Generator[Any, None, None]:
-    """Yields batches, of which a thread makes some in advance.
+    """Yields batches. A thread makes some in advance.
 
     The thread ends when the generator is closed or collected.
     """

@@ -23,7 +23,7 @@ from keras_bert.text.tokenizer import Tokenizer, is_tensor, pair_limits
 
 
 class Preprocessor:
-    """Base class of preprocessors, whose arguments are their attributes."""
+    """Base class of preprocessors. Their arguments are their attributes."""
 
     def __init__(self, tokenizer: Tokenizer, sequence_length: int) -> None:
         self.tokenizer = tokenizer
@@ -85,8 +85,8 @@ class Sequences(NamedTuple):
         """Pads the sequences to a length, and adds the `padding_mask`.
 
         `token_ids` are padded with `pad_token_id`, other features with 0. The features are `(rows,
-        length)`, or with `counts` `(rows, sequences, length)`: then rows are completed to `most`
-        sequences, by default those of the longest row, by some without tokens.
+        length)`, or with `counts` `(rows, sequences, length)`: then sequences without tokens
+        complete the rows to `most` sequences, by default as many as the longest row has.
         """
         lengths, shape = self.lengths, None
         if self.counts is not None:

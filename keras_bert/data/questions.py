@@ -302,7 +302,7 @@ def question_rows(
 def batched_by_characters(
     examples: Sequence[QuestionExample], characters: int, count: int | None = None
 ) -> Iterator[Sequence[QuestionExample]]:
-    """Yields chunks of questions whose passages have so many characters, or of one question."""
+    """Yields chunks of questions with passages of so many characters, or of one question."""
     first = total = 0
     for index, example in enumerate(examples):
         total += len(example.context)

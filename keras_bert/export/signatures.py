@@ -40,7 +40,7 @@ ERROR = "error"
 # Stands for the numbers of a row with an error: finite, since JSON has no NaN
 NO_VALUE = -1e6
 
-# How the labels are read of which any number applies to a text
+# How the labels are read where any number of them applies to a text
 LABELS_REQUESTS = (RowRequest(items={"label": "labels", "score": "scores"}, count="num_labels"),)
 
 # How texts with choices are sent to the signatures below
@@ -68,7 +68,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
     - `serving_default`: `text`, and with `pair` also `text_pair`. Returns `label`, string
       `(batch,)`; `score`, the label's probability, float32 `(batch,)`; and `probabilities`, float32
       `(batch, classes)`. A regression returns `score` only. With `multi_label`, it returns
-      `labels`, string, those that reach their thresholds in descending order of probability;
+      `labels`, string, the ones that reach their thresholds, in descending order of probability;
       `scores`, float32, their probabilities; both `(batch, classes)`, padded with empty strings and
       0; `num_labels`, int32 `(batch,)`, their number; and `probabilities`.
     - `serve_ids`: `token_ids`, and with `pair` also `segment_ids`. Returns the same, `logits`, and

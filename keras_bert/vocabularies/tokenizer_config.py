@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The config of a tokenizer: plain values, which name no files.
 
-It travels in `.keras` files, whose reader must not open what they name. A path of a vocabulary is
+It travels in `.keras` files, and their reader must not open other files. A path of a vocabulary is
 an argument of the classes of tokenizers alone.
 """
 
@@ -20,7 +20,7 @@ WORDPIECE, BYTE_PAIR, SENTENCE_PIECE = KINDS = ("wordpiece", "byte_pair", "sente
 MAX_WORD_LENGTH = 200
 """The maximum number of characters of a word in BERT's released code; longer ones are unknown."""
 WORD_LENGTH = checks.Numbers(at_least=1, below=1000, integer=True)
-"""The range of other such maxima, of which regular expressions (RE2) count no more."""
+"""The range of other such maxima; regular expressions (RE2) count no further."""
 TRUNCATION_SIDES = ("right", "left")
 """The ends at which texts that are too long for a row may be truncated, the usual one first."""
 
@@ -84,7 +84,7 @@ _SHOWN = 80
 def check_tokenizer_config(config: object) -> str:
     """Checks the fields of a tokenizer's config, the arguments of its class; returns its kind.
 
-    Without `kind`, they are those of a `WordPieceTokenizer`.
+    Without `kind`, it is the config of a `WordPieceTokenizer`.
     """
     if not isinstance(config, Mapping):
         raise ValueError(f"The config of a tokenizer is {_shown(config)}; expected a dict.")

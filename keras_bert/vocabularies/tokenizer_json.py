@@ -3,7 +3,7 @@
 
 For ALBERT it is written in addition to the SentencePiece model: without it, the `transformers`
 library (5.23) splits texts at user-defined pieces and begins a word after each, so that its ids
-differ from those of SentencePiece.
+differ from SentencePiece's.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ def wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
             f"model.max_input_chars_per_word is {length!r}; it must be {WORD_LENGTH}"
         )
     steps = tokenizer.steps("pre_tokenizer")
-    # BertPreTokenizer does what the other two do one after the other.
+    # BertPreTokenizer does the work of the other two.
     splits = {str(step.get("type")) for step in steps}
     if (
         splits - {"BertPreTokenizer", "WhitespaceSplit", "Punctuation"}

@@ -371,7 +371,7 @@ def _sentence_pieces(
 
 
 def _released_model(path: Path, name: str | None) -> bytes:
-    """Reads a model; that of XLM-RoBERTa or CamemBERT with the ids of the vocabulary."""
+    """Reads a model; for XLM-RoBERTa and CamemBERT, with the ids of the vocabulary."""
     model = read_bytes(path)
     try:
         if path.name == fairseq_ids.MODEL_FILE:
@@ -393,7 +393,7 @@ def _are_same_models(model: bytes, other: bytes, name: str | None) -> bool:
 
 
 def _with_added_pieces(model: bytes, settings: TokenizerSettings) -> bytes:
-    """Returns a model with the special tokens whose ids continue those of its pieces."""
+    """Returns a model with the special tokens that have the next ids after its pieces."""
     pieces = read_pieces(model)
     count = len(pieces)
     tokens = [token for token in settings.added_tokens() if token.get("special", False)]
@@ -415,7 +415,7 @@ def _with_mask(model: bytes) -> bytes:
 def _with_control_pieces(
     model: bytes, names: Mapping[str, str], settings: TokenizerSettings
 ) -> bytes:
-    """Returns a model in which other special tokens are control pieces, as those of a row are.
+    """Returns a model in which other special tokens are control pieces, as a row's are.
 
     Raises:
         ValueError: If other tokens were added: SentencePiece finds only pieces of the model.
@@ -540,7 +540,7 @@ def _with_added_tokens(
     """Adds tokens to the config of a WordPiece or BPE tokenizer.
 
     Returns also whether each includes the whitespace before it, where files say so. Their ids must
-    continue those of the vocabulary; `single_word`, and `lstrip` or `rstrip` of BPE, are not
+    follow the vocabulary's; `single_word`, and `lstrip` or `rstrip` of BPE, are not
     supported.
     """
     kind = config.get("kind", WORDPIECE)

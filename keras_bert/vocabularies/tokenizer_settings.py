@@ -26,7 +26,7 @@ from keras_bert.vocabularies.tokenizer_json import TOKENIZER_FILE, TokenizerJson
 
 SETTINGS_FILE = "tokenizer_config.json"
 NAMES_FILE = "special_tokens_map.json"
-"""The special tokens by their roles, of files whose settings do not have all added tokens."""
+"""The special tokens by their roles, of files without all added tokens in their settings."""
 ADDED_FILE = "added_tokens.json"
 VOCABULARY_FILE = "vocab.txt"
 MODEL_FILE = "spiece.model"
@@ -45,7 +45,7 @@ ALL_FILES = (
     ADDED_FILE,
     NAMES_FILE,
 )
-"""The names of all tokenizer files; those that are not written belong to another tokenizer."""
+"""The names of all tokenizer files. A file that is not written belongs to another tokenizer."""
 
 # Fields of this package, which the transformers library ignores
 SPECIAL_IN_TEXT_FIELD = "special_tokens_in_text"
@@ -247,7 +247,7 @@ class TokenizerSettings:
     def added_tokens(self) -> list[dict[str, Any]]:
         """Returns the tokens that are added to the vocabulary, or that texts are split at.
 
-        Each has a `content` and its `id`, which is `None` for those that only a name mentions, and
+        Each has a `content` and its `id`, which is `None` where only a name mentions it, and
         optionally `single_word`, `lstrip`, `rstrip`, `special` and `normalized`.
         """
         settings: dict[str, dict[str, Any]] = {}

@@ -86,7 +86,7 @@ class Features:
 
     @classmethod
     def read(cls, x: Any, y: Any, sample_weight: Any, forms: str) -> Self:
-        """Checks that input is not text in another form than those that the task takes."""
+        """Checks that input is not text in a form that the task does not take."""
         check_input_form(x, forms)
         if is_text(x) or isinstance(x, BatchedText):
             raise ValueError(

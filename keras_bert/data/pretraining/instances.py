@@ -346,8 +346,8 @@ def single_sentence_pairs(
 ) -> Iterator[SegmentPair]:
     """Creates pairs of single sentences; with probability 0.5, the second one is random (label 1).
 
-    A second sentence that is replaced by one of another document begins the next pair. The
-    arguments are those of `segment_pairs`; `short_seq_probability` is ignored.
+    A second sentence that is replaced by one of another document begins the next pair. For
+    the arguments see `segment_pairs`; `short_seq_probability` is ignored.
 
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, SENTENCE-PAIR+NSP.

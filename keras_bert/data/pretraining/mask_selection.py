@@ -137,7 +137,7 @@ def width(xp: Arrays, x: Any) -> Any:
 
 
 def _take_while_they_fit(xp: Arrays, sizes: Any, starts: Any, budgets: Any) -> Any:
-    """Selects words from left to right, skipping those that exceed the remaining budget.
+    """Selects words from left to right, and skips words that exceed the remaining budget.
 
     `sizes` has the number of tokens in the word of each token, 0 for tokens that may not be
     selected; budgets are `(batch, 1)`, the rest `(batch, length)`.

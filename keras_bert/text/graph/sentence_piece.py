@@ -250,8 +250,8 @@ def _to_characters(
     """Converts offsets in normalized texts to offsets in the original texts.
 
     A piece that is only a space has an empty span. `widths` are the bytes of each original
-    character in the normalized texts; those of `is_joined` are merged with the character before
-    them. Dropped marks are in the span of the character that they belong to.
+    character in the normalized texts; a character with `is_joined` is merged with the one before
+    it. Dropped marks are in the span of the character that they belong to.
     """
     rows = row_ids(pieces.ids)
     points = characters.points

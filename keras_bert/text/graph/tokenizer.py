@@ -46,8 +46,8 @@ class GraphTokenizer(abc.ABC):
     def tokenize_words(self, words: Any, is_first: Any = None) -> tf.Tensor | tf.RaggedTensor:
         """Converts the words of texts to ids; see `Tokenizer.tokenize_words`.
 
-        `is_first`, bool of the flat values, says which are the first ones of a text; by default
-        those of the last dimension.
+        `is_first`, bool of the flat values, says which are the first ones of a text; by default,
+        the first ones of the last dimension are.
         """
         return self(words)
 
