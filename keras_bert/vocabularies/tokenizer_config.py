@@ -74,8 +74,12 @@ FIELDS: dict[str, dict[str, tuple[str, Any]]] = {
 }
 """The type and the default of each field of a config, by the kind of the tokenizer."""
 # Fields that configs have even if they are the defaults
-_ALWAYS_THERE = (
-    *("lowercase", "add_prefix_space", "keep_accents", "albert_rules", "special_tokens_in_text"),
+_ALWAYS = (
+    "lowercase",
+    "add_prefix_space",
+    "keep_accents",
+    "albert_rules",
+    "special_tokens_in_text",
 )
 # Longer values are cut in error messages
 _SHOWN = 80
@@ -128,7 +132,7 @@ def without_defaults(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in values.items()
-        if name in _ALWAYS_THERE or value != FIELDS[kind][name][1]
+        if name in _ALWAYS or value != FIELDS[kind][name][1]
     }
 
 
