@@ -50,10 +50,6 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
       have a fixed width; and `error`, string `(batch,)`.
     - `count_tokens`: `question` and `context`. Returns the counts of the question; see
       `keras_bert.export.signatures.token_counts`.
-
-    Args:
-        task: A question answerer with a preprocessor, on the TensorFlow backend.
-        options: The options of the export.
     """
     outputs = ServedOutputs(task, options)
 

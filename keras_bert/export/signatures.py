@@ -4,7 +4,8 @@
 `serving_default` takes text, strings `(batch,)`; `serve_ids` takes `token_ids`, int32 `(batch,
 length)`, in which padding is recognized by its id; `count_tokens` takes text and says whether all
 of it is read, see `token_counts`. Every function validates its inputs, is traced
-with its input signature, and returns a dict of tensors.
+with its input signature, and returns a dict of tensors. The task has a preprocessor, and is on the
+TensorFlow backend.
 
 A server joins the requests of several clients to one batch, and an error in the graph fails all of
 them. Therefore a fault in a single row of ids, or in its count, marks that row alone: its `error`
@@ -78,10 +79,6 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
       `text_pair`. Returns `classes`, string, and `scores`, the probabilities, float32, both
       `(batch, classes)`; for a regression `outputs`, float32 `(batch,)`. The scores of an example
       that does not have one text of each name are -1e6: the server allows no further output.
-
-    Args:
-        task: A text classifier with a preprocessor, on the TensorFlow backend.
-        options: The options of the export.
     """
     outputs = ServedOutputs(task, options)
     names = ("text", "text_pair") if options.pair else ("text",)
@@ -163,10 +160,6 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
 
     - `serving_default`: `text`. Returns `embedding`, float32 `(batch, hidden)`.
     - `serve_ids`: `token_ids`. Returns the same, and `error`, string `(batch,)`.
-
-    Args:
-        task: An embedder with a preprocessor, on the TensorFlow backend.
-        options: The options of the export.
     """
     outputs = ServedOutputs(task, options)
 
@@ -206,10 +199,6 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
       `ranked_choices`, and `logits`, float32 `(batch, choices)`, and `error`.
     - `count_tokens`: the inputs of `serving_default`. Returns the counts of the text with each
       choice, `(batch, choices)`, of padding 0; see `token_counts`.
-
-    Args:
-        task: A multiple-choice task with a preprocessor, on the TensorFlow backend.
-        options: The options of the export.
     """
     outputs = ServedOutputs(task, options)
 

@@ -55,10 +55,6 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
       same except `error`. An export for servers that pad does not have it.
     - `serve_ids`: `token_ids`, int32 `(batch, length)`; padding is recognized by its id. Returns
       `labels`, `scores` and `logits` of every token, and `error`, string `(batch,)`.
-
-    Args:
-        task: A token classifier with a preprocessor, on the TensorFlow backend.
-        options: The options of the export.
     """
     outputs = ServedOutputs(task, options)
 

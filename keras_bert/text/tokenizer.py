@@ -266,6 +266,7 @@ class Tokenizer(abc.ABC):
                 self._special_tokens_by_role[role] = token
 
     def _check_added_tokens(self) -> None:
+        """Checks that the vocabulary has all added tokens."""
         for token in self.added_tokens:
             if token not in self._ids:
                 raise ValueError(f"added_tokens has {token!r}, which is not in the vocabulary.")
