@@ -43,11 +43,7 @@ class Stored:
     second_of_two: bool = False
 
     def found_in(self, names: Collection[str]) -> Stored:
-        """Replaces the name by that under which a file has the weight.
-
-        Args:
-            names: The names of the tensors in the file.
-        """
+        """Replaces the name by the one of these names in a file that the weight has there."""
         if len(self.names) > 1:
             return self
         present = [name for name in self.all_names if name in names] or list(self.names)

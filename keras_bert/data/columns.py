@@ -149,8 +149,7 @@ def checked_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, A
 def split_index(num_rows: int, share: float) -> int:
     """Returns the number of rows to train on, if a fraction of them is for validation.
 
-    Raises:
-        ValueError: If no rows are left to train on, or none for validation.
+    No rows for one of the two are a `ValueError`.
     """
     start = int(num_rows * (1 - share))
     if not 0 < start < num_rows:

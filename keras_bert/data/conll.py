@@ -314,11 +314,7 @@ def _check_widths(path: Path, rows: list[_Row], usual: _Row) -> None:
 
 
 def _labels(path: Path, rows: list[_Row], column: int, is_first: bool) -> list[str]:
-    """Returns the labels of a sentence.
-
-    Raises:
-        MissingLabelsError: If the first word of the file has no label.
-    """
+    """Returns the labels of a sentence; `MissingLabelsError` if the file's first word has none."""
     if is_first and not _has_column(rows[0], column, "label"):
         raise MissingLabelsError(_missing(path, rows[0], column, "label"))
     return [_value(path, row, column, "label") for row in rows]

@@ -252,12 +252,8 @@ def f1_thresholds(
     """Returns for each class the threshold of its scores with the highest F1.
 
     It lies in the middle between two scores, so that rounding does not matter. Of several, it is
-    the highest.
-
-    Args:
-        labels: 0 or 1, `(rows, classes)`.
-        scores: Probabilities `(rows, classes)`.
-        default: The threshold of a class that no row has.
+    the highest, and for a class that no row has the `default`. Labels are 0 or 1, and scores
+    probabilities, both `(rows, classes)`.
 
     Example:
 

@@ -200,9 +200,7 @@ def surround_second(xp: Arrays, tokenizer: Tokenizer, first: Ragged, values: Rag
 def single_or_batch(texts: Any) -> tuple[Any, bool]:
     """Returns texts as a batch, and whether they were a single one.
 
-    Args:
-        texts: A string, a batch of strings, or a string tensor of TensorFlow of shape `()` or
-            `(batch,)`.
+    They are a string, a batch of strings, or a string tensor of TensorFlow, `()` or `(batch,)`.
     """
     if is_tensor(texts):
         is_single = texts.shape.rank == 0

@@ -127,11 +127,7 @@ def read_squad_rows(
 
 
 def load_json(path: str | os.PathLike[str]) -> Any:
-    """Reads a JSON file, which may be compressed by gzip.
-
-    Raises:
-        SquadError: If the file cannot be read as text or parsed; the message names the file.
-    """
+    """Reads a JSON file, which may be compressed by gzip; a `SquadError` names the file."""
     path = os.fspath(path)
     try:
         text = "".join(read_lines(path))

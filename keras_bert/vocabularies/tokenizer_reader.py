@@ -417,8 +417,7 @@ def _with_control_pieces(
 ) -> bytes:
     """Returns a model in which other special tokens are control pieces, as a row's are.
 
-    Raises:
-        ValueError: If other tokens were added: SentencePiece finds only pieces of the model.
+    Other added tokens are an error: SentencePiece finds only pieces of the model.
     """
     pieces = read_pieces(model)
     indices = {piece.text: index for index, piece in enumerate(pieces)}

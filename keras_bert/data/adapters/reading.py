@@ -74,10 +74,7 @@ def no_rows() -> ValueError:
 class Features:
     """Features, with labels and weights or without, which Keras makes batches of.
 
-    Args:
-        x: Arrays, a dataset, or a generator or another object that has batches.
-        y: Labels, or `None`.
-        sample_weight: Sample weights, or `None`.
+    `x` are arrays, a dataset, or a generator or another object that has batches.
     """
 
     x: Any
@@ -125,11 +122,7 @@ class Features:
         return dataclasses.replace(self, x=_checked_batches(self.x)) if is_generator else self
 
     def num_batches(self, batch_size: int, validation_split: float = 0.0) -> int:
-        """Returns the number of batches that Keras' `fit` makes.
-
-        Raises:
-            ValueError: If it is infinite or unknown.
-        """
+        """Returns the number of batches that Keras' `fit` makes; an error if it is unknown."""
         if is_dataset(self.x):
             from keras_bert.data.tfdata.text_datasets import num_elements
 

@@ -257,11 +257,7 @@ class GivenBatches(Batches):
 
 
 def without_labels(row: Any) -> Any:
-    """Returns the `x` of an element of a dataset.
-
-    Raises:
-        ValueError: If the element may be either a pair, or a text with its label.
-    """
+    """Returns the `x` of an element of a dataset; a pair, or a text with its label, is an error."""
     if not isinstance(row, tuple):
         return row
     is_pair = isinstance(row[0], (Mapping, tuple))
@@ -277,9 +273,7 @@ def without_labels(row: Any) -> Any:
 class TextDatasetAdapter(InputAdapter):
     """A `tf.data.Dataset` of text, with or without labels, of single rows or batches.
 
-    Args:
-        dataset: A dataset of `x`, `(x, labels)` or `(x, labels, weights)`.
-        rules: The rules for labels; `None` to read only `x`.
+    Its elements are `x`, `(x, labels)` or `(x, labels, weights)`; without `rules`, `x` is read.
     """
 
     forms = TEXT_FORMS
@@ -371,10 +365,7 @@ class TextDatasetAdapter(InputAdapter):
 class TextBatchesAdapter(TextDatasetAdapter):
     """Batches of text of a `PyDataset`, a generator or a `DataLoader`, which are left as they are.
 
-    Args:
-        dataset: The batches.
-        rules: The rules for labels; `None` to read only `x`.
-        steps: The number of batches to predict at most.
+    At most `steps` of them are predicted.
     """
 
     forms = (

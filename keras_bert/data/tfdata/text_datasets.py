@@ -29,11 +29,7 @@ _Columns = list[np.ndarray]
 
 
 def num_elements(dataset: tf.data.Dataset) -> int:
-    """Returns the number of elements of a dataset, which is read if it is unknown.
-
-    Raises:
-        ValueError: If the dataset is infinite.
-    """
+    """Returns the number of elements of a dataset, which is read if it is unknown."""
     cardinality = int(dataset.cardinality())
     if cardinality == tf.data.INFINITE_CARDINALITY:
         raise ValueError("The dataset is infinite; expected one that ends, such as by `take`.")
