@@ -413,7 +413,7 @@ def row_formats(tokenizer: TokenizerJson) -> RowFormats:
 
 
 def _template_part(part: Mapping[str, Mapping[str, Any]]) -> tuple[str, int]:
-    kind, value = next(iter(part.items()))
+    kind, value = next(iter(part.items()), ("nothing", {}))
     if (kind == "Sequence") != (value["id"] in ("A", "B")):
         raise TypeError(f"{kind} is {value['id']!r}")
     return value["id"], value["type_id"]
