@@ -109,6 +109,14 @@ def check_names(option: str, names: Iterable[Any]) -> None:
             raise ValueError(f"{option} has {name!r} at index {index}; it must have strings.")
 
 
+def check_choice(choices: Iterable[str], **values: str) -> None:
+    """Checks that the value of each option is one of the choices."""
+    choices = tuple(choices)
+    for name, value in values.items():
+        if value not in choices:
+            raise ValueError(f"{name} is {value!r}, expected one of {', '.join(choices)}.")
+
+
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Returns a sentence after a space with the known name nearest to a wrong one, if one is near.
 

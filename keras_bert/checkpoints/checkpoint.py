@@ -236,8 +236,8 @@ class Checkpoint:
             for name in POOLER_WEIGHTS:
                 del targets[name]
             if pooler_is_used:
-                missing = ", ".join(POOLER_WEIGHTS)
-                self._warn(f"has no pooler; it is initialized randomly: {missing}.")
+                names = ", ".join(POOLER_WEIGHTS)
+                self._warn(f"has no pooler; it is initialized randomly: {names}.")
         self._load(targets, layout, "encoder")
 
     def load_head(self, name: str, head: Head, outputs: Sequence[int] | None = None) -> bool:
@@ -364,12 +364,12 @@ class Checkpoint:
     def _reject_missing(self, layout: Layout, owner: str) -> None:
         names = self._tensors.names()
         required = [name for stored in layout.values() for name in stored.names]
-        missing = [name for name in required if name not in names]
-        if missing:
-            rest = len(missing) - _NAMES_SHOWN
+        absent_names = [name for name in required if name not in names]
+        if absent_names:
+            rest = len(absent_names) - _NAMES_SHOWN
             raise CheckpointError(
-                f"{self.folder} lacks {len(missing)} of the {len(required)} tensors of the "
-                f"{owner}: {', '.join(missing[:_NAMES_SHOWN])}"
+                f"{self.folder} lacks {len(absent_names)} of the {len(required)} tensors of the "
+                f"{owner}: {', '.join(absent_names[:_NAMES_SHOWN])}"
                 + (f" and {rest} more." if rest > 0 else ".")
             )
 

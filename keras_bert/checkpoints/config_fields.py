@@ -27,6 +27,17 @@ _WITHOUT_EFFECT = (
     "output_hidden_states",
     "output_attention_scores",
 )
+REQUIRED_WITHOUT_SEGMENTS = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "hidden_size",
+    "intermediate_dim": "intermediate_size",
+    "max_sequence_length": "max_position_embeddings",
+}
+"""The names of the fields of sizes that most families have."""
+REQUIRED = {**REQUIRED_WITHOUT_SEGMENTS, "num_segments": "type_vocab_size"}
+
 # Number of segment embeddings, all 0, in the file of an encoder that has none
 ZERO_SEGMENTS = 2
 
@@ -42,16 +53,6 @@ NEEDED: dict[str, tuple[Any, ...]] = {
 }
 """Fields of the files of all families that change the computation, or the file that is read, and
 their allowed values; an absent field, or null, is always allowed."""
-IGNORED = (
-    # Which outputs are returned, and how they are computed
-    *("output_hidden_states", "output_attentions", "return_dict", "use_cache", "dtype"),
-    *("chunk_size_feed_forward", "is_encoder_decoder"),
-    # The tokenizer's files have the special tokens.
-    *("bos_token_id", "eos_token_id"),
-    # Redundant
-    *("label2id", "transformers_version"),
-)
-"""Fields of the files of all families that reading ignores."""
 
 
 def check_needed(
@@ -61,14 +62,14 @@ def check_needed(
     for name, allowed_values in needed.items():
         # Some files have null for an absent value.
         if fields.get(name) not in (None, *allowed_values):
-            expected = " or ".join([*map(repr, allowed_values), "absent"])
-            raise CheckpointError(f"{path}: {name} is {fields[name]!r}; it must be {expected}.")
+            choices = " or ".join([*map(repr, allowed_values), "absent"])
+            raise CheckpointError(f"{path}: {name} is {fields[name]!r}; it must be {choices}.")
 
 
 def meaning(
     fields: Mapping[str, Any], name: str, words: Mapping[str, str], path: Path, default: str = ""
 ) -> str:
-    """Returns the name in `BertConfig` of the word in a field; `default` is that of no field."""
+    """Returns the name in `BertConfig` of the word in a field; `default` stands for no field."""
     word = fields.get(name, default)
     if not isinstance(word, str) or word not in words:
         raise CheckpointError(f"{path}: {name} is {word!r}; it must be one of {', '.join(words)}.")
@@ -85,7 +86,6 @@ class ConfigFields:
         defaults: Defaults of optional fields that differ from `BertConfig`'s.
         needed: The allowed values of other fields of the file that change the computation; an
             absent field, or null, is always allowed. Such fields of all families are added.
-        ignored: Further fields of the family's class in `transformers` that have no effect.
         token_ids: The role of each special token to write the id of, since the class defaults to
             the released vocabulary. When read, the tokenizer's files have them.
         fixed: Values of fields that are constant in the code of the family.
@@ -100,7 +100,6 @@ class ConfigFields:
     optional: Mapping[str, str] = dataclasses.field(default_factory=dict)
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     needed: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
     token_ids: Mapping[str, str] = dataclasses.field(default_factory=dict)
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     activation: str = "hidden_act"
@@ -118,11 +117,11 @@ class ConfigFields:
         check_needed(fields, {**NEEDED, **self.needed}, path)
         if self.to_flat is not None:
             fields = self.to_flat(fields, path, activations)
-        missing = [
+        absent_fields = [
             name for name in (*self.required.values(), self.activation) if name not in fields
         ]
-        if missing:
-            raise CheckpointError(f"{path}: the fields {', '.join(missing)} are missing.")
+        if absent_fields:
+            raise CheckpointError(f"{path}: the fields {', '.join(absent_fields)} are missing.")
         activation = meaning(fields, self.activation, activations, path)
         values = {ours: fields[theirs] for ours, theirs in self.required.items()}
         optional_values = {ours: fields.get(theirs) for ours, theirs in self.optional.items()}

@@ -36,8 +36,7 @@ def to_flat(
 ) -> dict[str, Any]:
     """Returns the fields of a file, with all that it leaves out; see `ConfigFields.to_flat`.
 
-    Raises:
-        CheckpointError: If the file has another architecture; the message names the field.
+    Another architecture is a `CheckpointError` that names the field.
     """
     expected: dict[str, Any] = {**_PRESENT, "pos_att_type": "|".join(_PRODUCTS)}
     actual = {name: fields.get(name) for name in expected}

@@ -18,7 +18,11 @@ from keras_bert.checkpoints import (
     modern_bert_fields,
     rotary_fields,
 )
-from keras_bert.checkpoints.config_fields import ConfigFields
+from keras_bert.checkpoints.config_fields import (
+    REQUIRED,
+    REQUIRED_WITHOUT_SEGMENTS,
+    ConfigFields,
+)
 from keras_bert.checkpoints.layouts import Stored
 from keras_bert.checkpoints.weight_names import (
     CLASSIFIERS,
@@ -46,6 +50,7 @@ from keras_bert.checkpoints.weight_names import (
 )
 from keras_bert.config import BertConfig
 from keras_bert.vocabularies import fairseq_ids
+from keras_bert.vocabularies.tokenizer_settings import WORDPIECE_TOKENS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,15 +133,6 @@ class Family:
 
 
 # Fields of config.json and of the configuration files of the TF1 releases
-_REQUIRED = {
-    "vocabulary_size": "vocab_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "hidden_dim": "hidden_size",
-    "intermediate_dim": "intermediate_size",
-    "max_sequence_length": "max_position_embeddings",
-    "num_segments": "type_vocab_size",
-}
 _OPTIONAL = {
     "dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
@@ -165,9 +161,11 @@ _HUB_SEGMENT_FIELDS = {**_HUB_FIELDS, "num_segments": "num_segments"}
 _HUB_TANH_GELU = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12}
 
 _ENDS = {"bos_token_id": "cls", "eos_token_id": "sep"}
+# The classes of most families without a head, and with that of masked LM
+_MASKED_LM_CLASSES: dict[str, tuple[str, ...]] = {"Model": (), "ForMaskedLM": ("masked_lm",)}
 # Families with classes that can attend to the tokens before a token only
 _CAN_BE_CAUSAL: dict[str, tuple[Any, ...]] = {"is_decoder": (False, True)}
-_BERT_CONFIG = ConfigFields(_REQUIRED, _OPTIONAL, needed=_CAN_BE_CAUSAL)
+_BERT_CONFIG = ConfigFields(REQUIRED, _OPTIONAL, needed=_CAN_BE_CAUSAL)
 BERT = Family(
     name="bert",
     class_prefix="Bert",
@@ -222,7 +220,7 @@ ROBERTA = Family(
     name="roberta",
     class_prefix="Roberta",
     config=ConfigFields(
-        _REQUIRED,
+        REQUIRED,
         _OPTIONAL,
         defaults={"pad_token_id": 1},
         needed=_CAN_BE_CAUSAL,
@@ -279,7 +277,7 @@ ROBERTA = Family(
 )
 
 _ALBERT_CONFIG = ConfigFields(
-    {**_REQUIRED, "embedding_dim": "embedding_size"},
+    {**REQUIRED, "embedding_dim": "embedding_size"},
     {
         **_OPTIONAL,
         "classifier_dropout": "classifier_dropout_prob",
@@ -368,7 +366,7 @@ ALBERT = Family(
 )
 
 _ELECTRA_CONFIG = ConfigFields(
-    {**_REQUIRED, "embedding_dim": "embedding_size"},
+    {**REQUIRED, "embedding_dim": "embedding_size"},
     _OPTIONAL,
     needed={
         **_CAN_BE_CAUSAL,
@@ -377,7 +375,6 @@ _ELECTRA_CONFIG = ConfigFields(
         "summary_activation": ("gelu",),
         "summary_proj_to_labels": (False,),
     },
-    ignored=("summary_last_dropout",),
     fixed={
         "masked_lm_activation": "gelu_erf",
         "pooler": False,
@@ -487,8 +484,6 @@ DISTILBERT = Family(
             "pad_token_id": "pad_token_id",
         },
         defaults={"token_dropout": 0.1, "classifier_dropout": 0.2, "answer_dropout": 0.1},
-        # The initial positions
-        ignored=("sinusoidal_pos_embds",),
         to_flat=_distilbert_fields,
         fixed={
             "num_segments": 0,
@@ -517,7 +512,7 @@ DISTILBERT = Family(
             **hf_task_heads(),
         },
     ),
-    classes={"Model": (), "ForMaskedLM": ("masked_lm",), **HF_TASK_CLASSES},
+    classes={**_MASKED_LM_CLASSES, **HF_TASK_CLASSES},
     poolers={
         "ForSequenceClassification": "pre_classifier",
         "ForMultipleChoice": "pre_classifier",
@@ -575,16 +570,10 @@ MODERNBERT = Family(
             **dict.fromkeys((*CLASSIFIERS, "question_answerer"), hf_dense("classifier")),
         },
     ),
-    classes={"Model": (), "ForMaskedLM": ("masked_lm",), **HF_TASK_CLASSES},
+    classes={**_MASKED_LM_CLASSES, **HF_TASK_CLASSES},
     encoder_scope="model",
     tokenizer={
-        "special_tokens": {
-            "pad": "[PAD]",
-            "unk": "[UNK]",
-            "cls": "[CLS]",
-            "sep": "[SEP]",
-            "mask": "[MASK]",
-        },
+        "special_tokens": WORDPIECE_TOKENS,
         "pair_separators": 1,
         "compose": True,
         "space_before_first_word": False,
@@ -602,7 +591,7 @@ NOMIC_BERT = Family(
     name="nomic_bert",
     class_prefix="NomicBert",
     config=ConfigFields(
-        _REQUIRED,
+        REQUIRED,
         {**_OPTIONAL, **_ROTARY},
         defaults={"dropout": 0.0, "attention_dropout": 0.0},
         needed={**_ROPE, **rotary_fields.NOMIC_BERT_NEEDED},
@@ -645,11 +634,7 @@ NOMIC_BERT = Family(
     ),
     poolers={"ForSequenceClassification": "nomic_bert.pooler.dense"},
     released_scope="bert",
-    classes={
-        "Model": (),
-        "ForMaskedLM": ("masked_lm",),
-        **_CLASSIFYING,
-    },
+    classes={**_MASKED_LM_CLASSES, **_CLASSIFYING},
 )
 
 _GTE_BLOCK = hf_block(
@@ -702,7 +687,7 @@ GTE = dataclasses.replace(
     released_scope="new",
     poolers={"ForSequenceClassification": "gte.pooler.dense"},
     config=ConfigFields(
-        _REQUIRED,
+        REQUIRED,
         {**_OPTIONAL, **_ROTARY},
         defaults={"attention_dropout": 0.0, "pad_token_id": 1},
         # The others are of the released code.
@@ -741,7 +726,7 @@ EUROBERT = Family(
     name="eurobert",
     class_prefix="EuroBert",
     config=ConfigFields(
-        {name: theirs for name, theirs in _REQUIRED.items() if name != "num_segments"},
+        REQUIRED_WITHOUT_SEGMENTS,
         {
             "num_key_value_heads": "num_key_value_heads",
             "attention_dropout": "attention_dropout",
@@ -764,7 +749,6 @@ EUROBERT = Family(
         },
         # The released code calls the pooling `clf_pooling`.
         needed={**_ROPE, "tie_word_embeddings": (False,), "clf_pooling": ("late",)},
-        ignored=("pretraining_tp",),
         token_ids={**_ENDS, "mask_token_id": "mask"},
         fixed={
             "num_segments": 0,
@@ -806,11 +790,7 @@ EUROBERT = Family(
             **dict.fromkeys(CLASSIFIERS, hf_dense("classifier")),
         },
     ),
-    classes={
-        "Model": (),
-        "ForMaskedLM": ("masked_lm",),
-        **_CLASSIFYING,
-    },
+    classes={**_MASKED_LM_CLASSES, **_CLASSIFYING},
     encoder_scope="model",
     tokenizer={
         # The released one pads with the token at the end of a text. A token of its own tells
@@ -860,7 +840,7 @@ MPNET = dataclasses.replace(
     class_prefix="MPNet",
     config=dataclasses.replace(
         ROBERTA.config,
-        required={name: at for name, at in _REQUIRED.items() if name != "num_segments"},
+        required=REQUIRED_WITHOUT_SEGMENTS,
         # The code has 32 buckets and counts positions past padding of id 1, whatever the file says.
         needed={"relative_attention_num_buckets": (32,), "pad_token_id": (1,)},
         fixed={
@@ -878,11 +858,7 @@ MPNET = dataclasses.replace(
         },
         block=_MPNET_BLOCK,
     ),
-    classes={
-        "Model": (),
-        "ForMaskedLM": ("masked_lm",),
-        **HF_TASK_CLASSES,
-    },
+    classes={**_MASKED_LM_CLASSES, **HF_TASK_CLASSES},
     can_be_causal=False,
     keras_hub=None,
     tokenizer=_MPNET_TOKENIZER,
@@ -893,7 +869,7 @@ DEBERTA_V2 = Family(
     class_prefix="DebertaV2",
     config=ConfigFields(
         {
-            **{name: at for name, at in _REQUIRED.items() if name != "num_segments"},
+            **REQUIRED_WITHOUT_SEGMENTS,
             "relative_buckets": "position_buckets",
             "relative_distance": "max_relative_positions",
         },
@@ -905,8 +881,6 @@ DEBERTA_V2 = Family(
         },
         defaults={"token_dropout": 0.1, "layer_norm_epsilon": 1e-7},
         needed=deberta_v2_fields.NEEDED,
-        # Which of two masked LM heads the class has; a file has the tensors of one.
-        ignored=("legacy",),
         fixed={
             "positions": "none",
             "num_segments": 0,
@@ -959,7 +933,7 @@ DEBERTA_V2 = Family(
             **hf_task_heads(),
         },
     ),
-    classes={"Model": (), "ForMaskedLM": ("masked_lm",), **HF_TASK_CLASSES},
+    classes={**_MASKED_LM_CLASSES, **HF_TASK_CLASSES},
     poolers={"ForSequenceClassification": "pooler.dense", "ForMultipleChoice": "pooler.dense"},
     encoder_scope="deberta",
     tokenizer=_DEBERTA_TOKENIZER,

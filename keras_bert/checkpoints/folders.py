@@ -37,14 +37,10 @@ def replaced_files(
 ) -> Iterator[Path]:
     """Context manager that yields a temporary folder; its files then replace the ones in `folder`.
 
-    If the block raises an error, the files of `folder` are not changed, and it is not created.
-
-    Args:
-        folder: Path of the folder, which is created if it does not exist.
-        owned: The names of all files that may be written, relative to the folder. Files of these
-            names that are not written, but left from an earlier time, are removed.
-        last: The file to move last. The format of a folder is detected by it, so that a new folder
-            is not considered complete before its weights are there.
+    If the block raises an error, the files of `folder` are not changed, and it is not created. A
+    file that may be written (`owned`, relative to the folder), but is left from an earlier time,
+    is removed. The file `last` is moved last: the format of a folder is
+    detected by it, so that a new folder is not considered complete before its weights are there.
     """
     target = Path(folder)
     if not target.exists():

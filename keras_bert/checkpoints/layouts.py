@@ -43,11 +43,7 @@ class Stored:
     second_of_two: bool = False
 
     def found_in(self, names: Collection[str]) -> Stored:
-        """Replaces the name by that under which a file has the weight.
-
-        Args:
-            names: The names of the tensors in the file.
-        """
+        """Replaces the name by the one of these names in a file that the weight has there."""
         if len(self.names) > 1:
             return self
         present = [name for name in self.all_names if name in names] or list(self.names)
@@ -78,12 +74,12 @@ def stored_shapes(stored: Stored, shape: tuple[int, ...]) -> list[tuple[int, ...
 
 def check_shape(stored: Stored, shape: tuple[int, ...], source: TensorSource) -> None:
     """Checks that the tensors of a weight have the right shapes."""
-    for name, expected in zip(stored.names, stored_shapes(stored, shape), strict=True):
-        actual = source.shape(name)
-        if actual != expected:
+    for name, needed_shape in zip(stored.names, stored_shapes(stored, shape), strict=True):
+        shape_in_file = source.shape(name)
+        if shape_in_file != needed_shape:
             raise CheckpointError(
-                f"{source.file(name)}: tensor {source.label(name)!r} has shape {actual}; "
-                f"the model needs {expected}."
+                f"{source.file(name)}: tensor {source.label(name)!r} has shape {shape_in_file}; "
+                f"the model needs {needed_shape}."
             )
 
 

@@ -100,11 +100,7 @@ def open_tokenizer(preset: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def open_folder(folder: Path) -> Checkpoint:
-    """Opens the checkpoint in a folder, in any of the formats.
-
-    Raises:
-        CheckpointError: If the folder has no checkpoint, or it is malformed or not supported.
-    """
+    """Opens the checkpoint in a folder, in any of the formats."""
     config = folder / hugging_face.CONFIG_FILE
     if config.exists():
         fields = read_json(config)

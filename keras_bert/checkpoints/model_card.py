@@ -181,8 +181,10 @@ def _limits(results: Mapping[str, Any]) -> str:
         "remove them. Before decisions about people depend on the model, measure its errors by "
         "group.",
     ]
-    baselines = results.get("baselines", {}).get(results.get("kept", {}).get("by"), {})
-    scores = results.get("kept", {}).get("scores", {}).get(results.get("kept", {}).get("by"), {})
+    best_epoch = results.get("kept", {})
+    split = best_epoch.get("by")
+    baselines = results.get("baselines", {}).get(split, {})
+    scores = best_epoch.get("scores", {}).get(split, {})
     if scores and baselines:
         metric, value = next(iter(scores.items()))
         best = max(row.get(metric, float("-inf")) for row in baselines.values())

@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints import rotary_fields
-from keras_bert.checkpoints.config_fields import ConfigFields, meaning
+from keras_bert.checkpoints.config_fields import (
+    REQUIRED_WITHOUT_SEGMENTS,
+    ConfigFields,
+    meaning,
+)
 from keras_bert.checkpoints.errors import CheckpointError
 from keras_bert.checks import POSITIVE_INT
 
@@ -139,14 +143,7 @@ def _from_flat(fields: dict[str, Any], activations: Mapping[str, str]) -> dict[s
 
 
 FIELDS = ConfigFields(
-    {
-        "vocabulary_size": "vocab_size",
-        "num_layers": "num_hidden_layers",
-        "num_heads": "num_attention_heads",
-        "hidden_dim": "hidden_size",
-        "intermediate_dim": "intermediate_size",
-        "max_sequence_length": "max_position_embeddings",
-    },
+    REQUIRED_WITHOUT_SEGMENTS,
     {
         "layer_norm_epsilon": "norm_eps",
         "norm_bias": "norm_bias",
@@ -186,11 +183,6 @@ FIELDS = ConfigFields(
         # Released files have one of these; the positions are rotary whatever it is.
         "position_embedding_type": ("absolute", "rope", "sans_pos"),
     },
-    # Fields of training, and of a cutoff of the initial weights
-    ignored=(
-        *("deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index"),
-        "initializer_cutoff_factor",
-    ),
     token_ids={
         **dict.fromkeys(("bos_token_id", "cls_token_id"), "cls"),
         **dict.fromkeys(("eos_token_id", "sep_token_id"), "sep"),

@@ -137,11 +137,7 @@ NOMIC_BERT_NEEDED: dict[str, tuple[Any, ...]] = {
 def nomic_bert_to_flat(
     fields: Mapping[str, Any], path: Path, activations: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Returns the fields of a file by BERT's names; see `ConfigFields.to_flat`.
-
-    Raises:
-        CheckpointError: If the file has another architecture; the message names the field.
-    """
+    """Returns the fields of a file by BERT's names; see `ConfigFields.to_flat`."""
     flat = dict(fields)
     if fields.get("hidden_size") is None:
         for name, released_name in _GPT2_NAMES.items():

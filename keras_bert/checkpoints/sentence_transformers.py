@@ -41,7 +41,7 @@ def read_options(folder: Path, max_sequence_length: int) -> dict[str, Any]:
 
     They are `pooling` (`"mean"` or `"cls"`), `normalize` and `sequence_length`, as far as the
     folder specifies them. It warns about a text that sentence-transformers adds in front of each
-    text by default; what would give other embeddings is an error.
+    text by default. Options that would give other embeddings are an error.
     """
     options: dict[str, Any] = {}
     length: Any = None
@@ -141,7 +141,7 @@ def _modules(folder: Path) -> list[str]:
 def model_options(model: Any) -> dict[str, Any]:
     """Returns the options of sentence embeddings of a model (of a distiller, of the student).
 
-    They are those of `read_options`, but for what the model lacks; empty if it is no embedder.
+    See `read_options`; the dict lacks what the model lacks, and is empty for another model.
     """
     task = getattr(model, "student_task", model)
     if not hasattr(task, "pooling"):

@@ -68,8 +68,7 @@ class Location:
 class SafetensorsFiles:
     """Tensors in one or several safetensors files, a format that contains data and no code.
 
-    Args:
-        locations: The location of each tensor by its name.
+    `locations` has the location of each tensor by its name.
     """
 
     def __init__(self, locations: Mapping[str, Location]) -> None:
@@ -140,8 +139,7 @@ def are_equal(first: str, second: str, source: TensorSource) -> bool:
 def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Writes tensors to a safetensors file, with the format `"pt"`, which `transformers` needs.
 
-    Raises:
-        OSError: If the file cannot be written, with the system's error number.
+    An `OSError` has the system's error number.
     """
     try:
         path.touch()

@@ -99,11 +99,7 @@ def block_layout(
     Args:
         kinds: The suffix in the format of kernels, biases, gammas and betas.
         projections: The projections to query, key and value, or the one to all of them.
-        output: The output projection of the attention.
-        norm: The LayerNorm after the attention.
         intermediate: The first feed-forward layer, or the layers that make it up by their products.
-        feed_forward_output: The second feed-forward layer.
-        feed_forward_norm: The LayerNorm after the feed-forward layers.
         transposed: Whether kernels are `(output, input)`.
     """
     layers = {
@@ -141,15 +137,13 @@ hf_block = functools.partial(
     {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"},
     transposed=True,
 )
-"""Returns the layout of a block of Hugging Face, whose kernels are `(output, input)`."""
+"""Returns the layout of a block of Hugging Face, with kernels `(output, input)`."""
 
 
 def hf_embeddings(decoder: str, projection: str = "") -> dict[str, Stored]:
-    """Returns the layout of the embeddings and their LayerNorm.
+    """Returns the layout of the embeddings, their LayerNorm and, if there is one, their projection.
 
-    Args:
-        decoder: The tied decoder: some files have the token embeddings twice, or only by this name.
-        projection: The projection of the embeddings, if the family has one.
+    Some files have the token embeddings twice, or only by the name of the tied decoder.
     """
     table = Stored(("embeddings.word_embeddings.weight",), copies=(f"{decoder}.weight",))
     return {
@@ -167,7 +161,7 @@ def hf_masked_lm(
 ) -> dict[str, Stored]:
     """Returns the layout of a masked LM head.
 
-    The bias of the decoder is usually that of the vocabulary, otherwise the one that is added.
+    The decoder usually has the bias of the vocabulary, otherwise the one that is added.
     """
     return {
         **scoped("dense", hf_dense(dense)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -26,6 +26,13 @@ class Ragged(NamedTuple):
 
     values: Any
     lengths: Any
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Any], dtype: Any = "int32") -> Self:
+        """Creates rows from NumPy arrays, or sequences of numbers."""
+        lengths = np.fromiter(map(len, rows), "int64", len(rows))
+        arrays = [np.asarray(row, dtype) for row in rows]
+        return cls(np.concatenate([np.zeros(0, dtype), *arrays]), lengths)
 
     def to_list(self) -> list[list[Any]]:
         """Returns the values of each row, of NumPy arrays."""
@@ -240,6 +247,6 @@ def join_rows(xp: Arrays, chunks: Sequence[Ragged]) -> Ragged:
     return Ragged(xp.scatter(xp.concat(index), values, xp.size(values)), lengths)
 
 
-def same_in_rows(xp: Arrays, value: int, lengths: Any, dtype: str = "int32") -> Ragged:
-    """Returns rows that consist of one value."""
-    return Ragged(xp.full(xp.sum(lengths), value, dtype), lengths)
+def same_in_rows(xp: Arrays, value: int, lengths: Any) -> Ragged:
+    """Returns rows that consist of one value, int32."""
+    return Ragged(xp.full(xp.sum(lengths), value, "int32"), lengths)

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from keras_bert.data.arrays import NUMPY, Ragged, row_numbers, take_rows
 from keras_bert.data.packing import (
+    Preprocessor,
     Sequences,
     first_row,
     functions_for,
@@ -18,11 +19,10 @@ from keras_bert.data.packing import (
     tokenized,
 )
 from keras_bert.data.texts import TextClassifierPreprocessor, TokenizedTexts
-from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
 
 
-class MultipleChoicePreprocessor:
+class MultipleChoicePreprocessor(Preprocessor):
     """Packs a text with each of its choices into `[CLS] text [SEP] choice [SEP]`.
 
     Args:
@@ -59,8 +59,7 @@ class MultipleChoicePreprocessor:
 
     def __init__(self, tokenizer: Tokenizer, sequence_length: int = 512) -> None:
         self.pairs = TextClassifierPreprocessor(tokenizer, sequence_length)
-        self.tokenizer = tokenizer
-        self.sequence_length = sequence_length
+        super().__init__(tokenizer, sequence_length)
         self.cut_rows = self.pairs.cut_rows
 
     def __call__(self, text: Any, choices: Any) -> dict[str, Any]:
@@ -87,16 +86,6 @@ class MultipleChoicePreprocessor:
         first = take_rows(xp, texts, xp.repeat(xp.arange(xp.size(counts)), counts))
         return Sequences(self.pairs.pack_tokens(first, choices).features, counts)
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the config from which `from_config` creates the same preprocessor."""
-        return self.pairs.get_config()
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Creates a preprocessor from the config that `get_config` returned."""
-        tokenizer = tokenizer_from_config(config["tokenizer"])
-        return cls(tokenizer, sequence_length=config["sequence_length"])
-
 
 def _flat_choices(choices: Any) -> tuple[Any, Any]:
     """Returns all choices one after another, and the number of choices of each row."""
@@ -112,13 +101,7 @@ def _flat_choices(choices: Any) -> tuple[Any, Any]:
 
 
 class ChoiceExamples:
-    """Texts with the choices of each in memory, as rows of a `Loader`.
-
-    Args:
-        texts: The texts, `(rows,)`.
-        choices: The choices of each text, `(rows, None)`.
-        preprocessor: The preprocessor that packs them.
-    """
+    """Texts with the choices of each in memory, as rows of a `Loader`."""
 
     def __init__(
         self,

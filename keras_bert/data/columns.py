@@ -56,7 +56,7 @@ def label_column(x: Any, class_names: Sequence[str] | None = None) -> list[Any] 
     labels = as_list(x["label"])
     features = getattr(x, "features", None)
     feature = features["label"] if isinstance(features, Mapping) else None
-    # Of a list of classes, those of its items
+    # The items of a list of classes have the names.
     names: Any = getattr(getattr(feature, "feature", feature), "names", None)
 
     def named(label: Any) -> Any:
@@ -149,8 +149,7 @@ def checked_weights(sample_weight: Any, first_row: int = 0) -> np.ndarray[Any, A
 def split_index(num_rows: int, share: float) -> int:
     """Returns the number of rows to train on, if a fraction of them is for validation.
 
-    Raises:
-        ValueError: If no rows are left to train on, or none for validation.
+    No rows for one of the two are a `ValueError`.
     """
     start = int(num_rows * (1 - share))
     if not 0 < start < num_rows:

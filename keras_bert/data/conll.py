@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from keras_bert.atomic import atomic_path
+from keras_bert.checks import check_choice
 from keras_bert.data.text_files import read_lines
 
 DOCUMENT_START = "-DOCSTART-"
@@ -136,8 +137,7 @@ def read_conll(
         [CoNLL-2003](https://aclanthology.org/W03-0419/), section 2.2;
         [CoNLL-U](https://universaldependencies.org/format.html).
     """
-    if separator not in ("auto", "tab", "space"):
-        raise ValueError(f"separator is {separator!r}; expected auto, tab or space.")
+    check_choice(("auto", "tab", "space"), separator=separator)
     path = Path(path)
     is_conll_u = _is_conll_u(path)
     comments = is_conll_u if comments is None else comments
@@ -314,11 +314,7 @@ def _check_widths(path: Path, rows: list[_Row], usual: _Row) -> None:
 
 
 def _labels(path: Path, rows: list[_Row], column: int, is_first: bool) -> list[str]:
-    """Returns the labels of a sentence.
-
-    Raises:
-        MissingLabelsError: If the first word of the file has no label.
-    """
+    """Returns the labels of a sentence; `MissingLabelsError` if the file's first word has none."""
     if is_first and not _has_column(rows[0], column, "label"):
         raise MissingLabelsError(_missing(path, rows[0], column, "label"))
     return [_value(path, row, column, "label") for row in rows]

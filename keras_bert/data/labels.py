@@ -79,9 +79,11 @@ class MultiLabelRules(LabelRules):
         targets = np.zeros((len(rows), self.num_ids or 0), "float32")
         names = self.class_names or ()
         ids = {name: index for index, name in enumerate(names)}
-        for row, found in enumerate(rows):
-            is_list = isinstance(found, Iterable) and not isinstance(found, str | bytes)
-            items: list[Any] = as_list(found) if is_list else [None]
+        for row, labels_of_row in enumerate(rows):
+            is_list = isinstance(labels_of_row, Iterable) and not isinstance(
+                labels_of_row, str | bytes
+            )
+            items: list[Any] = as_list(labels_of_row) if is_list else [None]
             if all(isinstance(item, str | bytes) for item in items):
                 unknown = [name for name in map(as_string, items) if name not in ids]
                 if unknown:
@@ -94,14 +96,14 @@ class MultiLabelRules(LabelRules):
                 targets[row] = items
             else:
                 raise ValueError(
-                    f"The labels in row {first_row + row} are {found!r}; expected a list of names, "
-                    f"or {self.num_ids} values 0 or 1."
+                    f"The labels in row {first_row + row} are {labels_of_row!r}; expected a list "
+                    f"of names, or {self.num_ids} values 0 or 1."
                 )
         return targets
 
 
 def checked_num_classes(num_classes: int | None, class_names: Sequence[str] | None) -> int:
-    """Returns the number of classes, which is that of `class_names` if both are given."""
+    """Returns the number of classes, and checks it by `class_names` if both are given."""
     if class_names is not None:
         checks.check_names("class_names", class_names)
     if num_classes is None:
@@ -137,7 +139,7 @@ def checked_ids(
 
     On JAX, losses do not raise errors for ids out of range; on the other backends, their errors do
     not name the row. Floats may have the values of integers. `lowest=None` accepts any negative id.
-    Ids with weight 0 are not checked. `name` is that of the output, for the error message.
+    Ids with weight 0 are not checked. `name` names the output in the error message.
     """
     array = as_array(ids)
     if array.dtype.kind not in "biuf":
@@ -195,12 +197,12 @@ def checked_class_weight(
     `num_ids` is `None` if it depends on the row.
     """
     names = tuple(class_names or ())
-    expected = f"an id from 0 to {num_ids - 1}" if num_ids else "an id from 0"
+    choices = f"an id from 0 to {num_ids - 1}" if num_ids else "an id from 0"
     if names:
-        expected = f"one of {listed(names)}, or {expected}"
+        choices = f"one of {listed(names)}, or {choices}"
     if not isinstance(class_weight, Mapping):
         raise ValueError(
-            f"class_weight is {class_weight!r}; expected a dict of weights, each of {expected}."
+            f"class_weight is {class_weight!r}; expected a dict of weights, each of {choices}."
         )
     ids_of_names: dict[Any, int] = {name: index for index, name in enumerate(names)}
     by_id: dict[int, float] = {}
@@ -208,7 +210,7 @@ def checked_class_weight(
         class_id: Any = ids_of_names.get(key, key)
         is_id = isinstance(class_id, (int, np.integer)) and not isinstance(class_id, bool)
         if not is_id or not 0 <= class_id < (num_ids or math.inf):
-            raise ValueError(f"class_weight has a weight of {key!r}; expected {expected}.")
+            raise ValueError(f"class_weight has a weight of {key!r}; expected {choices}.")
         checks.NON_NEGATIVE.check(**{f"class_weight[{key!r}]": weight})
         by_id[int(class_id)] = float(weight)
     return by_id
@@ -250,12 +252,8 @@ def f1_thresholds(
     """Returns for each class the threshold of its scores with the highest F1.
 
     It lies in the middle between two scores, so that rounding does not matter. Of several, it is
-    the highest.
-
-    Args:
-        labels: 0 or 1, `(rows, classes)`.
-        scores: Probabilities `(rows, classes)`.
-        default: The threshold of a class that no row has.
+    the highest, and for a class that no row has the `default`. Labels are 0 or 1, and scores
+    probabilities, both `(rows, classes)`.
 
     Example:
 

@@ -17,11 +17,10 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.arrays import NUMPY
-from keras_bert.data.packing import Sequences
-from keras_bert.text.tokenizer import Tokenizer
+from keras_bert.data.packing import Preprocessor, Sequences
 
 DEFAULT_BATCH_SIZE = 32
-# The number of batches in a bucketing window, whose rows are sorted by length together: large
+# The number of batches in a bucketing window. Its rows are sorted by length together: large
 # enough that the rows of a batch differ by a token or two, small enough that the order of an epoch
 # stays random. Gradients of batches of similar rows have a larger variance, so the window is
 # smaller for small data sets.
@@ -144,16 +143,6 @@ def rows_of_shard(shard: tuple[int, int], batch_size: int) -> slice:
     return slice(number * batch_size // count, (number + 1) * batch_size // count)
 
 
-class RowPreprocessor(Protocol):
-    """The attributes of a preprocessor that batching needs."""
-
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-
-    @property
-    def sequence_length(self) -> int: ...
-
-
 class Examples(Protocol):
     """Rows that can be packed."""
 
@@ -212,9 +201,7 @@ class RowSource(Protocol):
 class RowsInMemory:
     """Rows in memory, as the source of a `Loader`.
 
-    Args:
-        examples: The rows.
-        columns: Their other columns, such as labels and sample weights, `(rows, ...)` each.
+    `columns` are their other columns, such as labels and sample weights, `(rows, ...)` each.
     """
 
     def __init__(self, examples: Examples, columns: Sequence[np.ndarray] = ()) -> None:
@@ -318,19 +305,13 @@ class Loader(Batches):
     `ceil(rows / batch_size)` steps. Shuffled rows are in an order that depends on the seed and the
     epoch alone, and so are the batches of a window.
 
-    Args:
-        source: The rows, in memory or of a dataset.
-        preprocessor: The preprocessor of the rows: it has their maximum length and their padding
-            token.
-        options: The options of batching.
-        finish: Converts a `Batch` to a batch for Keras, such as `(features, labels, weights)`.
-        targets_have_length: Whether labels and weights have one value for each token.
+    `finish` converts a `Batch` to a batch for Keras, such as `(features, labels, weights)`.
     """
 
     def __init__(
         self,
         source: RowSource,
-        preprocessor: RowPreprocessor,
+        preprocessor: Preprocessor,
         options: BatchOptions,
         finish: Callable[[Batch], Any] | None = None,
         *,
@@ -462,11 +443,7 @@ def _check_sizes(received: np.ndarray, expected: np.ndarray, rows: np.ndarray) -
 
 
 class BatchesOfBatches(Batches):
-    """Base class of batches that are made of other batches, one of one.
-
-    Args:
-        batches: The others.
-    """
+    """Base class of batches that are made of other batches, one of one."""
 
     def __init__(self, batches: Batches) -> None:
         super().__init__()
@@ -488,11 +465,8 @@ class BatchesOfBatches(Batches):
 class MappedBatches(BatchesOfBatches):
     """Batches to which a function is applied.
 
-    Args:
-        batches: The batches.
-        function: A function of a batch and of a number that no other batch of the training has: the
-            epoch in the upper 32 bits, and the batch in the epoch in the lower.
-        targets_have_length: See `Batches`.
+    The function takes a batch, and a number that no other batch of the training has: the epoch in
+    the upper 32 bits, and the batch in the epoch in the lower.
     """
 
     def __init__(
@@ -599,7 +573,7 @@ class _Failure(NamedTuple):
 
 
 def prefetch(batches: Iterable[Any], ahead: int = PREFETCHED_BATCHES) -> Generator[Any, None, None]:
-    """Yields batches, of which a thread makes some in advance.
+    """Yields batches. A thread makes some in advance.
 
     The thread ends when the generator is closed or collected.
     """

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from keras_bert.data.arrays import (
     NUMPY,
@@ -17,7 +18,32 @@ from keras_bert.data.arrays import (
     same_in_rows,
     take_rows,
 )
+from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer, is_tensor, pair_limits
+
+
+class Preprocessor:
+    """Base class of preprocessors. Their arguments are their attributes."""
+
+    def __init__(self, tokenizer: Tokenizer, sequence_length: int) -> None:
+        self.tokenizer = tokenizer
+        self.sequence_length = sequence_length
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the config from which `from_config` creates the same preprocessor."""
+        options = {name: getattr(self, name) for name in self._options()}
+        return {"tokenizer": self.tokenizer.get_config(), **options}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Creates a preprocessor from the config that `get_config` returned."""
+        options = {name: config[name] for name in cls._options() if name in config}
+        return cls(tokenizer_from_config(config["tokenizer"]), **options)
+
+    @classmethod
+    def _options(cls) -> list[str]:
+        """Returns the names of the arguments after the tokenizer."""
+        return list(inspect.signature(cls).parameters)[1:]
 
 
 class Sequences(NamedTuple):
@@ -59,8 +85,8 @@ class Sequences(NamedTuple):
         """Pads the sequences to a length, and adds the `padding_mask`.
 
         `token_ids` are padded with `pad_token_id`, other features with 0. The features are `(rows,
-        length)`, or with `counts` `(rows, sequences, length)`: then rows are completed to `most`
-        sequences, by default those of the longest row, by some without tokens.
+        length)`, or with `counts` `(rows, sequences, length)`: then sequences without tokens
+        complete the rows to `most` sequences, by default as many as the longest row has.
         """
         lengths, shape = self.lengths, None
         if self.counts is not None:
@@ -174,9 +200,7 @@ def surround_second(xp: Arrays, tokenizer: Tokenizer, first: Ragged, values: Rag
 def single_or_batch(texts: Any) -> tuple[Any, bool]:
     """Returns texts as a batch, and whether they were a single one.
 
-    Args:
-        texts: A string, a batch of strings, or a string tensor of TensorFlow of shape `()` or
-            `(batch,)`.
+    They are a string, a batch of strings, or a string tensor of TensorFlow, `()` or `(batch,)`.
     """
     if is_tensor(texts):
         is_single = texts.shape.rank == 0

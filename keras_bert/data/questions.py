@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from keras_bert.data.arrays import (
     take_rows,
 )
 from keras_bert.data.packing import (
+    Preprocessor,
     Sequences,
     functions_for,
     num_special_tokens,
@@ -30,7 +31,6 @@ from keras_bert.data.packing import (
 )
 from keras_bert.data.squad import QuestionExample
 from keras_bert.data.texts import CutRows, InMemory
-from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
 # Number of questions for which one call makes windows, and of the characters of their passages
@@ -84,7 +84,7 @@ class QuestionWindows(NamedTuple):
     passage_length: Any
 
 
-class QuestionAnswererPreprocessor:
+class QuestionAnswererPreprocessor(Preprocessor):
     """Packs a question and a window of its passage into `[CLS] question [SEP] window [SEP]`.
 
     A passage that is too long for one row is split into overlapping windows. Strings become NumPy
@@ -141,8 +141,7 @@ class QuestionAnswererPreprocessor:
                 f"sequence_length is {sequence_length} and max_query_length {max_query_length}; "
                 f"sequence_length must be at least {shortest}."
             )
-        self.tokenizer = tokenizer
-        self.sequence_length = sequence_length
+        super().__init__(tokenizer, sequence_length)
         self.doc_stride = doc_stride
         self.max_query_length = max_query_length
         self.cut_rows = CutRows("max_query_length", max_query_length)
@@ -213,22 +212,6 @@ class QuestionAnswererPreprocessor:
             self.tokenizer.pad_token_id,
         )
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the config from which `from_config` creates the same preprocessor."""
-        return {
-            "tokenizer": self.tokenizer.get_config(),
-            "sequence_length": self.sequence_length,
-            "doc_stride": self.doc_stride,
-            "max_query_length": self.max_query_length,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Creates a preprocessor from the config that `get_config` returned."""
-        values = dict(config)
-        tokenizer = tokenizer_from_config(values.pop("tokenizer"))
-        return cls(tokenizer, **values)
-
 
 def _is_max_context(xp: Arrays, positions: Ragged, num_tokens: Any) -> Any:
     """Returns whether a token has its maximum context in a window, bool `(values,)`.
@@ -251,25 +234,18 @@ def _is_max_context(xp: Arrays, positions: Ragged, num_tokens: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class QuestionRows:
-    """The windows of all questions, concatenated in flat arrays.
+    """The windows of all questions, concatenated in flat arrays; see `QuestionWindows`.
 
     Args:
         row_splits: The index of each window's first token in the flat arrays, int64
             `(windows + 1,)`.
-        token_ids: int32 `(tokens,)`.
-        segment_ids: int32 `(tokens,)`, 1 for the passage in families with two segments.
-        char_starts: The offset in the passage of each token's first character, int32
-            `(tokens,)`; 0 outside the passage.
-        char_ends: The offset one past its last character, int32 `(tokens,)`; 0 outside the
-            passage.
-        is_max_context: Whether the token has its maximum context in this window, bool
-            `(tokens,)`.
+        token_ids, segment_ids, char_starts, char_ends: int32 `(tokens,)`.
+        is_max_context: Bool `(tokens,)`.
         question_index: The index of each window's question, int32 `(windows,)`.
         start_positions: The position in the window of the answer's first token, int32
             `(windows,)`; 0, the position of `[CLS]`, if the window does not contain the whole
             answer.
         end_positions: The position in the window of the answer's last token, likewise.
-        num_questions: Number of questions.
     """
 
     row_splits: np.ndarray
@@ -326,7 +302,7 @@ def question_rows(
 def batched_by_characters(
     examples: Sequence[QuestionExample], characters: int, count: int | None = None
 ) -> Iterator[Sequence[QuestionExample]]:
-    """Yields chunks of questions whose passages have so many characters, or of one question."""
+    """Yields chunks of questions with passages of so many characters, or of one question."""
     first = total = 0
     for index, example in enumerate(examples):
         total += len(example.context)
@@ -351,11 +327,9 @@ def likely_spans(
     Args:
         logits: Start logits and end logits, each float32 `(windows, length)`.
         mask: Bool `(windows, length)`, False at padding.
-        may_start: Bool `(windows, length)`, where an answer may start: at tokens that have their
-            maximum context in this window.
-        may_end: Bool `(windows, length)`, where an answer may end: in the passage.
-        n_best: Number of start tokens and of end tokens of each window. On a tie, the earlier
-            token is taken.
+        may_start: Bool `(windows, length)`: whether a token has its maximum context in this window.
+        may_end: Bool `(windows, length)`: whether a token is in the passage.
+        n_best: Number of start tokens and of end tokens of each window; of equals, the earlier.
         max_answer_length: Maximum length of an answer, in tokens.
 
     Returns:

@@ -127,11 +127,7 @@ def read_squad_rows(
 
 
 def load_json(path: str | os.PathLike[str]) -> Any:
-    """Reads a JSON file, which may be compressed by gzip.
-
-    Raises:
-        SquadError: If the file cannot be read as text or parsed; the message names the file.
-    """
+    """Reads a JSON file, which may be compressed by gzip; a `SquadError` names the file."""
     path = os.fspath(path)
     try:
         text = "".join(read_lines(path))
@@ -178,7 +174,7 @@ class _Reader:
     def examples(self, content: Any) -> Iterator[QuestionExample]:
         if not isinstance(content, dict):
             raise SquadError(
-                f"{self.path} is {_KINDS[type(content)]}, expected an object with the field "
+                f"{self.path} is {_short(content)}, expected an object with the field "
                 '"data": a list of articles, each with paragraphs of a context and its qas'
             )
         articles = _field(content, "data", list, self.path)
@@ -302,15 +298,6 @@ def check_span(text: str, start: int, context: str, where: str) -> None:
         )
 
 
-# Python's types of values -> the words for JSON's
-_KINDS = {
-    list: "a list",
-    str: "a string",
-    int: "a number",
-    float: "a number",
-    bool: "true or false",
-    type(None): "null",
-}
 _TYPE_NAMES = {str: "a string", int: "an integer", bool: "true or false", list: "a list"}
 
 

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from keras_bert.checks import check_choice
+
 Scheme = Literal["IOB1", "IOB2", "BIOES"]
 SCHEMES: tuple[Scheme, ...] = ("IOB1", "IOB2", "BIOES")
 Notation = Literal["brackets", "IO"]
@@ -55,16 +57,10 @@ def are_span_labels(labels: Iterable[str]) -> bool:
 
 
 def misspelled_labels(labels: Iterable[str]) -> dict[str, int]:
-    """Finds invalid labels, such as `B-`, `X-PER` or `b-PER`, among labels that encode spans.
+    """Counts invalid labels, such as `B-`, `X-PER` or `b-PER`, among labels that encode spans.
 
     Labels are taken to encode spans if `O` occurs among them, and at least half of the other
     occurrences begin like `B-PER`, or end like `PER-B`, regardless of case.
-
-    Args:
-        labels: The labels of all words.
-
-    Returns:
-        A dict of the number of occurrences of each invalid label.
 
     Example:
 
@@ -80,17 +76,12 @@ def misspelled_labels(labels: Iterable[str]) -> dict[str, int]:
 
 
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
-    """Returns the tagging scheme of labels.
+    """Returns the tagging scheme of the labels of sentences.
 
     The letters of BILOU and BMES count as letters of BIOES. IOB1 and IOB2 have the same letters:
     IOB2 begins each span with `B-`, IOB1 only a span right after another one of the same type.
-    For labels that follow neither, the scheme with fewer wrong labels is returned.
-
-    Args:
-        sequences: The labels of each sentence.
-
-    Returns:
-        The scheme, or `None` for labels that do not encode spans, such as parts of speech.
+    For labels that follow neither, the scheme with fewer wrong labels is returned; `None` for
+    labels that do not encode spans, such as parts of speech.
 
     Example:
 
@@ -114,14 +105,10 @@ def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
 
 
 def detect_notation(sequences: Iterable[Sequence[str]]) -> Notation | None:
-    """Returns in which notation other than a tagging scheme labels encode spans.
+    """Returns in which notation other than a tagging scheme the labels of sentences encode spans.
 
-    Args:
-        sequences: The labels of each sentence.
-
-    Returns:
-        `"brackets"` if words are labeled `*` or in brackets; `"IO"` if `O` is the most frequent
-        label, and no other label looks like a tagging scheme's; otherwise `None`.
+    It is `"brackets"` if words are labeled `*` or in brackets; `"IO"` if `O` is the most frequent
+    label, and no other label looks like a tagging scheme's; otherwise `None`.
 
     Example:
 
@@ -142,15 +129,8 @@ def detect_notation(sequences: Iterable[Sequence[str]]) -> Notation | None:
 def from_notation(labels: Sequence[str], notation: Notation) -> list[str]:
     """Converts the labels of a sentence to IOB2.
 
-    Args:
-        labels: One label for each word.
-        notation: Their notation. In IO, adjacent words of the same type are one span.
-
-    Returns:
-        A list of one label for each word.
-
-    Raises:
-        ValueError: If brackets are nested or not balanced; the message has the label.
+    In IO, adjacent words of the same type are one span. Brackets that are nested or not balanced
+    are a `ValueError`, with the label.
 
     Example:
 
@@ -179,17 +159,11 @@ def from_notation(labels: Sequence[str], notation: Notation) -> list[str]:
 
 
 def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity]:
-    """Returns the spans that the labels of a sentence encode.
+    """Returns the spans that the labels of a sentence encode, in their order.
 
-    Args:
-        labels: One label for each word.
-        strict: The scheme that spans must follow to be counted. With `None`, all spans are
-            counted, as in `conlleval`: a label continues the span before it if it is an `I-` or
-            `E-` of the same type and that span has not ended; any other label but `O` begins a
-            span.
-
-    Returns:
-        A list of the spans in their order.
+    With `strict`, spans that do not follow the scheme are not counted. Without, all spans are, as
+    in `conlleval`: a label continues the span before it if it is an `I-` or `E-` of the same type
+    and that span has not ended; any other label but `O` begins a span.
 
     Raises:
         ValueError: If a label does not encode a span, or has a letter that is not in the scheme.
@@ -205,8 +179,7 @@ def entities(labels: Sequence[str], strict: Scheme | None = None) -> list[Entity
     spans = list(_readable(parsed_labels))
     if strict is None:
         return spans
-    if strict not in SCHEMES:
-        raise ValueError(f"strict is {strict!r}; expected one of {', '.join(SCHEMES)}.")
+    check_choice(SCHEMES, strict=strict)
     for label, (letter, _) in zip(labels, parsed_labels, strict=True):
         if strict != "BIOES" and letter in "ES":
             raise ValueError(f"The label {label!r} is not in {strict}; expected B, I or O.")

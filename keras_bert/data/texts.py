@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.arrays import NUMPY, Ragged, cut_rows
 from keras_bert.data.packing import (
+    Preprocessor,
     Sequences,
     first_row,
     functions_for,
@@ -20,7 +21,6 @@ from keras_bert.data.packing import (
     tokenized,
     truncate,
 )
-from keras_bert.text.from_config import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
 # The largest number of token ids in memory, some 500 MB
@@ -28,12 +28,7 @@ MAX_TOKENS_IN_MEMORY = 1 << 28
 
 
 class CutRows:
-    """Counts the rows that are cut because not all their tokens fit.
-
-    Args:
-        option: The option of the preprocessor that limits them.
-        limit: Its value.
-    """
+    """Counts the rows that are cut, since not all their tokens fit into the limit of an option."""
 
     def __init__(self, option: str, limit: int) -> None:
         self.option = option
@@ -70,7 +65,7 @@ class CutRows:
         )
 
 
-class TextClassifierPreprocessor:
+class TextClassifierPreprocessor(Preprocessor):
     """Packs a text or a pair of texts into `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
     RoBERTa's rows are `<s> A </s>` and `<s> A </s></s> B </s>`, with segment id 0 everywhere.
@@ -112,8 +107,7 @@ class TextClassifierPreprocessor:
         # The special tokens of a pair, and one token of each text
         shortest = num_special_tokens(tokenizer, 2) + 2
         checks.Numbers(at_least=shortest, integer=True).check(sequence_length=sequence_length)
-        self.tokenizer = tokenizer
-        self.sequence_length = sequence_length
+        super().__init__(tokenizer, sequence_length)
         self.cut_rows = CutRows("sequence_length", sequence_length)
 
     def __call__(self, text: Any, text_pair: Any = None) -> dict[str, Any]:
@@ -153,36 +147,18 @@ class TextClassifierPreprocessor:
         """Returns the number of tokens of one text, or of two, that a row has space for."""
         return self.sequence_length - num_special_tokens(self.tokenizer, num_texts)
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the config from which `from_config` creates the same preprocessor."""
-        return {
-            "tokenizer": self.tokenizer.get_config(),
-            "sequence_length": self.sequence_length,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Creates a preprocessor from the config that `get_config` returned."""
-        tokenizer = tokenizer_from_config(config["tokenizer"])
-        return cls(tokenizer, sequence_length=config["sequence_length"])
-
 
 class TokenizedTexts:
     """The tokens of texts in memory, which are computed when they are first asked for, and kept.
 
     They are kept up to the number that a row has space for, and in two bytes each if the vocabulary
-    allows it.
-
-    Args:
-        texts: The texts.
-        preprocessor: Has the tokenizer, and the maximum length of a row.
-        max_tokens: The number of tokens to keep at most; the rest is tokenized each time.
+    allows it; `max_tokens` of all texts at most, and the rest is tokenized each time.
     """
 
     def __init__(
         self,
         texts: Sequence[Any],
-        preprocessor: Any,
+        preprocessor: Preprocessor,
         max_tokens: int = MAX_TOKENS_IN_MEMORY,
     ) -> None:
         self._texts = texts
@@ -201,11 +177,11 @@ class TokenizedTexts:
 
     def take(self, index: np.ndarray) -> Ragged:
         """Returns the tokens of the texts at some indices."""
-        missing = np.unique(index[self._starts[index] < 0])
-        if len(missing) and self._num_used >= self._max_tokens:
+        new_rows = np.unique(index[self._starts[index] < 0])
+        if len(new_rows) and self._num_used >= self._max_tokens:
             return self._tokenize(index)
-        if len(missing):
-            self._keep(missing)
+        if len(new_rows):
+            self._keep(new_rows)
         lengths = self._lengths[index].astype("int64")
         positions = NUMPY.ranges(self._starts[index], lengths)
         return Ragged(self._flat[positions].astype("int32"), lengths)
@@ -220,9 +196,9 @@ class TokenizedTexts:
         if end > len(self._flat):
             # As many as all texts will have if they are like these: memory is taken up when it is
             # written to.
-            is_missing = self._starts < 0
-            expected = self._num_used + int(1.1 * len(values) / len(index) * is_missing.sum())
-            larger = np.empty(max(end, expected), self._flat.dtype)
+            is_new = self._starts < 0
+            estimate = self._num_used + int(1.1 * len(values) / len(index) * is_new.sum())
+            larger = np.empty(max(end, estimate), self._flat.dtype)
             larger[: self._num_used] = self._flat[: self._num_used]
             self._flat = larger
         self._flat[self._num_used : end] = values
@@ -232,12 +208,7 @@ class TokenizedTexts:
 
 
 class TextExamples:
-    """Texts or pairs of texts in memory, as rows of a `Loader`.
-
-    Args:
-        columns: `text` and, for pairs, `text_pair`: strings `(rows,)`.
-        preprocessor: The preprocessor that packs them.
-    """
+    """Texts or pairs of texts in memory, the columns of `text_columns`, as rows of a `Loader`."""
 
     def __init__(
         self, columns: Mapping[str, Sequence[Any]], preprocessor: TextClassifierPreprocessor
@@ -279,11 +250,7 @@ class TextPairExamples(TextExamples):
 
 
 class InMemory:
-    """Sequences that are in memory already, as rows of a `Loader`.
-
-    Args:
-        sequences: The sequences of all rows.
-    """
+    """Sequences that are in memory already, as rows of a `Loader`."""
 
     def __init__(self, sequences: Sequences) -> None:
         self._sequences = sequences
@@ -299,11 +266,7 @@ class InMemory:
 
 def rows_of_ids(token_ids: Sequence[Sequence[int]]) -> InMemory:
     """Returns ids that include the special tokens, `(rows, None)`, as rows of a `Loader`."""
-    lengths = np.fromiter(map(len, token_ids), "int64", len(token_ids))
-    values = np.concatenate(
-        [np.zeros(0, "int32"), *(np.asarray(row, "int32") for row in token_ids)]
-    )
-    return InMemory(Sequences({"token_ids": Ragged(values, lengths)}))
+    return InMemory(Sequences({"token_ids": Ragged.of_rows(token_ids)}))
 
 
 def split_pair(x: Any) -> tuple[Any, Any]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,13 @@ from keras_bert.data.arrays import (
     row_starts,
     same_in_rows,
 )
-from keras_bert.data.packing import Sequences, functions_for, num_special_tokens, pack_texts
-from keras_bert.text.from_config import tokenizer_from_config
+from keras_bert.data.packing import (
+    Preprocessor,
+    Sequences,
+    functions_for,
+    num_special_tokens,
+    pack_texts,
+)
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
 
@@ -71,7 +76,7 @@ class WordWindows(NamedTuple):
         return Ragged(xp.scatter(self.first_subwords(), values, size), self.token_ids.lengths)
 
 
-class TokenClassifierPreprocessor:
+class TokenClassifierPreprocessor(Preprocessor):
     """Packs sentences of words into `[CLS] subwords [SEP]`; a word's tag is at its first subword.
 
     A sentence that is too long for one row is split into overlapping windows at word boundaries,
@@ -122,8 +127,7 @@ class TokenClassifierPreprocessor:
         checks.Numbers(at_least=4, integer=True).check(sequence_length=sequence_length)
         max_tokens = sequence_length - num_special_tokens(tokenizer)
         checks.Numbers(at_least=1, below=max_tokens, integer=True).check_given(overlap=overlap)
-        self.tokenizer = tokenizer
-        self.sequence_length = sequence_length
+        super().__init__(tokenizer, sequence_length)
         self.overlap = max(1, max_tokens // 4) if overlap is None else overlap
         self._max_tokens = max_tokens
 
@@ -202,20 +206,6 @@ class TokenClassifierPreprocessor:
         overlap = xp.full(xp.size(lengths), self.overlap, "int64")
         limits = xp.where(lengths > self._max_tokens, overlap, lengths)
         return cut_rows(xp, pieces, xp.take(limits, row_numbers(xp, nested.in_sentences)))
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the config from which `from_config` creates the same preprocessor."""
-        return {
-            "tokenizer": self.tokenizer.get_config(),
-            "sequence_length": self.sequence_length,
-            "overlap": self.overlap,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Creates a preprocessor from the config that `get_config` returned."""
-        tokenizer = tokenizer_from_config(config["tokenizer"])
-        return cls(tokenizer, config["sequence_length"], config.get("overlap"))
 
 
 def nested_words(words: Any) -> NestedWords:

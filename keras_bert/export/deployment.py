@@ -41,9 +41,9 @@ def deploy(export: str | os.PathLike[str], base_path: str | os.PathLike[str]) ->
     ```
     """
     source, base = Path(export), Path(base_path)
-    missing = [name for name in _WHOLE_EXPORT if not (source / name).is_file()]
-    if missing:
-        raise ValueError(f"{source} is not an exported SavedModel: it has no {missing[0]}.")
+    absent_files = [name for name in _WHOLE_EXPORT if not (source / name).is_file()]
+    if absent_files:
+        raise ValueError(f"{source} is not an exported SavedModel: it has no {absent_files[0]}.")
     make_folder(base)
     # On the same disk, so that it can be renamed
     with scratch_folder(base, "deploying") as scratch:

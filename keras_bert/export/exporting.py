@@ -100,20 +100,15 @@ def export_task(
     """
     checks.POSITIVE_INT.check(max_batch_size=max_batch_size, part_tokens=part_tokens)
     checks.POSITIVE_INT.check_given(sequence_length=sequence_length, max_text_bytes=max_text_bytes)
-    _check_choice("format", format, tuple(FORMATS))
-    _check_choice("dtype", dtype, FORMATS[format].dtypes)
+    checks.check_choice(FORMATS, format=format)
+    checks.check_choice(FORMATS[format].dtypes, dtype=dtype)
     paths = _paths(filepath, format)
     labels = _labels(task, class_names)
-    if max_text_bytes is not None and format != "tf_saved_model":
-        raise ValueError(
-            f"max_text_bytes is {max_text_bytes}; format={format!r} reads texts whole. It is for "
-            "'tf_saved_model'."
-        )
-    if padded_batches and format != "tf_saved_model":
-        raise ValueError(
-            f"padded_batches is {padded_batches}; it is for format='tf_saved_model', received "
-            f"format={format!r}."
-        )
+    for name, value in (("max_text_bytes", max_text_bytes), ("padded_batches", padded_batches)):
+        if value and format != "tf_saved_model":
+            raise ValueError(
+                f"{name} is {value}; it is for format='tf_saved_model', received format={format!r}."
+            )
     rows = _calibration_rows(task, format, dtype, calibration)
     _check_exportable(task, format, dtype, pair, text)
     options = ExportOptions(
@@ -162,11 +157,6 @@ def _labels(task: Any, class_names: Sequence[str] | None) -> tuple[str, ...] | N
     if len(names) != num_classes:
         raise ValueError(f"class_names has {len(names)} names; the task has {num_classes} classes.")
     return tuple(names)
-
-
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
 
 
 def _paths(filepath: str | os.PathLike[str], format: str) -> list[Path]:

@@ -57,11 +57,7 @@ def read_job(folder: Path) -> tuple[Any, ExportOptions]:
 
 
 def run_job(folder: Path) -> None:
-    """Exports the task of `write_job` to the folder `new` in its folder; requires TensorFlow.
-
-    Raises:
-        ExportError: If a server cannot run the model.
-    """
+    """Exports the task of `write_job` to the folder `new` in its folder; requires TensorFlow."""
     from keras_bert.export.formats import write_model
     from keras_bert.export.saved_model import write_saved_model
 
@@ -80,8 +76,7 @@ def run_job(folder: Path) -> None:
 def run_job_in_child_process(folder: Path) -> None:
     """Runs `run_job` in a child process with the TensorFlow backend.
 
-    Raises:
-        ExportError: If it fails, with the message of the child process.
+    If it fails, the message of the `ExportError` is the child process'.
     """
     process = subprocess.run(
         [sys.executable, "-m", "keras_bert.export.job", str(folder)],

@@ -56,11 +56,8 @@ def scale_outlier_channels(model: Any, features: Mapping[str, np.ndarray[Any, An
     In some layers of pretrained encoders, one channel of the first token is several times larger
     than all others, whatever the text ("Massive Activations in Large Language Models", Sun et al.,
     2024). With one scale for the tensor, it would leave the others few of the 256 levels. The
-    product stays the same, as in SmoothQuant (Xiao et al., 2023, equation 3).
-
-    Args:
-        model: An `onnx.ModelProto`, which is modified.
-        features: Inputs that outliers are looked for in.
+    product stays the same, as in SmoothQuant (Xiao et al., 2023, equation 3). The `onnx.ModelProto`
+    is modified; outliers are looked for in the features.
     """
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     products = [

@@ -43,23 +43,14 @@ Ids = list[Any]
 
 
 def connect_text(network: Any, task: Servable, options: ExportOptions) -> Any:
-    """An `openvino.Model` that takes text, of one that takes ids.
+    """An `openvino.Model` that takes text, of one that takes the features of a task.
 
     Inputs `text`, string `(batch,)`, and with `pair` also `text_pair`. The outputs are as in
     the task's `serving_default`: `label`, string `(batch,)`, `score` and `probabilities` of a
     classifier, `score` of a regression, `embedding` of an embedder. A classifier with `multi_label`
     has the outputs `probabilities` and `applies`, bool, `(batch, classes)`: whether each label
     reaches its threshold. A request without texts, or with a different number of second texts, is
-    an error.
-
-    Args:
-        network: The `openvino.Model` of the task with the inputs `token_ids`, `segment_ids` and
-            `padding_mask`.
-        task: A text classifier or an embedder with a preprocessor.
-        options: Labels, and whether there are two texts.
-
-    Raises:
-        ExportError: If OpenVINO's steps cannot do the tokenizer's work.
+    an error. If OpenVINO's steps cannot do the tokenizer's work, it is an `ExportError`.
     """
     packer = text_model(task.preprocessor, pair=options.pair)
     connected = openvino_tokenizers.connect_models(
@@ -79,9 +70,6 @@ def text_model(preprocessor: TextClassifierPreprocessor, *, pair: bool) -> Any:
 
     Inputs `text` and with `pair` also `text_pair`, string `(batch,)`. The outputs are
     `token_ids`, `segment_ids` and `padding_mask`, int32 `(batch, length)`.
-
-    Raises:
-        ExportError: If OpenVINO's steps cannot do the tokenizer's work.
     """
     names = ("text", "text_pair") if pair else ("text",)
     texts = [ops.parameter([-1], openvino.Type.string, name=name) for name in names]
@@ -304,8 +292,7 @@ _NO_CASE = ("Lo", "Nd", "Zs", "Zl", "Zp", "Co", "Cn", "Cc")
 
 
 def _byte_pair(tokenizer: BytePairTokenizer) -> Callable[[Strings], Ids]:
-    _refuse_typed(tokenizer)
-    _refuse_composing(tokenizer)
+    _check_options(tokenizer)
     if tokenizer.byte_fallback:
         raise _no_steps(tokenizer, "merges characters, across words (byte_fallback=True)")
     pattern = word_expression(tokenizer.word_pattern)
@@ -354,8 +341,7 @@ def _split_at_tokens(rows: Sequence[Any], tokens: Sequence[str]) -> list[Any]:
 
 
 def _sentence_piece(tokenizer: SentencePieceTokenizer) -> Callable[[Strings], Ids]:
-    _refuse_typed(tokenizer)
-    _refuse_composing(tokenizer)
+    _check_options(tokenizer)
     cleaner = SentenceCleaner(tokenizer.cleaner)
     letters = _letters()
     maps, sigma = [], None
@@ -430,13 +416,10 @@ _STEPS: dict[str, Callable[[Any], Callable[[Strings], Ids]]] = {
 }
 
 
-def _refuse_typed(tokenizer: Any) -> None:
+def _check_options(tokenizer: Any) -> None:
+    """Checks that texts are neither split at special tokens nor composed."""
     if tokenizer.special_tokens_in_text:
-        problem = "finds special tokens in texts (special_tokens_in_text=True)"
-        raise _no_steps(tokenizer, problem)
-
-
-def _refuse_composing(tokenizer: Any) -> None:
+        raise _no_steps(tokenizer, "finds special tokens in texts (special_tokens_in_text=True)")
     if tokenizer.compose:
         # OpenVINO composes neighboring characters only, and does not sort combining marks.
         raise _no_steps(tokenizer, "composes characters (NFC)")

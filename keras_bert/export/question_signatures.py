@@ -50,10 +50,6 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
       have a fixed width; and `error`, string `(batch,)`.
     - `count_tokens`: `question` and `context`. Returns the counts of the question; see
       `keras_bert.export.signatures.token_counts`.
-
-    Args:
-        task: A question answerer with a preprocessor, on the TensorFlow backend.
-        options: The options of the export.
     """
     outputs = ServedOutputs(task, options)
 
@@ -81,11 +77,11 @@ def question_signatures(task: ServableAnswerer, options: ExportOptions) -> dict[
         ids = {"token_ids": token_ids, "segment_ids": segment_ids}
         features, error = features_of_ids(ids, task, options)
         mask, length = features["padding_mask"], task.config.max_sequence_length
-        missing = [[0, 0], [0, length - tf.shape(mask)[1]]]
+        paddings = [[0, 0], [0, length - tf.shape(mask)[1]]]
         # (batch, length) -> (batch, positions)
         logits = {
             name: tf.ensure_shape(
-                tf.pad(tf.where(mask, value, NO_SPAN), missing, constant_values=NO_SPAN),
+                tf.pad(tf.where(mask, value, NO_SPAN), paddings, constant_values=NO_SPAN),
                 [None, length],
             )
             for name, value in outputs.in_chunks(features).items()
@@ -111,9 +107,6 @@ def best_spans(
     Args:
         logits: `start_logits` and `end_logits`, float32 `(windows, length)`.
         mask: True at real tokens, boolean `(windows, length)`.
-        windows: The windows of the preprocessor.
-        num_questions: How many questions they are of.
-        task: Decides on the longest answer, and on when there is none.
 
     Returns:
         The first character, one past the last, and the probability, `(questions,)` each.

@@ -48,14 +48,9 @@ def write_batching_parameters(
 ) -> None:
     """Writes the file for the server's `--batching_parameters_file`.
 
-    With `--enable_per_model_batching_parameters` the server looks for a file of this name only.
-
-    Args:
-        folder: The folder of the SavedModel.
-        max_batch_size: The largest batch that the server forms of waiting requests.
-        splits: Whether the server splits requests of more rows, up to `LARGEST_REQUEST`; otherwise
-            it rejects them.
-        padded: Whether the server pads the rows of several requests to one length.
+    With `--enable_per_model_batching_parameters` the server looks for a file of this name only. A
+    server that `splits` takes requests of more rows than `max_batch_size`, up to `LARGEST_REQUEST`;
+    otherwise it rejects them. If `padded`, it pads the rows of several requests to one length.
     """
     if splits:
         largest = max(LARGEST_REQUEST, max_batch_size)

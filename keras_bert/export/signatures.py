@@ -4,7 +4,8 @@
 `serving_default` takes text, strings `(batch,)`; `serve_ids` takes `token_ids`, int32 `(batch,
 length)`, in which padding is recognized by its id; `count_tokens` takes text and says whether all
 of it is read, see `token_counts`. Every function validates its inputs, is traced
-with its input signature, and returns a dict of tensors.
+with its input signature, and returns a dict of tensors. The task has a preprocessor, and is on the
+TensorFlow backend.
 
 A server joins the requests of several clients to one batch, and an error in the graph fails all of
 them. Therefore a fault in a single row of ids, or in its count, marks that row alone: its `error`
@@ -40,7 +41,7 @@ ERROR = "error"
 # Stands for the numbers of a row with an error: finite, since JSON has no NaN
 NO_VALUE = -1e6
 
-# How the labels are read of which any number applies to a text
+# How the labels are read where any number of them applies to a text
 LABELS_REQUESTS = (RowRequest(items={"label": "labels", "score": "scores"}, count="num_labels"),)
 
 # How texts with choices are sent to the signatures below
@@ -68,7 +69,7 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
     - `serving_default`: `text`, and with `pair` also `text_pair`. Returns `label`, string
       `(batch,)`; `score`, the label's probability, float32 `(batch,)`; and `probabilities`, float32
       `(batch, classes)`. A regression returns `score` only. With `multi_label`, it returns
-      `labels`, string, those that reach their thresholds in descending order of probability;
+      `labels`, string, the ones that reach their thresholds, in descending order of probability;
       `scores`, float32, their probabilities; both `(batch, classes)`, padded with empty strings and
       0; `num_labels`, int32 `(batch,)`, their number; and `probabilities`.
     - `serve_ids`: `token_ids`, and with `pair` also `segment_ids`. Returns the same, `logits`, and
@@ -78,10 +79,6 @@ def classifier_signatures(task: Servable, options: ExportOptions) -> dict[str, A
       `text_pair`. Returns `classes`, string, and `scores`, the probabilities, float32, both
       `(batch, classes)`; for a regression `outputs`, float32 `(batch,)`. The scores of an example
       that does not have one text of each name are -1e6: the server allows no further output.
-
-    Args:
-        task: A text classifier with a preprocessor, on the TensorFlow backend.
-        options: The options of the export.
     """
     outputs = ServedOutputs(task, options)
     names = ("text", "text_pair") if options.pair else ("text",)
@@ -146,8 +143,8 @@ def labels_that_apply(
 ) -> dict[str, tf.Tensor]:
     """Returns the outputs of a classifier with `multi_label`; see `classifier_signatures`."""
     applies = probabilities >= tf.constant(thresholds, tf.float32)
-    kept = tf.where(applies, probabilities, -1.0)
-    order = tf.argsort(kept, direction="DESCENDING", stable=True)
+    scores_of_labels = tf.where(applies, probabilities, -1.0)
+    order = tf.argsort(scores_of_labels, direction="DESCENDING", stable=True)
     num_labels = tf.reduce_sum(tf.cast(applies, tf.int32), axis=-1)
     is_label = tf.sequence_mask(num_labels, len(class_names))
     return {
@@ -163,10 +160,6 @@ def embedding_signatures(task: Servable, options: ExportOptions) -> dict[str, An
 
     - `serving_default`: `text`. Returns `embedding`, float32 `(batch, hidden)`.
     - `serve_ids`: `token_ids`. Returns the same, and `error`, string `(batch,)`.
-
-    Args:
-        task: An embedder with a preprocessor, on the TensorFlow backend.
-        options: The options of the export.
     """
     outputs = ServedOutputs(task, options)
 
@@ -206,10 +199,6 @@ def choice_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]:
       `ranked_choices`, and `logits`, float32 `(batch, choices)`, and `error`.
     - `count_tokens`: the inputs of `serving_default`. Returns the counts of the text with each
       choice, `(batch, choices)`, of padding 0; see `token_counts`.
-
-    Args:
-        task: A multiple-choice task with a preprocessor, on the TensorFlow backend.
-        options: The options of the export.
     """
     outputs = ServedOutputs(task, options)
 
@@ -344,9 +333,8 @@ def checked_counts(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Validates the number of elements of each row of `values`, int32 `(batch,)`.
 
-    Returns:
-        The counts, within the possible range; and the error of each row, string `(batch,)`, empty
-        if its count was within it.
+    Returns the counts, within the possible range; and the error of each row, string `(batch,)`,
+    empty if its count was within it.
     """
     counts = tf.ensure_shape(counts, [None])
     rows, width = tf.unstack(tf.shape(values))
@@ -394,14 +382,11 @@ def not_empty(name: str, values: tf.Tensor) -> list[tf.Operation]:
 
 
 def may_have_padding(values: tf.Tensor) -> tf.Tensor:
-    """Returns which rows a server may have padded, boolean `(batch,)`.
+    """Returns which rows of values `(batch, elements)` a server may have padded, bool `(batch,)`.
 
     A server pads the rows of a request with the first element of its first row. A row may be padded
     if its last element, and the last elements of all rows from some row up to it, equal the first
     element of that row. Rows of one element are not padded, nor is a batch of a single row.
-
-    Args:
-        values: `(batch, elements)`, or of a higher rank.
     """
     values = _flat_rows(values)
     first, last = values[:, :1], values[:, -1:]
@@ -428,10 +413,6 @@ class ServedOutputs:
 
     With a graph for each signature, a SavedModel would be as many times larger, and would take as
     much longer to write and to load.
-
-    Args:
-        task: The task.
-        options: The options of the export.
     """
 
     def __init__(self, task: Servable, options: ExportOptions) -> None:
@@ -498,9 +479,9 @@ class ServedOutputs:
             for name in names:
                 if of_tokens[name]:
                     value = values[name]
-                    missing = length - tf.shape(value)[1]
+                    num_columns = length - tf.shape(value)[1]
                     values[name] = tf.pad(
-                        value, [[0, 0], [0, missing], *[[0, 0]] * (len(value.shape) - 2)]
+                        value, [[0, 0], [0, num_columns], *[[0, 0]] * (len(value.shape) - 2)]
                     )
             new_arrays = (
                 array.write(index, values[name]) for name, array in zip(names, arrays, strict=True)
@@ -546,16 +527,10 @@ def features_of_ids(
 ) -> tuple[dict[str, Any], tf.Tensor]:
     """Validates ids, and returns the features with the padding mask that they imply.
 
-    Args:
-        ids: `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)`, or for multiple
-            choice `(batch, choices, length)`.
-        task: The task, which determines the ranges of the ids and the maximum length. Segment ids
-            are ignored if the encoder has no segments.
-        options: The options of the export.
-
-    Returns:
-        The features, of at most as many columns as the model has positions, with padding in rows
-        with an error; and the error of each row, string `(batch,)`, empty if there is none.
+    The ids are `token_ids` and, for pairs, `segment_ids`, int32 `(batch, length)`, or for multiple
+    choice `(batch, choices, length)`. Segment ids are ignored if the encoder has no segments. The
+    features have at most as many columns as the model has positions, with padding in rows with an
+    error. Returns also the error of each row, string `(batch,)`, empty if there is none.
     """
     tokenizer, config = task.preprocessor.tokenizer, task.config
     limits = {"token_ids": config.vocabulary_size, "segment_ids": config.num_segments}

@@ -55,10 +55,6 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
       same except `error`. An export for servers that pad does not have it.
     - `serve_ids`: `token_ids`, int32 `(batch, length)`; padding is recognized by its id. Returns
       `labels`, `scores` and `logits` of every token, and `error`, string `(batch,)`.
-
-    Args:
-        task: A token classifier with a preprocessor, on the TensorFlow backend.
-        options: The options of the export.
     """
     outputs = ServedOutputs(task, options)
 
@@ -119,8 +115,10 @@ def tagging_signatures(task: Servable, options: ExportOptions) -> dict[str, Any]
         # Not in chunks, so that padding too has outputs
         (logits,) = outputs.of_rows(features).values()
         answers = {**_answers(logits, options.class_names), "logits": logits}
-        missing = tf.shape(token_ids)[1] - tf.shape(logits)[1]
-        return with_errors({name: _pad(value, missing) for name, value in answers.items()}, error)
+        num_columns = tf.shape(token_ids)[1] - tf.shape(logits)[1]
+        return with_errors(
+            {name: _pad(value, num_columns) for name, value in answers.items()}, error
+        )
 
     signatures = {
         TEXT_SIGNATURE: signature(serve_text, text=(tf.string, 1)),

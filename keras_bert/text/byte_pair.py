@@ -12,12 +12,11 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_bert.text.characters import WHITE_SPACE, character_class
-from keras_bert.text.composition import composed, is_composed
 from keras_bert.text.merges import count_blanks, longest_runs, merged_by_heap, single_ranks
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
@@ -32,7 +31,6 @@ from keras_bert.vocabularies.byte_pair_files import (
     save_tokens_and_merges,
     token_bytes,
 )
-from keras_bert.vocabularies.tokenizer_config import without_defaults
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 if TYPE_CHECKING:
@@ -166,7 +164,7 @@ class BytePairTokenizer(Tokenizer):
         repeats_cls: bool = False,
         truncation_side: str = "right",
     ) -> None:
-        self._renamed = self._rename_special_tokens(special_tokens)
+        self._rename_special_tokens(special_tokens)
         required = (self.cls_token, self.pad_token, self.sep_token, self.unk_token)
         if isinstance(vocabulary, str | os.PathLike):
             vocabulary = load_tokens(vocabulary)
@@ -185,9 +183,7 @@ class BytePairTokenizer(Tokenizer):
         self.space_before_first_word = space_before_first_word
         self.byte_fallback = byte_fallback
         self.repeats_cls = repeats_cls
-        missing = [token for token in self.added_tokens if token not in self._ids]
-        if missing:
-            raise ValueError(f"added_tokens has {missing[0]!r}, which is not in the vocabulary.")
+        self._check_added_tokens()
         self._word_space, self._space = (BLANK, BLANK) if byte_fallback else (SPACE, " ")
         special = self.special_token_ids
         whole = {*special, *map(self.token_to_id, self.added_tokens)}
@@ -269,36 +265,9 @@ class BytePairTokenizer(Tokenizer):
             )
         save_tokens_and_merges(self.vocabulary, self.merges, path)
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the config, including the vocabulary, from which `from_config` creates a copy."""
-        return {
-            "kind": self.kind,
-            "vocabulary": list(self.vocabulary),
-            "merges": list(self.merges),
-            "add_prefix_space": self.add_prefix_space,
-            "special_tokens_in_text": self.special_tokens_in_text,
-            **without_defaults(self.kind, self._options()),
-        }
-
-    def _options(self) -> dict[str, Any]:
-        """Returns the arguments that configs have only if they are not the defaults."""
-        return {
-            "special_tokens": self._renamed or None,
-            "pair_separators": self.pair_separators,
-            "mask_takes_space": self.mask_takes_space,
-            "added_tokens": list(self.added_tokens),
-            "word_pattern": self.word_pattern,
-            "compose": self.compose,
-            "ignore_merges": self.ignore_merges,
-            "space_before_first_word": self.space_before_first_word,
-            "byte_fallback": self.byte_fallback,
-            "repeats_cls": self.repeats_cls,
-            "truncation_side": self.truncation_side,
-        }
-
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         words: list[str] = []
-        for text in map(composed, texts) if self.compose else texts:
+        for text in texts:
             for start, end, token_id in segments(text, self._splitter):
                 if token_id is not None:
                     words.append(_FOUND + self.vocabulary[token_id])
@@ -308,12 +277,6 @@ class BytePairTokenizer(Tokenizer):
         return self._known_ids.ids(words)
 
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
-        if self.compose and not all(map(is_composed, texts)):
-            tokens = self._tokens_as_they_are([composed(text) for text in texts])
-            return tokens.before_composition(texts)
-        return self._tokens_as_they_are(texts)
-
-    def _tokens_as_they_are(self, texts: Sequence[str]) -> FlatTokens:
         words: list[str] = []
         begins: list[int] = []
         for text in texts:

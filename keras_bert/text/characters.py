@@ -14,7 +14,7 @@ import importlib.resources
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -182,7 +182,10 @@ def _character_range(character: str) -> CharacterRange:
 @functools.cache
 def _table() -> _Table:
     table = _Table([], {}, {})
-    for line in _lines():
+    file = importlib.resources.files("keras_bert.text") / "characters.txt"
+    for line in file.read_text("ascii").splitlines():
+        if line.startswith("#"):
+            continue
         points, mark, *rest = line.split()
         if mark in "=~":
             decompositions = table.canonical if mark == "=" else table.compatible
@@ -194,10 +197,3 @@ def _table() -> _Table:
                 CharacterRange(int(first, 16), int(last or first, 16), mark, mark_class)
             )
     return table
-
-
-def _lines() -> Iterator[str]:
-    file = importlib.resources.files("keras_bert.text") / "characters.txt"
-    for line in file.read_text("ascii").splitlines():
-        if not line.startswith("#"):
-            yield line

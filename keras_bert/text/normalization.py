@@ -179,11 +179,7 @@ def without_case(text: str, rules: Normalization | None = None) -> str:
 
 
 class _Letters(dict[int, str]):
-    """The normalization of each code point, with spaces around punctuation and ideographs.
-
-    Args:
-        rules: How text is normalized.
-    """
+    """The normalization of each code point, with spaces around punctuation and ideographs."""
 
     def __init__(self, rules: Normalization) -> None:
         super().__init__()

@@ -18,18 +18,13 @@ import sentencepiece
 
 from keras_bert.atomic import write_bytes
 from keras_bert.text.characters import character_class_of
-from keras_bert.text.composition import composed, is_composed
 from keras_bert.text.normalization import is_extending, over_dropped_marks
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 from keras_bert.text.special_tokens import TokenSplitter, segments
 from keras_bert.text.tokenizer import FlatTokens, Tokenizer
 from keras_bert.vocabularies.files import read_bytes
 from keras_bert.vocabularies.sentence_piece_model import without_characters_map
-from keras_bert.vocabularies.tokenizer_config import (
-    check_tokenizer_config,
-    decode_model,
-    without_defaults,
-)
+from keras_bert.vocabularies.tokenizer_config import check_tokenizer_config, decode_model
 from keras_bert.vocabularies.vocab_txt import check_vocabulary
 
 if TYPE_CHECKING:
@@ -140,7 +135,7 @@ class SentencePieceTokenizer(Tokenizer):
                 f"compose is True with lowercase={lowercase}, keep_accents={keep_accents} and "
                 f"albert_rules={albert_rules}; expected False, True and False."
             )
-        self._renamed = self._rename_special_tokens(special_tokens)
+        self._rename_special_tokens(special_tokens)
         self.model = model if isinstance(model, bytes) else _read(Path(model))
         self.compose = compose
         self._processor = _processor(self.model)
@@ -174,11 +169,11 @@ class SentencePieceTokenizer(Tokenizer):
     def continuation_token_ids(self) -> list[int]:
         """The ids of pieces without a space before them; with `albert_rules`, of letters only."""
         special = {*self.special_token_ids, *self._control_ids}
-        continues = _continues if self.albert_rules else _has_no_space
         return [
             index
             for index, piece in enumerate(self.vocabulary)
-            if index not in special and continues(piece)
+            if index not in special
+            and (_continues(piece) if self.albert_rules else not piece.startswith(SPACE))
         ]
 
     def token_text(self, token_id: int) -> str:
@@ -189,26 +184,9 @@ class SentencePieceTokenizer(Tokenizer):
         """Writes the model to a file, atomically."""
         write_bytes(Path(path), self.model)
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the config, with the model in base64, from which `from_config` creates a copy."""
-        return {
-            "kind": self.kind,
-            "model": base64.b64encode(self.model).decode("ascii"),
-            "lowercase": self.lowercase,
-            "keep_accents": self.keep_accents,
-            "albert_rules": self.albert_rules,
-            "special_tokens_in_text": self.special_tokens_in_text,
-            **without_defaults(
-                self.kind,
-                {
-                    "special_tokens": self._renamed or None,
-                    "pair_separators": self.pair_separators,
-                    "num_segments": self.num_segments,
-                    "truncation_side": self.truncation_side,
-                    "compose": self.compose,
-                },
-            ),
-        }
+    def _config_values(self) -> dict[str, Any]:
+        model = base64.b64encode(self.model).decode("ascii")
+        return {**super()._config_values(), "model": model}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -224,8 +202,6 @@ class SentencePieceTokenizer(Tokenizer):
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         ids: list[int] = []
         ends = []
-        if self.compose:
-            texts = list(map(composed, texts))
         for text in map(_valid, texts):
             for start, end, token_id in segments(text, self._splitter):
                 if token_id is not None:
@@ -241,12 +217,6 @@ class SentencePieceTokenizer(Tokenizer):
         return np.array(ids, np.int32), np.diff(ends, prepend=0)
 
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
-        if self.compose and not all(map(is_composed, texts)):
-            tokens = self._tokens_as_they_are([composed(text) for text in texts])
-            return tokens.before_composition(texts)
-        return self._tokens_as_they_are(texts)
-
-    def _tokens_as_they_are(self, texts: Sequence[str]) -> FlatTokens:
         tokens: list[tuple[int, int, int]] = []
         ends = []
         for text in map(_valid, texts):
@@ -420,10 +390,6 @@ def _valid(text: str) -> str:
 def _width(part: str) -> int:
     """Returns the number of bytes of a piece in a text, without the space before it."""
     return len(part.replace(SPACE, "").encode("utf-8"))
-
-
-def _has_no_space(piece: str) -> bool:
-    return not piece.startswith(SPACE)
 
 
 def _continues(piece: str) -> bool:

@@ -31,13 +31,9 @@ class TokenMarks:
     """Replaces each special token in a text with a single character that the tokenizer recognizes.
 
     Args:
-        tokens: The tokens to recognize.
-        uncased: The tokens that are recognized in normalized text: in any case, and with any
-            accents.
+        tokens: The tokens to recognize, at most 31; a `ValueError` if there are more.
+        uncased: Those that are recognized in normalized text: in any case, and with any accents.
         rules: How text is normalized.
-
-    Raises:
-        ValueError: If there are more than 31 tokens.
     """
 
     def __init__(
@@ -111,13 +107,9 @@ class Segment(NamedTuple):
 class TokenSplitter:
     """Splits texts at tokens that are one token each wherever they occur.
 
-    Of tokens that begin at the same character, the longest one is found. Tokens that include the
-    whitespace before them are found before others, so that a run of spaces that is a token itself
-    belongs to a mask token after it.
-
-    Args:
-        ids: The id of each token.
-        taking_space: The tokens that include the whitespace before them.
+    Of tokens that begin at the same character, the longest one is found. The tokens `taking_space`,
+    which include the whitespace before them, are found before others, so that a run of spaces that
+    is a token itself belongs to a mask token after it. `ids` has the id of each token.
     """
 
     def __init__(self, ids: Mapping[str, int], taking_space: Collection[str] = ()) -> None:

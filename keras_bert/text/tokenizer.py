@@ -16,8 +16,14 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.text.characters import check_characters
-from keras_bert.text.composition import is_composed, sources_of_composed
-from keras_bert.vocabularies.tokenizer_config import TRUNCATION_SIDES, check_tokenizer_config
+from keras_bert.text.composition import composed, is_composed, sources_of_composed
+from keras_bert.vocabularies.tokenizer_config import (
+    FIELDS,
+    TRUNCATION_SIDES,
+    WORDPIECE,
+    check_tokenizer_config,
+    without_defaults,
+)
 
 if TYPE_CHECKING:
     from keras_bert.text.graph.tokenizer import GraphTokenizer
@@ -175,16 +181,19 @@ class Tokenizer(abc.ABC):
     mask_takes_space: bool = False
     """Whether the whitespace before a mask token in a text is part of it."""
 
+    compose: bool = False
+    """Whether characters are composed (NFC) first."""
+
+    added_tokens: tuple[str, ...] = ()
+    """Tokens but the special ones that are one token each where they occur in a text."""
+
     masks_with_special_tokens: ClassVar[bool] = True
     """Whether the random tokens of the family's masking may be special tokens."""
 
     def __init__(
         self, vocabulary: tuple[str, ...], special_tokens_in_text: bool, truncation_side: str
     ) -> None:
-        if truncation_side not in TRUNCATION_SIDES:
-            raise ValueError(
-                f"truncation_side is {truncation_side!r}; expected {' or '.join(TRUNCATION_SIDES)}."
-            )
+        checks.check_choice(TRUNCATION_SIDES, truncation_side=truncation_side)
         self.vocabulary = vocabulary
         self.special_tokens_in_text = special_tokens_in_text
         self.truncation_side = truncation_side
@@ -244,9 +253,9 @@ class Tokenizer(abc.ABC):
         tokens = (self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token)
         return tuple(dict.fromkeys(tokens))
 
-    def _rename_special_tokens(self, names: Mapping[str, str] | None) -> dict[str, str]:
-        """Replaces the special tokens of the class by role; returns those that differ."""
-        new_names = {}
+    def _rename_special_tokens(self, names: Mapping[str, str] | None) -> None:
+        """Replaces the special tokens of the class by role."""
+        self._special_tokens_by_role: dict[str, str] = {}
         for role, token in (names or {}).items():
             if role not in SPECIAL_ROLES:
                 raise ValueError(
@@ -254,14 +263,20 @@ class Tokenizer(abc.ABC):
                 )
             if token != getattr(type(self), f"{role}_token"):
                 setattr(self, f"{role}_token", token)
-                new_names[role] = token
-        return new_names
+                self._special_tokens_by_role[role] = token
+
+    def _check_added_tokens(self) -> None:
+        """Checks that the vocabulary has all added tokens."""
+        for token in self.added_tokens:
+            if token not in self._ids:
+                raise ValueError(f"added_tokens has {token!r}, which is not in the vocabulary.")
 
     def __call__(self, text: Any) -> Any:
         """Converts a text, or a batch of texts, to ids."""
         if is_tensor(text):
             return self.graph(text)
-        return _on_strings(text, lambda texts: _rows(*self.flat_ids(texts)))
+        nested, texts = _strings(text)
+        return _put_in(nested, _rows(*self.flat_ids(texts)))
 
     def tokenize_with_offsets(self, text: Any) -> tuple[Any, Any, Any]:
         """Converts texts to ids, with the offsets of each token in its text.
@@ -287,7 +302,7 @@ class Tokenizer(abc.ABC):
             return self.graph.tokenize_with_offsets(text)
         nested, texts = _strings(text)
         *columns, lengths = self.flat_tokens(texts)
-        ids, starts, ends = (_put_in(nested, iter(_rows(column, lengths))) for column in columns)
+        ids, starts, ends = (_put_in(nested, _rows(column, lengths)) for column in columns)
         return ids, starts, ends
 
     def tokenize_words(self, words: Any) -> Any:
@@ -303,8 +318,7 @@ class Tokenizer(abc.ABC):
         if is_tensor(words):
             return self.graph.tokenize_words(words)
         nested, strings = _strings(words)
-        ids = _rows(*self.flat_words(strings, _firsts(nested)))
-        return _put_in(nested, iter(ids))
+        return _put_in(nested, _rows(*self.flat_words(strings, _firsts(nested))))
 
     def flat_ids(self, texts: Sequence[str | bytes]) -> tuple[np.ndarray, np.ndarray]:
         """Converts texts to ids, one text after another.
@@ -320,8 +334,7 @@ class Tokenizer(abc.ABC):
             TypeError: If a text is neither a string nor `bytes`.
             ValueError: If UTF-8 cannot represent a text.
         """
-        ids, lengths = _concatenate(map(self._texts_to_ids, _chunks(texts)), np.int32, np.int64)
-        return ids, lengths
+        return self._chunks_to_ids(_chunks(texts))
 
     def flat_words(
         self, words: Sequence[str | bytes], is_first: Iterable[bool] | None = None
@@ -338,9 +351,13 @@ class Tokenizer(abc.ABC):
         """
         single = itertools.chain([True], itertools.repeat(False))
         flags = single if is_first is None else iter(is_first)
-        chunks = (
+        return self._chunks_to_ids(
             [self._as_word(word, bool(next(flags))) for word in chunk] for chunk in _chunks(words)
         )
+
+    def _chunks_to_ids(self, chunks: Iterable[list[str]]) -> tuple[np.ndarray, np.ndarray]:
+        if self.compose:
+            chunks = (list(map(composed, chunk)) for chunk in chunks)
         ids, lengths = _concatenate(map(self._texts_to_ids, chunks), np.int32, np.int64)
         return ids, lengths
 
@@ -354,8 +371,13 @@ class Tokenizer(abc.ABC):
             A tuple of the ids, the starts and ends of the tokens in their texts, as in
             `tokenize_with_offsets`, and the number of tokens of each text.
         """
-        chunks = map(self._texts_to_tokens, _chunks(texts))
+        chunks = map(self._chunk_to_tokens, _chunks(texts))
         return FlatTokens(*_concatenate(chunks, np.int32, np.int32, np.int32, np.int64))
+
+    def _chunk_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
+        if not self.compose or all(map(is_composed, texts)):
+            return self._texts_to_tokens(texts)
+        return self._texts_to_tokens(list(map(composed, texts))).before_composition(texts)
 
     def encode(
         self,
@@ -593,9 +615,19 @@ class Tokenizer(abc.ABC):
             raise ValueError(f"Token id {token_id} is not in [0, {len(self.vocabulary)}).")
         return self.vocabulary[token_id]
 
-    @abc.abstractmethod
     def get_config(self) -> dict[str, Any]:
         """Returns the config, including the vocabulary, from which `from_config` creates a copy."""
+        kind = {} if self.kind == WORDPIECE else {"kind": self.kind}
+        return {**kind, **without_defaults(self.kind, self._config_values())}
+
+    def _config_values(self) -> dict[str, Any]:
+        """Returns the values of all fields of the config."""
+        values = {name: getattr(self, name) for name in FIELDS[self.kind]}
+        values = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
+        return {**values, "special_tokens": self._special_tokens_by_role or None}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -623,11 +655,11 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Converts texts to ids, of any integer type, and the number of ids of each text."""
+        """Converts composed texts to ids, of any integer type, and their number in each text."""
 
     @abc.abstractmethod
     def _texts_to_tokens(self, texts: Sequence[str]) -> FlatTokens:
-        """Converts texts to ids with offsets in characters, of any integer type."""
+        """Converts composed texts to ids with offsets in characters, of any integer type."""
 
     @abc.abstractmethod
     def _ids_to_text(self, ids: Sequence[int]) -> str:
@@ -673,12 +705,6 @@ def pair_limits(
 def is_tensor(value: Any) -> bool:
     """Returns whether a value is a tensor of TensorFlow, ragged or not; does not import it."""
     return type(value).__module__.startswith("tensorflow.")
-
-
-def _on_strings(text: Any, function: Callable[[list[str]], Iterable[Any]]) -> Any:
-    """Applies a function of many strings to a string, or to the strings of nested sequences."""
-    nested, texts = _strings(text)
-    return _put_in(nested, iter(function(texts)))
 
 
 def _strings(text: Any) -> tuple[Any, list[str]]:

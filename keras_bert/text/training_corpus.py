@@ -27,8 +27,7 @@ Corpus = str | os.PathLike[str] | Iterable[str | bytes | os.PathLike[str]]
 def corpus_texts(corpus: Corpus) -> Iterator[bytes]:
     """Yields the texts of a corpus as bytes; the texts of files are their lines.
 
-    Raises:
-        ValueError: If a string in an iterable is the name of a file.
+    A string in an iterable that is the name of a file is a `ValueError`.
     """
     if isinstance(corpus, str | os.PathLike):
         with open(corpus, "rb") as lines:

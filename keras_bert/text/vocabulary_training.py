@@ -7,7 +7,7 @@ import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from keras_bert import checks
@@ -94,7 +94,9 @@ def train_vocabulary(
         import tokenizers
     if lowercase is None:
         lowercase = chosen_lowercase(corpus, progress)
-    counts = _counts(read_corpus(corpus, progress), lowercase, max_distinct_words, progress)
+    texts = read_corpus(corpus, progress)
+    counts = count_words(texts, split_words(lowercase), max_distinct_words, progress)
+    counts = {word: count for word, count in counts.items() if len(word) <= MAX_WORD_LENGTH}
     if not counts:
         raise ValueError(f"The corpus has no words: {corpus!r}.")
     letters, inside = _alphabet(counts, alphabet_size, vocabulary_size)
@@ -224,7 +226,10 @@ def train_byte_pair_vocabulary(
     learner = tokenizers.Tokenizer(tokenizers.models.BPE())
     learner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     learner.train_from_iterator(spelled_out(words), trainer)
-    return _bpe_vocabulary(learner)
+    model = json.loads(learner.to_str())["model"]
+    ids = model["vocab"]
+    merges = (merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"])
+    return BytePairVocabulary(tuple(sorted(ids, key=ids.__getitem__)), tuple(merges))
 
 
 def train_sentence_piece_model(
@@ -291,6 +296,7 @@ def train_sentence_piece_model(
     checks.POSITIVE_FRACTION.check(character_coverage=character_coverage)
     model = io.BytesIO()
     clean = TextCleaner(lowercase, keep_accents, collapse=special_tokens is None)
+    texts = (clean(text.decode("utf-8", "ignore")) for text in read_corpus(corpus, progress))
     special: dict[str, Any] = {
         **{"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1},
         "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
@@ -314,7 +320,7 @@ def train_sentence_piece_model(
     sentencepiece.set_random_generator_seed(seed)
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_sentences(read_corpus(corpus, progress), clean),
+            sentence_iterator=filter(None, texts),
             model_writer=model,
             model_type="unigram",
             vocab_size=num_pieces,
@@ -336,13 +342,6 @@ def train_sentence_piece_model(
     if with_fairseq_ids:
         return fairseq_ids.with_fairseq_ids(serialized, fairseq_ids.XLM_ROBERTA)
     return serialized
-
-
-def _counts(
-    texts: Iterable[bytes], lowercase: bool, max_distinct_words: int, progress: bool
-) -> dict[str, int]:
-    counts = count_words(texts, split_words(lowercase), max_distinct_words, progress)
-    return {word: count for word, count in counts.items() if len(word) <= MAX_WORD_LENGTH}
 
 
 def _alphabet(
@@ -368,17 +367,3 @@ def _alphabet(
             break
         alphabet.add(letter)
     return sorted(alphabet), sorted(alphabet & inside)
-
-
-def _bpe_vocabulary(learner: Any) -> BytePairVocabulary:
-    model = json.loads(learner.to_str())["model"]
-    ids = model["vocab"]
-    merges = (merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"])
-    return BytePairVocabulary(tuple(sorted(ids, key=ids.__getitem__)), tuple(merges))
-
-
-def _sentences(texts: Iterable[bytes], clean: TextCleaner) -> Iterator[str]:
-    for text in texts:
-        clean_text = clean(text.decode("utf-8", "ignore"))
-        if clean_text:
-            yield clean_text

@@ -24,7 +24,7 @@ from keras_bert.text.normalization import (
 )
 from keras_bert.text.special_tokens import SUFFIX, TokenMarks
 from keras_bert.text.tokenizer import END, FlatTokens, KnownWords, Tokenizer
-from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH, WORD_LENGTH, without_defaults
+from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH, WORD_LENGTH
 from keras_bert.vocabularies.vocab_txt import check_vocabulary, load_vocabulary, save_vocabulary
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class WordPieceTokenizer(Tokenizer):
         special_tokens: Mapping[str, str] | None = None,
         pair_separators: int = 1,
     ) -> None:
-        self._renamed = self._rename_special_tokens(special_tokens)
+        self._rename_special_tokens(special_tokens)
         required = (self.pad_token, self.unk_token, self.cls_token, self.sep_token)
         tokens = (
             load_vocabulary(vocabulary, required)
@@ -153,9 +153,7 @@ class WordPieceTokenizer(Tokenizer):
         self.rules = Normalization(lowercase, self.strip_accents, tokenize_chinese_chars)
         self.added_tokens = tuple(added_tokens)
         self.uncased_tokens = tuple(uncased_tokens)
-        missing = [token for token in self.added_tokens if token not in self._ids]
-        if missing:
-            raise ValueError(f"added_tokens has {missing[0]!r}, which is not in the vocabulary.")
+        self._check_added_tokens()
         unknown = sorted({*self.uncased_tokens} - {*self.added_tokens})
         if unknown:
             raise ValueError(f"uncased_tokens has {unknown[0]!r}, which is not in added_tokens.")
@@ -200,29 +198,9 @@ class WordPieceTokenizer(Tokenizer):
         """Writes the vocabulary to a file, one token per line."""
         save_vocabulary(self.vocabulary, path)
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the config, including the vocabulary, from which `from_config` creates a copy."""
-        return {
-            "vocabulary": list(self.vocabulary),
-            "lowercase": self.lowercase,
-            "special_tokens_in_text": self.special_tokens_in_text,
-            **({"added_tokens": list(self.added_tokens)} if self.added_tokens else {}),
-            **({"uncased_tokens": list(self.uncased_tokens)} if self.uncased_tokens else {}),
-            **without_defaults(
-                self.kind,
-                {
-                    "max_word_length": self.max_word_length,
-                    "num_segments": self.num_segments,
-                    "truncation_side": self.truncation_side,
-                    "strip_accents": (
-                        None if self.strip_accents == self.lowercase else self.strip_accents
-                    ),
-                    "tokenize_chinese_chars": self.tokenize_chinese_chars,
-                    "special_tokens": self._renamed or None,
-                    "pair_separators": self.pair_separators,
-                },
-            ),
-        }
+    def _config_values(self) -> dict[str, Any]:
+        strip_accents = None if self.strip_accents == self.lowercase else self.strip_accents
+        return {**super()._config_values(), "strip_accents": strip_accents}
 
     def _texts_to_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         return self._known_ids.ids(self._join(texts).split())
@@ -307,10 +285,7 @@ class WordPieceTokenizer(Tokenizer):
 class _Subwords:
     """The tokens that words are split into: greedily, longest match first.
 
-    Args:
-        tokens: The strings that match, in the order of their ids.
-        unknown_id: The id of the unknown token.
-        max_length: The maximum number of characters of a word.
+    `tokens` are the strings that match, in the order of their ids.
     """
 
     def __init__(self, tokens: Sequence[str], unknown_id: int, max_length: int) -> None:

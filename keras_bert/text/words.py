@@ -16,9 +16,6 @@ def split_words(text: str) -> tuple[list[str], list[int], list[int]]:
     Punctuation marks and CJK ideographs are words of their own, except inside words (`AT&T`,
     `o'clock`, `12:30`, `U.S.`) and URLs, and at the start of `@name` and `#tag`.
 
-    Args:
-        text: A text.
-
     Returns:
         A tuple of the words; the offset in characters of the first character of each; and the
         offset one past its last character.

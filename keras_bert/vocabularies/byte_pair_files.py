@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """BPE vocabularies: their alphabet, `vocab.json` and `merges.txt`.
 
-The tokens of byte-level BPE are of bytes, each of which a character represents. Those of BPE with
-byte fallback are of characters, and there is one for each byte of a character that has none.
+The tokens of byte-level BPE consist of bytes, and a character represents each byte. The tokens of
+BPE with byte fallback consist of characters; a character that has none has a token for each byte.
 """
 
 from __future__ import annotations
@@ -114,13 +114,15 @@ def load_merges(
 
 
 def check_merge(merge: object, vocabulary: Collection[str], where: str) -> tuple[str, str]:
-    """Checks that a merge is two tokens whose concatenation is a token too; returns them."""
+    """Checks that a merge is two tokens that form a token together; returns them."""
     if not isinstance(merge, str):
         raise ValueError(f"{where} is {merge!r}; expected a string of two tokens.")
     left, _, right = merge.partition(" ")
-    missing = [token for token in (left, right, left + right) if token not in vocabulary]
-    if missing or " " in right:
-        what = f"the vocabulary lacks {missing[0]!r}" if missing else "it has two spaces"
+    absent_tokens = [token for token in (left, right, left + right) if token not in vocabulary]
+    if absent_tokens or " " in right:
+        what = (
+            f"the vocabulary lacks {absent_tokens[0]!r}" if absent_tokens else "it has two spaces"
+        )
         raise ValueError(
             f"{where} is {merge!r}: {what}; expected two tokens of the vocabulary separated by a "
             "space, whose concatenation is in the vocabulary too."

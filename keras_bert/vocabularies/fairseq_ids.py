@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ids of XLM-RoBERTa and CamemBERT, which are not those of their SentencePiece models.
+"""The ids of XLM-RoBERTa and CamemBERT, which differ from their SentencePiece models'.
 
 The library that they were trained with (fairseq) has tokens of its own before the pieces of a
 model, and the mask token after them. A model with these tokens as pieces has their ids.
@@ -22,7 +22,7 @@ from keras_bert.vocabularies.sentence_piece_model import (
 )
 
 MODEL_FILE = "sentencepiece.bpe.model"
-"""The name of a released model, whose ids are not those of the vocabulary."""
+"""The name of a released model. Its ids are not the vocabulary's."""
 
 SPECIAL_TOKENS = {
     "pad": "<pad>",
@@ -38,7 +38,7 @@ class FairseqIds(NamedTuple):
     """What the ids begin with.
 
     Args:
-        first: The pieces before those of the released model.
+        first: The pieces before the released model's.
         replaced: The pieces at the beginning of the released model that are not repeated.
     """
 
@@ -67,7 +67,7 @@ CAMEMBERT = FairseqIds(
 
 
 def with_fairseq_ids(model: bytes, ids: FairseqIds) -> bytes:
-    """Converts a released, serialized model to one whose pieces have the ids of the vocabulary."""
+    """Converts a released, serialized model to one with the ids of the vocabulary."""
     pieces = read_pieces(model)
     count = len(ids.replaced)
     if _texts(pieces[:count]) != _texts(ids.replaced):

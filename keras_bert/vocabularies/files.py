@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 MAX_BYTES = 1 << 28
-"""The maximum size of a config or vocabulary, ten times that of the largest released ones."""
+"""The maximum size of a config or vocabulary, ten times the largest released one's."""
 
 
 def read_bytes(path: Path) -> bytes:

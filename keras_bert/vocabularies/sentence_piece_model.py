@@ -2,7 +2,7 @@
 """Reading and writing of serialized SentencePiece models.
 
 The necessary fields of the protocol buffer are parsed here. The protobuf classes of the
-`sentencepiece` package cannot be used: importing them in the same process as those of
+`sentencepiece` package cannot be used: importing them in the same process as the classes of
 `transformers` raises protobuf's error "duplicate file name sentencepiece_model.proto".
 
 Reference:
@@ -40,7 +40,7 @@ class Piece(NamedTuple):
     type: int
 
 
-# Scores that differ less are those of one piece, in decimal digits and as a float.
+# Scores that differ less belong to one piece, in decimal digits and as a float.
 _SAME_SCORE = 1e-3
 _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 _UNIGRAM = 1
@@ -84,7 +84,7 @@ def have_same_pieces(model: bytes, other: bytes) -> bool:
         len(pieces) == len(others)
         and all(
             piece.text == other.text
-            # Only those that are found by their scores need them.
+            # Only normal pieces are found by their scores.
             and (piece.type != PieceType.NORMAL or abs(piece.score - other.score) < _SAME_SCORE)
             for piece, other in zip(pieces, others, strict=True)
         )

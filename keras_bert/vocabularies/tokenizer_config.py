@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The config of a tokenizer: plain values, which name no files.
 
-It travels in `.keras` files, whose reader must not open what they name. A path of a vocabulary is
+It travels in `.keras` files, and their reader must not open other files. A path of a vocabulary is
 an argument of the classes of tokenizers alone.
 """
 
@@ -20,86 +20,67 @@ WORDPIECE, BYTE_PAIR, SENTENCE_PIECE = KINDS = ("wordpiece", "byte_pair", "sente
 MAX_WORD_LENGTH = 200
 """The maximum number of characters of a word in BERT's released code; longer ones are unknown."""
 WORD_LENGTH = checks.Numbers(at_least=1, below=1000, integer=True)
-"""The range of other such maxima, of which regular expressions (RE2) count no more."""
+"""The range of other such maxima; regular expressions (RE2) count no further."""
 TRUNCATION_SIDES = ("right", "left")
 """The ends at which texts that are too long for a row may be truncated, the usual one first."""
 
 _STRINGS, _FLAG, _BASE64 = "a list of strings", "True or False", "a string, the model in base64"
 _STRING, _INTEGER, _NAMES = "a string", "a positive integer", "a dict of strings"
-_REQUIRED = {
-    WORDPIECE: {"vocabulary": _STRINGS},
-    BYTE_PAIR: {"vocabulary": _STRINGS, "merges": _STRINGS},
-    SENTENCE_PIECE: {"model": _BASE64},
-}
-_OPTIONAL = {
+_REQUIRED = object()
+FIELDS: dict[str, dict[str, tuple[str, Any]]] = {
     WORDPIECE: {
-        "lowercase": _FLAG,
-        "added_tokens": _STRINGS,
-        "uncased_tokens": _STRINGS,
-        "max_word_length": _INTEGER,
-        "num_segments": _INTEGER,
-        "truncation_side": _STRING,
-        "strip_accents": _FLAG,
-        "tokenize_chinese_chars": _FLAG,
-        "special_tokens": _NAMES,
-        "pair_separators": _INTEGER,
+        "vocabulary": (_STRINGS, _REQUIRED),
+        "lowercase": (_FLAG, True),
+        "special_tokens_in_text": (_FLAG, False),
+        "added_tokens": (_STRINGS, []),
+        "uncased_tokens": (_STRINGS, []),
+        "max_word_length": (_INTEGER, MAX_WORD_LENGTH),
+        "num_segments": (_INTEGER, 2),
+        "truncation_side": (_STRING, "right"),
+        "strip_accents": (_FLAG, None),
+        "tokenize_chinese_chars": (_FLAG, True),
+        "special_tokens": (_NAMES, None),
+        "pair_separators": (_INTEGER, 1),
     },
     BYTE_PAIR: {
-        "add_prefix_space": _FLAG,
-        "special_tokens": _NAMES,
-        "pair_separators": _INTEGER,
-        "mask_takes_space": _FLAG,
-        "added_tokens": _STRINGS,
-        "word_pattern": _STRING,
-        "compose": _FLAG,
-        "ignore_merges": _FLAG,
-        "space_before_first_word": _FLAG,
-        "byte_fallback": _FLAG,
-        "repeats_cls": _FLAG,
-        "truncation_side": _STRING,
+        "vocabulary": (_STRINGS, _REQUIRED),
+        "merges": (_STRINGS, _REQUIRED),
+        "add_prefix_space": (_FLAG, False),
+        "special_tokens_in_text": (_FLAG, False),
+        "special_tokens": (_NAMES, None),
+        "pair_separators": (_INTEGER, 2),
+        "mask_takes_space": (_FLAG, True),
+        "added_tokens": (_STRINGS, []),
+        "word_pattern": (_STRING, "gpt2"),
+        "compose": (_FLAG, False),
+        "ignore_merges": (_FLAG, False),
+        "space_before_first_word": (_FLAG, True),
+        "byte_fallback": (_FLAG, False),
+        "repeats_cls": (_FLAG, False),
+        "truncation_side": (_STRING, "right"),
     },
     SENTENCE_PIECE: {
-        "lowercase": _FLAG,
-        "keep_accents": _FLAG,
-        "albert_rules": _FLAG,
-        "special_tokens": _NAMES,
-        "pair_separators": _INTEGER,
-        "num_segments": _INTEGER,
-        "truncation_side": _STRING,
-        "compose": _FLAG,
+        "model": (_BASE64, _REQUIRED),
+        "lowercase": (_FLAG, True),
+        "keep_accents": (_FLAG, False),
+        "albert_rules": (_FLAG, True),
+        "special_tokens_in_text": (_FLAG, False),
+        "special_tokens": (_NAMES, None),
+        "pair_separators": (_INTEGER, 1),
+        "num_segments": (_INTEGER, 2),
+        "truncation_side": (_STRING, "right"),
+        "compose": (_FLAG, False),
     },
 }
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    WORDPIECE: {
-        "max_word_length": MAX_WORD_LENGTH,
-        "num_segments": 2,
-        "truncation_side": "right",
-        "strip_accents": None,
-        "tokenize_chinese_chars": True,
-        "special_tokens": None,
-        "pair_separators": 1,
-    },
-    BYTE_PAIR: {
-        "special_tokens": None,
-        "pair_separators": 2,
-        "mask_takes_space": True,
-        "added_tokens": [],
-        "word_pattern": "gpt2",
-        "compose": False,
-        "ignore_merges": False,
-        "space_before_first_word": True,
-        "byte_fallback": False,
-        "repeats_cls": False,
-        "truncation_side": "right",
-    },
-    SENTENCE_PIECE: {
-        "special_tokens": None,
-        "pair_separators": 1,
-        "num_segments": 2,
-        "truncation_side": "right",
-        "compose": False,
-    },
-}
+"""The type and the default of each field of a config, by the kind of the tokenizer."""
+# Fields that configs have even if they are the defaults
+_ALWAYS = (
+    "lowercase",
+    "add_prefix_space",
+    "keep_accents",
+    "albert_rules",
+    "special_tokens_in_text",
+)
 # Longer values are cut in error messages
 _SHOWN = 80
 
@@ -107,7 +88,7 @@ _SHOWN = 80
 def check_tokenizer_config(config: object) -> str:
     """Checks the fields of a tokenizer's config, the arguments of its class; returns its kind.
 
-    Without `kind`, they are those of a `WordPieceTokenizer`.
+    Without `kind`, it is the config of a `WordPieceTokenizer`.
     """
     if not isinstance(config, Mapping):
         raise ValueError(f"The config of a tokenizer is {_shown(config)}; expected a dict.")
@@ -116,32 +97,43 @@ def check_tokenizer_config(config: object) -> str:
         raise ValueError(
             f"kind of a tokenizer's config is {_shown(kind)}; expected one of {', '.join(KINDS)}."
         )
-    required = _REQUIRED[kind]
-    types = {"kind": "", "special_tokens_in_text": _FLAG, **required, **_OPTIONAL[kind]}
-    missing = [name for name in required if name not in config]
-    unknown = [name for name in config if name not in types]
-    if missing or unknown:
-        what = f"lacks {missing[0]}" if missing else f"has {_shown(unknown[0])}"
+    fields = FIELDS[kind]
+    required = (name for name, (_, default) in fields.items() if default is _REQUIRED)
+    absent_fields = [name for name in required if name not in config]
+    values = {name: value for name, value in config.items() if name != "kind"}
+    other_fields = [name for name in values if name not in fields]
+    if absent_fields or other_fields:
+        what = f"lacks {absent_fields[0]}" if absent_fields else f"has {_shown(other_fields[0])}"
         raise ValueError(
-            f"The config of a {kind} tokenizer {what}; its fields are {', '.join(types)}."
+            f"The config of a {kind} tokenizer {what}; its fields are kind, {', '.join(fields)}."
         )
-    for name, value in config.items():
-        if types[name] and not _is(value, types[name]):
+    for name, value in values.items():
+        field_type, _ = fields[name]
+        if not _is(value, field_type):
             raise ValueError(
-                f"{name} of a tokenizer's config is {_shown(value)}; expected {types[name]}."
+                f"{name} of a tokenizer's config is {_shown(value)}; expected {field_type}."
                 + (
                     " The file of a vocabulary is an argument of the tokenizer's class only."
-                    if types[name] == _STRINGS and isinstance(value, str)
+                    if field_type == _STRINGS and isinstance(value, str)
                     else ""
                 )
             )
     return str(kind)
 
 
-def without_defaults(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a tokenizer's config that it has only if they are not the defaults."""
-    defaults = _DEFAULTS[kind]
-    return {name: value for name, value in options.items() if value != defaults[name]}
+def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a tokenizer's config with the defaults of the fields that it lacks."""
+    fields = FIELDS[config.get("kind", WORDPIECE)]
+    return {name: config.get(name, default) for name, (_, default) in fields.items()}
+
+
+def without_defaults(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of fields that the config of a tokenizer has: not most defaults."""
+    return {
+        name: value
+        for name, value in values.items()
+        if name in _ALWAYS or value != FIELDS[kind][name][1]
+    }
 
 
 def list_tokens(tokenizer: Mapping[str, Any]) -> list[str]:

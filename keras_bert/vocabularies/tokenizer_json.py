@@ -3,7 +3,7 @@
 
 For ALBERT it is written in addition to the SentencePiece model: without it, the `transformers`
 library (5.23) splits texts at user-defined pieces and begins a word after each, so that its ids
-differ from those of SentencePiece.
+differ from SentencePiece's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from keras_bert.vocabularies.sentence_piece_model import (
     read_pieces,
     write_model,
 )
-from keras_bert.vocabularies.tokenizer_config import MAX_WORD_LENGTH, WORD_LENGTH
+from keras_bert.vocabularies.tokenizer_config import WORD_LENGTH
 
 TOKENIZER_FILE = "tokenizer.json"
 
@@ -59,15 +59,7 @@ _OF_SPACES = (f"Replace {_SPACES!r} by ' '", f"Replace {_SPACES!r} by {BLANK!r}"
 
 
 class TokenizerJson:
-    """The content of a `tokenizer.json`.
-
-    Args:
-        path: Path of the file.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If the file does not contain a JSON object.
-    """
+    """The content of a `tokenizer.json`; a file without a JSON object is a `ValueError`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,11 +67,7 @@ class TokenizerJson:
 
     def part(self, name: str) -> Mapping[str, Any]:
         """Returns an object of the file; `{}` if it is absent."""
-        value = self._fields.get(name)
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            raise self.error(f"{name} is {type(value).__name__}; it must be an object")
+        value: Mapping[str, Any] = self._fields.get(name) or {}
         return value
 
     def steps(self, name: str) -> list[Mapping[str, Any]]:
@@ -87,9 +75,7 @@ class TokenizerJson:
         part = self.part(name)
         if part.get("type") != "Sequence":
             return [part] if part else []
-        steps = part.get(_STEPS[name])
-        if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-            raise self.error(f"{name} is a Sequence; its {_STEPS[name]} must be a list of objects")
+        steps: list[Mapping[str, Any]] = part[_STEPS[name]]
         return steps
 
     @property
@@ -102,17 +88,8 @@ class TokenizerJson:
 
     def vocabulary(self) -> tuple[str, ...]:
         """Returns the tokens of a WordPiece or BPE model, including added tokens."""
-        vocabulary = self.part("model").get("vocab")
-        if not isinstance(vocabulary, dict):
-            raise self.error(
-                f"model.vocab is {type(vocabulary).__name__}; it must be a dictionary of ids"
-            )
-        try:
-            ids = {token["content"]: token["id"] for token in self.added_tokens()}
-        except (KeyError, TypeError) as error:
-            raise self.error(
-                f"added_tokens must contain objects with id and content ({error!r})"
-            ) from error
+        vocabulary = self.part("model")["vocab"]
+        ids = {token["content"]: token["id"] for token in self.added_tokens()}
         for token, index in ids.items():
             if vocabulary.get(token, index) != index:
                 raise self.error(
@@ -123,9 +100,7 @@ class TokenizerJson:
 
     def added_tokens(self) -> Sequence[Mapping[str, Any]]:
         """Returns the added tokens, which include the special tokens."""
-        added = self._fields.get("added_tokens") or []
-        if not isinstance(added, list) or not all(isinstance(token, dict) for token in added):
-            raise self.error("added_tokens must be a list of objects with id and content")
+        added: Sequence[Mapping[str, Any]] = self._fields.get("added_tokens") or []
         return added
 
     def error(self, what: str) -> ValueError:
@@ -162,11 +137,7 @@ def byte_pair_options(tokenizer: TokenizerJson) -> dict[str, Any]:
 
 
 def merges_of(tokenizer: TokenizerJson) -> list[str]:
-    """Reads the merges of a BPE model.
-
-    Raises:
-        ValueError: If they are malformed.
-    """
+    """Reads the merges of a BPE model; malformed ones are a `ValueError`."""
     merges = tokenizer.part("model").get("merges")
     if not isinstance(merges, list):
         raise tokenizer.error(f"model.merges is {type(merges).__name__}; it must be a list")
@@ -200,10 +171,10 @@ def _check_byte_fallback(tokenizer: TokenizerJson) -> None:
             f"model.byte_fallback is True, and pre_tokenizer is {_described(steps)}; expected "
             "Gemma's, a Split at ' ', or none"
         )
-    found = [
+    normalized_tokens = [
         token.get("content") for token in tokenizer.added_tokens() if token.get("normalized", False)
     ]
-    if any(BLANK in str(token) for token in found):
+    if any(BLANK in str(token) for token in normalized_tokens):
         raise tokenizer.error(
             f"an added token has {BLANK} and is found in normalized text, which is not supported"
         )
@@ -234,29 +205,24 @@ def _byte_words(tokenizer: TokenizerJson) -> tuple[str, bool]:
 
 
 def byte_pair_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the content of a `tokenizer.json`, with the special tokens by their roles."""
+    """Returns the content of a `tokenizer.json` for a config with defaults.
+
+    `names` are the special tokens by their roles.
+    """
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
-    byte_fallback = bool(config.get("byte_fallback", False))
-    special = dict.fromkeys(token for token in names.values() if token in ids)
-    taking_space = names["mask"] if config.get("mask_takes_space", True) else None
-    normalized = not byte_fallback
+    byte_fallback = config["byte_fallback"]
+    taking_space = names["mask"] if config["mask_takes_space"] else None
     added = [
-        *(_added_token(token, ids[token], token == taking_space) for token in special),
+        *(_added_token(token, ids[token], token == taking_space) for token in _present(names, ids)),
         *(
-            {**_added_token(token, ids[token]), "normalized": normalized, "special": False}
-            for token in config.get("added_tokens", ())
+            {**_added_token(token, ids[token]), "normalized": not byte_fallback, "special": False}
+            for token in config["added_tokens"]
         ),
     ]
-    between = [names["sep"]] * config.get("pair_separators", 2)
-    if config.get("repeats_cls"):
-        between[-1] = names["cls"]
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": sorted(added, key=lambda token: token["id"]),
+        **_beginning(added),
         **(_gemma_steps() if byte_fallback else _byte_level_steps(config)),
-        "post_processor": _template(ids, names["cls"], names["sep"], between, segment=0),
+        "post_processor": _template(ids, names, config),
         "model": {
             "type": "BPE",
             "dropout": None,
@@ -265,7 +231,7 @@ def byte_pair_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[
             "end_of_word_suffix": None,
             "fuse_unk": byte_fallback,
             "byte_fallback": byte_fallback,
-            "ignore_merges": bool(config.get("ignore_merges", False)),
+            "ignore_merges": config["ignore_merges"],
             "vocab": ids,
             "merges": [merge.split(" ") for merge in config["merges"]],
         },
@@ -273,24 +239,25 @@ def byte_pair_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[
 
 
 def _byte_level_steps(config: Mapping[str, Any]) -> dict[str, Any]:
-    word_pattern = config.get("word_pattern", "gpt2")
+    has_own_pattern = config["word_pattern"] == "gpt2"
     byte_level: dict[str, Any] = {
         "type": "ByteLevel",
-        "add_prefix_space": bool(config.get("add_prefix_space", False)),
+        "add_prefix_space": config["add_prefix_space"],
         "trim_offsets": True,
-        "use_regex": word_pattern == "gpt2",
+        "use_regex": has_own_pattern,
     }
     split = {
         "type": "Split",
-        "pattern": {"Regex": _WORD_PATTERNS[word_pattern]},
+        "pattern": {"Regex": _WORD_PATTERNS[config["word_pattern"]]},
         "behavior": "Isolated",
         "invert": False,
     }
-    steps = [byte_level] if word_pattern == "gpt2" else [split, byte_level]
     return {
-        "normalizer": {"type": "NFC"} if config.get("compose") else None,
+        "normalizer": {"type": "NFC"} if config["compose"] else None,
         "pre_tokenizer": (
-            steps[0] if len(steps) == 1 else {"type": "Sequence", "pretokenizers": steps}
+            byte_level
+            if has_own_pattern
+            else {"type": "Sequence", "pretokenizers": [split, byte_level]}
         ),
         "decoder": {**byte_level, "use_regex": True},
     }
@@ -330,7 +297,7 @@ def wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
             f"model.max_input_chars_per_word is {length!r}; it must be {WORD_LENGTH}"
         )
     steps = tokenizer.steps("pre_tokenizer")
-    # BertPreTokenizer does what the other two do one after the other.
+    # BertPreTokenizer does the work of the other two.
     splits = {str(step.get("type")) for step in steps}
     if (
         splits - {"BertPreTokenizer", "WhitespaceSplit", "Punctuation"}
@@ -369,47 +336,37 @@ def wordpiece_options(tokenizer: TokenizerJson) -> dict[str, Any]:
 
 
 def wordpiece_json(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the content of a `tokenizer.json`, with the special tokens by their roles."""
+    """Returns the content of a `tokenizer.json`; see `byte_pair_json`."""
     ids = {token: index for index, token in enumerate(config["vocabulary"])}
-    uncased = config.get("uncased_tokens", ())
-    special = dict.fromkeys(token for token in names.values() if token in ids)
+    uncased = config["uncased_tokens"]
     added = [
-        *(_added_token(token, ids[token]) for token in special),
+        *(_added_token(token, ids[token]) for token in _present(names, ids)),
         *(
             {
                 **_added_token(token, ids[token]),
                 "normalized": token in uncased,
                 "special": token not in uncased,
             }
-            for token in config.get("added_tokens", ())
+            for token in config["added_tokens"]
         ),
     ]
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": sorted(added, key=lambda token: token["id"]),
+        **_beginning(added),
         "normalizer": {
             "type": "BertNormalizer",
             "clean_text": True,
-            "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
-            "strip_accents": config.get("strip_accents"),
-            "lowercase": config.get("lowercase", True),
+            "handle_chinese_chars": config["tokenize_chinese_chars"],
+            "strip_accents": config["strip_accents"],
+            "lowercase": config["lowercase"],
         },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": _template(
-            ids,
-            names["cls"],
-            names["sep"],
-            [names["sep"]] * config.get("pair_separators", 1),
-            segment=config.get("num_segments", 2) - 1,
-        ),
+        "post_processor": _template(ids, names, config),
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {
             "type": "WordPiece",
             "unk_token": names["unk"],
             "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": config.get("max_word_length", MAX_WORD_LENGTH),
+            "max_input_chars_per_word": config["max_word_length"],
             "vocab": ids,
         },
     }
@@ -419,8 +376,7 @@ class RowFormats(NamedTuple):
     """How a post-processor packs texts into rows.
 
     Args:
-        single: The special tokens of the row of a text, and `A` for the text, with their segment
-            ids.
+        single: The special tokens of the row of a text, and `A` for the text, with their segments.
         pair: Those of the row of two texts, and `A` and `B`.
         ids: The ids that each special token has in a row.
     """
@@ -431,11 +387,7 @@ class RowFormats(NamedTuple):
 
 
 def row_formats(tokenizer: TokenizerJson) -> RowFormats:
-    """Reads how the post-processor packs a text, and two, into a row.
-
-    Raises:
-        ValueError: If the file is malformed, or the post-processor is of another kind.
-    """
+    """Reads how the post-processor packs a text, and two, into a row; others are an error."""
     # ByteLevel changes offsets only.
     steps = [step for step in tokenizer.steps("post_processor") if step.get("type") != "ByteLevel"]
     kinds = ("BertProcessing", "RobertaProcessing", "TemplateProcessing")
@@ -444,40 +396,27 @@ def row_formats(tokenizer: TokenizerJson) -> RowFormats:
             f"post_processor has the steps {_described(steps)}; it must be one of "
             f"{', '.join(kinds)}, without which no special tokens are added"
         )
-    kind = steps[0]["type"]
-    ids = {}
-    try:
-        if kind == "TemplateProcessing":
-            single, pair = (
-                [_template_part(part) for part in steps[0][row]] for row in ("single", "pair")
-            )
-            for name, token in (steps[0].get("special_tokens") or {}).items():
-                ids[name] = list(token["ids"])
-        else:
-            ends = {name: steps[0][name] for name in ("cls", "sep")}
-            ids = {str(token): [index] for token, index in ends.values()}
-            start, end = (str(token) for token, _ in ends.values())
-            single = [(start, 0), ("A", 0), (end, 0)]
-            pair = [*single, ("B", 1), (end, 1)]
-            if kind == "RobertaProcessing":
-                # Without, `tokenizers` takes it for a BertProcessing.
-                if not all(
-                    isinstance(steps[0][name], bool)
-                    for name in ("trim_offsets", "add_prefix_space")
-                ):
-                    raise TypeError("trim_offsets and add_prefix_space must be true or false")
-                pair = [*single, (end, 0), ("B", 0), (end, 0)]
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise tokenizer.error(f"post_processor is a malformed {kind} ({error!r})") from error
-    return RowFormats(single, pair, ids)
+    step = steps[0]
+    if step["type"] == "TemplateProcessing":
+        single, pair = ([_template_part(part) for part in step[row]] for row in ("single", "pair"))
+        special = step.get("special_tokens") or {}
+        return RowFormats(single, pair, {name: token["ids"] for name, token in special.items()})
+    (cls, cls_id), (sep, sep_id) = step["cls"], step["sep"]
+    single = [(cls, 0), ("A", 0), (sep, 0)]
+    pair = [*single, ("B", 1), (sep, 1)]
+    if step["type"] == "RobertaProcessing":
+        # Without, `tokenizers` takes it for a BertProcessing.
+        if not all(isinstance(step[name], bool) for name in ("trim_offsets", "add_prefix_space")):
+            raise TypeError("trim_offsets and add_prefix_space must be true or false")
+        pair = [*single, (sep, 0), ("B", 0), (sep, 0)]
+    return RowFormats(single, pair, {cls: [cls_id], sep: [sep_id]})
 
 
 def _template_part(part: Mapping[str, Mapping[str, Any]]) -> tuple[str, int]:
-    ((kind, value),) = part.items()
-    name = str(value["id"])
-    if (kind == "Sequence") != (name in ("A", "B")):
-        raise ValueError(f"{kind} is {name!r}")
-    return name, int(value["type_id"])
+    kind, value = next(iter(part.items()), ("nothing", {}))
+    if (kind == "Sequence") != (value["id"] in ("A", "B")):
+        raise TypeError(f"{kind} is {value['id']!r}")
+    return value["id"], value["type_id"]
 
 
 def _described(steps: Sequence[Mapping[str, Any]]) -> str:
@@ -488,17 +427,13 @@ def _described(steps: Sequence[Mapping[str, Any]]) -> str:
 def unigram_json(
     model: bytes, config: Mapping[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Returns the content of a `tokenizer.json` for a serialized SentencePiece model.
+    """Returns the content of a `tokenizer.json` for a SentencePiece model; see `byte_pair_json`.
 
     ALBERT's rule for commas after numbers does not exist in this format.
     """
     pieces = read_pieces(model)
-    lowercase, keep_accents, albert_rules = (
-        bool(config.get(name, default))
-        for name, default in (("lowercase", True), ("keep_accents", False), ("albert_rules", True))
-    )
     ids = {piece.text: index for index, piece in enumerate(pieces)}
-    composes = bool(config.get("compose", False))
+    composes = config["compose"]
     metaspace = {
         "type": "Metaspace",
         "replacement": BLANK,
@@ -506,29 +441,19 @@ def unigram_json(
         "split": True,
     }
     steps = [metaspace] if composes else [{"type": "WhitespaceSplit"}, metaspace]
-    quotes = _QUOTES if albert_rules else ()
+    added = [
+        _added_token(piece.text, index, piece.text == names["mask"])
+        for index, piece in enumerate(pieces)
+        if piece.text in names.values() or piece.type == PieceType.CONTROL
+    ]
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [
-            _added_token(piece.text, index, piece.text == names["mask"])
-            for index, piece in enumerate(pieces)
-            if piece.text in names.values() or piece.type == PieceType.CONTROL
-        ],
-        "normalizer": (
-            {"type": "Sequence", "normalizers": _COMPOSING}
-            if composes
-            else _normalizer(read_characters_map(model), lowercase, keep_accents, quotes)
-        ),
+        **_beginning(added),
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": _COMPOSING if composes else _normalizers(model, config),
+        },
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
-        "post_processor": _template(
-            ids,
-            names["cls"],
-            names["sep"],
-            [names["sep"]] * config.get("pair_separators", 1),
-            segment=config.get("num_segments", 2) - 1,
-        ),
+        "post_processor": _template(ids, names, config),
         "decoder": metaspace,
         "model": {
             "type": "Unigram",
@@ -557,6 +482,11 @@ def unigram_model(tokenizer: TokenizerJson) -> bytes:
     return write_model(_pieces(tokenizer), characters_map)
 
 
+def _present(names: Mapping[str, str], ids: Mapping[str, int]) -> list[str]:
+    """Returns the special tokens of a vocabulary, each once."""
+    return list(dict.fromkeys(token for token in names.values() if token in ids))
+
+
 def _added_token(token: str, token_id: int, takes_space: bool = False) -> dict[str, Any]:
     return {
         "id": token_id,
@@ -569,49 +499,56 @@ def _added_token(token: str, token_id: int, takes_space: bool = False) -> dict[s
     }
 
 
-def _normalizer(
-    characters_map: bytes, lowercase: bool, keep_accents: bool, quotes: Sequence[str]
-) -> dict[str, Any]:
+def _beginning(added: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the first fields of all files."""
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": sorted(added, key=lambda token: token["id"]),
+    }
+
+
+def _normalizers(model: bytes, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = [
-        {"type": "Replace", "pattern": {"String": pair}, "content": '"'} for pair in quotes
+        {"type": "Replace", "pattern": {"String": pair}, "content": '"'}
+        for pair in (_QUOTES if config["albert_rules"] else ())
     ]
-    if not keep_accents:
+    if not config["keep_accents"]:
         steps += [{"type": "NFKD"}, {"type": "StripAccents"}]
-    if lowercase:
+    if config["lowercase"]:
         steps.append({"type": "Lowercase"})
+    characters_map = read_characters_map(model)
     if characters_map:
         encoded = base64.b64encode(characters_map).decode("ascii")
         steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
-    steps.append({"type": "Replace", "pattern": {"Regex": _SPACES}, "content": " "})
-    return {"type": "Sequence", "normalizers": steps}
+    return [*steps, {"type": "Replace", "pattern": {"Regex": _SPACES}, "content": " "}]
 
 
 def _template(
-    ids: Mapping[str, int], start: str, end: str, between: Sequence[str], segment: int
+    ids: Mapping[str, int], names: Mapping[str, str], config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the post-processor of rows, with tokens at the start, after texts and between them.
+    """Returns the post-processor, which puts texts between special tokens."""
+    cls, sep = names["cls"], names["sep"]
+    between = [sep] * config["pair_separators"]
+    if config.get("repeats_cls"):
+        between[-1] = cls
+    # The segment of the second text and of the token after it; in BPE's families there is one.
+    segment = config.get("num_segments", 1) - 1
 
-    `segment` is that of the second text and of what follows it.
-    """
-
-    def special(token: str, segment: int) -> dict[str, Any]:
+    def special(token: str, segment: int = 0) -> dict[str, Any]:
         return {"SpecialToken": {"id": token, "type_id": segment}}
 
-    def text(name: str, segment: int) -> dict[str, Any]:
+    def text(name: str, segment: int = 0) -> dict[str, Any]:
         return {"Sequence": {"id": name, "type_id": segment}}
 
-    first = [special(start, 0), text("A", 0)]
+    first = [special(cls), text("A")]
     return {
         "type": "TemplateProcessing",
-        "single": [*first, special(end, 0)],
-        "pair": [
-            *first,
-            *(special(token, 0) for token in between),
-            text("B", segment),
-            special(end, segment),
-        ],
+        "single": [*first, special(sep)],
+        "pair": [*first, *map(special, between), text("B", segment), special(sep, segment)],
         "special_tokens": {
-            token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in (start, end)
+            token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in (cls, sep)
         },
     }
 
@@ -661,17 +598,17 @@ def unigram_options(tokenizer: TokenizerJson) -> dict[str, bool]:
     keep_accents, lowercase = "StripAccents" not in names, "Lowercase" in names
     rules = [f"Replace {quotes!r} by '\"'" for quotes in _QUOTES]
     albert_rules = any(name.startswith("Replace") and name not in _OF_SPACES for name in names)
-    expected = [
+    usual_names = [
         *(rules if albert_rules else []),
         *([] if keep_accents else ["NFKD", "StripAccents"]),
         *(["Lowercase"] if lowercase else []),
         # It replaces whitespace by the space, as ALBERT's rules do.
         *(["Precompiled"] if "Precompiled" in names or not albert_rules else []),
     ]
-    if [name for name in names if name not in _OF_SPACES] != expected:
+    if [name for name in names if name not in _OF_SPACES] != usual_names:
         raise tokenizer.error(
             f"normalizer has the steps {', '.join(names) or 'none'}; expected ALBERT's, "
-            f"{', '.join([*rules, *expected[len(rules) * albert_rules :]])}, or XLM-RoBERTa's, "
+            f"{', '.join([*rules, *usual_names[len(rules) * albert_rules :]])}, or XLM-RoBERTa's, "
             "Precompiled"
         )
     _check_pre_tokenizer(tokenizer, steps)

@@ -76,7 +76,7 @@ _KINDS_OF_MODELS = {"WordPiece": WORDPIECE, "BPE": BYTE_PAIR, "Unigram": SENTENC
 # The maximum number of characters of a word in the transformers library
 _THEIR_WORD_LENGTH = 100
 # What a SentencePiece tokenizer does without any rules of its own
-_PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False, "compose": False}
+_PLAIN = {"lowercase": False, "keep_accents": True, "albert_rules": False}
 # What they are in files that do not name them
 _USUAL_NAMES = {
     "pad": ("<pad>", "[PAD]"),
@@ -99,28 +99,30 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
     DeBERTa's `spm.model` (SentencePiece), `vocab.json` and `merges.txt` (BPE), and
     `tokenizer.json` (any of them).
 
-    Args:
-        folder: The folder.
-
-    Returns:
-        The config for `keras_bert.text.from_config.tokenizer_from_config`; `None` if the folder has
-        none of the files.
+    Returns the config; `None` if the folder has none of the files.
 
     Raises:
         OSError: If a file cannot be read.
         ValueError: If a file is malformed, or the tokenizer is not supported.
     """
+    try:
+        return _read_tokenizer(folder)
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder}: a tokenizer file is malformed: {error!r}.") from error
+
+
+def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
     path = folder / TOKENIZER_FILE
     file = TokenizerJson(path) if path.exists() else None
     kind = _kind_of_files(folder, file)
     if kind is None:
         return None
     settings = TokenizerSettings(folder, file, kind)
-    expected = KINDS.get(settings.tokenizer_class or "", kind)
-    if expected != kind:
+    kind_of_class = KINDS.get(settings.tokenizer_class or "", kind)
+    if kind_of_class != kind:
         raise ValueError(
             f"{folder}: the class of the tokenizer is {settings.tokenizer_class}, of the kind "
-            f"{expected}; the files have a {kind} vocabulary."
+            f"{kind_of_class}; the files have a {kind} vocabulary."
         )
     settings.check(kind)
     readers = {WORDPIECE: _wordpiece, BYTE_PAIR: _byte_pair, SENTENCE_PIECE: _sentence_pieces}
@@ -219,19 +221,17 @@ def _special_tokens(
     Those of a row are the ones that its post-processor adds. The others are named by
     `tokenizer_config.json` or `special_tokens_map.json`, or have usual names. In a vocabulary
     without padding it is the token at the end of a text, and without an unknown token the padding.
-
-    Returns the tokens by their roles, those between the texts of a pair, and the number of
-    segments.
+    Returns them by their roles, those between the texts of a pair, and the number of segments.
     """
     names = {}
     for role, usual in _USUAL_NAMES.items():
-        given = [settings.token(name) for name in (role, SAME_ROLES.get(role, role))]
-        if given[0] is not None and given[0] not in vocabulary:
+        candidates = [settings.token(name) for name in (role, SAME_ROLES.get(role, role))]
+        if candidates[0] is not None and candidates[0] not in vocabulary:
             what = f"expected a token of the vocabulary of {len(vocabulary)} tokens"
-            raise settings.error(f"{role}_token", what, given[0])
-        if role == "pad" and given[0] is None:
-            given = [file.part("padding").get("pad_token")]
-        tokens = [name for name in (*given, *usual) if name in vocabulary]
+            raise settings.error(f"{role}_token", what, candidates[0])
+        if role == "pad" and candidates[0] is None:
+            candidates = [file.part("padding").get("pad_token")]
+        tokens = [name for name in (*candidates, *usual) if name in vocabulary]
         names[role] = str(tokens[0] if tokens else ROBERTA_TOKENS[role])
     if file.kind == "WordPiece":
         names["unk"] = str(file.part("model").get("unk_token", names["unk"]))
@@ -250,10 +250,10 @@ def _special_tokens(
     between = [sep]
     if len(pair) > len(single) + 2:
         between.append(cls if file.kind == "BPE" and pair[-3] == cls else sep)
-    expected = [cls, "A", *between, "B", sep]
-    if pair != expected:
+    usual_row = [cls, "A", *between, "B", sep]
+    if pair != usual_row:
         raise file.error(
-            f"post_processor makes the row {' '.join(pair)}; it must be {' '.join(expected)}"
+            f"post_processor makes the row {' '.join(pair)}; it must be {' '.join(usual_row)}"
         )
     for token in (cls, sep):
         if token not in vocabulary or formats.ids.get(token) != [vocabulary.index(token)]:
@@ -280,10 +280,10 @@ def _check_names(
 ) -> None:
     """Checks that a vocabulary has all special tokens but for the mask token."""
     required = list(dict.fromkeys(names[role] for role in ("cls", "pad", "sep", "unk")))
-    missing = [token for token in required if token not in vocabulary]
-    if missing:
+    absent_tokens = [token for token in required if token not in vocabulary]
+    if absent_tokens:
         raise ValueError(
-            f"{path}: the vocabulary of {len(vocabulary)} tokens lacks {', '.join(missing)}; "
+            f"{path}: the vocabulary of {len(vocabulary)} tokens lacks {', '.join(absent_tokens)}; "
             f"{expected} {', '.join(required)}."
         )
 
@@ -293,16 +293,9 @@ def _renamed(names: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, st
     return {role: name for role, name in names.items() if name != usual[role]} or None
 
 
-def read_sentence_piece(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Reads the config of a SentencePiece tokenizer from its model and `tokenizer_config.json`."""
-    return _sentence_piece(
-        read_bytes(path),
-        path,
-        ALBERT_TOKENS,
-        lowercase=bool(settings.get("do_lower_case", True)),
-        keep_accents=bool(settings.get("keep_accents", False)),
-        albert_rules=bool(settings.get("albert_rules", True)),
-    )
+def read_sentence_piece(path: Path) -> dict[str, Any]:
+    """Reads the config of a tokenizer of ALBERT's pieces, with no rules but its model's."""
+    return _sentence_piece(read_bytes(path), path, ALBERT_TOKENS, **_PLAIN)
 
 
 def _sentence_pieces(
@@ -329,13 +322,10 @@ def _sentence_pieces(
     if name == DEBERTA_V2:
         model = _with_mask(model)
     where = file.path if path is None and file is not None else path or folder
-    options: dict[str, Any] = {**_PLAIN, "compose": name == DEBERTA_V2}
+    options = {**_PLAIN, "compose": name == DEBERTA_V2}
     pair_separators, num_segments, names = 2, 1, fairseq_ids.SPECIAL_TOKENS
     if file is not None and name in (None, *DEFINED_BY_FILE):
         options = unigram_options(file)
-        vocabulary = [piece.text for piece in read_pieces(model)]
-        names, between, num_segments = _special_tokens(file, settings, vocabulary)
-        pair_separators = len(between)
     elif name in (ALBERT, *DEFINED_BY_FILE):
         names, pair_separators = ALBERT_TOKENS, 1
         num_segments = 1 + settings.has_segments(True)
@@ -346,16 +336,19 @@ def _sentence_pieces(
             "albert_rules": rules is not False,
             "compose": False,
         }
-        if file is not None and file.part("post_processor"):
-            # The class of ALBERT takes it from the file too.
-            vocabulary = [piece.text for piece in read_pieces(model)]
-            names, between, num_segments = _special_tokens(file, settings, vocabulary)
-            pair_separators = len(between)
     elif name == DEBERTA_V2:
         names, pair_separators = WORDPIECE_TOKENS, 1
         num_segments = 1 + settings.has_segments(True)
         if settings.flag("do_lower_case"):
             raise settings.error("do_lower_case", "it must be False or absent", True)
+    if file is not None and (
+        name in (None, *DEFINED_BY_FILE)
+        # The class of ALBERT takes the tokens of a row from the file too.
+        or (name == ALBERT and file.part("post_processor"))
+    ):
+        vocabulary = [piece.text for piece in read_pieces(model)]
+        names, between, num_segments = _special_tokens(file, settings, vocabulary)
+        pair_separators = len(between)
     has_spaces = options["albert_rules"] or options["compose"] or read_characters_map(model)
     if file is not None and not has_spaces:
         raise file.error(
@@ -378,7 +371,7 @@ def _sentence_pieces(
 
 
 def _released_model(path: Path, name: str | None) -> bytes:
-    """Reads a model; that of XLM-RoBERTa or CamemBERT with the ids of the vocabulary."""
+    """Reads a model; for XLM-RoBERTa and CamemBERT, with the ids of the vocabulary."""
     model = read_bytes(path)
     try:
         if path.name == fairseq_ids.MODEL_FILE:
@@ -400,7 +393,7 @@ def _are_same_models(model: bytes, other: bytes, name: str | None) -> bool:
 
 
 def _with_added_pieces(model: bytes, settings: TokenizerSettings) -> bytes:
-    """Returns a model with the special tokens whose ids continue those of its pieces."""
+    """Returns a model with the special tokens that have the next ids after its pieces."""
     pieces = read_pieces(model)
     count = len(pieces)
     tokens = [token for token in settings.added_tokens() if token.get("special", False)]
@@ -422,10 +415,9 @@ def _with_mask(model: bytes) -> bytes:
 def _with_control_pieces(
     model: bytes, names: Mapping[str, str], settings: TokenizerSettings
 ) -> bytes:
-    """Returns a model in which other special tokens are control pieces, as those of a row are.
+    """Returns a model in which other special tokens are control pieces, as a row's are.
 
-    Raises:
-        ValueError: If other tokens were added: SentencePiece finds only pieces of the model.
+    Other added tokens are an error: SentencePiece finds only pieces of the model.
     """
     pieces = read_pieces(model)
     indices = {piece.text: index for index, piece in enumerate(pieces)}
@@ -547,7 +539,7 @@ def _with_added_tokens(
     """Adds tokens to the config of a WordPiece or BPE tokenizer.
 
     Returns also whether each includes the whitespace before it, where files say so. Their ids must
-    continue those of the vocabulary; `single_word`, and `lstrip` or `rstrip` of BPE, are not
+    follow the vocabulary's; `single_word`, and `lstrip` or `rstrip` of BPE, are not
     supported.
     """
     kind = config.get("kind", WORDPIECE)

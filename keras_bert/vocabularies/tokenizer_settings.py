@@ -26,7 +26,7 @@ from keras_bert.vocabularies.tokenizer_json import TOKENIZER_FILE, TokenizerJson
 
 SETTINGS_FILE = "tokenizer_config.json"
 NAMES_FILE = "special_tokens_map.json"
-"""The special tokens by their roles, of files whose settings do not have all added tokens."""
+"""The special tokens by their roles, of files without all added tokens in their settings."""
 ADDED_FILE = "added_tokens.json"
 VOCABULARY_FILE = "vocab.txt"
 MODEL_FILE = "spiece.model"
@@ -45,7 +45,7 @@ ALL_FILES = (
     ADDED_FILE,
     NAMES_FILE,
 )
-"""The names of all tokenizer files; those that are not written belong to another tokenizer."""
+"""The names of all tokenizer files. A file that is not written belongs to another tokenizer."""
 
 # Fields of this package, which the transformers library ignores
 SPECIAL_IN_TEXT_FIELD = "special_tokens_in_text"
@@ -60,21 +60,9 @@ WORDPIECE_TOKENS = {
     "mask": "[MASK]",
 }
 """The special tokens of BERT and DeBERTa by their roles."""
-ROBERTA_TOKENS = {
-    "pad": "<pad>",
-    "unk": "<unk>",
-    "cls": "<s>",
-    "sep": "</s>",
-    "mask": "<mask>",
-}
+ROBERTA_TOKENS = fairseq_ids.SPECIAL_TOKENS
 """Those of RoBERTa, XLM-RoBERTa and CamemBERT."""
-ALBERT_TOKENS = {
-    "pad": "<pad>",
-    "unk": "<unk>",
-    "cls": "[CLS]",
-    "sep": "[SEP]",
-    "mask": "[MASK]",
-}
+ALBERT_TOKENS = {**WORDPIECE_TOKENS, "pad": "<pad>", "unk": "<unk>"}
 """Those of ALBERT."""
 MPNET_TOKENS = {**ROBERTA_TOKENS, "unk": "[UNK]"}
 """Those of MPNet, which are RoBERTa's in a WordPiece vocabulary."""
@@ -147,15 +135,9 @@ _ID = re.compile("[0-9]{1,18}")
 
 
 class TokenizerSettings:
-    """The settings of a tokenizer in a folder.
+    """The settings of a tokenizer in a folder with its `tokenizer.json`, if it has one.
 
-    Args:
-        folder: The folder.
-        file: Its `tokenizer.json`; `None` if it has none.
-        kind: The kind of its vocabulary.
-
-    Raises:
-        ValueError: If a file is malformed, or names a class that is not supported.
+    A malformed file, or a class that is not supported, is a `ValueError`.
     """
 
     def __init__(self, folder: Path, file: TokenizerJson | None, kind: str) -> None:
@@ -179,19 +161,17 @@ class TokenizerSettings:
         path = self._folder / "config.json"
         config = read_json(path) if path.exists() else {}
         model_type = config.get("model_type")
-        if not isinstance(model_type, str):
-            model_type = None
         if model_type in _ALWAYS_BY_FILE and self._file is not None:
             return "TokenizersBackend"
         name = self.fields.get("tokenizer_class") or config.get("tokenizer_class")
         if name is None:
-            usual = _CLASSES_OF_MODELS.get(model_type or "")
+            usual = _CLASSES_OF_MODELS.get(model_type)
             # Such as Chinese ALBERT, with BERT's vocabulary
             return usual if KINDS.get(usual or "", kind) == kind else None
         class_name = str(name).removesuffix("Fast")
         if class_name not in KINDS and class_name not in DEFINED_BY_FILE:
-            expected = ", ".join(sorted((*KINDS, *DEFINED_BY_FILE)))
-            raise self.error("tokenizer_class", f"it must be one of {expected}", name)
+            classes = ", ".join(sorted((*KINDS, *DEFINED_BY_FILE)))
+            raise self.error("tokenizer_class", f"it must be one of {classes}", name)
         return class_name
 
     @property
@@ -267,7 +247,7 @@ class TokenizerSettings:
     def added_tokens(self) -> list[dict[str, Any]]:
         """Returns the tokens that are added to the vocabulary, or that texts are split at.
 
-        Each has a `content` and its `id`, which is `None` for those that only a name mentions, and
+        Each has a `content` and its `id`, which is `None` where only a name mentions it, and
         optionally `single_word`, `lstrip`, `rstrip`, `special` and `normalized`.
         """
         settings: dict[str, dict[str, Any]] = {}
@@ -293,10 +273,6 @@ class TokenizerSettings:
         of_file = (self._file.path, list(self._file.added_tokens())) if self._file else None
         decoder = self.fields.get("added_tokens_decoder")
         if decoder is not None:
-            if not isinstance(decoder, dict) or not all(
-                isinstance(token, dict) for token in decoder.values()
-            ):
-                raise self.error("added_tokens_decoder", "it must have an object for each id", "…")
             if of_file and self.is_defined_by_file:
                 yield of_file
             yield self.path, [{**token, "id": index} for index, token in decoder.items()]
@@ -322,8 +298,6 @@ class TokenizerSettings:
             values |= {f"{_EXTRA}[{index}]": value for index, value in enumerate(more)}
         else:
             raise self.error(_EXTRA, "it must be a list of tokens or an object", more)
-        if not isinstance(specific, dict):
-            raise self.error("model_specific_special_tokens", "it must be an object", specific)
         for name, value in {**values, **specific}.items():
             # Such as add_bos_token
             if value is None or isinstance(value, bool):

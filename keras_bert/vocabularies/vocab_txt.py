@@ -83,12 +83,11 @@ def save_vocabulary(vocabulary: Sequence[str], path: str | os.PathLike[str]) -> 
 
 
 def looks_uncased(vocabulary: Sequence[str]) -> bool:
-    """Returns whether a WordPiece vocabulary seems to be that of lowercased text without accents.
+    """Returns whether a WordPiece vocabulary seems to be for lowercased text without accents.
 
-    That is the case if no token, except special tokens such as `[CLS]` and `<S>`, has an uppercase
-    letter, and less than a tenth of the tokens have characters that an uncased tokenizer never
-    produces: Hangul syllables, or marks of category Mn such as vowel signs of Thai and Hindi. It is
-    used for folders without this setting, such as the TF1 releases: their cased vocabularies have
+    That is the case if no token but special ones has an uppercase letter, and less than a tenth of
+    them have characters that an uncased tokenizer never produces: Hangul syllables, or marks of
+    category Mn such as vowel signs of Thai and Hindi. Cased vocabularies of the TF1 releases have
     thousands of tokens with uppercase letters, the uncased ones and the Chinese one have none.
     """
     words = [word for word in vocabulary if not _SPECIAL.fullmatch(word)]
@@ -131,10 +130,10 @@ def _checked(
         twice = [f"{token!r} ({', '.join(at)})" for token, at in positions.items() if len(at) > 1]
         more = f" and {len(twice) - 5} more" if len(twice) > 5 else ""
         raise ValueError(f"{vocabulary} has tokens more than once: {', '.join(twice[:5])}{more}.")
-    missing = [token for token in required if token not in distinct]
-    if missing:
+    absent_tokens = [token for token in required if token not in distinct]
+    if absent_tokens:
         raise ValueError(
-            f"{vocabulary} ({len(tokens)} tokens) lacks {', '.join(missing)}; "
+            f"{vocabulary} ({len(tokens)} tokens) lacks {', '.join(absent_tokens)}; "
             f"it must have {', '.join(required)}."
         )
     return tuple(tokens)

@@ -69,7 +69,7 @@ def test_a_long_text_is_cut_at_its_beginning_if_the_tokenizer_says_so():
     ]
     kept = TokenizedTexts(["b " * 20 + text], preprocessor).take(np.array([0])).to_list()
     assert kept == [ids("abcdefghabc")[-10:]]
-    with pytest.raises(ValueError, match="truncation_side is 'middle'; expected right or left"):
+    with pytest.raises(ValueError, match="truncation_side is 'middle', expected one of right"):
         of_tokens(*TOKENS, truncation_side="middle")
 
 

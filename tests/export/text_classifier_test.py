@@ -21,9 +21,9 @@ def classifier():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"format": "pickle"}, "format is 'pickle'; it must be one of tf_saved_model, onnx"),
+        ({"format": "pickle"}, "format is 'pickle', expected one of tf_saved_model, onnx"),
         ({"format": "onnx"}, r"for format='onnx' it ends in \.onnx"),
-        ({"dtype": "float16"}, "dtype is 'float16'; it must be one of float32, bfloat16"),
+        ({"dtype": "float16"}, "dtype is 'float16', expected one of float32, bfloat16"),
         ({"class_names": ["one"]}, "class_names has 1 names; the task has 2 classes"),
         ({"class_names": "no"}, "class_names is 'no'; it must be a list or tuple of names"),
         ({"max_batch_size": 0}, "max_batch_size is 0"),
@@ -38,9 +38,9 @@ def test_wrong_arguments_are_named(classifier, tmp_path, arguments, message):
 
 def test_other_formats_are_of_ids_in_float32(classifier, tmp_path):
     pytest.importorskip("openvino")
-    with pytest.raises(ValueError, match="must be one of float32, int8"):
+    with pytest.raises(ValueError, match="expected one of float32, int8"):
         classifier.export(tmp_path / "model.xml", "openvino", dtype="bfloat16")
-    with pytest.raises(ValueError, match="format='openvino' reads texts whole"):
+    with pytest.raises(ValueError, match="max_text_bytes is 9; it is for format"):
         classifier.export(tmp_path / "model.xml", "openvino", text=True, max_text_bytes=9)
     with pytest.raises(ValueError, match="pair is True; format='openvino' takes ids"):
         classifier.export(tmp_path / "model.xml", "openvino", pair=True)

@@ -440,7 +440,7 @@ SINGLE, PAIR = ["[CLS]", "A", "[SEP]"], ["B:1", "[SEP]:1"]
             template(row(*SINGLE), row(*SINGLE, "[CLS]", *PAIR)),
             r"makes the row \[CLS\] A \[SEP\] \[CLS\] B \[SEP\]; it must be",
         ),
-        (template(["A"], ["A"]), "is a malformed TemplateProcessing"),
+        (template(["A"], ["A"]), "a tokenizer file is malformed"),
     ],
 )
 def test_rows_of_a_tokenizer_json_are_those_of_the_preprocessors(post_processor, message, tmp_path):

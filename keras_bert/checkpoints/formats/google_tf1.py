@@ -256,11 +256,7 @@ def _electra_heads(hidden_dim: int) -> int:
 class TensorFlowCheckpoint:
     """The variables of a TensorFlow checkpoint, without the optimizer's.
 
-    Args:
-        prefix: The path of the `.index` file without its suffix.
-
-    Raises:
-        CheckpointError: If TensorFlow cannot be imported, or cannot read the files.
+    `prefix` is the path of the `.index` file without its suffix.
     """
 
     def __init__(self, prefix: Path) -> None:
@@ -306,11 +302,7 @@ class TensorFlowCheckpoint:
 
 
 def import_tensorflow() -> Any:
-    """Imports TensorFlow.
-
-    Raises:
-        CheckpointError: If it cannot be imported.
-    """
+    """Imports TensorFlow; a `CheckpointError` if it cannot be imported."""
     try:
         import tensorflow as tf
     except ImportError as error:

@@ -52,6 +52,8 @@ _ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
+# The first word for each
+_WORDS = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
 
 # Heads on the pooled output, which is of the first token in `transformers`. In a causal model that
 # token attends to no other, so the pooler of this package takes the last token.
@@ -59,9 +61,9 @@ _ON_POOLED_OUTPUT = ("next_sentence", "classifier", "multiple_choice")
 # The pooler of causal models under names that do not exist: a stored pooler is reported as unused.
 _POOLER = {name: Stored((f"{name} (of the last token)",)) for name in POOLER_WEIGHTS}
 _SINGLE_LABEL, _MULTI_LABEL = "single_label_classification", "multi_label_classification"
-# What only this package reads of config.json
+# A field of config.json that only this package reads
 _OWN_FIELD = "keras_bert"
-# Of a single output, which the pipeline and the cross-encoder else take for that of a sigmoid
+# Without it, the pipeline and the cross-encoder apply a sigmoid to a single output.
 _REGRESSION = {
     "problem_type": "regression",
     "sentence_transformers": {sentence_transformers.ACTIVATION: "torch.nn.modules.linear.Identity"},
@@ -73,13 +75,6 @@ _SPECIAL_TOKENS = {
     "mask": ("[MASK]", "<mask>"),
 }
 _PLACEHOLDER = re.compile(r"LABEL_\d+")
-_WORDS = {
-    "gelu_erf": "gelu",
-    "gelu_tanh": "gelu_new",
-    "relu": "relu",
-    "silu": "silu",
-    "tanh": "tanh",
-}
 # Classes without a pooler, by the suffix of their names
 _WITHOUT_POOLER = (
     "ForMaskedLM",
@@ -107,7 +102,7 @@ def open_folder(folder: Path) -> Checkpoint:
     is_multi_label &= activation == "Sigmoid"
     is_second_class = num_outputs == 1 and activation == "Sigmoid" and not is_multi_label
     if is_second_class and "classifier" in head_layouts:
-        class_names = None  # that of the second class alone
+        class_names = None  # The file names the second class alone.
         head_layouts["classifier"] = {
             ours: dataclasses.replace(stored, second_of_two=True)
             for ours, stored in head_layouts["classifier"].items()
@@ -166,8 +161,8 @@ def _head_layouts(fields: Mapping[str, Any], family: Family, causal: bool) -> di
 def _activation(fields: Mapping[str, Any], num_outputs: Any, folder: Path) -> tuple[str, str]:
     """Returns the class of PyTorch that makes answers of a classifier's outputs, and an error.
 
-    It is that of sentence-transformers if the files name one, or else that of the pipeline of
-    `transformers`. The error message is empty if a task has such answers.
+    If the files name one, sentence-transformers applies it, or else the pipeline of
+    `transformers` its own. The error message is empty if a task has such answers.
     """
     problem = fields.get("problem_type")
     if problem not in (None, "regression", _SINGLE_LABEL, _MULTI_LABEL) or (

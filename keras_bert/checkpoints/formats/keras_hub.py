@@ -43,8 +43,6 @@ ASSETS = (_WORDS, _PIECES, _TOKENS, _MERGES)
 """The files that tokenizers of these families can have."""
 
 _WORDPIECE_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
-# KerasHub's tokenizer does not normalize text before the model.
-_PLAIN = {"do_lower_case": False, "keep_accents": True, "albert_rules": False}
 
 _FAMILIES = tuple(family for family in FAMILIES.values() if family.keras_hub is not None)
 
@@ -62,8 +60,7 @@ def is_keras_hub(fields: Mapping[str, Any]) -> bool:
 def open_folder(folder: Path) -> Checkpoint:
     """Opens a preset that was saved by KerasHub.
 
-    Its files are only data: the class name in them is compared with the expected one, and never
-    used to look up a class.
+    Its class name is compared with the expected one, and never used to look up a class.
     """
     path = folder / CONFIG_FILE
     fields = read_json(path)
@@ -98,9 +95,11 @@ def _family(fields: Mapping[str, Any], path: Path) -> Family:
 def _config(family: Family, fields: Mapping[str, Any], path: Path) -> BertConfig:
     arguments = check_class(fields, f"{family.class_prefix}Backbone", path)
     words = _models_of(family).config
-    missing = [name for name in words.required.values() if name not in arguments]
-    if missing:
-        raise CheckpointError(f"{path}: the fields {', '.join(missing)} of config are missing.")
+    absent_fields = [name for name in words.required.values() if name not in arguments]
+    if absent_fields:
+        raise CheckpointError(
+            f"{path}: the fields {', '.join(absent_fields)} of config are missing."
+        )
     if arguments.get("num_inner_repetitions", 1) != 1:
         raise CheckpointError(
             f"{path}: num_inner_repetitions is {arguments['num_inner_repetitions']!r}, which is "
@@ -169,15 +168,8 @@ def check_class(fields: Mapping[str, Any], expected: str, path: Path) -> dict[st
 class KerasHubWeights:
     """The weights of a KerasHub preset, loaded by KerasHub's own model and Keras' own reader.
 
-    Keras' reader does not follow links out of the file, and does not execute anything.
-
-    Args:
-        folder: The folder of the preset.
-        family: The family.
-        config: The architecture.
-
-    Raises:
-        CheckpointError: If a file is missing or does not match the architecture.
+    Keras' reader does not follow links out of the file, and does not execute anything. A file that
+    is missing or does not match the architecture is a `CheckpointError`.
     """
 
     def __init__(self, folder: Path, family: Family, config: BertConfig) -> None:
@@ -292,11 +284,7 @@ def _read(load: Callable[[str], None], path: Path) -> None:
 
 
 def import_keras_hub() -> Any:
-    """Imports KerasHub.
-
-    Raises:
-        CheckpointError: If it cannot be imported.
-    """
+    """Imports KerasHub; a `CheckpointError` if it cannot be imported."""
     try:
         import keras_hub
     except ImportError as error:
@@ -308,11 +296,7 @@ def import_keras_hub() -> Any:
 
 
 def read_tokenizer(folder: Path) -> dict[str, Any] | None:
-    """Reads the config of the tokenizer of a preset; returns `None` if it has none.
-
-    Raises:
-        CheckpointError: If a file is missing or malformed, or the tokenizer is not supported.
-    """
+    """Reads the config of the tokenizer of a preset; returns `None` if it has none."""
     path = folder / TOKENIZER_FILE
     if not path.exists() or not any((folder / name).exists() for name in ASSETS):
         return None
@@ -324,7 +308,8 @@ def read_tokenizer(folder: Path) -> dict[str, Any] | None:
         return read_byte_pair(folder / _TOKENS, folder / _MERGES, prefix)
     if name == "AlbertTokenizer":
         check_class(fields, name, path)
-        return read_sentence_piece(folder / _PIECES, _PLAIN)
+        # KerasHub's tokenizer does not normalize text before the model.
+        return read_sentence_piece(folder / _PIECES)
     if name in _WORDPIECE_CLASSES:
         return _wordpiece(check_class(fields, name, path), path, folder)
     choices = ", ".join((*_WORDPIECE_CLASSES, "RobertaTokenizer", "AlbertTokenizer"))

@@ -27,13 +27,7 @@ _NO_CHOICE = -1e9
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChoiceAdapter(TextAdapter):
-    """Texts with the choices of each.
-
-    Args:
-        columns: `text`, strings `(rows,)`, and `choices`, a list for each text.
-        labels: The index of the right choice of each text, int32 `(rows,)`.
-        weights: The sample weights, float32 `(rows,)`.
-    """
+    """Texts with the choices of each; labels are the indices of the right ones."""
 
     forms = CHOICE_FORMS
     outputs_are_joined = False
@@ -90,20 +84,15 @@ def is_single_choice(x: object) -> bool:
 
 
 def choice_columns(x: Any) -> tuple[list[str], list[list[str]]]:
-    """Converts texts with choices in any of `CHOICE_FORMS` to two lists.
+    """Converts texts with choices in any of `CHOICE_FORMS` to lists of texts and of their choices.
 
-    Returns:
-        A tuple of the list of texts, and of the list of the choices of each text.
-
-    Raises:
-        ValueError: If the form is not one of `CHOICE_FORMS`, the numbers of texts and of lists of
-            choices differ, or a row has no choice; the message names the row.
+    A malformed row is a `ValueError` that names it.
     """
     columns = column_names(x)
     if columns is not None:
-        missing = {"text", "choices"} - set(columns)
-        if missing:
-            raise ValueError(f"`{missing.pop()}` is missing; expected {CHOICE_FORMS}.")
+        absent_columns = {"text", "choices"} - set(columns)
+        if absent_columns:
+            raise ValueError(f"`{absent_columns.pop()}` is missing; expected {CHOICE_FORMS}.")
         texts, choices = x["text"], x["choices"]
     elif is_single_choice(x):
         texts, choices = [x[0]], [x[1]]

@@ -74,10 +74,7 @@ def no_rows() -> ValueError:
 class Features:
     """Features, with labels and weights or without, which Keras makes batches of.
 
-    Args:
-        x: Arrays, a dataset, or a generator or another object that has batches.
-        y: Labels, or `None`.
-        sample_weight: Sample weights, or `None`.
+    `x` are arrays, a dataset, or a generator or another object that has batches.
     """
 
     x: Any
@@ -86,7 +83,7 @@ class Features:
 
     @classmethod
     def read(cls, x: Any, y: Any, sample_weight: Any, forms: str) -> Self:
-        """Checks that input is not text in another form than those that the task takes."""
+        """Checks that input is not text in a form that the task does not take."""
         check_input_form(x, forms)
         if is_text(x) or isinstance(x, BatchedText):
             raise ValueError(
@@ -125,11 +122,7 @@ class Features:
         return dataclasses.replace(self, x=_checked_batches(self.x)) if is_generator else self
 
     def num_batches(self, batch_size: int, validation_split: float = 0.0) -> int:
-        """Returns the number of batches that Keras' `fit` makes.
-
-        Raises:
-            ValueError: If it is infinite or unknown.
-        """
+        """Returns the number of batches that Keras' `fit` makes; an error if it is unknown."""
         if is_dataset(self.x):
             from keras_bert.data.tfdata.text_datasets import num_elements
 
@@ -188,7 +181,8 @@ def check_input_form(x: Any, forms: str) -> None:
     has_text = any(isinstance(leaf, (str, bytes)) for row in rows for leaf in _leaves(row))
     for index, row in enumerate(rows):
         for leaf in _leaves(row):
-            if not (isinstance(leaf, (str, bytes)) if has_text else _is_number(leaf)):
+            is_number = isinstance(leaf, numbers.Number) or hasattr(leaf, "shape")
+            if not (isinstance(leaf, (str, bytes)) if has_text else is_number):
                 where = "is" if leaf is row else "holds"
                 raise ValueError(
                     f"Row {index} {where} {leaf!r} of type {type(leaf).__name__}; expected "
@@ -202,10 +196,6 @@ def _leaves(row: object) -> Iterator[Any]:
         return
     for item in row:
         yield from _leaves(item)
-
-
-def _is_number(x: object) -> bool:
-    return isinstance(x, numbers.Number) or hasattr(x, "shape")
 
 
 def _checked_batches(batches: Generator[Any, Any, Any]) -> Generator[Any, None, None]:

@@ -34,11 +34,7 @@ _NUM_FIRST_BATCHES = 4
 
 
 class BatchedText(abc.ABC):
-    """Batches of text that `fit`, `evaluate` and `predict` are given.
-
-    Args:
-        first: The first batch.
-    """
+    """Batches of text that `fit`, `evaluate` and `predict` are given, by the first of them."""
 
     num_batches: int | None = None
     """The number of batches; `None` if it is unknown, or infinite."""
@@ -203,11 +199,6 @@ class GivenBatches(Batches):
     since no process knows the rows of the others.
 
     Args:
-        text: The batches of text.
-        preprocessor: The preprocessor that packs the texts.
-        options: The options of batching: whether there are buckets, since each new length is
-            compiled; whether processes share batches; and the seed for the order of batches that
-            can be had in any order.
         read_columns: Checks and converts labels and weights; `None` returns the indices of rows.
         steps: The number of batches to read at most.
     """
@@ -266,11 +257,7 @@ class GivenBatches(Batches):
 
 
 def without_labels(row: Any) -> Any:
-    """Returns the `x` of an element of a dataset.
-
-    Raises:
-        ValueError: If the element may be either a pair, or a text with its label.
-    """
+    """Returns the `x` of an element of a dataset; a pair, or a text with its label, is an error."""
     if not isinstance(row, tuple):
         return row
     is_pair = isinstance(row[0], (Mapping, tuple))
@@ -286,9 +273,7 @@ def without_labels(row: Any) -> Any:
 class TextDatasetAdapter(InputAdapter):
     """A `tf.data.Dataset` of text, with or without labels, of single rows or batches.
 
-    Args:
-        dataset: A dataset of `x`, `(x, labels)` or `(x, labels, weights)`.
-        rules: The rules for labels; `None` to read only `x`.
+    Its elements are `x`, `(x, labels)` or `(x, labels, weights)`; without `rules`, `x` is read.
     """
 
     forms = TEXT_FORMS
@@ -352,7 +337,7 @@ class TextDatasetAdapter(InputAdapter):
         # (`map` would pass the items of a tuple as arguments. A pair of texts that is an element by
         # itself would be read as a text with its label.)
         rows = rows.enumerate().map(lambda _, row: (without_labels(row),))
-        source = text_datasets.DatasetRows(rows, preprocessor, _no_columns, num_rows)
+        source = text_datasets.DatasetRows(rows, preprocessor, lambda **_: (), num_rows)
         return Loader(source, preprocessor, options, with_index), in_order
 
     def _read_columns(
@@ -380,10 +365,7 @@ class TextDatasetAdapter(InputAdapter):
 class TextBatchesAdapter(TextDatasetAdapter):
     """Batches of text of a `PyDataset`, a generator or a `DataLoader`, which are left as they are.
 
-    Args:
-        dataset: The batches.
-        rules: The rules for labels; `None` to read only `x`.
-        steps: The number of batches to predict at most.
+    At most `steps` of them are predicted.
     """
 
     forms = (
@@ -410,7 +392,3 @@ class TextBatchesAdapter(TextDatasetAdapter):
         if self.dataset.is_infinite and self.steps is None:
             raise ValueError("The PyDataset is infinite; expected `steps`, a number of batches.")
         return GivenBatches(self.dataset, preprocessor, options, None, self.steps), in_order
-
-
-def _no_columns(*, num_rows: int, first_row: int) -> tuple[()]:
-    return ()

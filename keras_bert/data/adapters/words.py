@@ -30,12 +30,10 @@ class WordsAdapter(InputAdapter):
     Args:
         words: The input: a text (`depth` 0), texts (1), sentences of words (2), or documents of
             sentences of words (3). Texts are converted to sentences by `split_into_words`.
-        depth: The number of levels of nesting of the input.
         labels: The class ids of all words, int32 `(words,)`.
         weights: The sample weights of all words, float32 `(words,)`; 0 if the label is negative.
         texts: The texts, if they were split into words.
-        offsets: For each text, the offsets of the first characters of its words, and the offsets
-            one past their last characters.
+        offsets: For each text, where its words start and end.
     """
 
     forms = (

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
-from keras_bert.checks import importing
+from keras_bert.checks import check_choice, importing
 from keras_bert.data.file_systems import is_url, open_file
 from keras_bert.data.text_files import decoded_lines, plain_name
 
@@ -75,12 +75,13 @@ def read_corpus(
     ['A cat.', 'It sat.', None, 'Rain.', None]
     """
     path = os.fspath(path)
-    _check_choice("format", format, FORMATS)
-    _check_choice("document_ends", document_ends, DOCUMENT_ENDS)
+    check_choice(FORMATS, format=format)
+    check_choice(DOCUMENT_ENDS, document_ends=document_ends)
     if file is None and not is_url(path) and not os.path.isfile(path):
         raise FileNotFoundError(f"{path} is not a file; expected a text file.")
     format = resolve_format(path, format)
-    split = _whole_line if format == "sentences" else sentence_splitter(language)
+    # A sentence, in a line alone, is not split.
+    split = (lambda line: [line]) if format == "sentences" else sentence_splitter(language)
 
     def documents(file: BinaryIO) -> Iterator[str | None]:
         if format == "parquet":
@@ -118,15 +119,6 @@ def sentence_splitter(language: str = "en") -> Callable[[str], list[str]]:
     with importing("pretraining", "Splitting paragraphs into sentences"):
         from sentencex import segment
     return lambda paragraph: list(segment(language, paragraph))
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}, expected one of {', '.join(choices)}.")
-
-
-def _whole_line(line: str) -> list[str]:
-    return [line]
 
 
 def _document_ends_once(sentences: Iterator[str | None]) -> Iterator[str | None]:
@@ -186,8 +178,18 @@ def _texts_documents(
 
 def _json_texts(lines: Iterator[str], path: str, field: str) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
-        if line.strip():
-            yield _json_text(line, field, f"{path}, line {number}")
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{where}: not JSON ({error}); it begins with {line[:40]!r}."
+            ) from None
+        if not isinstance(record, dict):
+            raise ValueError(f"{where}: received {type(record).__name__}, expected a JSON object.")
+        yield _checked_text(record, field, where)
 
 
 def _parquet_texts(file: BinaryIO, path: str, field: str) -> Iterator[str]:
@@ -207,16 +209,6 @@ def _parquet_texts(file: BinaryIO, path: str, field: str) -> Iterator[str]:
                 yield _checked_text({field: text}, field, f"{path}, row {number}")
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: cannot be read past row {number}: {error}") from error
-
-
-def _json_text(line: str, field: str, where: str) -> str:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: not JSON ({error}); it begins with {line[:40]!r}.") from None
-    if not isinstance(record, dict):
-        raise ValueError(f"{where}: received {type(record).__name__}, expected a JSON object.")
-    return _checked_text(record, field, where)
 
 
 def _checked_text(record: dict[str, Any], field: str, where: str) -> str:

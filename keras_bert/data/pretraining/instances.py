@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, overload
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.pretraining.document_order import DocumentOrder, Integers
 from keras_bert.data.pretraining.token_store import Documents, Ids, Sentences
+from keras_bert.text.tokenizer import pair_limits
 
 PAIR_KINDS = ("next_sentence", "sentence_order", "sentence_pairs")
 INSTANCE_KINDS = (*PAIR_KINDS, "full_sentences", "document_sentences")
@@ -89,8 +90,7 @@ class InstanceMaker:
     independent_shards: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in INSTANCE_KINDS:
-            raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(INSTANCE_KINDS)}.")
+        checks.check_choice(INSTANCE_KINDS, kind=self.kind)
         # Three special tokens of a pair, and one token of each segment
         checks.Numbers(at_least=5, integer=True).check(sequence_length=self.sequence_length)
         checks.FRACTION.check(short_seq_probability=self.short_seq_probability)
@@ -121,7 +121,7 @@ class InstanceMaker:
         partners = documents
         if self.independent_shards:
             own = self.documents_of(shard, len(documents), num_shards)
-            partners = _ChosenDocuments(documents, own.tolist())
+            partners = [documents[index] for index in own.tolist()]
         instances: list[Instance] = []
         for duplicate in range(self.duplicate_factor):
             shard_indices = self._shard_documents(len(documents), shard, num_shards, duplicate)
@@ -223,42 +223,13 @@ class InstanceMaker:
         return np.random.default_rng([self.seed, *stream])
 
 
-class _ChosenDocuments(Documents):
-    """Some documents of a corpus, by their indices there."""
-
-    def __init__(self, documents: Documents, indices: list[int]) -> None:
-        self._documents, self._indices = documents, indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    @overload
-    def __getitem__(self, index: int) -> Sentences: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Sentences]: ...
-
-    def __getitem__(self, index: int | slice) -> Sentences | Sequence[Sentences]:
-        if isinstance(index, slice):
-            return [self._documents[i] for i in self._indices[index]]
-        return self._documents[self._indices[index]]
-
-
 def full_sentences(
     documents: Iterable[Sentences], max_tokens: int, separator: int
 ) -> Iterator[Ids]:
-    """Fills rows with consecutive sentences, across documents with a separator between them.
+    """Yields rows of consecutive sentences, int32 `(length,)`, also across documents.
 
-    A sentence that does not fit begins the next row; one that is longer than a row is split. Every
-    token is used exactly once.
-
-    Args:
-        documents: The documents, in the order in which they are joined.
-        max_tokens: Maximum length of a row, including separators between documents.
-        separator: The id of the token between two documents in a row.
-
-    Yields:
-        Rows of int32 ids `(length,)`.
+    A `separator` is between the documents. A sentence that does not fit begins the next row; one
+    that is longer than a row is split. Every token is used exactly once.
 
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, FULL-SENTENCES.
@@ -330,14 +301,9 @@ def segment_pairs(
     segment of a single sentence is always from another document. Those come from each other
     document with the same probability; the released code may, after ten draws, take the same.
 
-    Args:
-        documents: The corpus; no document and no sentence is empty.
-        index: The index of the document.
-        rng: The random number generator.
-        max_tokens: Maximum length of a pair without special tokens; longer ones are truncated.
-        short_seq_probability: Probability that the target length for this document is uniform in
-            `[2, max_tokens]` instead of `max_tokens`.
-        swap: Whether segments are swapped, and not replaced.
+    Pairs have at most `max_tokens` without special tokens, which is the target, but for a share of
+    the documents (`short_seq_probability`) with a target that is uniform in `[2, max_tokens]`. No
+    document and no sentence is empty.
 
     Raises:
         ValueError: If a random segment is needed and the corpus has only one document.
@@ -378,13 +344,10 @@ def single_sentence_pairs(
     max_tokens: int,
     short_seq_probability: float = 0.0,
 ) -> Iterator[SegmentPair]:
-    """Creates pairs of single sentences; with probability 0.5, the second one is random.
+    """Creates pairs of single sentences; with probability 0.5, the second one is random (label 1).
 
-    A second sentence that is replaced by one of another document begins the next pair. The
-    arguments are the same as for `segment_pairs`; `short_seq_probability` is ignored.
-
-    Yields:
-        `SegmentPair`s; label 1 means that the second sentence is from another document.
+    A second sentence that is replaced by one of another document begins the next pair. For
+    the arguments see `segment_pairs`; `short_seq_probability` is ignored.
 
     Reference:
         [RoBERTa](https://arxiv.org/abs/1907.11692), section 4.2, SENTENCE-PAIR+NSP.
@@ -413,14 +376,12 @@ def truncate_pair_randomly(
     """
     if len(first) + len(second) <= max_tokens:
         return first, second
-    half = max_tokens // 2
-    keep_first = min(len(first), max(max_tokens - len(second), max_tokens - half))
-    keep_second = min(len(second), max(max_tokens - len(first), half))
-    return _cut_randomly(first, keep_first, rng), _cut_randomly(second, keep_second, rng)
+    limits = pair_limits(len(first), len(second), max_tokens)
+    return _cut_randomly(first, limits[0], rng), _cut_randomly(second, limits[1], rng)
 
 
 def _cut_randomly(ids: Ids, length: int, rng: np.random.Generator) -> Ids:
-    if len(ids) == length:
+    if len(ids) <= length:
         return ids
     start = int(rng.binomial(len(ids) - length, 0.5))
     return ids[start : start + length]

@@ -101,19 +101,9 @@ def run_starts(
 ) -> Any:
     """Splits rows into n-grams of words, with a probability of length n proportional to 1/n.
 
-    An n-gram ends early at a token that may not be selected, and never has more words than the
-    budget has tokens.
-
-    Args:
-        xp: The functions of arrays.
-        starts: Bool `(batch, length)`, the first token of each word.
-        selectable: Bool `(batch, length)`, which tokens may be selected.
-        max_words: Maximum length of an n-gram in words.
-        budgets: int32 `(batch,)`, the maximum number of tokens that will be selected in a row.
-        draws: The random numbers.
-
-    Returns:
-        A bool array `(batch, length)`, true at the first token of each n-gram.
+    An n-gram ends early at a token that may not be selected, and never has more than `max_words`
+    words, nor more than the budget, int32 `(batch,)`, has tokens. Returns where n-grams start, as
+    `starts` has it for words: all are bool `(batch, length)`.
 
     Reference:
         [ALBERT](https://arxiv.org/abs/1909.11942), section 4.1, equation for p(n).
@@ -147,7 +137,7 @@ def width(xp: Arrays, x: Any) -> Any:
 
 
 def _take_while_they_fit(xp: Arrays, sizes: Any, starts: Any, budgets: Any) -> Any:
-    """Selects words from left to right, skipping those that exceed the remaining budget.
+    """Selects words from left to right, and skips words that exceed the remaining budget.
 
     `sizes` has the number of tokens in the word of each token, 0 for tokens that may not be
     selected; budgets are `(batch, 1)`, the rest `(batch, length)`.

@@ -377,8 +377,7 @@ class MaskedLMMasker:
         return xp.where(kind < self.mask_token_rate, self.mask_token_id, others)
 
     def _check_arguments(self) -> None:
-        if self.unit not in UNITS:
-            raise ValueError(f"unit is {self.unit!r}, expected one of {', '.join(UNITS)}.")
+        checks.check_choice(UNITS, unit=self.unit)
         checks.POSITIVE_FRACTION.check(mask_selection_rate=self.mask_selection_rate)
         rates = (self.mask_token_rate, self.random_token_rate)
         checks.FRACTION.check(mask_token_rate=rates[0], random_token_rate=rates[1])

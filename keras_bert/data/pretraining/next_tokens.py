@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-from keras_bert.data.arrays import Arrays
 from keras_bert.data.pretraining.masking import dense_features, real_tokens
 from keras_bert.text import special_tokens
 
@@ -76,7 +75,19 @@ class NextTokenTargets:
             rows = {name: value[None] for name, value in features.items()}
             return {name: value[0] for name, value in self(rows).items()}
         features.pop("word_starts", None)
-        return {**features, **self._targets(xp, features)}
+        ids = features["token_ids"]
+        follows = real_tokens(xp, features, self.pad_token_id)
+        follows = follows[:, 1:] & follows[:, :-1]
+        if "sequence_ids" in features:
+            sequence_ids = features["sequence_ids"]
+            follows = follows & (sequence_ids[:, 1:] == sequence_ids[:, :-1])
+        weights = xp.cast(follows, "int32")
+        return {
+            **features,
+            "mask_positions": xp.cast(xp.arange(xp.size(weights, 1)), "int32") * weights,
+            "mask_ids": ids[:, 1:] * weights,
+            "mask_weights": xp.cast(follows, "float32"),
+        }
 
     def masked(self, dataset: Any, first_step: int = 0) -> Any:
         """Adds the targets to the batches of a `tf.data.Dataset`; see `MaskedLMMasker.masked`.
@@ -95,17 +106,3 @@ class NextTokenTargets:
     def num_slots(self, length: int) -> int:
         """Returns the number of slots for predictions in a row of `length` tokens."""
         return length - 1
-
-    def _targets(self, xp: Arrays, features: dict[str, Any]) -> dict[str, Any]:
-        ids = features["token_ids"]
-        follows = real_tokens(xp, features, self.pad_token_id)
-        follows = follows[:, 1:] & follows[:, :-1]
-        if "sequence_ids" in features:
-            sequence_ids = features["sequence_ids"]
-            follows = follows & (sequence_ids[:, 1:] == sequence_ids[:, :-1])
-        weights = xp.cast(follows, "int32")
-        return {
-            "mask_positions": xp.cast(xp.arange(xp.size(weights, 1)), "int32") * weights,
-            "mask_ids": ids[:, 1:] * weights,
-            "mask_weights": xp.cast(follows, "float32"),
-        }

@@ -126,13 +126,9 @@ def filled_rows(
 def best_fit_rows(lengths: Integers, row_length: int) -> Integers:
     """Assigns sequences to rows: the longest first, each to the fullest row that it fits into.
 
-    Args:
-        lengths: The length of each sequence in tokens, int64 `(sequences,)`, at most `row_length`.
-        row_length: The length of a row in tokens.
-
-    Returns:
-        The index of each sequence's row, int64 `(sequences,)`, in the order of the rows' first
-        sequences; -1 for empty sequences.
+    The lengths of the sequences, int64 `(sequences,)`, are at most `row_length`. Returns the index
+    of each sequence's row, int64 `(sequences,)`, in the order of the rows' first sequences; -1 for
+    empty sequences.
 
     Example:
 

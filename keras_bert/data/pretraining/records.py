@@ -22,7 +22,6 @@ from keras_bert.data.pretraining import tfrecords
 from keras_bert.data.pretraining.instances import Instance
 from keras_bert.data.pretraining.static_masking import Flags, StaticMasker
 from keras_bert.data.pretraining.tfrecords import Item, Record, chunked, read_records
-from keras_bert.data.pretraining.token_store import Ids
 from keras_bert.text.special_tokens import SUFFIX
 
 Features = dict[str, Any]
@@ -109,8 +108,8 @@ class InstanceEncoder:
     def _features(
         self, instances: Sequence[Instance], rng: np.random.Generator
     ) -> dict[str, Ragged]:
-        token_ids = _to_ragged([instance.token_ids for instance in instances])
-        segment_ids = _to_ragged([instance.segment_ids for instance in instances])
+        token_ids = Ragged.of_rows([instance.token_ids for instance in instances])
+        segment_ids = Ragged.of_rows([instance.segment_ids for instance in instances])
         word_starts = token_ids._replace(values=self._word_starts(token_ids))
         labels = np.array([[instance.label or 0] for instance in instances])
         if self.masker is not None:
@@ -130,14 +129,14 @@ class InstanceEncoder:
         columns = (ids, word_starts, ~self._is_special[ids])
         rows = zip(*(Ragged(column, lengths).to_arrays() for column in columns), strict=True)
         masked_rows = [masker(row, starts, candidates, rng) for row, starts, candidates in rows]
-        positions = _to_ragged([row.positions for row in masked_rows])
+        positions = Ragged.of_rows([row.positions for row in masked_rows])
         weights = positions._replace(values=np.ones(len(positions.values), np.float32))
         length, slots = self.sequence_length, masker.max_predictions
         return {
-            "input_ids": _pad(_to_ragged([row.token_ids for row in masked_rows]), length),
+            "input_ids": _pad(Ragged.of_rows([row.token_ids for row in masked_rows]), length),
             "input_mask": _pad(Ragged(np.ones_like(ids), lengths), length),
             "masked_lm_positions": _pad(positions, slots),
-            "masked_lm_ids": _pad(_to_ragged([row.ids for row in masked_rows]), slots),
+            "masked_lm_ids": _pad(Ragged.of_rows([row.ids for row in masked_rows]), slots),
             "masked_lm_weights": _pad(weights, slots),
         }
 
@@ -167,10 +166,6 @@ def write_records(path: str | os.PathLike[str], records: Iterable[bytes]) -> int
     check_parent_exists(path)
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         return tfrecords.write_records(file, records)
-
-
-def _to_ragged(rows: Sequence[Ids]) -> Ragged:
-    return Ragged(np.concatenate(rows), np.array([len(row) for row in rows], "int64"))
 
 
 def _rows(values: np.ndarray) -> Ragged:
@@ -321,11 +316,11 @@ def _check_all_shards(paths: Sequence[str], pattern: str) -> None:
             shards.setdefault((start, int(count), end), set()).add(int(number))
     for (start, count, end), numbers in shards.items():
         first = 1 if count in numbers else 0
-        missing = sorted(set(range(first, first + count)) - numbers)
-        if missing:
+        gaps = sorted(set(range(first, first + count)) - numbers)
+        if gaps:
             raise FileNotFoundError(
                 f"{pattern} matches {len(numbers)} of {count} files of records; the first one "
-                f"missing is {start}-{missing[0]:05}-of-{count:05}{end}. To read only some of the "
+                f"missing is {start}-{gaps[0]:05}-of-{count:05}{end}. To read only some of the "
                 "files, list them."
             )
 
@@ -435,10 +430,8 @@ class _RecordBatches(Batches):
 class RecordParser:
     """Parses records; error messages name the file, the record and the feature.
 
-    Args:
-        paths: Paths of the files; the first record of the first file determines the features.
-        sequence_length: Maximum length of a row.
-        vocabulary_size: Number of ids; `None` accepts all that an int32 can be.
+    The first record of the first file determines the features. With a `vocabulary_size` of `None`,
+    ids may be all that an int32 can be.
     """
 
     def __init__(
@@ -455,10 +448,10 @@ class RecordParser:
         first = tfrecords.spans(first_record)
         self.is_masked = is_masked = "masked_lm_positions" in first
         required = ["input_ids", "segment_ids", *(_MASK_FEATURES if is_masked else ["word_starts"])]
-        missing = [name for name in required if name not in first]
-        if missing:
+        absent_names = [name for name in required if name not in first]
+        if absent_names:
             raise ValueError(
-                f"{path}: the first record lacks {', '.join(missing)}; it has {sorted(first)}."
+                f"{path}: the first record lacks {', '.join(absent_names)}; it has {sorted(first)}."
             )
         for other in paths[1:]:
             record = tfrecords.first_record(other)
@@ -517,8 +510,8 @@ class RecordParser:
         return rest
 
     def _check_length(self, records: Sequence[Record], lengths: np.ndarray) -> None:
-        expected = f"at most {self.sequence_length} tokens"
-        _check(records, "input_ids", expected, lengths <= self.sequence_length, lengths)
+        rule = f"at most {self.sequence_length} tokens"
+        _check(records, "input_ids", rule, lengths <= self.sequence_length, lengths)
 
     def _check_numbers(self, features: dict[str, Ragged], records: Sequence[Record]) -> None:
         lengths = features["input_ids"].lengths
@@ -542,16 +535,16 @@ class RecordParser:
         lengths = ids.lengths
         if not self._has_mask:
             last = ids.values[np.cumsum(lengths) - 1]
-            expected = "one where input_ids end in padding"
-            _check(records, "input_mask", expected, last != 0, last)
+            rule = "one where input_ids end in padding"
+            _check(records, "input_mask", rule, last != 0, last)
         else:
             # The ones of its mask make up a row. Behind a hole, positions would be wrong
             mask = features["input_mask"]
             ones = np.arange(mask.lengths.max()) < lengths[:, np.newaxis]
             is_one = ones[NUMPY.mask(mask.lengths, ones.shape[1])]
-            expected = "ones, then zeros at padding"
-            _check(records, "input_mask", expected, lengths > 0, lengths)
-            _check_each(records, "input_mask", expected, mask, mask.values == is_one)
+            rule = "ones, then zeros at padding"
+            _check(records, "input_mask", rule, lengths > 0, lengths)
+            _check_each(records, "input_mask", rule, mask, mask.values == is_one)
         self._check_length(records, lengths)
         num_ids = self._vocabulary_size or 2**31 - 1
         limits = {"segment_ids": 2, "next_sentence_labels": 2}
@@ -563,12 +556,12 @@ class RecordParser:
         if self._slots:
             weights, positions = features["masked_lm_weights"], features["masked_lm_positions"]
             is_good = np.isfinite(weights.values) & (weights.values >= 0)
-            expected = f"values that are {checks.NON_NEGATIVE}"
-            _check_each(records, "masked_lm_weights", expected, weights, is_good)
+            rule = f"values that are {checks.NON_NEGATIVE}"
+            _check_each(records, "masked_lm_weights", rule, weights, is_good)
             ends = np.repeat(lengths, positions.lengths)
             is_good = (positions.values >= 0) & (positions.values < ends)
-            expected = "positions in the row"
-            _check_each(records, "masked_lm_positions", expected, positions, is_good)
+            rule = "positions in the row"
+            _check_each(records, "masked_lm_positions", rule, positions, is_good)
 
 
 def _ones(mask: Ragged) -> np.ndarray:
@@ -578,24 +571,23 @@ def _ones(mask: Ragged) -> np.ndarray:
 
 
 def _check(
-    records: Sequence[Record], feature: str, expected: str, is_good: np.ndarray, received: Any
+    records: Sequence[Record], feature: str, rule: str, is_good: np.ndarray, received: Any
 ) -> None:
     """Raises a ValueError if the flag of a record is not good."""
     bad = np.flatnonzero(~is_good)
     if len(bad):
         raise ValueError(
-            f"{records[bad[0]]}, feature {feature}: expected {expected}, "
-            f"received {received[bad[0]]}."
+            f"{records[bad[0]]}, feature {feature}: expected {rule}, received {received[bad[0]]}."
         )
 
 
 def _check_each(
-    records: Sequence[Record], feature: str, expected: str, values: Ragged, is_good: np.ndarray
+    records: Sequence[Record], feature: str, rule: str, values: Ragged, is_good: np.ndarray
 ) -> None:
     """Raises a ValueError if a value of a record is not good."""
     bad = np.flatnonzero(~is_good)
     if len(bad):
         record = records[row_numbers(NUMPY, values.lengths)[bad[0]]]
         raise ValueError(
-            f"{record}, feature {feature}: expected {expected}, received {values.values[bad[0]]}."
+            f"{record}, feature {feature}: expected {rule}, received {values.values[bad[0]]}."
         )

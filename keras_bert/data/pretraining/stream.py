@@ -279,10 +279,7 @@ class PretrainingStream:
     ) -> Iterator[Any]:
         """Yields the full batches of the rest of an epoch, or a process's shards of them, masked.
 
-        Args:
-            rows_of_group: Yields the rows of a group of files.
-            start: Where the first batch begins.
-            shard, as_shards: See `from_batch`.
+        `rows_of_group` yields the rows of a group of files; see `from_batch`.
         """
         own_rows = rows_of_shard(shard, self.batch_size)
         draws_shard = as_shards and hasattr(self._masker, "shard")
@@ -343,14 +340,7 @@ def groups_of_shard(shard: tuple[int, int], file_groups: int) -> range:
 
 
 class _StreamBatches(Batches):
-    """Some of the batches of a stream.
-
-    Args:
-        stream: The stream.
-        read: Yields the batches, without a number of first ones.
-        num_batches: The number of batches; `None` if they never end.
-        shard: The index of this process and the number of processes that share each batch.
-    """
+    """Some of the batches of a stream; `read` yields them, without a number of first ones."""
 
     has_one_shape = True
 

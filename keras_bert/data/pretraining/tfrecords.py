@@ -183,11 +183,8 @@ def _tables() -> tuple[np.ndarray, np.ndarray]:
     """Returns the contributions of each byte of a chunk, and of its initial state, to a CRC-32C.
 
     A CRC is linear: it is the exclusive or of each byte's contribution, which depends on the
-    number of bytes after it.
-
-    Returns:
-        uint32 `(piece, 256)`, by the number of bytes after a byte; and uint32 `(piece,)`, by the
-        length of the piece.
+    number of bytes after it. Both are uint32: `(piece, 256)`, by the number of bytes after a byte,
+    and `(piece,)`, by the length of the piece.
     """
     state = np.arange(256, dtype="uint32")
     for _ in range(8):

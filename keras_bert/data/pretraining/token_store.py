@@ -72,10 +72,7 @@ class TokenStoreWriter:
 
     def add_sentences(self, sentences: Iterable[Sequence[int] | Ids]) -> None:
         """Appends sentences of ids to the current document; empty sentences are dropped."""
-        rows = [np.asarray(sentence, _ID) for sentence in sentences]
-        if rows:
-            lengths = np.array([len(row) for row in rows], "int64")
-            self.add_rows(Ragged(np.concatenate(rows), lengths))
+        self.add_rows(Ragged.of_rows(list(sentences), _ID))
 
     def add_rows(self, sentences: Ragged) -> None:
         """Appends sentences, which are the rows, as `add_sentences` does; it takes less time."""

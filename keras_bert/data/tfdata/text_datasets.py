@@ -29,11 +29,7 @@ _Columns = list[np.ndarray]
 
 
 def num_elements(dataset: tf.data.Dataset) -> int:
-    """Returns the number of elements of a dataset, which is read if it is unknown.
-
-    Raises:
-        ValueError: If the dataset is infinite.
-    """
+    """Returns the number of elements of a dataset, which is read if it is unknown."""
     cardinality = int(dataset.cardinality())
     if cardinality == tf.data.INFINITE_CARDINALITY:
         raise ValueError("The dataset is infinite; expected one that ends, such as by `take`.")
@@ -107,7 +103,6 @@ class DatasetRows:
     Args:
         dataset: A dataset of single `x`, `(x, labels)` or `(x, labels, weights)`, where `x` is a
             string, a pair of strings, or a dict of `text` and `text_pair`.
-        preprocessor: The preprocessor that packs the texts.
         read_columns: Checks and converts labels and weights.
         num_rows: The number of rows, if it is known though the dataset's is not.
     """
@@ -238,7 +233,7 @@ def with_checked_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
     if not isinstance(spec, tuple) or len(spec) != 3 or spec[2] is None:
         return dataset
 
-    expected = f"; each must be {checks.NON_NEGATIVE}"
+    rule = f"; each must be {checks.NON_NEGATIVE}"
 
     @tf.autograph.experimental.do_not_convert
     def check(index: tf.Tensor, element: Any) -> Any:
@@ -246,7 +241,7 @@ def with_checked_weights(dataset: tf.data.Dataset) -> tf.data.Dataset:
         for weights in tf.nest.flatten(element[2], expand_composites=True):
             numbers = tf.cast(weights, tf.float32)
             is_weight = tf.math.is_finite(numbers) & (numbers >= 0)
-            message = ["The sample weights of element", index, "are", weights, expected]
+            message = ["The sample weights of element", index, "are", weights, rule]
             with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_weight), message)]):
                 checked_weights.append(tf.identity(weights))
         weights = tf.nest.pack_sequence_as(element[2], checked_weights, expand_composites=True)
@@ -283,14 +278,8 @@ def as_dataset(
 ) -> tf.data.Dataset:
     """Returns batches as a `tf.data.Dataset`, as a strategy or Keras' TensorFlow trainer need it.
 
-    Args:
-        batches: The batches, which are read one after another in each iteration.
-        example: A batch, for its structure and dtypes.
-        num_batches: The number of batches; `None` if it is unknown.
-        rows_in_batch: The number of rows of every batch; `None` if some have another number.
-        targets_have_length: Whether labels and weights may have a second dimension that differs
-            between batches.
-        has_one_shape: Whether the arrays of all batches have the same shapes.
+    They are read one after another in each iteration. Structure and dtypes are those of
+    `example`, a batch; for the others see `Batches`.
     """
 
     def spec(x: Any, of_targets: bool) -> tf.TensorSpec:

@@ -13,16 +13,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_bert.text.characters import WHITE_SPACE
-from keras_bert.text.graph.composition import (
-    compose,
-    to_characters_before_composition,
-)
 from keras_bert.text.graph.functions import traced_once
 from keras_bert.text.graph.normalization import drop_invalid, encode_characters, encode_texts
 from keras_bert.text.graph.offsets import Pieces
-from keras_bert.text.graph.rows import repeat, row_ids, select
-from keras_bert.text.graph.special_tokens import SplitTexts
-from keras_bert.text.graph.tokenizer import GraphTokenizer, first_in_rows, on_any_shape
+from keras_bert.text.graph.rows import is_first_in_row, repeat, row_ids, select
+from keras_bert.text.graph.special_tokens import SplittingGraph
+from keras_bert.text.graph.tokenizer import first_in_rows, on_any_shape
 from keras_bert.text.merges import count_blanks, single_ranks
 from keras_bert.text.special_tokens import TokenSplitter
 from keras_bert.vocabularies.byte_pair_files import BLANK
@@ -42,24 +38,17 @@ _NO_RANK = 2**62
 _NUM_POINTS = 2**21
 
 
-class BytePairGraph(GraphTokenizer):
+class BytePairGraph(SplittingGraph):
     """The graph operations of a `BytePairTokenizer`. A SavedModel must track its `resources`.
 
     Args:
-        special_token_ids: The ids of the special tokens.
-        unknown_id: The id of the unknown token.
         texts: The bytes of each token.
         pieces: The bytes of each token that merging may result in; `None` for special tokens.
         merges: The id of the merged token for each pair of ids, in the order of their ranks.
         byte_ids: The ids of the 256 bytes.
-        splitter: The tokens to recognize in texts; `None` for none.
-        characters: The id of each character that is a token, with byte fallback; `None` if bytes
-            are merged.
+        characters: The id of each character that is a token, with byte fallback; `None` without.
         joints: The pairs of characters that merges join, each as a string of two, likewise.
-        runs: The length of the tokens that a run of each character is merged to; see
-            `longest_runs`.
-        add_prefix_space, word_pattern, compose, ignore_merges, space_before_first_word: See the
-            arguments of `BytePairTokenizer`.
+        runs: See `longest_runs`.
     """
 
     def __init__(
@@ -81,15 +70,13 @@ class BytePairGraph(GraphTokenizer):
         ignore_merges: bool,
         space_before_first_word: bool,
     ) -> None:
-        super().__init__(special_token_ids)
+        super().__init__(special_token_ids, splitter, compose)
         self._add_prefix_space = add_prefix_space
         self._byte_fallback = characters is not None
         self._joints = None if characters is None else _Joints(joints, runs)
         self._word_starts = self._joints or _WORD_STARTS[word_pattern]
-        self._compose = compose
         self._space_before_first_word = space_before_first_word
         self._merge = PieceMerger(pieces, merges, byte_ids, ignore_merges, characters)
-        self._split_texts = SplitTexts(splitter) if splitter else None
         with tf.init_scope(), tf.device("CPU:0"):
             self._texts = tf.constant(list(texts))
             # An unknown token is a byte that is not in the vocabulary.
@@ -106,11 +93,8 @@ class BytePairGraph(GraphTokenizer):
     @property
     def resources(self) -> tuple[Any, ...]:
         """The lookup tables that a SavedModel with this tokenizer must track."""
-        return (
-            *self._merge.resources,
-            *(self._split_texts.resources if self._split_texts else ()),
-            *(self._joints.resources if self._joints else ()),
-        )
+        joints = self._joints.resources if self._joints else ()
+        return (*self._merge.resources, *super().resources, *joints)
 
     def tokenize_words(self, words: Any, is_first: Any = None) -> tf.Tensor | tf.RaggedTensor:
         """Converts words, each a separate string, to ids, as if they followed a space."""
@@ -133,23 +117,12 @@ class BytePairGraph(GraphTokenizer):
         (ids,) = on_any_shape(words, ids_of_words)
         return ids
 
-    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        texts = self._composed_texts(drop_invalid(texts))
-        if self._split_texts:
-            return self._split_texts(texts, self._pieces).ids
+    def _valid(self, texts: tf.Tensor) -> tf.Tensor:
+        return drop_invalid(texts)
+
+    def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         words = split_byte_words(self._as_merged(texts), self._word_starts).words
         return _concatenate(words, self._merge(words.flat_values))
-
-    def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
-        texts = drop_invalid(texts)
-        after = self._composed_texts(texts)
-        pieces = (
-            self._split_texts(after, self._pieces) if self._split_texts else self._pieces(after)
-        )
-        return to_characters_before_composition(texts, pieces) if self._compose else pieces
-
-    def _composed_texts(self, texts: tf.Tensor) -> tf.Tensor:
-        return compose(texts) if self._compose else texts
 
     def _as_merged(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns texts as they are split into words, with a space before them if it is added."""
@@ -157,7 +130,6 @@ class BytePairGraph(GraphTokenizer):
         return tf.strings.regex_replace(texts, " ", BLANK) if self._byte_fallback else texts
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
-        """Splits texts `(texts,)`, valid UTF-8, into tokens with offsets in characters."""
         prefixed_texts = self._as_merged(texts)
         byte_words = split_byte_words(prefixed_texts, self._word_starts)
         ids = _concatenate(byte_words.words, self._merge(byte_words.words.flat_values))
@@ -166,11 +138,7 @@ class BytePairGraph(GraphTokenizer):
         num_added -= tf.strings.length(texts, unit="UTF8_CHAR")
         begin = tf.cast(byte_words.character_splits[:-1], tf.int32) + num_added
         begin = tf.gather(begin, row_ids(ids))
-        return Pieces(
-            ids,
-            ids.with_flat_values(tf.maximum(starts - begin, 0)),
-            ids.with_flat_values(ends - begin),
-        )
+        return Pieces(ids, ids, ids).with_offsets(tf.maximum(starts - begin, 0), ends - begin)
 
     def _offsets(self, ids: tf.RaggedTensor, byte_words: ByteWords) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the start and end of tokens in the characters of all texts, without spaces."""
@@ -233,9 +201,7 @@ def split_byte_words(text: tf.Tensor, word_starts: WordStarts) -> ByteWords:
     distinct, which = tf.unique(points.flat_values)
     letters = encode_characters(distinct)
     kinds = tf.gather(character_kinds(letters), which)
-    rows = points.row_starts()
-    begins = tf.scatter_nd(rows[:, tf.newaxis], tf.ones_like(rows), [tf.size(kinds, tf.int64) + 1])
-    starts = word_starts(points.flat_values, kinds, begins[:-1] > 0)
+    starts = word_starts(points.flat_values, kinds, is_first_in_row(points))
     borders = tf.concat([tf.where(starts)[:, 0], points.row_splits[-1:]], axis=0)
     words = tf.RaggedTensor.from_row_splits(points.flat_values, borders, validate=False)
     row_splits = tf.searchsorted(borders, points.row_splits, out_type=tf.int64)
@@ -314,11 +280,8 @@ def _llama3_word_starts(points: tf.Tensor, kinds: tf.Tensor, begins: tf.Tensor) 
 class _Joints:
     """Begins a word at each character that no merge joins to the one before; see `WordStarts`.
 
-    Long runs of a character are split too, since merging a word takes a step for each of them.
-
-    Args:
-        pairs: The pairs of characters that merges join, each as a string of two.
-        runs: The number of characters after which a run is split, by its character.
+    Long runs of a character are split too, since merging a word takes a step for each of them:
+    `runs` has the number of characters after which.
     """
 
     def __init__(self, pairs: Collection[str], runs: Mapping[str, int]) -> None:
@@ -398,16 +361,7 @@ class PieceMerger:
 
     Words that are a single token are looked up. In all other words, in parallel, each step merges
     the pairs of the lowest rank in the word, from left to right; or the first one alone, if its
-    result may be part of a merge of a lower rank.
-
-    Args:
-        pieces: The bytes of each token; `None` for special tokens.
-        merges: The id of the merged token for each pair of ids, in the order of their ranks.
-        byte_ids: The ids of the 256 bytes.
-        ignore_merges: Whether a word that is equal to a token is that token in any case, and not
-            only if merging its bytes results in it.
-        characters: The id of each character that is a token, if these are merged, and the bytes of
-            other characters not; `None` if all bytes are merged.
+    result may be part of a merge of a lower rank. For the arguments, see `BytePairGraph`.
 
     Reference:
         [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909), section 3.2.

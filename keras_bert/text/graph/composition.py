@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_bert.text.composition import combining_characters
 from keras_bert.text.graph.normalization import encode_texts, normalize_unicode
 from keras_bert.text.graph.offsets import Characters, Pieces
-from keras_bert.text.graph.rows import row_ids
+from keras_bert.text.graph.rows import is_first_in_row, row_ids
 
 
 def compose(texts: tf.Tensor) -> tf.Tensor:
@@ -24,9 +24,7 @@ def to_characters_before_composition(texts: tf.Tensor, pieces: Pieces) -> Pieces
         lambda: (pieces.starts.flat_values, pieces.ends.flat_values),
         lambda: _sources(texts, pieces),
     )
-    return Pieces(
-        pieces.ids, pieces.starts.with_flat_values(starts), pieces.ends.with_flat_values(ends)
-    )
+    return pieces.with_offsets(starts, ends)
 
 
 def _sources(texts: tf.Tensor, pieces: Pieces) -> tuple[tf.Tensor, tf.Tensor]:
@@ -36,9 +34,8 @@ def _sources(texts: tf.Tensor, pieces: Pieces) -> tuple[tf.Tensor, tf.Tensor]:
         tf.strings.regex_full_match(letters, f"[{combining_characters()}]"), which
     )
     rows = points.row_starts()
-    is_first = tf.scatter_nd(rows[:, tf.newaxis], tf.ones_like(rows), [size + 1])[:-1] > 0
     # Clusters are composed independently of one another.
-    begins = tf.where(is_first | ~is_combining)[:, 0]
+    begins = tf.where(is_first_in_row(points) | ~is_combining)[:, 0]
     clusters = tf.RaggedTensor.from_row_starts(points.flat_values, begins, validate=False)
     before = encode_texts(clusters)
     after = compose(before)

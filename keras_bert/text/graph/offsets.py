@@ -37,6 +37,19 @@ class Pieces(NamedTuple):
     starts: tf.RaggedTensor
     ends: tf.RaggedTensor
 
+    @classmethod
+    def of_rows(cls, row_splits: tf.Tensor, *values: tf.Tensor) -> Self:
+        """Creates tokens from the flat ids, starts and ends of all rows."""
+        return cls(
+            *(tf.RaggedTensor.from_row_splits(x, row_splits, validate=False) for x in values)
+        )
+
+    def with_offsets(self, starts: tf.Tensor, ends: tf.Tensor) -> Self:
+        """Returns the tokens with other offsets, flat."""
+        return self._replace(
+            starts=self.ids.with_flat_values(starts), ends=self.ids.with_flat_values(ends)
+        )
+
 
 class Characters(NamedTuple):
     """The characters of texts.
@@ -72,8 +85,11 @@ def to_source_characters(source: tf.Tensor, rules: Normalization, pieces: Pieces
     text = row_ids(pieces.ids)
     text_starts = tf.gather(tf.concat([[0], byte_ends], axis=0), points.row_starts())
     offset = tf.gather(text_starts, text)
-    first = _character_at(byte_ends, offset + pieces.starts.flat_values)
-    last = _character_at(byte_ends, offset + pieces.ends.flat_values - 1)
+    # Characters without bytes are skipped.
+    first, last = (
+        tf.searchsorted(byte_ends, offset + positions, side="right")
+        for positions in (pieces.starts.flat_values, pieces.ends.flat_values - 1)
+    )
     if rules.strip_accents:
         movable = tf.gather(tf.strings.regex_full_match(letters, _MOVABLE), which)
         first, last = tf.cond(
@@ -83,11 +99,7 @@ def to_source_characters(source: tf.Tensor, rules: Normalization, pieces: Pieces
         )
     first, last = over_dropped_marks(characters, widths > 0, first, last)
     text_begins = tf.cast(tf.gather(points.row_starts(), text), tf.int32)
-    return Pieces(
-        pieces.ids,
-        pieces.starts.with_flat_values(first - text_begins),
-        pieces.ends.with_flat_values(last - text_begins + 1),
-    )
+    return pieces.with_offsets(first - text_begins, last - text_begins + 1)
 
 
 def over_dropped_marks(
@@ -124,11 +136,6 @@ def over_dropped_marks(
 
     first, last = tf.cond(tf.reduce_any(is_dropped), extend, lambda: (first, last))
     return first, last
-
-
-def _character_at(byte_ends: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-    """Returns the index of the character of each byte; characters without bytes are skipped."""
-    return tf.searchsorted(byte_ends, positions, side="right")
 
 
 def _over_moved_marks(

@@ -27,6 +27,21 @@ def row_ids(ragged: tf.RaggedTensor) -> tf.Tensor:
     return _row_ids(ends, tf.size(ragged.values, ends.dtype))
 
 
+def is_first_in_row(ragged: tf.RaggedTensor) -> tf.Tensor:
+    """Returns which values are the first ones of their rows, bool `(values,)`."""
+    starts = ragged.row_starts()
+    size = tf.size(ragged.flat_values, tf.int64)
+    return tf.scatter_nd(starts[:, tf.newaxis], tf.ones_like(starts), [size + 1])[:-1] > 0
+
+
+def characters_before(texts: tf.Tensor) -> tf.Tensor:
+    """Counts the characters before each byte of the concatenated texts, int32 `(bytes + 1,)`."""
+    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
+    # UTF-8: every character has exactly one byte that is not 10xxxxxx.
+    begins = tf.bitwise.bitwise_and(all_bytes, tf.constant(0xC0, tf.uint8)) != 0x80
+    return tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int32))], axis=0)
+
+
 def ranges(starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     """Returns the integers from each of `starts` on, `lengths` of them, one after another."""
     one = tf.constant(1, starts.dtype)

@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 from keras_bert.text.composition import joining_points
-from keras_bert.text.graph.composition import compose, to_characters_before_composition
 from keras_bert.text.graph.functions import traced_once
 from keras_bert.text.graph.normalization import drop_invalid, encode_texts
 from keras_bert.text.graph.offsets import Characters, Pieces, over_dropped_marks
 from keras_bert.text.graph.rows import repeat, row_ids, select
 from keras_bert.text.graph.sentence_piece_cleaning import SentenceCleaner
-from keras_bert.text.graph.special_tokens import SplitTexts
-from keras_bert.text.graph.tokenizer import GraphTokenizer
+from keras_bert.text.graph.special_tokens import SplittingGraph
 from keras_bert.text.special_tokens import TokenSplitter
 
 _SPACE = "▁"
@@ -30,20 +27,14 @@ _JOINING, _OTHER, _NUM_KINDS = 1, 2, 3
 _KEPT = 8
 
 
-class SentencePieceGraph(GraphTokenizer):
+class SentencePieceGraph(SplittingGraph):
     """The graph operations of a `SentencePieceTokenizer`.
 
     Args:
-        vocabulary: The pieces in the order of their ids.
-        special_token_ids: The ids of the special tokens.
-        model: The serialized SentencePiece model.
-        cleaner: The normalization of texts.
         parts: The ids that replace each id; most are replaced by themselves.
         widths: The number of bytes of each of them in a text, without the space before it.
-        splitter: The special tokens to recognize in texts; `None` for none.
         blank_characters: The characters that are in no span if they begin or end a piece, for a
             character class; `None` for the spaces before it.
-        compose: Whether characters are composed.
         known_points: See `SentencePieceTokenizer.known_points`.
     """
 
@@ -60,13 +51,11 @@ class SentencePieceGraph(GraphTokenizer):
         compose: bool,
         known_points: Sequence[int],
     ) -> None:
-        super().__init__(special_token_ids)
-        self._compose = compose
+        super().__init__(special_token_ids, splitter, compose)
         self._cleaner = cleaner
         self._blank_characters = blank_characters
         is_split = any(len(row) > 1 for row in parts)
         self._commas = _NumberCommas(parts, widths) if is_split else None
-        self._split_texts = SplitTexts(splitter) if splitter else None
         with tf.init_scope(), tf.device("CPU:0"):
             self._tokens = tf.constant(list(vocabulary))
             kinds = {**dict.fromkeys(joining_points(), _JOINING), **dict.fromkeys(known_points, 0)}
@@ -82,29 +71,15 @@ class SentencePieceGraph(GraphTokenizer):
             ).tokenize_with_offsets(texts)
         )
 
-    @property
-    def resources(self) -> tuple[Any, ...]:
-        """The lookup tables that a SavedModel with this tokenizer must track."""
-        return self._split_texts.resources if self._split_texts else ()
+    def _valid(self, texts: tf.Tensor) -> tf.Tensor:
+        # Some operations of TF Text treat NUL as the end of a text.
+        return tf.strings.regex_replace(drop_invalid(texts), r"\x00", "\ue000")
 
-    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        texts = _valid(texts)
-        texts = compose(texts) if self._compose else texts
-        if self._split_texts:
-            return self._split_texts(texts, self._pieces).ids
+    def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         ids, _, _ = self._search(self._without_long_runs(self._cleaner(texts)))
         return self._commas.split_ids(ids) if self._commas else ids
 
-    def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
-        texts = _valid(texts)
-        after = compose(texts) if self._compose else texts
-        pieces = (
-            self._split_texts(after, self._pieces) if self._split_texts else self._pieces(after)
-        )
-        return to_characters_before_composition(texts, pieces) if self._compose else pieces
-
     def _pieces(self, texts: tf.Tensor) -> Pieces:
-        """Splits texts `(texts,)`, valid UTF-8, into pieces with offsets in characters."""
         clean_texts = self._cleaner(texts)
         shortened = self._without_long_runs(clean_texts)
         pieces = Pieces(*self._search(shortened))
@@ -113,13 +88,10 @@ class SentencePieceGraph(GraphTokenizer):
             lambda: self._before_shortening(clean_texts, shortened, pieces),
             lambda: (pieces.starts.flat_values, pieces.ends.flat_values),
         )
-        pieces = Pieces(
-            pieces.ids, pieces.starts.with_flat_values(starts), pieces.ends.with_flat_values(ends)
-        )
         text_starts = tf.cumsum(tf.cast(tf.strings.length(clean_texts), tf.int64), exclusive=True)
         # From here on, offsets count in the concatenation of all texts
         begin = tf.gather(text_starts, row_ids(pieces.ids))
-        pieces = _with_offsets(pieces, lambda offsets: offsets + begin)
+        pieces = pieces.with_offsets(starts + begin, ends + begin)
         pieces = (
             _without_spaces(pieces, clean_texts)
             if self._blank_characters is None
@@ -199,21 +171,8 @@ def _are_long(texts: tf.Tensor) -> tf.Tensor:
     return tf.reduce_any(tf.strings.length(texts) > _LONG_TEXT)
 
 
-def _valid(texts: tf.Tensor) -> tf.Tensor:
-    """Drops invalid bytes, and replaces NUL with another unknown character.
-
-    Some operations of TF Text treat NUL as the end of a text.
-    """
-    return tf.strings.regex_replace(drop_invalid(texts), r"\x00", "\ue000")
-
-
 class _NumberCommas:
-    """Splits pieces that end with a digit and a comma.
-
-    Args:
-        parts: The ids that replace each id; most are replaced by themselves.
-        widths: The number of bytes of each of them in a text, without the space before it.
-    """
+    """Splits pieces that end with a digit and a comma; see `SentencePieceGraph`."""
 
     def __init__(self, parts: Sequence[Sequence[int]], widths: Sequence[Sequence[int]]) -> None:
         with tf.init_scope(), tf.device("CPU:0"):
@@ -226,9 +185,14 @@ class _NumberCommas:
 
     def split_ids(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
         """Splits pieces, given by their ids, ragged int32 `(texts, None)`."""
+
+        def split() -> tuple[tf.Tensor, tf.Tensor]:
+            parts = tf.gather(self._ids, ids.flat_values)
+            return parts.flat_values, tf.gather(parts.row_splits, ids.row_splits)
+
         values, row_splits = tf.cond(
             tf.reduce_any(tf.gather(self._is_split, ids.flat_values)),
-            lambda: self._split_flat(ids),
+            split,
             lambda: (ids.flat_values, ids.row_splits),
         )
         return tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
@@ -246,25 +210,7 @@ class _NumberCommas:
         is_last = tf.range(tf.size(last, tf.int64)) + 1 == tf.gather(parts.row_limits(), piece)
         ends = tf.where(is_last, last, tf.minimum(starts + widths.flat_values, last))
         row_splits = tf.gather(parts.row_splits, pieces.ids.row_splits)
-        return Pieces(
-            *(
-                tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
-                for values in (parts.flat_values, starts, ends)
-            )
-        )
-
-    def _split_flat(self, ids: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-        parts = tf.gather(self._ids, ids.flat_values)
-        return parts.flat_values, tf.gather(parts.row_splits, ids.row_splits)
-
-
-def _with_offsets(pieces: Pieces, function: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
-    """Applies a function to the flat offsets of pieces."""
-    starts, ends = (
-        offsets.with_flat_values(function(offsets.flat_values))
-        for offsets in (pieces.starts, pieces.ends)
-    )
-    return Pieces(pieces.ids, starts, ends)
+        return Pieces.of_rows(row_splits, parts.flat_values, starts, ends)
 
 
 def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
@@ -276,7 +222,7 @@ def _without_spaces(pieces: Pieces, texts: tf.Tensor) -> Pieces:
     others = tf.concat([tf.where(is_other)[:, 0], tf.size(is_other, tf.int64)[tf.newaxis]], axis=0)
     starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
     starts = tf.minimum(tf.gather(others, tf.gather(others_before, starts)), ends)
-    return Pieces(pieces.ids, pieces.starts.with_flat_values(starts), pieces.ends)
+    return pieces.with_offsets(starts, ends)
 
 
 def _without_blanks(pieces: Pieces, texts: tf.Tensor, blank_characters: str) -> Pieces:
@@ -291,9 +237,7 @@ def _without_blanks(pieces: Pieces, texts: tf.Tensor, blank_characters: str) -> 
     # The first other byte at or after the start, and the one after the last before the end
     first = tf.minimum(tf.gather(others, tf.gather(others_before, starts) + 1), ends)
     last = tf.maximum(tf.gather(others, tf.gather(others_before, ends)) + 1, first)
-    return Pieces(
-        pieces.ids, pieces.starts.with_flat_values(first), pieces.ends.with_flat_values(last)
-    )
+    return pieces.with_offsets(first, last)
 
 
 def _to_characters(
@@ -306,8 +250,8 @@ def _to_characters(
     """Converts offsets in normalized texts to offsets in the original texts.
 
     A piece that is only a space has an empty span. `widths` are the bytes of each original
-    character in the normalized texts; those of `is_joined` are merged with the character before
-    them. Dropped marks are in the span of the character that they belong to.
+    character in the normalized texts; a character with `is_joined` is merged with the one before
+    it. Dropped marks are in the span of the character that they belong to.
     """
     rows = row_ids(pieces.ids)
     points = characters.points
@@ -330,8 +274,4 @@ def _to_characters(
     is_empty = (first >= last) | (starts >= ends)
     starts = tf.where(is_inside, wide_starts, starts)
     ends = tf.where(is_empty, starts, wide_last + 1)
-    return Pieces(
-        pieces.ids,
-        pieces.starts.with_flat_values(tf.cast(starts - begin, tf.int32)),
-        pieces.ends.with_flat_values(tf.cast(ends - begin, tf.int32)),
-    )
+    return pieces.with_offsets(tf.cast(starts - begin, tf.int32), tf.cast(ends - begin, tf.int32))

@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras_bert.text.characters import WHITE_SPACE, combining_marks
 from keras_bert.text.graph.normalization import lower, normalize_unicode
 from keras_bert.text.graph.offsets import Characters
-from keras_bert.text.graph.rows import row_ids, select
+from keras_bert.text.graph.rows import is_first_in_row, row_ids, select
 from keras_bert.text.sentence_piece_cleaning import TextCleaner
 
 # The whitespace that Python's `str.split` splits at
@@ -25,17 +25,7 @@ _QUOTES = ("`", "'")
 
 @dataclasses.dataclass(frozen=True)
 class SentenceCleaner:
-    """Normalizes texts.
-
-    Args:
-        options: The same normalization in Python.
-
-    Call arguments:
-        text: String tensor `(texts,)`, valid UTF-8.
-
-    Returns:
-        The normalized texts, a string tensor `(texts,)`.
-    """
+    """Normalizes texts, strings `(texts,)` in valid UTF-8, as a `TextCleaner` does in Python."""
 
     options: TextCleaner
 
@@ -74,13 +64,14 @@ class SentenceCleaner:
         seconds = tf.zeros_like(widths, tf.bool)
         if self.options.collapse:
             is_space = tf.gather(tf.strings.regex_full_match(letters, _SPACE), which)
-            begins = _begins(points)
+            begins = is_first_in_row(points)
             seconds = _second_quotes(points.flat_values, begins)
             widths = tf.where(is_space, 1, widths)
             widths = tf.where(seconds | _idle_spaces(points, begins, is_space), 0, widths)
         if self.options.join_spaces:
             is_space = tf.gather(tf.strings.regex_full_match(letters, f"[{WHITE_SPACE}]"), which)
-            follows = is_space & ~_begins(points) & tf.concat([[False], is_space[:-1]], axis=0)
+            before = tf.concat([[False], is_space[:-1]], axis=0)
+            follows = is_space & ~is_first_in_row(points) & before
             begins_run = tf.concat([follows[1:], [False]], axis=0)
             widths = tf.where(begins_run, 1, widths)
             is_idle = follows | (is_space & _nothing_follows(points, is_space))
@@ -91,13 +82,6 @@ class SentenceCleaner:
         if not self.options.keep_accents:
             text = self.decompose(text)
         return lower(text) if self.options.lowercase else text
-
-
-def _begins(points: tf.RaggedTensor) -> tf.Tensor:
-    """Finds the first character of each text, bool `(characters,)`."""
-    starts = points.row_starts()
-    size = tf.size(points.flat_values, tf.int64)
-    return tf.scatter_nd(starts[:, tf.newaxis], tf.ones_like(starts), [size + 1])[:-1] > 0
 
 
 def _idle_spaces(points: tf.RaggedTensor, begins: tf.Tensor, is_space: tf.Tensor) -> tf.Tensor:

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import abc
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from keras_bert.text.characters import WHITE_SPACE
+from keras_bert.text.graph.composition import compose, to_characters_before_composition
 from keras_bert.text.graph.offsets import Pieces
 from keras_bert.text.graph.rows import row_ids, select
+from keras_bert.text.graph.tokenizer import GraphTokenizer
 from keras_bert.text.special_tokens import FIRST_MARK, TokenMarks, TokenSplitter
 
 
@@ -31,19 +34,14 @@ def to_unmarked_characters(marked_text: tf.Tensor, pieces: Pieces, marks: TokenM
     before = tf.concat([[0], tf.cumsum(widths)], axis=0)
     text = tf.cast(tf.gather(points.row_starts(), row_ids(pieces.ids)), tf.int32)
 
-    def moved(offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-        text_offsets = tf.gather(before, text + offsets.flat_values) - tf.gather(before, text)
-        return offsets.with_flat_values(text_offsets)
+    def moved(offsets: tf.RaggedTensor) -> tf.Tensor:
+        return tf.gather(before, text + offsets.flat_values) - tf.gather(before, text)
 
-    return Pieces(pieces.ids, moved(pieces.starts), moved(pieces.ends))
+    return pieces.with_offsets(moved(pieces.starts), moved(pieces.ends))
 
 
 class SplitTexts:
-    """Splits texts at special tokens, and tokenizes the segments between them.
-
-    Args:
-        splitter: The special tokens.
-    """
+    """Splits texts at special tokens, and tokenizes the segments between them."""
 
     def __init__(self, splitter: TokenSplitter) -> None:
         self._patterns = splitter.patterns
@@ -109,6 +107,52 @@ class SplitTexts:
             pieces = _split_around(flat, pattern, ~is_token)
             segments = segments.with_values(pieces).merge_dims(1, 2)
         return segments
+
+
+class SplittingGraph(GraphTokenizer):
+    """A tokenizer that may compose texts, and split them at special tokens.
+
+    Subclasses implement `_valid`, `_ids` and `_pieces`.
+    """
+
+    def __init__(
+        self, special_token_ids: Sequence[int], splitter: TokenSplitter | None, compose: bool
+    ) -> None:
+        super().__init__(special_token_ids)
+        self._split_texts = SplitTexts(splitter) if splitter else None
+        self._compose = compose
+
+    @property
+    def resources(self) -> tuple[Any, ...]:
+        """The lookup tables that a SavedModel with this tokenizer must track."""
+        return self._split_texts.resources if self._split_texts else ()
+
+    def _tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        texts = self._composed(self._valid(texts))
+        return self._split_texts(texts, self._pieces).ids if self._split_texts else self._ids(texts)
+
+    def _tokenize_with_offsets(self, texts: tf.Tensor) -> Pieces:
+        texts = self._valid(texts)
+        after = self._composed(texts)
+        pieces = (
+            self._split_texts(after, self._pieces) if self._split_texts else self._pieces(after)
+        )
+        return to_characters_before_composition(texts, pieces) if self._compose else pieces
+
+    def _composed(self, texts: tf.Tensor) -> tf.Tensor:
+        return compose(texts) if self._compose else texts
+
+    @abc.abstractmethod
+    def _valid(self, texts: tf.Tensor) -> tf.Tensor:
+        """Drops invalid bytes."""
+
+    @abc.abstractmethod
+    def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Converts texts `(texts,)`, valid UTF-8, to ids, ragged int32 `(texts, None)`."""
+
+    @abc.abstractmethod
+    def _pieces(self, texts: tf.Tensor) -> Pieces:
+        """Converts texts likewise to ids with offsets in characters."""
 
 
 def _split_around(text: tf.Tensor, pattern: str, where: tf.Tensor | bool = True) -> tf.RaggedTensor:

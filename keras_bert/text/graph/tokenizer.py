@@ -20,9 +20,6 @@ class GraphTokenizer(abc.ABC):
 
     They run in `tf.data.Dataset.map`, a `tf.function` and a SavedModel, which then contains the
     vocabulary. Subclasses implement `_tokenize`, `_tokenize_with_offsets` and `_join`.
-
-    Args:
-        special_token_ids: The ids of the special tokens.
     """
 
     def __init__(self, special_token_ids: Sequence[int]) -> None:
@@ -49,8 +46,8 @@ class GraphTokenizer(abc.ABC):
     def tokenize_words(self, words: Any, is_first: Any = None) -> tf.Tensor | tf.RaggedTensor:
         """Converts the words of texts to ids; see `Tokenizer.tokenize_words`.
 
-        `is_first`, bool of the flat values, says which are the first ones of a text; by default
-        those of the last dimension.
+        `is_first`, bool of the flat values, says which are the first ones of a text; by default,
+        the first ones of the last dimension are.
         """
         return self(words)
 

@@ -10,7 +10,7 @@ import tensorflow_text as tf_text
 
 from keras_bert.text.graph.normalization import drop_invalid, normalize
 from keras_bert.text.graph.offsets import Pieces, to_source_characters
-from keras_bert.text.graph.rows import row_ids, select
+from keras_bert.text.graph.rows import characters_before, row_ids, select
 from keras_bert.text.graph.special_tokens import mark_tokens, to_unmarked_characters
 from keras_bert.text.graph.tokenizer import GraphTokenizer
 from keras_bert.text.normalization import Normalization
@@ -21,17 +21,7 @@ _NO_LIMIT = 2**30
 
 
 class WordPieceGraph(GraphTokenizer):
-    """The graph operations of a `WordPieceTokenizer`.
-
-    Args:
-        vocabulary: The tokens in the order of their ids.
-        special_token_ids: The ids of the special tokens.
-        unknown_id: The id of the unknown token.
-        matched: The tokens as strings that match in marked texts, in the order of their ids.
-        rules: How text is normalized.
-        token_marks: The recognition of special and added tokens in texts; `None` if there are none.
-        max_word_length: The maximum number of characters of a word; longer ones are unknown.
-    """
+    """The graph operations of a `WordPieceTokenizer`; the arguments are attributes of that."""
 
     def __init__(
         self,
@@ -75,10 +65,7 @@ class WordPieceGraph(GraphTokenizer):
 class PieceFinder:
     """Splits normalized texts into subwords: greedily, longest match first.
 
-    Args:
-        tokens: The strings that match, in the order of their ids.
-        unknown_id: The id of the unknown token.
-        max_word_length: The maximum number of characters of a word.
+    `tokens` are the strings that match, in the order of their ids.
 
     Reference:
         [Song et al., 2021](https://arxiv.org/abs/2012.15524), the search.
@@ -106,12 +93,7 @@ class PieceFinder:
             lambda: self._forget_long_words(normalized_texts, pieces),
             lambda: (pieces.ids.row_splits, *(part.flat_values for part in pieces)),
         )
-        return Pieces(
-            *(
-                tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
-                for values in (ids, starts, ends)
-            )
-        )
+        return Pieces.of_rows(row_splits, ids, starts, ends)
 
     def _forget_long_words(
         self, normalized_texts: tf.Tensor, pieces: Pieces
@@ -137,10 +119,7 @@ class PieceFinder:
 def _lengths_in_characters(normalized_texts: tf.Tensor, pieces: Pieces) -> tf.Tensor:
     """Returns the number of characters in each subword, int32 `(pieces,)`."""
     text_starts = tf.cumsum(tf.cast(tf.strings.length(normalized_texts), tf.int64), exclusive=True)
-    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(normalized_texts), tf.uint8)
-    # UTF-8: every character has exactly one byte that is not 10xxxxxx.
-    begins = tf.bitwise.bitwise_and(all_bytes, tf.constant(0xC0, tf.uint8)) != 0x80
-    before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int32))], axis=0)
+    before = characters_before(normalized_texts)
     offset = tf.gather(text_starts, row_ids(pieces.ids))
     starts, ends = pieces.starts.flat_values, pieces.ends.flat_values
     return tf.gather(before, offset + ends) - tf.gather(before, offset + starts)

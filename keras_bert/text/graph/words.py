@@ -7,7 +7,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from keras_bert.text.graph.normalization import drop_invalid
-from keras_bert.text.graph.rows import row_ids
+from keras_bert.text.graph.rows import characters_before, row_ids
 from keras_bert.text.words import word_patterns
 
 _WORD, _BETWEEN = word_patterns(lambda category: rf"\p{{{category}}}")
@@ -16,10 +16,7 @@ _WORD, _BETWEEN = word_patterns(lambda category: rf"\p{{{category}}}")
 def words_with_offsets(
     text: tf.Tensor,
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """Splits texts into words, as `keras_bert.text.words.split_words` does.
-
-    Args:
-        text: String tensor `(texts,)`, UTF-8.
+    """Splits texts `(texts,)`, UTF-8, into words, as `keras_bert.text.words.split_words` does.
 
     Returns:
         A tuple of the words, strings; the offset of the first character of each, int32; and the
@@ -41,7 +38,7 @@ def words_with_offsets(
         words, starts, ends = tf_text.regex_split_with_offsets(
             text, rf"{_WORD}|{_BETWEEN}", keep_delim_regex_pattern=_WORD
         )
-        in_characters = _character_counts(text)
+        in_characters = characters_before(text)
         text_starts = tf.cumsum(tf.strings.length(text), exclusive=True)
         offsets = tf.gather(text_starts, row_ids(words))
         begin = tf.gather(in_characters, offsets)
@@ -53,11 +50,3 @@ def words_with_offsets(
             return byte_offsets.with_flat_values(character_offsets - begin)
 
         return words, characters(starts), characters(ends)
-
-
-def _character_counts(text: tf.Tensor) -> tf.Tensor:
-    """Counts the characters before each byte of the concatenated texts, int32 `(bytes + 1,)`."""
-    all_bytes = tf.io.decode_raw(tf.strings.reduce_join(text), tf.uint8)
-    # UTF-8: every character has exactly one byte that is not 10xxxxxx.
-    begins = tf.bitwise.bitwise_and(all_bytes, tf.constant(0xC0, tf.uint8)) != 0x80
-    return tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int32))], axis=0)
