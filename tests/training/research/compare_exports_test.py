@@ -4,14 +4,12 @@
 import csv
 import json
 
-import numpy as np
 import pytest
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow, pytest.mark.release]
 
 pytest.importorskip("tensorflow_text")
 
-import keras_bert  # noqa: E402
 from tests.export.small_classifier import make_answerer, make_classifier  # noqa: E402
 from training.research.compare_exports import CompareExportsConfig, compare  # noqa: E402
 
@@ -60,69 +58,6 @@ def test_exports_are_scored_and_timed(files, capsys):
     assert "| times as fast: 1 row / 3 rows / 2 x 6 tokens | accuracy | change |" in table
     written = json.loads((files / "out" / "compare_exports.json").read_text())
     assert [row["name"] for row in written["exports"]] == list(config.exports)
-
-
-def test_a_regression(files, tmp_path):
-    regression = keras_bert.TextClassifier(
-        keras_bert.load_model(files / "model.keras").backbone, 1, make_preprocessor(files)
-    )
-    regression.save(tmp_path / "model.keras")
-    scores = np.linspace(0, 1, len(TEXTS))
-    with open(tmp_path / "dev.csv", "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("text", "label"), *zip(TEXTS, scores, strict=True)])
-    (row,) = compare(
-        CompareExportsConfig(
-            model=(str(tmp_path / "model.keras"),),
-            data_file=str(tmp_path / "dev.csv"),
-            exports=("tf_saved_model:float32",),
-            batches=("2",),
-            rounds=1,
-            seconds=0.0,
-            output_dir=str(tmp_path),
-        )
-    )
-    assert row.changed == []
-    assert row.largest_move < 1e-5
-    assert set(row.scores) == {"pearson", "spearman", "mse"}
-
-
-def test_several_seeds_in_the_precision_of_training(files, tmp_path, capsys):
-    """What is compared with is float32, although the models are in mixed_bfloat16."""
-    models = []
-    for seed in (1, 2):
-        classifier = keras_bert.TextClassifier(
-            keras_bert.Backbone(
-                keras_bert.load_model(files / "model.keras").backbone.config,
-                dtype="mixed_bfloat16",
-            ),
-            preprocessor=make_preprocessor(files),
-            class_names=["bad", "fair", "good"],
-        )
-        generator = np.random.default_rng(seed)
-        for weight in classifier.trainable_weights:
-            mean = 1.0 if weight.name == "gamma" else 0.0
-            weight.assign(generator.normal(mean, 0.5, weight.shape))
-        models.append(str(tmp_path / f"{seed}.keras"))
-        classifier.save(models[-1])
-    (float32, bfloat16) = compare(
-        CompareExportsConfig(
-            model=tuple(models),
-            data_file=str(files / "dev.csv"),
-            data_rows=6,
-            exports=("tf_saved_model:float32", "tf_saved_model:bfloat16"),
-            batches=("2",),
-            rounds=1,
-            seconds=0.0,
-            output_dir=str(tmp_path),
-        )
-    )
-    assert len(float32.scores["accuracy"]) == len(bfloat16.changed) == 2
-    # Of six rows
-    assert all(round(score * 0.06, 6).is_integer() for score in float32.scores["accuracy"])
-    assert float32.largest_move < 1e-5 < bfloat16.largest_move
-    (row,) = (line for line in capsys.readouterr().out.splitlines() if ":float32" in line)
-    assert f"{np.mean(float32.scores['accuracy']):.2f} ± " in row
-    assert "| +0.00 (+0.00 to +0.00) |" in row
 
 
 @pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
@@ -176,10 +111,6 @@ def test_questions(tmp_path):
     for node in (*onnx.get_inputs(), *onnx.get_outputs()):
         assert node.shape == ["batch", "length"], node.name
     assert {node.name for node in onnx.get_outputs()} == {"start_logits", "end_logits"}
-
-
-def make_preprocessor(files):
-    return keras_bert.load_model(files / "model.keras").preprocessor
 
 
 def test_wrong_options_are_refused(files, tmp_path):
