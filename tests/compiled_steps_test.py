@@ -81,7 +81,7 @@ def test_pytorch_traces_a_step_in_one_piece():
         with contextlib.ExitStack() as stack:
             if not on_a_gpu:
                 stack.enter_context(torch.compiler.set_stance(force_backend=executed_as_it_is))
-            losses[jit_compile] = model.fit(buckets, epochs=2, shuffle=False, verbose=0).history
+            losses[jit_compile] = model.fit(buckets, shuffle=False, verbose=0).history
             model.train_on_batch(*buckets[0])
     # One for the first length, and one for all others
     assert len(graphs) == (0 if on_a_gpu else 2)

@@ -64,7 +64,6 @@ class TaskCase:
         rate: The highest learning rate.
         rounds: How often `fit` sees each row.
         preprocessor: Options of the preprocessor.
-        export: Options of `export`; `None` if the task cannot be exported.
         dataset: The columns of a `tf.data.Dataset` of the rows; `None` if the task takes none.
         without_gradient: Names of weights that learn nothing.
         from_preset: What reads the task's preset; `None` for its class.
@@ -80,7 +79,6 @@ class TaskCase:
     rate: float = 1e-2
     rounds: int = ROUNDS
     preprocessor: dict[str, Any] = dataclasses.field(default_factory=dict)
-    export: dict[str, Any] | None = None
     dataset: Any = None
     without_gradient: tuple[str, ...] = ()
     from_preset: Any = None
@@ -147,7 +145,6 @@ def classes(_family: str) -> TaskCase:
         rows=[{"text": text} for text in texts],
         ask=lambda task: task.classify(texts),
         accuracy=accuracy(labels, lambda answer: answer["label"]),
-        export={},
         dataset=(texts, labels),
         rate=3e-3,
     )
@@ -167,7 +164,6 @@ def pairs(_family: str) -> TaskCase:
         rows=[{"text": text, "text_pair": pair} for text, pair in zip(*x, strict=True)],
         ask=lambda task: task.classify(x),
         accuracy=accuracy(labels, lambda answer: answer["label"]),
-        export={"pair": True},
         dataset=(x, labels),
     )
 
@@ -182,7 +178,6 @@ def regression(_family: str) -> TaskCase:
         rows=[{"text": text} for text in texts],
         ask=lambda task: task.classify(texts),
         accuracy=accuracy(y, lambda answer: round(2 * answer["score"]) / 2),
-        export={},
         dataset=(texts, y),
     )
 
@@ -202,7 +197,6 @@ def labels(_family: str) -> TaskCase:
         rows=[{"text": text} for text in texts],
         ask=lambda task: task.classify(texts),
         accuracy=accuracy(y, lambda answer: sorted(label["label"] for label in answer)),
-        export={},
         dataset=(texts, [[int(name in row) for name in names] for row in y]),
         rounds=MANY_ROUNDS,
     )
@@ -229,7 +223,6 @@ def tagging(_family: str) -> TaskCase:
         rows=[{"text": text} for text in texts],
         ask=lambda task: task.tag(texts),
         accuracy=accuracy(labels, lambda answer: [word["label"] for word in answer]),
-        export={},
     )
 
 
@@ -251,7 +244,6 @@ def questions(_family: str) -> TaskCase:
         rows=rows,
         ask=lambda task: task.answer(*columns),
         accuracy=accuracy(expected, lambda answer: answer["answer"]),
-        export={},
         preprocessor={"doc_stride": 8, "max_query_length": 6},
     )
 
@@ -275,7 +267,6 @@ def choices(_family: str) -> TaskCase:
         rows=[{"text": text, "choices": own} for text, own in x],
         ask=lambda task: task.choose(x),
         accuracy=accuracy(labels, lambda answer: answer[0]["choice"]),
-        export={},
         # Adding a constant to all choices changes no probability.
         without_gradient=("classifier/dense/bias",),
     )
@@ -299,7 +290,6 @@ def embedding(_family: str) -> TaskCase:
         rows=rows,
         ask=lambda task: [{"embedding": row.tolist()} for row in task.embed(texts_of(rows))],
         accuracy=nearest_is_partner,
-        export={},
     )
 
 

@@ -21,8 +21,8 @@ the machine affects all of them alike. The medians over the rounds are reported.
     python -m training.benchmark --what=tokenize --batch_size=1024
 
 Locust (the extra `load`) sends the requests to servers with TensorFlow Serving's REST API or
-OpenAI's embeddings, and to no other host: with each number of `--clients` that wait for the answers (a closed loop), then at
-each of `--rates`, regardless of the answers (an open loop).
+OpenAI's embeddings, and to no other host: with each number of `--clients` that wait for the answers
+(a closed loop), then at each of `--rates`, regardless of the answers (an open loop).
 """
 
 from __future__ import annotations

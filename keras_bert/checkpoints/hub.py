@@ -10,7 +10,7 @@ from keras_bert.checkpoints.errors import CheckpointError
 SCHEME = "hf://"
 
 # Never "*.bin": those are pickles. The last two are files of KerasHub presets.
-_SMALL_FILES = ("*.json", "*.txt", "spiece.model", "assets/tokenizer/*")
+_SMALL_FILES = ("*.json", "*.txt", "*.model", "assets/tokenizer/*")
 _WEIGHT_FILES = ("*.safetensors", "model.weights.h5", "task.weights.h5")
 # Folders with copies in other formats.
 _IGNORED = ("onnx/*", "openvino/*", "coreml/*")

@@ -88,11 +88,13 @@ def _fill_kaggle_cache(root: Path) -> None:
         marker.touch()
 
 
-def test_the_downloads_name_no_pickle():
+def test_the_downloads_are_the_vocabularies_and_weights_and_no_pickle():
     patterns = (*hub._SMALL_FILES, *hub._WEIGHT_FILES)
-    files = ["model.safetensors", "pytorch_model.bin", "a.pt", "a.pkl", "config.json", "vocab.txt"]
-    kept = huggingface_hub.utils.filter_repo_objects(files, allow_patterns=patterns)
-    assert list(kept) == ["model.safetensors", "config.json", "vocab.txt"]
+    vocabularies = ["vocab.txt", "spiece.model", "spm.model", "sentencepiece.bpe.model"]
+    wanted = ["model.safetensors", "config.json", *vocabularies]
+    files = [*wanted, "pytorch_model.bin", "a.pt", "a.pkl"]
+    downloaded = huggingface_hub.utils.filter_repo_objects(files, allow_patterns=patterns)
+    assert list(downloaded) == wanted
 
 
 def test_a_folder_comes_before_a_name(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_bert import checkpoints
 from keras_bert.checkpoints.weights import to_numpy
 from keras_bert.config import BertConfig
 from keras_bert.layers import ClassificationHead
@@ -62,6 +63,17 @@ def pretraining_heads(backbone: Backbone):
     for layer in (*heads["masked_lm"], heads["next_sentence"]):
         randomize(layer)
     return heads, model
+
+
+def read_task(task_class, folder, *arguments):
+    """A task with all weights of a checkpoint, which has no others."""
+    checkpoint = checkpoints.open_checkpoint(folder)
+    task = task_class(Backbone(checkpoint.config), *arguments)
+    checkpoint.load_into(task.backbone, pooler_is_used=task.uses_pooler)
+    for name, head in task.heads.items():
+        assert checkpoint.load_head(name, head)
+    assert checkpoint.unused() == []
+    return task
 
 
 def random_inputs(config: BertConfig, batch: int = 3, length: int = 7) -> dict[str, np.ndarray]:

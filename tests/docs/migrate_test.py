@@ -35,7 +35,7 @@ VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "film", "##s", 
 VOCABULARY += ("hours", "how", "long", ".")
 TINY = {
     "vocabulary_size": len(VOCABULARY),
-    "num_layers": 2,
+    "num_layers": 1,
     "num_heads": 2,
     "hidden_dim": 8,
     "intermediate_dim": 16,

@@ -115,6 +115,11 @@ def test_onnx_names_the_axes_of_choices(classifier, tmp_path):
     assert axes(session.get_outputs()) == {"logits": ["batch", "choices"]}
 
 
+def test_litert_has_no_shape_for_choices(classifier, tmp_path):
+    with pytest.raises(ValueError, match="has tf_saved_model, onnx and openvino"):
+        keras_bert.MultipleChoice(classifier.backbone).export(tmp_path / "m.tflite", "litert")
+
+
 def test_no_other_format_is_padded_by_a_server(classifier, tmp_path):
     with pytest.raises(ValueError, match="padded_batches is True; it is for format='tf_saved_mod"):
         classifier.export(tmp_path / "model.onnx", "onnx", padded_batches=True)

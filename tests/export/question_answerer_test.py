@@ -10,8 +10,9 @@ from tests.export.small_classifier import make_answerer
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
 
-# The other backends export in a process of this one, as they do for `saved_model_test` and
-# `multiple_choice_test`: what a SavedModel answers is the same.
+from keras_bert.export.question_signatures import question_signatures  # noqa: E402
+
+# What a SavedModel answers is the same on all backends: saved_model_test.py exports on each.
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 
 QUESTIONS = ("the cat?", "mat", "a " * 40, "", "中?", "cat")
@@ -37,15 +38,9 @@ def answerer():
 
 
 @pytest.fixture(scope="module")
-def folder(answerer, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("exported") / "1"
-    answerer.export(folder, warm_up=False)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def signatures(folder):
-    return tf.saved_model.load(str(folder)).signatures
+def signatures(answerer):
+    """What an export writes down; served_model_test.py has the export."""
+    return question_signatures(answerer, OPTIONS)
 
 
 def serve(signatures, questions, contexts):
@@ -73,8 +68,6 @@ def test_it_gives_the_answers_of_the_task(answerer, signatures):
 
 
 def test_without_a_threshold_there_always_is_an_answer():
-    from keras_bert.export.question_signatures import question_signatures
-
     answerer = make_answerer()
     signatures = question_signatures(answerer, OPTIONS)
     received = serve(signatures, QUESTIONS, CONTEXTS)

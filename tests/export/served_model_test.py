@@ -18,7 +18,12 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 TASK_FILE = Path("assets.extra", "task.json")
 ROWS = {
     "pairs": [{"text": "the cat sat", "text_pair": "sat on"}, {"text": "", "text_pair": "a mat"}],
-    "tagger": [{"text": "the cat sat"}, {"text": ["a", "mat"]}, {"text": ""}, {"text": ["the"]}],
+    "regression": [{"text": "the cat sat"}, {"text": ""}],
+    "tagger": [
+        *({"text": "the cat sat, unable."}, {"text": ["a", "mat"]}, {"text": ""}),
+        *({"text": ["the"]}, {"text": "\x00 \u200b"}),
+        {"text": "naïve 🏔 café, ÉTÉ? 中 able " * 9},  # windows
+    ],
     "answerer": [{"question": "the cat", "context": "sat on the mat"}] * 2,
     "chooser": [{"text": "the cat", "choices": ["a", "mat"]}, {"text": "a", "choices": ["b"]}],
     "embedder": [{"text": "the cat sat"}],
@@ -62,7 +67,8 @@ def test_an_export_says_what_it_answers(kind, tmp_path):
     task.export(tmp_path / "1", warm_up=False, pair=kind == "pairs")
     said = json.loads((tmp_path / "1" / TASK_FILE).read_text())
     assert (said["task"], said["verb"]) == (type(task).__name__, task.verb)
-    assert said["fields"] == [*task.fields, *task.optional_fields]
+    optional_fields = task.optional_fields if kind == "pairs" else ()
+    assert said["fields"] == [*task.fields, *optional_fields]
     assert said["list_fields"] == list(task.list_fields)
     # One by one, since the tagger itself takes either texts or words
     expected = [rounded(answer) for row in rows for answer in task.apply_verb([row])]

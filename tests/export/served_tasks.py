@@ -239,7 +239,6 @@ def _chooser() -> Served:
 
 
 KINDS = {
-    "classifier": lambda: _classifier(pair=False, num_classes=3),
     "pairs": lambda: _classifier(pair=True, num_classes=3),
     "regression": lambda: _classifier(pair=False, num_classes=1),
     "embedder": _embedder,
@@ -247,3 +246,5 @@ KINDS = {
     "answerer": _answerer,
     "chooser": _chooser,
 }
+# One for each form of rows: the others have the texts of `pairs`.
+FORMS_OF_ROWS = ("pairs", "tagger", "answerer", "chooser")

@@ -14,6 +14,7 @@ from keras_bert.export.server_files import (  # noqa: E402
     write_batching_parameters,
     write_warm_up_requests,
 )
+from tests.export.served_tasks import FORMS_OF_ROWS  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -30,6 +31,7 @@ def length_of(inputs):
     return len(inputs["text" if "text" in inputs else "context"][0].split())
 
 
+@pytest.mark.parametrize("served", FORMS_OF_ROWS, indirect=True)
 def test_warm_up_requests_are_answered_in_every_length_by_every_signature(served, tmp_path):
     prediction_log_pb2 = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
     write_warm_up_requests(tmp_path, served.functions, served.task, served.options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention patterns of every family, held to the probabilities that `transformers` returns."""
+"""Attention patterns, held to the probabilities that `transformers` returns."""
 
 import json
 
@@ -21,10 +21,8 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), "##s"]
 TEXTS = ["The films was gripping.", "Dull", ("A film", "was bad, the film was dull")]
 FAMILIES = {
     "bert": (transformers.BertModel, {}),
-    "roberta": (transformers.RobertaModel, {"pad_token_id": 0}),
     "albert": (transformers.AlbertModel, {"embedding_size": 8, "num_hidden_layers": 3}),
     "distilbert": (transformers.DistilBertModel, {"hidden_dim": 32}),
-    "electra": (transformers.ElectraModel, {"embedding_size": 8}),
 }
 
 

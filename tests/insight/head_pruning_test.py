@@ -41,13 +41,7 @@ SMALL = {
     "pad_token_id": 0,
     "initializer_range": 0.4,
 }
-FAMILIES = {
-    "bert": "bert_base_uncased",
-    "roberta": "roberta_base",
-    "albert": "albert_base_v2",
-    "distilbert": "distilbert_base_uncased",
-    "electra": "electra_small_discriminator",
-}
+FAMILIES = {"bert": "bert_base_uncased", "albert": "albert_base_v2"}
 HEADS = {0: [1, 2], 2: [0, 1, 3]}
 # All layers of ALBERT have the same weights
 SHARED_HEADS = {0: [1], 2: [3]}

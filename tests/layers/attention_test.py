@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-attention against a NumPy implementation, head by head."""
+"""Self-attention: masks, dropout and windows; parts_test.py compares it with NumPy."""
 
 import numpy as np
 import pytest
@@ -26,19 +26,6 @@ def attention(**arguments) -> Attention:
 def expected(layer: Attention, mask):
     config = BertConfig(num_heads=layer.num_heads, hidden_dim=8)
     return numpy_bert.attention(X, numpy_bert.weights_of(layer), "attention", config, mask)
-
-
-@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "padded"])
-@pytest.mark.parametrize("num_heads", [1, 4])
-def test_agrees_with_numpy(num_heads, mask):
-    layer = attention(num_heads=num_heads, return_scores=True)
-    context, scores = expected(layer, mask)
-    layout = layout_of(padding_mask=mask)
-    outputs = layer(X, layout)
-    np.testing.assert_allclose(to_numpy(outputs[0]), context, atol=1e-5)
-    np.testing.assert_allclose(to_numpy(outputs[1]), scores, atol=1e-5)
-    layer.return_scores = False
-    np.testing.assert_allclose(to_numpy(layer(X, layout)), context, atol=ATOL)
 
 
 def test_without_any_key_the_context_is_finite():

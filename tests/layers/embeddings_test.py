@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token, segment and position embeddings."""
+"""Token embeddings, and the dtypes and dropout of those that are added to them."""
 
 import numpy as np
-import pytest
 
 from keras_bert.layers import EmbeddingPostprocessor, TokenEmbedding
-from tests.models.numpy_bert import layer_norm
 from tests.models.small_backbone import random_weights, to_numpy
 
 IDS = np.array([[3, 1, 0, 2], [2, 2, 4, 3]], "int32")
@@ -35,21 +33,6 @@ def test_mixed_precision_keeps_vectors_in_float32_and_multiplies_in_half():
     assert "bfloat16" in str(layer(VECTORS, reverse=True).dtype)
 
 
-def test_the_sum_of_three_normalised():
-    layer = postprocessor(layer_norm_epsilon=1e-3)
-    position, segment, gamma, beta = (
-        np.asarray(v.numpy(), "float64")
-        for v in (
-            layer.position_embeddings,
-            layer.segment_embeddings,
-            layer.gamma,
-            layer.beta,
-        )
-    )
-    expected = layer_norm(VECTORS + position[:4] + segment[SEGMENTS], gamma, beta, 1e-3)
-    np.testing.assert_allclose(to_numpy(layer(VECTORS, SEGMENTS)), expected, atol=1e-5)
-
-
 def test_dropout_comes_last():
     layer = postprocessor(dropout=0.5)
     kept = to_numpy(layer(VECTORS, SEGMENTS))
@@ -65,8 +48,3 @@ def test_half_precision_sums_in_float32():
     expected = to_numpy(reference(VECTORS, SEGMENTS))
     # One rounding, of the result: half of the last of bfloat16's eight bits
     np.testing.assert_allclose(to_numpy(layer(VECTORS, SEGMENTS)), expected, rtol=2**-8)
-
-
-def test_too_long_an_input_is_refused():
-    with pytest.raises(ValueError, match=r"6 tokens long; .* at most 5 \(max_sequence_length\)"):
-        postprocessor()(np.zeros((2, 6, 6), "float32"))

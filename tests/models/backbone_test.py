@@ -6,8 +6,6 @@ import pytest
 from keras import ops
 
 from keras_bert.models import Backbone
-from tests.models import numpy_bert
-from tests.models.numpy_bert import weights_of
 from tests.models.small_backbone import (
     SMALL,
     features,
@@ -24,22 +22,6 @@ def backbone() -> Backbone:
     model = Backbone(SMALL)
     random_weights(model)
     return model
-
-
-@pytest.mark.parametrize("activation", ["gelu_erf", "gelu_tanh"])
-def test_agrees_with_a_plain_statement_of_bert(activation):
-    config = EVERYTHING.replace(activation=activation)
-    model = Backbone(config)
-    random_weights(model)
-    inputs = features()
-    outputs, expected = model(inputs), numpy_bert.encoder(weights_of(model), config, inputs)
-    assert outputs.keys() == expected.keys()
-    for name, value in expected.items():
-        stacked = value if isinstance(value, tuple) else (value,)
-        tensors = outputs[name] if isinstance(value, tuple) else (outputs[name],)
-        assert len(tensors) == len(stacked)
-        for tensor, array in zip(tensors, stacked, strict=True):
-            np.testing.assert_allclose(to_numpy(tensor), array, atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("by", ["config", "argument"])

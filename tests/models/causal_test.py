@@ -26,8 +26,7 @@ def causal_backbone(**arguments):
 
 
 @pytest.mark.parametrize("inputs", INPUTS)
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("scores", [False, True])
+@pytest.mark.parametrize(("training", "scores"), [(False, False), (True, True)])
 def test_a_changed_token_changes_what_follows_it_alone(inputs, training, scores):
     backbone = causal_backbone(packed=inputs == "packed", output_attention_scores=scores)
     features = {"token_ids": IDS, **INPUTS[inputs]}

@@ -28,31 +28,6 @@ def outputs_of(model, inputs):
     return to_numpy(model(inputs)["sequence_output"])
 
 
-@pytest.mark.parametrize(
-    ("variant", "attention", "feed_forward"),
-    [("all", 1, 1), ("two groups", 2, 2), ("attention", 1, 4), ("feed_forward", 4, 1)],
-)
-def test_shared_weights_are_built_once_and_train_everywhere(variant, attention, feed_forward):
-    backbone = Backbone(config_of(variant))
-    blocks = backbone.blocks
-    assert len({id(block.attention) for block in blocks}) == attention
-    assert len({id(block.feed_forward) for block in blocks}) == feed_forward
-    paths = [variable.path for variable in backbone.trainable_variables]
-    assert sum("query_key_value/kernel" in path for path in paths) == attention
-    assert sum("intermediate/kernel" in path for path in paths) == feed_forward
-
-
-def test_shared_blocks_compute_what_blocks_with_equal_weights_do():
-    shared, free = Backbone(config_of("two groups")), Backbone(SMALL.replace(num_layers=4))
-    for index, block in enumerate(free.blocks):
-        block.set_weights(shared.blocks[index].get_weights())
-    for name in ("token_embedding", "embeddings", "pooler"):
-        getattr(free, name).set_weights(getattr(shared, name).get_weights())
-    assert shared.blocks[1] is shared.blocks[0]
-    assert shared.blocks[2] is not shared.blocks[0]
-    np.testing.assert_allclose(outputs_of(shared, TOKENS), outputs_of(free, TOKENS), atol=1e-6)
-
-
 @pytest.mark.on_tensorflow
 def test_positions_count_the_tokens_that_are_no_padding():
     config = config_of("positions behind padding")

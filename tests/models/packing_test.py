@@ -51,13 +51,6 @@ def backbone() -> Backbone:
     return model
 
 
-def test_packed_and_unpacked_give_the_same(backbone):
-    outputs = to_numpy(backbone(FEATURES)["sequence_output"])
-    for row, where in PLACES:
-        expected = to_numpy(backbone(alone(FEATURES, row, where))["sequence_output"])
-        np.testing.assert_allclose(outputs[row, where], expected[0], atol=1e-5)
-
-
 def squares(is_real, output):
     return ops.sum(is_real * ops.square(output))
 

@@ -7,7 +7,7 @@ import pytest
 
 from keras_bert.checkpoints import weights
 from keras_bert.models import Backbone
-from tests.models import numpy_bert
+from tests.models import family_test, numpy_bert
 from tests.models.small_backbone import WITHOUT_DROPOUT, features, random_weights, to_numpy
 
 ROTARY = {"positions": "rotary", "rotary_base": 100.0, "num_segments": 0}
@@ -126,9 +126,16 @@ def test_outputs_at_some_positions(variant):
 
 
 @pytest.mark.on_tensorflow
-@pytest.mark.parametrize("variant", ALL_VARIANTS)
-def test_the_names_and_shapes_of_all_weights_are_known_beforehand(variant):
-    backbone = backbone_of(variant)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *ALL_VARIANTS.values(),
+        *family_test.VARIANTS.values(),
+        {"pooler_norm": True, "head_bias": False},
+    ],
+)
+def test_the_names_and_shapes_of_all_weights_are_known_beforehand(changes):
+    backbone = Backbone(WITHOUT_DROPOUT.replace(**changes))
     shapes = {
         name: tuple(weight.shape) for name, weight in weights.backbone_weights(backbone).items()
     }

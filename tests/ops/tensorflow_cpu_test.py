@@ -84,8 +84,10 @@ def test_every_length_shares_one_trace():
     assert trace_lengths == [None]
 
 
-@pytest.mark.parametrize("config", [SMALL, WITHOUT_DROPOUT.replace(attention_window=2)])
-@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    ("dtype", "config"),
+    [("float32", SMALL), ("mixed_bfloat16", WITHOUT_DROPOUT.replace(attention_window=2))],
+)
 def test_a_compiled_step_computes_the_same(dtype, config):
     import tensorflow as tf
 

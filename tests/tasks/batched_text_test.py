@@ -276,8 +276,7 @@ def test_a_dataset_gives_the_results_of_lists(form, trained, classifier):
 
 
 @pytest.mark.needs_tensorflow
-@pytest.mark.parametrize("form", [single, batched])
-@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(("form", "shuffle"), [(batched, False), (single, True)])
 def test_an_infinite_dataset_needs_steps(form, shuffle, trained, monkeypatch):
     tf = pytest.importorskip("tensorflow")
     monkeypatch.setattr("keras_bert.data.tfdata.text_datasets.SHUFFLE_BATCHES", 8)

@@ -81,7 +81,7 @@ def trained():
 
 
 def predicted():
-    """The outputs and answers of each task, for numbers of rows that two hosts cannot halve."""
+    """The outputs of each form of rows, for numbers of rows that two hosts cannot halve."""
     texts = random_texts(13)
     words = [text.split() for text in texts]
     classifier = make(keras_bert.TextClassifier, data.TextClassifierPreprocessor, 2)
@@ -94,8 +94,6 @@ def predicted():
     )
     choice = make(keras_bert.MultipleChoice, data.MultipleChoicePreprocessor)
     masked_lm = make(keras_bert.MaskedLM, data.TextClassifierPreprocessor)
-    detector = make(keras_bert.ReplacedTokenDetector, data.TextClassifierPreprocessor)
-    embedder = make(keras_bert.TextEmbedder, data.TextClassifierPreprocessor)
     features = classifier.preprocessor(texts)
     batches = (texts[start : start + 5] for start in (0, 5, 10))
     answers = {
@@ -108,13 +106,8 @@ def predicted():
         "questions": answerer.predict(
             {"question": ["a film"] * 13, "context": texts}, batch_size=3, verbose=0
         ),
-        "answer": [answer["score"] for answer in answerer.answer(["a long film"] * 3, texts[:3])],
         "choices": choice.predict([(text, ["good", "bad film"]) for text in texts], verbose=0),
         "fill": [answer["score"] for answer in masked_lm.fill("a [MASK] film", top_k=3)],
-        "detect": [
-            [token["score"] for token in text] for text in detector.detect(texts[:3], threshold=0)
-        ],
-        "embed": embedder.embed(texts),
     }
     return [np.asarray(leaf, float).tolist() for leaf in keras.tree.flatten(answers)]
 

@@ -122,29 +122,6 @@ def test_another_number_of_classes_warns_and_starts_a_fresh_head(trained, tmp_pa
     assert other.predict(["good"], verbose=0).shape == (1, 3)
 
 
-def test_labels_may_be_names(classifier):
-    texts, labels = reviews(20)
-    names = [classifier.class_names[label] for label in labels]
-    keras.utils.set_random_seed(3)
-    by_name = classifier.evaluate(texts, names, verbose=0)
-    assert by_name == pytest.approx(classifier.evaluate(texts, labels, verbose=0))
-    with pytest.raises(ValueError, match="'neutral'; the classes are negative, positive"):
-        classifier.fit(["good"], ["neutral"])
-
-
-def test_pairs_train_in_every_form(trained):
-    classifier, _ = trained
-    pairs = [("good", "film"), ("bad", "a film"), ("a", "very bad film")]
-    columns = tuple(zip(*pairs, strict=True))
-    forms = [pairs, (list(columns[0]), list(columns[1]))]
-    forms.append({"text": list(columns[0]), "text_pair": list(columns[1])})
-    logits = [classifier.predict(form, verbose=0) for form in forms]
-    for other in logits[1:]:
-        np.testing.assert_allclose(other, logits[0], atol=1e-6)
-    single = classifier.predict(list(columns[0]), verbose=0)
-    assert np.abs(single - logits[0]).max() > 1e-3
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -194,27 +171,6 @@ def test_training_goes_on_in_the_middle_of_an_epoch(classifier):
 def test_wrong_classes_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         make_classifier(**arguments)
-
-
-@pytest.mark.on_each_backend
-@pytest.mark.skipif(keras.backend.backend() == "torch", reason="torch compiles differently")
-def test_one_trace_for_each_bucket_with_jit_compile():
-    classifier = make_classifier()
-    classifier.compile(AdamW(1e-3), jit_compile=True)
-    traced = []
-    original = classifier.backbone.call
-
-    def noting_call(inputs, **kwargs):
-        traced.append(tuple(inputs["token_ids"].shape))
-        return original(inputs, **kwargs)
-
-    classifier.backbone.call = noting_call
-    texts = ["good " * (1 + index % 30) for index in range(45)]
-    classifier.fit(texts, np.arange(45) % 2, batch_size=8, epochs=2, verbose=0)
-    static = [shape for shape in traced if None not in shape]
-    assert set(static) <= {(8, 16), (8, 32)}
-    # On JAX, Keras traces the first batch twice, to determine the shapes; it compiles it once.
-    assert len(static) <= len(set(static)) + (keras.backend.backend() == "jax")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("sentencepiece")
 
 import keras_bert
-from keras_bert import checkpoints
 from tests.text import small_tokenizers
 
 # Only the text differs, which does not depend on the backend.
@@ -97,12 +96,3 @@ def test_answers_are_places_in_the_text(tokenizer):
     answer = answerer.answer(question="what fails?", context=passage)
     assert answer["answer"]
     assert passage[answer["start"] : answer["end"]] == answer["answer"]
-
-
-def test_a_preset_in_hugging_face_s_layout_brings_its_tokenizer(tokenizer, tmp_path):
-    backbone = backbone_for(tokenizer)
-    checkpoints.save_hugging_face(backbone, tmp_path, tokenizer=tokenizer.get_config())
-    embedder = keras_bert.TextEmbedder.from_preset(tmp_path)
-    assert embedder.preprocessor.tokenizer.get_config() == tokenizer.get_config()
-    vectors = embedder(embedder.preprocessor(TEXTS))
-    assert np.isfinite(vectors).all()

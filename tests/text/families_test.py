@@ -121,13 +121,19 @@ def test_many_languages(family):
     assert differences(families.make(family), texts, compare) == []
 
 
+def hostile_texts(count, count_with_parts, parts, special_tokens_in_text):
+    """Random texts with the parts and, where no special tokens are sought, without them."""
+    texts = [*HOSTILE, *families.mixed_texts(count_with_parts, *parts, seed=1)]
+    return texts if special_tokens_in_text else [*texts, *families.mixed_texts(count)]
+
+
 @pytest.mark.parametrize("family", BYTE_PAIRS)
 @pytest.mark.parametrize("special_tokens_in_text", [False, True])
 def test_hostile_strings_as_byte_pairs(family, special_tokens_in_text):
     tokenizer = families.make(family, special_tokens_in_text=special_tokens_in_text)
     typed = [*tokenizer.special_tokens(), *tokenizer.added_tokens[:4], tokenizer.added_tokens[-1]]
     parts = (*typed, "    ", " " * 30, "\n\n", "'LL", "\u0338")
-    texts = [*HOSTILE, *families.mixed_texts(4000), *families.mixed_texts(3000, *parts, seed=1)]
+    texts = hostile_texts(4000, 3000, parts, special_tokens_in_text)
     # A combining character after `>` is composed with it.
     texts = [text for text in texts if ">\u0338" not in text]
     assert differences(tokenizer, texts, IS_COMPOSED) == []
@@ -138,7 +144,7 @@ def test_hostile_strings_as_byte_pairs(family, special_tokens_in_text):
 def test_hostile_strings_as_pieces(family, special_tokens_in_text):
     tokenizer = families.make(family, special_tokens_in_text=special_tokens_in_text)
     parts = (*tokenizer.special_tokens(), "    ", "<s>NOTUSED", "the")
-    texts = [*HOSTILE, *families.mixed_texts(3000), *families.mixed_texts(2000, *parts, seed=1)]
+    texts = hostile_texts(3000, 2000, parts, special_tokens_in_text)
     alike = [text for text in texts if are_normalized_alike(family, text)]
     assert len(alike) > len(texts) / 2
     # What its normalization makes of a text may be a special token for the library.
@@ -166,7 +172,7 @@ def test_hostile_strings_as_pieces(family, special_tokens_in_text):
 def test_hostile_strings_as_composed_pieces(special_tokens_in_text):
     tokenizer = families.make("deberta_v2", special_tokens_in_text=special_tokens_in_text)
     parts = (*tokenizer.special_tokens(), "    ", "\n", "\xa0", "the", "\u0338")
-    texts = [*HOSTILE, *families.mixed_texts(3000), *families.mixed_texts(2000, *parts, seed=1)]
+    texts = hostile_texts(3000, 2000, parts, special_tokens_in_text)
     if not special_tokens_in_text:
         # For the library, they are pieces then.
         special = tokenizer.special_tokens()

@@ -6,6 +6,7 @@ import unicodedata
 from pathlib import Path
 
 from keras_bert import minilm
+from tests.text.real_text import WHOLE
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -27,6 +28,20 @@ def assigned_characters() -> tuple[str, ...]:
     characters = map(chr, range(0x110000))
     unassigned = ("Cn", "Co", "Cs")
     return tuple(item for item in characters if unicodedata.category(item) not in unassigned)
+
+
+@functools.cache
+def characters_of_rules() -> tuple[str, ...]:
+    """Of blocks that one rule holds for, a character of eleven, and of the others every one.
+
+    Before a release all of them.
+    """
+    blocks = ("CJK UNIFIED IDEOGRAPH", "HANGUL SYLLABLE", "TANGUT IDEOGRAPH")
+    return tuple(
+        item
+        for item in assigned_characters()
+        if WHOLE or ord(item) % 11 == 0 or not unicodedata.name(item, "").startswith(blocks)
+    )
 
 
 def of_characters(characters, *tokens: str) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ def differing_characters(characters, *compared):
 
 @pytest.mark.parametrize("lowercase", [True, pytest.param(False, marks=pytest.mark.release)])
 def test_every_character(lowercase):
-    characters = vocabularies.assigned_characters()
+    characters = vocabularies.characters_of_rules()
     all_known = Compared(vocabularies.of_characters(characters, "the"), lowercase)
     assert differing_characters(characters, all_known) == set()
 

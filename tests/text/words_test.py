@@ -55,7 +55,7 @@ def differences(texts):
 
 
 def test_every_character_in_python_and_in_the_graph():
-    characters = vocabularies.assigned_characters()
+    characters = vocabularies.characters_of_rules()
     assert (
         differences([f"a{each}1 {each}{each} .{each}b http://{each}a" for each in characters]) == []
     )

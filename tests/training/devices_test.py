@@ -83,16 +83,14 @@ def pretrained(num_devices, folder=folder, **options):
     log = pretrain(made)["log"]
     return {name: [record[name] for record in log] for name in ("loss", "val_loss")}
 
-# A run on two devices, each with a part of the optimizer, and its end on one or on both
+# A run on two devices, each with a part of the optimizer, and its end on one
 def resumed():
-    before = folder / "before"
+    before, after = folder / "before", folder / "after"
     logs = [pretrained(2, before, shard_optimizer=True)]
     shutil.rmtree(before / "pretrain_2" / "checkpoints" / "step_000000006")
-    for num_devices, shard in ((1, False), (2, True)):
-        after = folder / f"after_{num_devices}"
-        shutil.copytree(before / "pretrain_2", after / f"pretrain_{num_devices}")
-        logs.append(pretrained(num_devices, after, shard_optimizer=shard))
-        assert (after / f"pretrain_{num_devices}" / "checkpoints" / "step_000000004").is_dir()
+    shutil.copytree(before / "pretrain_2", after / "pretrain_1")
+    logs.append(pretrained(1, after))
+    assert (after / "pretrain_1" / "checkpoints" / "step_000000004").is_dir()
     return logs
 
 def ranked(num_devices):
@@ -111,11 +109,11 @@ def ranked(num_devices):
     return {f"{query} {document}": float(score) for query, _, document, _, score, _ in ranking}
 
 with contextlib.redirect_stdout(sys.stderr):
-    # Of TensorFlow, one run shows the strategy: its scope, its variables in checkpoints.
-    answer = {"finetuned": [finetuned(1), finetuned(2)]}
-    if keras.backend.backend() == "jax":
-        answer["pretrained"] = pretrained(1)
-        answer["resumed"] = resumed()
+    # Of TensorFlow, one program shows the strategy: its scope, its variables in checkpoints.
+    if keras.backend.backend() == "tensorflow":
+        answer = {"finetuned": [finetuned(1), finetuned(2)]}
+    else:
+        answer = {"pretrained": pretrained(1), "resumed": resumed()}
         answer["ranked"] = [ranked(1), ranked(2)]
     answer["of_process"] = keras.distribution.distribution() is None
 print(json.dumps(answer))
@@ -124,8 +122,6 @@ print(json.dumps(answer))
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    if BACKEND == "torch":
-        pytest.skip("Keras trains on one device with PyTorch")
     finished = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path_factory.mktemp("runs"))],
         cwd=ROOT,
@@ -137,24 +133,24 @@ def runs(tmp_path_factory):
     return json.loads(finished.stdout)
 
 
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX has the other programs")
 def test_fine_tuning_on_text(runs):
     one, two = runs["finetuned"]
     assert one["loss"][-1] < one["loss"][0]
     assert two["loss"] == pytest.approx(one["loss"], rel=1e-5)
     assert two["scores"] == one["scores"]
-    assert runs["of_process"]  # the distribution ends with the run
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="only JAX divides the state of the optimizer")
 def test_pretraining_by_a_divided_optimizer_is_resumed_on_another_number_of_devices(runs):
-    one, (whole, on_one, on_both) = runs["pretrained"], runs["resumed"]
+    one, (whole, on_one) = runs["pretrained"], runs["resumed"]
     assert one["loss"][-1] < one["loss"][0]
     for name, expected in one.items():
         assert whole[name] == pytest.approx(expected, rel=1e-5), name
-    assert on_both == whole
     for name, expected in whole.items():
         assert on_one[name][:2] == expected[:2]
         assert on_one[name] == pytest.approx(expected, rel=1e-5), name
+    assert runs["of_process"]  # the distribution ends with the run
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="only JAX divides the state of the optimizer")

@@ -125,15 +125,7 @@ SWAG = "sent1,sent2,ending0,ending1,label\n"
             "line 4: label is '2', expected one of 0, 1",
         ),
         ("a.csv", SWAG + "a,b,,d,0\n", "line 2: ending0 is empty"),
-        ("a.csv", SWAG + "a,b,c,,0\n", "line 2: 1 choices, expected two or more"),
         ("a.tsv", "i\ta\tb\t0\n", "a.tsv, line 1: 4 columns, expected a category"),
-        ("a.jsonl", '{"text": "a", "choices": ["b", 2]}\n', "line 1: choices holds 2"),
-        (
-            "a.jsonl",
-            '{"text": "a", "choices": ["b", "c"], "label": 0}\n'
-            '{"text": "a", "choices": ["b", "c"]}\n',
-            "line 2: the label is missing",
-        ),
     ],
 )
 def test_an_error_names_file_line_and_field(name, text, message, tmp_path):

@@ -169,23 +169,16 @@ def test_standard_input_is_lines_or_a_table(monkeypatch):
         assert [row["text"] for row in rows] == expected
 
 
-@pytest.mark.parametrize("kind", ["tagger", "choices"])
-def test_an_export_answers_as_its_task(kind, classifier, tmp_path):
+def test_an_exported_tagger_answers_as_its_task(classifier, tmp_path):
     """Words in columns too, and without the padding of a batch."""
-    tokenizer = classifier.preprocessor.tokenizer
-    if kind == "tagger":
-        task = keras_bert.TokenClassifier(
-            keras_bert.Backbone(CONFIG),
-            preprocessor=keras_bert.data.TokenClassifierPreprocessor(tokenizer, 32),
-            class_names=["O", "B-PER"],
-        )
-        files = {"in.conll": "a O\nfilm B-PER\n\ngood O\n", "in.txt": "a fine film\n\nbad\n"}
-    else:
-        task = keras_bert.MultipleChoice(
-            keras_bert.Backbone(CONFIG), keras_bert.data.MultipleChoicePreprocessor(tokenizer, 32)
-        )
-        rows = [{"text": "a", "choices": ["b", "good"]}, {"text": "b", "choices": ["a", "b", "c"]}]
-        files = {"in.jsonl": "".join(json.dumps(row) + "\n" for row in rows)}
+    task = keras_bert.TokenClassifier(
+        keras_bert.Backbone(CONFIG),
+        preprocessor=keras_bert.data.TokenClassifierPreprocessor(
+            classifier.preprocessor.tokenizer, 32
+        ),
+        class_names=["O", "B-PER"],
+    )
+    files = {"in.conll": "a O\nfilm B-PER\n\ngood O\n", "in.txt": "a fine film\n\nbad\n"}
     task.save(tmp_path / "model.keras")
     task.export(tmp_path / "1", warm_up=False)
     for name, content in files.items():

@@ -23,8 +23,8 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-NUM_STEPS = 40
-MIDDLE = 20
+NUM_STEPS = 16
+MIDDLE = 8
 OPTIONS = {
     "input_files": ("train.txt",),
     "dev_files": ("dev.txt",),
@@ -36,8 +36,8 @@ OPTIONS = {
     "phases": ("32:1",),
     "batch_size": 4,
     "num_steps": NUM_STEPS,
-    "learning_rate": 0.003,
-    "interval": 10,
+    "learning_rate": 0.01,
+    "interval": 4,
     # Each host reads files of its own.
     "num_shards": 3,
     "file_groups": 2,

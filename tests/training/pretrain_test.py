@@ -220,7 +220,6 @@ def test_a_run_that_learns_frequencies_alone_is_told_from_one_that_learns():
     assert "frequent token gives 50.0% (perplexity 3.0, unigram baseline 2.8)" in message
 
 
-@pytest.mark.on_each_backend
 def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
     corpus, finished, tmp_path, monkeypatch, press_ctrl_c
 ):
@@ -254,10 +253,11 @@ MODERN = {
     "kind": "full_sentences",
     "packing": True,
     "masked_lm_probability": 0.3,
-    "phases": ("16:0.6", "16:0.1:learning_rate=2e-3", "24:0.3:batch_size=4:learning_rate=5e-3"),
-    "batch_size": 12,
+    "phases": ("16:0.5", "24:0.5:batch_size=4:learning_rate=5e-3"),
+    "num_steps": 8,
+    "batch_size": 8,
     "initial_batch_size": 4,
-    "batch_warmup_steps": 4,
+    "batch_warmup_steps": 2,
     "accumulation": 2,
     "optimizer": "stable_adamw",
     "schedule": "trapezoidal",
@@ -274,7 +274,7 @@ def test_batches_rates_and_lengths_that_change_are_resumed_exactly(corpus, tmp_p
     """
     whole = pretrain(config(corpus, tmp_path / "whole", dev_files=(), **MODERN))
     save = RunCheckpoints.save
-    stops = {3, 8}
+    stops = {1, 7}
 
     def save_and_stop(checkpoints, model, state, **options):
         save(checkpoints, model, state, **options)
@@ -293,10 +293,10 @@ def test_batches_rates_and_lengths_that_change_are_resumed_exactly(corpus, tmp_p
     for name in ("loss", "learning_rate"):
         expected = [record[name] for record in whole["log"]]
         assert [record[name] for record in resumed["log"]] == expected
-    # Of the update that follows: the warm-up, the phases' rates, and 1 - √x in the last two.
+    # Of the update that follows: the phases' rates, and 1 - √x in the last two.
     rates = [record["learning_rate"] for record in whole["log"]]
     fall = [1 - (number / 2) ** 0.5 for number in (0, 1, 2)]
-    expected = [0.01] * 5 + [2e-3] + [5e-3 * share for share in (1, *fall)]
+    expected = [0.01] * 3 + [5e-3 * share for share in (1, 1, *fall)]
     np.testing.assert_allclose(rates, expected, atol=1e-9)
 
 
@@ -349,21 +349,6 @@ def test_a_loss_that_is_not_finite_ends_the_run_at_its_step(corpus, tmp_path):
     with pytest.raises(NotFiniteError, match=r"in step [2-5]$"):
         pretrain(exploding)
     assert not list(tmp_path.glob("checkpoints/*"))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"kind": "full_sentences", "causal": True, "optimizer": "adamw", "jit": "on"},
-        {"static_masks": True, "precision": "mixed_bfloat16"},
-    ],
-    ids=["causal", "static_masks"],
-)
-def test_ways_to_pretrain_without_a_recipe(corpus, tmp_path, changes):
-    short = {"phases": ("16:1",), "num_steps": 4, "interval": 4, "dev_files": (), **changes}
-    results = pretrain(config(corpus, tmp_path, **short))
-    assert results["last"]["step"] == 4
-    assert ("pair_accuracy" in results["last"]) == ("full" not in changes.get("kind", ""))
 
 
 @pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning")
@@ -507,6 +492,7 @@ def test_a_checkpoint_of_another_architecture_is_refused(finished, corpus, tmp_p
 
 
 def test_the_last_interval_has_the_updates_that_are_left(corpus, tmp_path, monkeypatch):
+    """Also of records with masks, in mixed precision."""
     models = []
 
     def build_model(*arguments):
@@ -516,18 +502,25 @@ def test_the_last_interval_has_the_updates_that_are_left(corpus, tmp_path, monke
     build = run.build_model
     monkeypatch.setattr(run, "build_model", build_model)
     short = {"phases": ("16:1",), "interval": 4, "steps_per_execution": 4, "dev_files": ()}
+    short |= {"static_masks": True, "precision": "mixed_bfloat16"}
     results = pretrain(config(corpus, tmp_path, num_steps=6, **short))
     assert [record["step"] for record in results["log"]] == [4, 6]
+    assert "pair_accuracy" in results["last"]
     assert int(models[0].optimizer.iterations) == 6
 
 
 def test_scoring_by_default_takes_a_fraction_of_the_time(corpus, tmp_path, monkeypatch):
-    """A batch of validation text is scored for four that are trained on, and at the end."""
+    """A batch of validation text is scored for four that are trained on, and at the end.
+
+    Of a causal encoder, whose step XLA compiles.
+    """
     monkeypatch.setattr(model_flops, "peak_flops", lambda dtype: 1.0)
     short = {"phases": ("16:1",), "interval": None, "warmup_steps": None, "dev_batches": 1}
+    short |= {"kind": "full_sentences", "causal": True, "optimizer": "adamw", "jit": "on"}
     results = pretrain(config(corpus, tmp_path, num_steps=6, **short))
     scored = [record["step"] for record in results["log"] if "val_loss" in record]
     assert len(results["log"]) == 6
+    assert "pair_accuracy" not in results["last"]
     assert scored == [4, 6]
     # The peak that was measured was exceeded: it was none.
     assert 0.5 < results["total"]["share_of_peak"] <= 1

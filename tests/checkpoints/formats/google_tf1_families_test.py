@@ -14,9 +14,15 @@ from keras_bert.checkpoints import CheckpointError
 from keras_bert.layers import ReplacedTokenHead
 from keras_bert.models import Backbone
 from keras_bert.tasks import Pretrainer
-from tests.checkpoints.small_models import outputs_of, random_inputs, randomize, small_config
+from tests.checkpoints.small_models import (
+    outputs_of,
+    random_inputs,
+    randomize,
+    read_task,
+    small_config,
+)
 
-pytestmark = pytest.mark.needs_tensorflow
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 tf = pytest.importorskip("tensorflow")
 
 from tests.text import small_tokenizers  # noqa: E402
@@ -102,14 +108,9 @@ def test_albert(tmp_path):
     fields = {**sizes, "hidden_act": "gelu", "inner_group_num": 1, "hidden_dropout_prob": 0}
     (tmp_path / "albert_config.json").write_text(json.dumps(fields))
 
-    checkpoint = checkpoints.open_checkpoint(tmp_path)
-    assert checkpoint.config.activation == "gelu_tanh"
-    task = Pretrainer(Backbone(checkpoint.config))
-    checkpoint.load_into(task.backbone)
-    for name, head in task.heads.items():
-        assert checkpoint.load_head(name, head)
-    assert checkpoint.unused() == []
-    inputs = random_inputs(checkpoint.config)
+    task = read_task(Pretrainer, tmp_path)
+    assert task.config.activation == "gelu_tanh"
+    inputs = random_inputs(task.config)
     positions = np.array([[0, 3]] * 3)
     ours = outputs_of(task, {**inputs, "mask_positions": positions})
     theirs = reference_outputs(model, inputs)

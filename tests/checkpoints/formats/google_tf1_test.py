@@ -21,7 +21,7 @@ from tests.checkpoints.small_models import (
     weights_of,
 )
 
-pytestmark = pytest.mark.needs_tensorflow
+pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow]
 tf = pytest.importorskip("tensorflow")
 
 TANH = {"activation": "gelu_tanh"}
@@ -87,6 +87,7 @@ def test_from_the_released_code_to_our_preset_and_back_is_bit_exact(fixture_fold
     _assert_same_variables(fixture_folder, tmp_path / "back")
 
 
+@pytest.mark.on_each_backend
 def test_weights_are_read_back_bit_by_bit(tmp_path):
     backbone = small_backbone(**TANH, num_heads=4, num_segments=3)
     heads, _ = pretraining_heads(backbone)

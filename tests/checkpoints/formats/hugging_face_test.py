@@ -40,30 +40,6 @@ SIZES = {
     "intermediate_size": 16,
     "max_position_embeddings": 12,
 }
-SHAPES = {
-    "plain": {},
-    "gelu_new, epsilon 1e-5, one segment": {
-        "hidden_act": "gelu_new",
-        "layer_norm_eps": 1e-5,
-        "type_vocab_size": 1,
-    },
-    "relu, 4 heads, 3 segments, dropout": {
-        "hidden_act": "relu",
-        "num_attention_heads": 4,
-        "type_vocab_size": 3,
-        "hidden_dropout_prob": 0.25,
-        "attention_probs_dropout_prob": 0.5,
-        "classifier_dropout": 0.3,
-    },
-    "silu, 1 head, 4 segments, wide": {
-        "hidden_act": "silu",
-        "num_attention_heads": 1,
-        "type_vocab_size": 4,
-        "hidden_size": 12,
-        "intermediate_size": 20,
-        "num_hidden_layers": 3,
-    },
-}
 
 
 def saved_by_transformers(cls: str, folder: Path, **changes):
@@ -96,25 +72,6 @@ def rewrite(folder: Path, change) -> dict[str, np.ndarray]:
     return tensors
 
 
-@pytest.mark.on_each_backend
-@pytest.mark.parametrize("shape", SHAPES)
-def test_all_hidden_states_equal_those_of_transformers(shape, tmp_path):
-    model = saved_by_transformers("BertModel", tmp_path, **SHAPES[shape])
-    checkpoint = checkpoints.open_checkpoint(tmp_path)
-    backbone = Backbone(checkpoint.config, output_hidden_states=True)
-    checkpoint.load_into(backbone)
-    assert checkpoint.unused() == []
-
-    inputs = random_inputs(checkpoint.config)
-    ours = outputs_of(backbone, inputs)
-    theirs = reference_outputs(model, inputs, output_hidden_states=True)
-    assert len(ours["hidden_states"]) == checkpoint.config.num_layers + 1
-    for mine, other in zip(ours["hidden_states"], theirs.hidden_states, strict=True):
-        np.testing.assert_allclose(mine, other, atol=1e-5)
-    np.testing.assert_allclose(ours["pooled_output"], theirs.pooler_output, atol=1e-5)
-
-
-@pytest.mark.on_each_backend
 def test_the_real_weights_of_minilm_give_what_transformers_computes():
     folder = minilm.folder()
     checkpoint = checkpoints.open_checkpoint(folder)
@@ -136,7 +93,9 @@ def test_the_real_weights_of_minilm_give_what_transformers_computes():
 
 
 def test_the_config_file_decides_everything(tmp_path):
-    saved_by_transformers("BertModel", tmp_path, **SHAPES["relu, 4 heads, 3 segments, dropout"])
+    fields = {"hidden_act": "relu", "num_attention_heads": 4, "type_vocab_size": 3}
+    fields |= {"hidden_dropout_prob": 0.25, "attention_probs_dropout_prob": 0.5}
+    saved_by_transformers("BertModel", tmp_path, **fields, classifier_dropout=0.3)
     edit_json(tmp_path / "config.json", initializer_range=0.03, pad_token_id=4)
     config = checkpoints.open_checkpoint(tmp_path).config
     assert config.activation == "relu"
@@ -432,15 +391,10 @@ def test_no_pickle_is_opened(name, tmp_path):
     ("changes", "message"),
     [
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
-        ({"is_decoder": "yes"}, "is_decoder is .yes."),
-        ({"add_cross_attention": True}, "add_cross_attention is True"),
         ({"model_type": "t5"}, "model_type is 't5'.*'bert' or 'roberta'"),
-        ({"quantization_config": {"bits": 8}}, "quantization_config is"),
         ({"pruned_heads": {"0": [1]}}, "pruned_heads is"),
         ({"hidden_act": "mish"}, "hidden_act is 'mish'; it must be one of gelu, "),
-        ({"hidden_act": ["gelu"]}, "hidden_act is"),
         ({"hidden_size": None}, "the fields hidden_size are missing"),
-        ({"hidden_size": "8"}, "hidden_dim is '8'; it must be an integer"),
         ({"num_attention_heads": 3}, "num_heads is 3; it must divide"),
         ({"id2label": ["a", "b"]}, "id2label is"),
     ],

@@ -291,15 +291,15 @@ def test_no_word_reaches_into_the_next_sequence_even_without_special_tokens():
 # === The same in NumPy and in a graph ===
 
 
-@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize(
-    ("length", "packed", "step", "options"),
+    ("unit", "length", "packed", "step", "options"),
     [
-        (5, False, 3, {}),
-        (31, True, 2**33 + 1, {"random_special_tokens": False}),
-        (64, False, None, {"max_predictions": 3}),
-        (128, True, None, {"max_ngram": 1}),
-        (512, False, 5, {"mask_selection_rate": 0.5}),
+        ("token", 5, False, 3, {}),
+        ("word", 31, True, 2**33 + 1, {"random_special_tokens": False}),
+        ("ngram", 31, True, 2**33 + 1, {}),
+        ("token", 64, False, None, {"max_predictions": 3}),
+        ("ngram", 128, True, None, {"max_ngram": 1}),
+        ("word", 512, False, 5, {"mask_selection_rate": 0.5}),
     ],
 )
 def test_masks_of_arrays_and_of_tensors_are_equal(unit, length, packed, step, options):

@@ -25,6 +25,8 @@ MASKS = {
     "pairs": PAIRS,
     "pairs of each row": PAIRS & RIGHT_PADDED[:, None, None],
 }
+# Groups of heads share keys and values, whatever the mask.
+CASES = [*((case, HEADS) for case in MASKS), ("right-padded", 2)]
 
 
 def arrays(key_value_heads=HEADS):
@@ -61,8 +63,7 @@ def loss_and_gradients(function):
     return jax.grad(lambda *x: function(*x).astype("float32").sum(), argnums=(0, 1, 2))
 
 
-@pytest.mark.parametrize("key_value_heads", [HEADS, 1])
-@pytest.mark.parametrize("case", MASKS)
+@pytest.mark.parametrize(("case", "key_value_heads"), CASES)
 def test_a_program_for_a_gpu_calls_cudnn(case, key_value_heads, cudnn_version):
     from keras_bert.ops.attention.jax import cudnn
 
@@ -101,8 +102,7 @@ def test_a_window_to_the_left_is_cudnns(cudnn_version):
     ]
 
 
-@pytest.mark.parametrize("key_value_heads", [HEADS, 2])
-@pytest.mark.parametrize("case", MASKS)
+@pytest.mark.parametrize(("case", "key_value_heads"), CASES)
 def test_arguments_agree_with_the_definition(case, key_value_heads, monkeypatch):
     import jax
 
@@ -146,8 +146,9 @@ def test_the_order_of_keys_is_undone_without_a_sum():
     assert "unique_indices = true" in jax.jit(gradient).lower(x).as_text()
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.25])
-@pytest.mark.parametrize("masked", [None, "keys", "pairs"])
+@pytest.mark.parametrize(
+    ("masked", "rate"), [(None, 0.0), (None, 0.25), ("keys", 0.25), ("pairs", 0.25)]
+)
 def test_attention_in_chunks_drops_what_the_definition_does(masked, rate):
     import jax
 

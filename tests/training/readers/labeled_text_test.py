@@ -236,9 +236,7 @@ def test_a_column_that_is_not_there(write, arguments, message):
     [
         ("a.tsv", "text\tlabel\na\tx\nb\ty\tz\n", "line 3: 3 columns, expected 2"),
         ("a.tsv", "text\tlabel\na\tx\nb\t \n", "line 3: the label is empty; the text is 'b'"),
-        ("a.tsv", "text\tlabel\na\tx\n  \ty\n", "line 3: text is empty"),
         ("a.tsv", "text\tlabel\na\tx\n\u200b\ty\n", "line 3: text is empty"),
-        ("a.tsv", "text\tlabel\na\tx\nb\t\u200b\n", "line 3: the label is empty"),
         ("a.tsv", "text,label\na,x\n", r"\['text,label'\], a single cell .*: use --format=csv"),
         ("a.csv", "text\tlabel\na\tx\n", r"a single cell that looks like tsv: use --format=tsv"),
         ("a.tsv", "text\ttext\tlabel\na\tb\tx\n", "line 1: two columns have the name 'text'"),
@@ -259,7 +257,6 @@ def test_a_column_that_is_not_there(write, arguments, message):
             'text,label\na,x\n"b,y\nc,x\n',
             "line 3: the row that starts here is not valid CSV",
         ),
-        ("a.csv", 'text,label\n"a "quoted" word",x\n', "line 2: the row that starts here"),
         (
             "a.csv.gz",
             gzip.compress(b"text,label\na,x\n" * 99, mtime=0)[:40],
@@ -267,7 +264,6 @@ def test_a_column_that_is_not_there(write, arguments, message):
         ),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2: no column 'label'"),
         ("a.jsonl", '{"text": "a", "label": null}\n', "line 1: the label is empty"),
-        ("a.jsonl", '{"text": "a", "label": NaN}\n', "line 1: the label is empty"),
         (
             "a.jsonl",
             '{"text": "a", "label": Infinity}\n',
@@ -276,13 +272,10 @@ def test_a_column_that_is_not_there(write, arguments, message):
         ("a.jsonl", '{"text": "a", "label": [1]}\n', "line 1: label is a list, expected a str"),
         ("a.jsonl", '{"text": 7, "label": 1}\n', "line 1: text is a int, expected a string"),
         ("a.jsonl", '\n"a"\n', "line 2: found a str, expected a JSON object"),
-        ("a.jsonl", '\n["a", 1]\n', "row 1: found a str, expected a JSON object"),
-        ("a.jsonl", '{"text": "a", "label": 1} 2\n', "line 1: not JSON: Extra data at position 26"),
         ("a.jsonl", '{"text": "a", "text": "b"}\n', "line 1: .* two fields have the name 'text'"),
         ("a.jsonl", '{"text": "\\ud83d", "label": 1}\n', "line 1: 'text' contains an unpaired"),
         ("a.jsonl", '{"text": ' + "[" * 200_000, "line 1: cannot be read: nested too deeply"),
         ("a.json", '[{"text": "a",\n"label": 1},\n{"text": }]', "line 3: not JSON: Expecting"),
-        ("a.json", '[{"text": "a", "label": 1}\n{"text"', "line 2: not JSON: Expecting ',' del"),
         (
             "a.json",
             '[{"text": "a", "label": 1}]\n{',
@@ -290,7 +283,6 @@ def test_a_column_that_is_not_there(write, arguments, message):
         ),
         ("a.json", '[{"text": "a", "label": {"b": 1}}]', "a dict, .* or one of its fields: label."),
         ("a.json", '[{"text": "a", "labels": {"b": 1}}]', r"has \['labels', 'labels.b', 'text'\]"),
-        ("a.jsonl", '{"text": "a"\n', "line 1: not JSON"),
         ("a.txt", "text,label\na,x\n", r"cannot infer the format from the suffix '\.txt'"),
     ],
 )
@@ -343,8 +335,6 @@ def test_errors_quote_long_values_in_part(write):
             ["pos", "nan", "nan", "neg"],
             r"2 rows have the label 'nan', which .* \(--skip_labels=nan lea",
         ),
-        (["pos", "None", "neg"], r"1 rows have the label 'None', which is read as a class"),
-        (["pos", "Infinity", "neg"], r"1 rows have the label 'Infinity', which is read as a class"),
         (["pos", "-", "neg"], r"1 rows have the label '-', which .* \(--skip_labels=- leaves such"),
         (
             [f"id {n}" for n in range(20)],
@@ -354,7 +344,6 @@ def test_errors_quote_long_values_in_part(write):
             ["yes", "yes\u200b", "no"],
             r"'yes' .* and 'yes\\u200b' \(1 rows\) are read as",
         ),
-        (["n\u00ado", "\ufeffno", "yes"], r"'n\\xado' \(1 rows\) and '\\ufeffno' \(1 rows\)"),
         (["4,27", "3,5", "4"], r"labels such as '4,27' look like numbers with a decimal comma"),
         ([f"{n / 10}" for n in range(12)] * 3, "36 rows have 12 classes; check .*--regression"),
         (["a", "b", "a, b", "b,a"], r"2 rows have a label that consists of other labels.* 'a, b'"),

@@ -4,14 +4,12 @@
 import csv
 import json
 
-import numpy as np
 import pytest
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.on_tensorflow, pytest.mark.release]
 
 pytest.importorskip("tensorflow_text")
 
-import keras_bert  # noqa: E402
 from tests.export.small_classifier import make_answerer, make_classifier  # noqa: E402
 from training.research.compare_exports import CompareExportsConfig, compare  # noqa: E402
 
@@ -58,57 +56,6 @@ def test_exports_are_scored_and_timed(files, capsys):
     assert "| times as fast: 1 row / 3 rows / 2 x 6 tokens | accuracy | change |" in table
     written = json.loads((files / "out" / "compare_exports.json").read_text())
     assert [row["name"] for row in written["exports"]] == list(config.exports)
-
-
-def test_a_regression(files, tmp_path):
-    regression = keras_bert.TextClassifier(
-        keras_bert.load_model(files / "model.keras").backbone, 1, make_preprocessor(files)
-    )
-    regression.save(tmp_path / "model.keras")
-    scores = np.linspace(0, 1, len(TEXTS))
-    with open(tmp_path / "dev.csv", "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("text", "label"), *zip(TEXTS, scores, strict=True)])
-    (row,) = compare(
-        CompareExportsConfig(
-            model=str(tmp_path / "model.keras"),
-            data_file=str(tmp_path / "dev.csv"),
-            exports=("tf_saved_model:float32",),
-            batches=("2",),
-            rounds=1,
-            output_dir=str(tmp_path),
-        )
-    )
-    assert row.changed is None
-    assert row.largest_move == 0
-    assert set(row.scores) == {"pearson", "spearman", "mse"}
-
-
-def test_a_model_in_the_precision_of_training(files, tmp_path):
-    """The scores are compared with those in float32, although the model is in mixed_bfloat16."""
-    config = keras_bert.load_model(files / "model.keras").backbone.config
-    classifier = keras_bert.TextClassifier(
-        keras_bert.Backbone(config, dtype="mixed_bfloat16"),
-        preprocessor=make_preprocessor(files),
-        class_names=["bad", "fair", "good"],
-    )
-    generator = np.random.default_rng(1)
-    for weight in classifier.trainable_weights:
-        mean = 1.0 if weight.name == "gamma" else 0.0
-        weight.assign(generator.normal(mean, 0.5, weight.shape))
-    classifier.save(tmp_path / "model.keras")
-    (bfloat16,) = compare(
-        CompareExportsConfig(
-            model=str(tmp_path / "model.keras"),
-            data_file=str(files / "dev.csv"),
-            data_rows=6,
-            exports=("tf_saved_model:bfloat16",),
-            batches=("2",),
-            rounds=1,
-            output_dir=str(tmp_path),
-        )
-    )
-    assert round(bfloat16.scores["accuracy"] * 0.06, 6).is_integer()  # of six rows
-    assert bfloat16.largest_move > 1e-5
 
 
 @pytest.mark.filterwarnings("ignore:(?s).*tf.lite.Interpreter is deprecated")
@@ -161,10 +108,6 @@ def test_questions(tmp_path):
     for node in (*onnx.get_inputs(), *onnx.get_outputs()):
         assert node.shape == ["batch", "length"], node.name
     assert {node.name for node in onnx.get_outputs()} == {"start_logits", "end_logits"}
-
-
-def make_preprocessor(files):
-    return keras_bert.load_model(files / "model.keras").preprocessor
 
 
 def test_wrong_options_are_refused(files, tmp_path):
