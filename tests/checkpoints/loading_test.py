@@ -91,10 +91,10 @@ def _fill_kaggle_cache(root: Path) -> None:
 def test_the_downloads_are_the_vocabularies_and_weights_and_no_pickle():
     patterns = (*hub._SMALL_FILES, *hub._WEIGHT_FILES)
     vocabularies = ["vocab.txt", "spiece.model", "spm.model", "sentencepiece.bpe.model"]
-    wanted = ["model.safetensors", "config.json", *vocabularies]
-    files = [*wanted, "pytorch_model.bin", "a.pt", "a.pkl"]
+    named = ["model.safetensors", "config.json", *vocabularies]
+    files = [*named, "pytorch_model.bin", "a.pt", "a.pkl"]
     downloaded = huggingface_hub.utils.filter_repo_objects(files, allow_patterns=patterns)
-    assert list(downloaded) == wanted
+    assert list(downloaded) == named
 
 
 def test_a_folder_comes_before_a_name(tmp_path, monkeypatch):
