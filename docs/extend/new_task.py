@@ -12,15 +12,14 @@
 # | arguments of its constructor | files, from the attributes of their names | the levels, the dropout rate |
 # | `preset_options` | the arguments that a preset saves too | both |
 # | `head_name` | the layer `head` in checkpoints | `ordinal` |
-# | `verb`, and its method | readable answers; programs and exports know them by it | `rate` |
-# | `fields`, `optional_fields`, `list_fields`; `adapters` | the fields of a row of text, by default `text`, and the `InputAdapter` that reads other fields, such as three texts | a text |
+# | `verb`, and its method | readable answers, in programs and exports too | `rate` |
+# | `fields`, `optional_fields`, `list_fields`; `adapters` | the fields of a row of text, by default `text`, and the `InputAdapter` that reads others | a text |
 # | `_default_loss`, `_default_metrics` | `compile()` without arguments | binary cross-entropy; how many levels a prediction is off |
 # | `_label_rules` | the labels that `fit` accepts | a level, by name or id |
 # | `serving_signatures` | the functions of an exported model | text in, level and score out |
-# | a subclass of `keras_bert.Ensemble` and of the task | ensembles: `shared_options`, which are equal in all members, and `averaging`, by default the mean of the outputs | none |
+# | a subclass of `keras_bert.Ensemble` and of the task | ensembles: `shared_options`, equal in all members, and `averaging`, by default the mean | none |
 #
 # With K levels the head has K - 1 outputs: output k says whether the level is above level k ([Niu et al., 2016](https://doi.org/10.1109/CVPR.2016.532)).
-# The prediction is the number of outputs that say yes.
 
 # %%
 import keras

@@ -14,9 +14,8 @@
 # compares the two on virtual devices of a CPU, so it shows results and not speed. Several GPUs and TPUs were not run. For several machines see
 # [Scale](scale.md).
 #
-# `fit`, `evaluate` and `predict` take text, with a `batch_size` that is a multiple of the number of devices. With
-# `gradient_accumulation_steps`, TensorFlow's replicas exchange their gradients once for each update, JAX's devices in each step. On TensorFlow,
-# a `TextEmbedder` compares pairs within each replica.
+# `batch_size` must be a multiple of the number of devices. With `gradient_accumulation_steps`, TensorFlow's replicas exchange their gradients once
+# for each update, JAX's devices in each step. On TensorFlow, a `TextEmbedder` compares pairs within each replica.
 #
 # The data are as in [JAX and PyTorch](backends.md). Dropout is off, since its random numbers depend on the sharding.
 
