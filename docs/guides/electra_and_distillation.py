@@ -84,7 +84,7 @@ for name in ("generator_accuracy", "discriminator_precision", "discriminator_rec
     print(f"{name:25}{scores[name]:.1%}")
 
 # %% [markdown]
-# A better generator makes both harder, so do not compare them between runs.
+# A better generator lowers precision and recall, so do not compare them between runs.
 
 # %%
 for text in ("Returns the mean the of array.", "If true, the weights is not updated."):
