@@ -82,7 +82,7 @@ def table(measurement: dict[str, Any]) -> str:
     lines += [f"| {' | '.join(cell(row) for cell in columns.values())} |" for row in rows]
     date = datetime.date.fromisoformat(measurement["date"])
     again = f"`--measure={measurement['name']}`"
-    conditions = f"Recorded on {date.day} {date:%B %Y}, {measurement['machine']} ({again})."
+    conditions = f"{date.day} {date:%B %Y}, {measurement['machine']}: {again}"
     return "\n".join([*lines, "", conditions, ""])
 
 
