@@ -64,8 +64,7 @@ print(f"{keras_bert.Backbone(config).count_params():,} parameters")
 #
 # A record has `name`, the `model_type`, which is also the scope of the tensors; the prefix of its class names; `config`, the field names in its
 # configuration files, and constant values; `hugging_face`, the names of its tensors; `classes`, the heads of each class; and the same for KerasHub's
-# format and a TF1 release. A weight can be stored as several tensors, as here both halves of a gated network: the first is activated, and the second
-# is the gate.
+# format and a TF1 release. A weight may be several tensors, as here both halves of a gated network: the activated one and the gate.
 
 # %%
 block = names.hf_block(

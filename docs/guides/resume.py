@@ -89,7 +89,7 @@ print("checkpoints", *checkpoint_names("runs/killed"))
 print("exit status", finetune("runs/killed"))
 
 # %% [markdown]
-# And once more without an interruption, in another folder, to compare:
+# Without an interruption, to compare:
 
 # %% small="assert all(equal)"
 print("exit status", finetune("runs/whole"))
