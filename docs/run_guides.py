@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import datetime
 import functools
 import importlib.metadata
 import io
@@ -39,7 +38,7 @@ DOCS = Path(__file__).resolve().parent
 FOLDERS = ("guides", "extend")
 NOTEBOOKS = ("guides/classify", "guides/questions", "guides/pretrain")
 _WIDTH = 92
-# Where a page says when it was run; it is not compared with the script
+# The line that names the run of a page; it is not compared with the script
 _STAMP = "*Written by `python docs/run_guides.py"
 _LICENSE = "# SPDX-License-Identifier"
 
@@ -153,16 +152,13 @@ def render_page(name: str, outputs: dict[int, str], stamp: str) -> str:
 
 
 def run_stamp(name: str, seconds: float) -> str:
-    """The last line of a page: what was run, with what, and when."""
-    versions = ", ".join(
+    """The last line of a page: the command that wrote it, its time and versions."""
+    versions = " and ".join(
         f"{library} {importlib.metadata.version(library)}" for library in ("keras", "tensorflow")
     )
     stem = name.split("/")[-1]
     notebook = f" As a notebook: [{stem}.ipynb]({stem}.ipynb)." if name in NOTEBOOKS else ""
-    return (
-        f"{_STAMP} {name}` on {datetime.date.today():%d %B %Y}: {versions}, two CPU cores "
-        f"that other work shared, {seconds:.0f} s of processor time.*{notebook}"
-    )
+    return f"{_STAMP} {name}` in {seconds:.0f} s of processor time, with {versions}.*{notebook}"
 
 
 def without_outputs(page: str) -> str:

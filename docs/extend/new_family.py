@@ -3,8 +3,8 @@
 # %% [markdown]
 # # A new family
 #
-# BERT and its descendants are one encoder with other values in its config. A further family needs no code but a record with the names of its config
-# fields and weights. Then every task, checkpoint format and program works with it.
+# A new family needs a record with its config values and the names of its config fields and weights. Then every task, checkpoint format and program
+# works with it.
 #
 # The example is NomicBERT (`model_type` "nomic_bert" in `transformers`): BERT with RoPE, gated feed-forward networks, and no biases in its blocks.
 # The library has its record; here it is made anew.
@@ -45,7 +45,7 @@ except keras_bert.checkpoints.CheckpointError as error:
 # %% [markdown]
 # ## The values
 #
-# The differences from BERT become fields of `BertConfig`. An encoder with these values can be trained without any record:
+# The differences from BERT are fields of `BertConfig`. An encoder with these values can be trained without any record:
 
 # %%
 NOMIC = {
@@ -64,8 +64,7 @@ print(f"{keras_bert.Backbone(config).count_params():,} parameters")
 #
 # A record has `name`, the `model_type`, which is also the scope of the tensors; the prefix of its class names; `config`, the field names in its
 # configuration files, and constant values; `hugging_face`, the names of its tensors; `classes`, the heads of each class; and the same for KerasHub's
-# format and a TF1 release. A weight can be stored as several tensors, as here both halves of a gated network: the first is activated, and the second
-# is the gate.
+# format and a TF1 release. A weight may be several tensors, as here both halves of a gated network: the activated one and the gate.
 
 # %%
 block = names.hf_block(
@@ -122,10 +121,10 @@ print(classifier.predict({"token_ids": ids * mask, "padding_mask": mask}, verbos
 # %% [markdown]
 # ## In the library
 #
-# - The record goes to `keras_bert/checkpoints/families.py`. Names of tensors without a pattern are written out there. If a field of its files is an
-#   object or a list, a pair of functions makes plain fields of it, as in `rotary_fields.py`.
-# - Its released sizes go to `keras_bert/named_sizes.py`, as values of `BertConfig`.
-# - If its architecture needs a value that `BertConfig` does not have, add a field with a default for the other families, and the few lines in
-#   `layers` or `models` that read it. If it differs in kind (a convolution, experts), it is not a family of this encoder.
+# - The record goes to `keras_bert/checkpoints/families.py`. If a field of its files is an object or a list, a pair of functions makes plain fields
+#   of it, as in `rotary_fields.py`.
+# - Its released sizes go to `keras_bert/named_sizes.py`.
+# - If `BertConfig` lacks a value, add a field with a default for the other families, and the few lines in `layers` or `models` that read it. An
+#   architecture that differs in kind (a convolution, experts) is not a family of this encoder.
 # - A tokenizer is needed only for a new kind; WordPiece, byte-level BPE and SentencePiece are there.
 # - `tests/checkpoints/families_test.py` compares each family with `transformers`, and `tests/tasks/contract_test.py` runs it in every task.

@@ -3,9 +3,9 @@
 # %% [markdown]
 # # A new recipe
 #
-# A recipe is a run that others can repeat: one file in `training/recipes` with the values of all flags of a program, and its score, time and
-# hardware. `--recipe=NAME` takes it, any flag changes a value of it, and [the page of recipes](../recipes.md) is made from these files. The example
-# is a file `xkcd_colors.py`: is the color of a name light or dark?
+# A recipe is a run that others can repeat: one file in `training/recipes` with the flags of a program, and its score, time and hardware.
+# `--recipe=NAME` takes it, any flag changes a value of it, and [the page of recipes](../recipes.md) is made from these files. The example is a file
+# `xkcd_colors.py`: is the color of a name light or dark?
 
 # %%
 from pathlib import Path
@@ -37,8 +37,8 @@ Path("recipes").mkdir()
 with open("recipes/xkcd_colors.py", "w", encoding="utf-8") as file:
     file.write(RECIPE)
 # %% [markdown]
-# The config is a frozen dataclass, from which the program's flags are made: an unknown name or a forbidden value is an error when the recipe is
-# loaded. To try the file where it stands, its folder is added to the package; in a checkout, put it in `training/recipes`.
+# The program's flags are made from this config: an unknown name or a forbidden value is an error. To try the file where it stands, its folder is
+# added to the package; in a checkout, put it in `training/recipes`.
 
 # %%
 from training import recipes
@@ -89,5 +89,4 @@ for name, scores in {
 # ## Finish it
 #
 # Write your measurement into the file: the score with its interval over several seeds (`num_seeds=3`), the validation set, the time and the
-# hardware; or "not run here". `tests/training/recipes_test.py` checks that every recipe has a readable command, a config that its program takes, and
-# a score with its time or a note that it was not run.
+# hardware; or "not run here". `tests/training/recipes_test.py` checks the file.

@@ -3,24 +3,23 @@
 # %% [markdown]
 # # A new task
 #
-# A task is an encoder, a head and a preprocessor. `Task` has everything that tasks share: `fit`, `evaluate` and `predict` on text, `from_preset` and
-# `save_to_preset`, saving and `export`. A subclass defines the differences. The example is ordinal regression: classes that have an order, such as
-# stars or degrees of severity, where a mistake by one level is smaller than a mistake by three.
+# A task is an encoder, a head and a preprocessor. `Task` has `fit`, `evaluate` and `predict` on text, presets, files and `export`. A subclass
+# defines the differences. The example is ordinal regression: classes that have an order, such as stars, where a mistake by one level is smaller
+# than a mistake by three.
 #
 # | a subclass defines | for | here |
 # |---|---|---|
 # | arguments of its constructor | files, from the attributes of their names | the levels, the dropout rate |
 # | `preset_options` | the arguments that a preset saves too | both |
 # | `head_name` | the layer `head` in checkpoints | `ordinal` |
-# | `verb`, and its method | readable answers; programs and exports know them by it | `rate` |
-# | `fields`, `optional_fields`, `list_fields`; `adapters` | the fields of a row of text, by default `text`, and the `InputAdapter` that reads other fields, such as three texts | a text |
+# | `verb`, and its method | readable answers, in programs and exports too | `rate` |
+# | `fields`, `optional_fields`, `list_fields`; `adapters` | the fields of a row of text, by default `text`, and the `InputAdapter` that reads others | a text |
 # | `_default_loss`, `_default_metrics` | `compile()` without arguments | binary cross-entropy; how many levels a prediction is off |
 # | `_label_rules` | the labels that `fit` accepts | a level, by name or id |
 # | `serving_signatures` | the functions of an exported model | text in, level and score out |
-# | a subclass of `keras_bert.Ensemble` and of the task | ensembles: `shared_options`, which are equal in all members, and `averaging`, by default the mean of the outputs | none |
+# | a subclass of `keras_bert.Ensemble` and of the task | ensembles: `shared_options`, equal in all members, and `averaging`, by default the mean | none |
 #
 # With K levels the head has K - 1 outputs: output k says whether the level is above level k ([Niu et al., 2016](https://doi.org/10.1109/CVPR.2016.532)).
-# The prediction is the number of outputs that say yes.
 
 # %%
 import keras
@@ -128,8 +127,7 @@ class OrdinalClassifier(Task):
 
 
 # %% [markdown]
-# That is all. The data: names of colors of xkcd's survey, which come with Matplotlib, and how light the color is, in five levels of equally many
-# colors.
+# That is all. The data are names of colors of xkcd's survey, which come with Matplotlib, and how light the color is, in five levels.
 
 # %%
 import csv
@@ -185,7 +183,7 @@ except ValueError as error:
 # ## A job
 #
 # The command `finetune` trains a task by its job: a config, from which the flags are made, and methods that read files, build the task and score it.
-# Checkpoints, seeds, the best epoch, curves and the report are common to all. Here the files are read as for classification, and there is one more flag.
+# Here the files are read as for classification, and there is one more flag.
 
 # %%
 import dataclasses
@@ -253,7 +251,7 @@ results = finetuning.run(LevelsJob, config, LevelsJob.read(config))
 # ## In the library
 #
 # A task in the library has its file in `keras_bert/tasks`, its signatures in `keras_bert/export`, and its job in `training/jobs` with a row in
-# `TASKS` in `training/jobs/tasks.py`, such as `"levels": _task(LevelsJob)`. The job's method `evaluate` is for the command `evaluate`, and
-# `insight_rows` and `explained` are for `insight`; `predict` and `export` ask the task itself. For a new kind of input, beside texts, words,
-# questions and choices, its file also has a subclass of `keras_bert.data.adapters.base.InputAdapter`. `keras_bert/tasks/__init__.py` and
-# `keras_bert/__init__.py` list its public name.
+# `TASKS` in `training/jobs/tasks.py`, such as `"levels": _task(LevelsJob)`. The commands `evaluate` and `insight` call the job's `evaluate`,
+# `insight_rows` and `explained`; `predict` and `export` ask the task. A new kind of input, beside texts, words, questions and choices, needs a
+# subclass of `keras_bert.data.adapters.base.InputAdapter` in the task's file. `keras_bert/tasks/__init__.py` and `keras_bert/__init__.py` list its
+# public name.

