@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.config import BertConfig
+from keras_bert.layers.base import Layer
 from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.layers.norm import add_norm_weights
 from keras_bert.layers.shapes import check_same_shape, too_long
@@ -24,7 +25,7 @@ _SUM = "sum"
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class TokenEmbedding(keras.layers.Layer):
+class TokenEmbedding(Layer):
     """Token embeddings, which can also project to the vocabulary (tied embeddings).
 
     `layer(token_ids)` looks up vectors; `layer(hidden, reverse=True)` multiplies by the transposed
@@ -140,17 +141,9 @@ class TokenEmbedding(keras.layers.Layer):
             return keras.KerasTensor(shape, dtype=self.compute_dtype)
         return keras.KerasTensor((*inputs.shape, self.hidden_dim), dtype=self.variable_dtype)
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "hidden_dim": self.hidden_dim,
-            "initializer_range": self.initializer_range,
-        }
-
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class EmbeddingPostprocessor(keras.layers.Layer):
+class EmbeddingPostprocessor(Layer):
     """Adds segment and position embeddings: `dropout(norm(token + segment + position))`.
 
     Args:
@@ -295,20 +288,6 @@ class EmbeddingPostprocessor(keras.layers.Layer):
     ) -> keras.KerasTensor:
         self._check_inputs(token_vectors, segment_ids, position_ids)
         return keras.KerasTensor(token_vectors.shape, dtype=self.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "max_sequence_length": self.max_sequence_length,
-            "num_segments": self.num_segments,
-            "position_offset": self.position_offset,
-            "learned_positions": self.learned_positions,
-            "norm": self.norm,
-            "norm_bias": self.norm_bias,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "dropout": self.dropout,
-            "initializer_range": self.initializer_range,
-        }
 
 
 def new_embeddings(

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.config import RELATIVE_POSITIONS
+from keras_bert.layers.base import Layer
 from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.layers.norm import add_norm_weights
 from keras_bert.layers.shapes import too_long
@@ -20,7 +21,7 @@ from keras_bert.ops.shapes import length_of
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class PositionIds(keras.layers.Layer):
+class PositionIds(Layer):
     """Counts the position of each token among the tokens of its row that are not padding.
 
     Args:
@@ -65,16 +66,9 @@ class PositionIds(keras.layers.Layer):
             self._check_length(token_ids)
         return keras.KerasTensor(token_ids.shape, dtype="int32")
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "pad_token_id": self.pad_token_id,
-            "max_sequence_length": self.max_sequence_length,
-        }
-
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class RelativeEmbeddings(keras.layers.Layer):
+class RelativeEmbeddings(Layer):
     """Embeddings of the distances of tokens, which all blocks of an encoder share.
 
     Args:
@@ -169,14 +163,3 @@ class RelativeEmbeddings(keras.layers.Layer):
         if self.kind == "disentangled":
             shape = (None if length is None else 2 * length - 1, self.dim)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "kind": self.kind,
-            "dim": self.dim,
-            "num_buckets": self.num_buckets,
-            "max_distance": self.max_distance,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "initializer_range": self.initializer_range,
-        }
