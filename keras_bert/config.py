@@ -23,9 +23,6 @@ NORM_PLACEMENTS = ("post", "pre")
 RELATIVE_POSITIONS = ("bucketed", "disentangled")
 POOLINGS = ("first", "last", "mean", "late")
 TOKENIZERS = ("wordpiece", "byte_pair", "sentence_piece")
-# Far more than any model has, so that a corrupt file cannot allocate memory before its tensors are
-# checked.
-MAX_LAYERS = 10_000
 
 
 class ConfigError(ValueError):
@@ -61,6 +58,9 @@ def _is_positive_ints(value: Any) -> bool:
 
 _POSITIVE_INT = _plain(checks.POSITIVE_INT)
 _NON_NEGATIVE_INT = _plain(checks.NON_NEGATIVE_INT)
+# Far more than any model has, so that a corrupt file cannot allocate memory before its tensors are
+# checked
+_LAYERS = _plain(checks.Numbers(at_least=1, at_most=10_000, integer=True))
 _TABLE_SIZE = _plain(checks.Numbers(at_least=1, at_most=2**20, integer=True))
 _RATE = _plain(checks.PROPER_FRACTION)
 _POSITIVE = _plain(checks.POSITIVE)
@@ -200,7 +200,7 @@ class BertConfig:
     """
 
     vocabulary_size: int = field(default=30522, metadata=_POSITIVE_INT)
-    num_layers: int = field(default=12, metadata=_POSITIVE_INT)
+    num_layers: int = field(default=12, metadata=_LAYERS)
     num_heads: int = field(default=12, metadata=_POSITIVE_INT)
     num_key_value_heads: int | None = field(default=None, metadata=_POSITIVE_INT)
     hidden_dim: int = field(default=768, metadata=_POSITIVE_INT)
@@ -283,10 +283,6 @@ class BertConfig:
             raise ConfigError(
                 "BertConfig.pooler is True; it must be False if pooling is 'late', which "
                 "classifiers do."
-            )
-        if self.num_layers > MAX_LAYERS:
-            raise ConfigError(
-                f"BertConfig.num_layers is {self.num_layers}; it must be at most {MAX_LAYERS}."
             )
         if self.num_layer_groups > self.num_layers:
             raise ConfigError(

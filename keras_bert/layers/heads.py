@@ -18,7 +18,6 @@ from keras_bert.ops import SeedGenerator, activation_function, dropout, norm, to
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.shapes import length_of
 
-
 POOLINGS = ("first", "last", "mean", "late", "none")
 
 
