@@ -15,8 +15,8 @@ import keras
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.insight.drawing import axes_or_new
-from keras_bert.insight.states import of_few_lengths, require_fit, shortened
+from keras_bert.insight.drawing import GREEN, ORANGE, axes_or_new, shaded
+from keras_bert.insight.states import of_few_lengths, read_text, require_fit, shortened
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.ops.gradients import gradient_function
@@ -38,7 +38,6 @@ _BATCH_SIZE = 32
 # The least error to report: as a share of the difference from the baseline, and in numbers, above
 # rounding
 _LARGE_ERROR, _LEAST_ERROR = 0.1, 1e-3
-_COLORS = {True: "42, 125, 79", False: "209, 87, 12"}
 
 # A token's text, its first character there and one past its last; None for a special token
 Span = tuple[int, int, int] | None
@@ -141,17 +140,15 @@ class Attribution:
         largest = max((abs(word["score"]) for word in words), default=0.0) or 1.0
         paragraphs = []
         for number, text in enumerate(self.texts):
-            fragments, end = [], 0
+            fragments, end = "", 0
             for word in (word for word in words if word["text"] == number):
-                fragments.append(html.escape(text[end : word["start"]]))
-                color = _COLORS[word["score"] >= 0]
-                fragments.append(
-                    f'<span title="{word["score"]:+.4f}" style="background: '
-                    f'rgba({color}, {0.7 * abs(word["score"]) / largest:.3f})">'
-                    f"{html.escape(word['word'])}</span>"
+                score, color = word["score"], GREEN if word["score"] >= 0 else ORANGE
+                fragments += html.escape(text[end : word["start"]])
+                fragments += shaded(
+                    word["word"], abs(score) / largest, color, tag="span", hint=f"{score:+.4f}"
                 )
                 end = word["end"]
-            paragraphs.append(f"<p>{''.join(fragments)}{html.escape(text[end:])}</p>")
+            paragraphs.append(f"<p>{fragments}{html.escape(text[end:])}</p>")
         return "".join(paragraphs)
 
     def _repr_html_(self) -> str:
@@ -411,9 +408,7 @@ def _occlude(task: Task, row: _Row, ids: np.ndarray, fallback: int) -> tuple[flo
 
 
 def _classification(task: Task, x: Any, target: Any) -> _Row:
-    texts = (x,) if isinstance(x, str) else tuple(x) if isinstance(x, (list, tuple)) else ()
-    if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"x is {shortened(x)}; expected a text or a pair of texts.")
+    texts = read_text(x, "x")
     features, spans = _pack(task, texts)
     num_outputs = task.output.shape[-1]
     if num_outputs == 1 and not getattr(task, "multi_label", False):
@@ -626,7 +621,6 @@ def _target_class(
     if class_names is not None and target in class_names:
         return list(class_names).index(target), str(target)
     if not isinstance(target, int) or not 0 <= target < num_classes:
-        expected = f"0 to {num_classes - 1}"
         names = f", or one of {', '.join(class_names)}" if class_names else ""
-        raise ValueError(f"target is {target!r}; expected {expected}{names}.")
+        raise ValueError(f"target is {target!r}; expected 0 to {num_classes - 1}{names}.")
     return target, class_names[target] if class_names else f"class {target}"

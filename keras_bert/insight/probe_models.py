@@ -202,8 +202,8 @@ class LabelProbes:
                     [batch, features[self.heads[dataset][word_indices[rows]]]], axis=-1
                 )
             if len(rows) < _WORDS_IN_BATCH:
-                missing = _WORDS_IN_BATCH - len(rows)
-                batch = np.pad(batch, [(0, missing), (0, 0), (0, 0)])
+                padding = _WORDS_IN_BATCH - len(rows)
+                batch = np.pad(batch, [(0, padding), (0, 0), (0, 0)])
             yield batch, rows
 
     def scores(self, model: keras.Model) -> dict[str, np.ndarray]:
@@ -358,19 +358,14 @@ class TreeProbes:
 
 def _rank_correlation(predictions: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Spearman's rank correlation over the last axis; 0 where all values are equal."""
+    from scipy.stats import rankdata
 
-    def ranks(values: np.ndarray) -> np.ndarray:
-        # With ties, the mean of their ranks; (..., n) -> (..., n, n) -> (..., n)
-        below = values[..., :, np.newaxis] > values[..., np.newaxis, :]
-        equal = values[..., :, np.newaxis] == values[..., np.newaxis, :]
-        ranked = below.sum(axis=-1) + 0.5 * equal.sum(axis=-1)
-        centered: np.ndarray = ranked - ranked.mean(axis=-1, keepdims=True)
-        return centered
-
-    ours, theirs = ranks(predictions), ranks(target)
+    # Ranks begin with 1: the mean of n is (n + 1) / 2.
+    ours, theirs = (
+        rankdata(values, axis=-1) - (values.shape[-1] + 1) / 2 for values in (predictions, target)
+    )
     norms = np.sqrt((ours**2).sum(axis=-1) * (theirs**2).sum(axis=-1))
-    correlation: np.ndarray = (ours * theirs).sum(axis=-1) / np.maximum(norms, 1e-12)
-    return correlation
+    return np.asarray((ours * theirs).sum(axis=-1) / np.maximum(norms, 1e-12))
 
 
 def _num_right_edges(predictions: np.ndarray, heads: np.ndarray, is_word: np.ndarray) -> np.ndarray:
