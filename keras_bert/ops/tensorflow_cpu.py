@@ -65,21 +65,17 @@ def _bias_activation(activation: str) -> Callable[..., Any]:
 
 def bias_add(x: Tensor, bias: Tensor) -> Tensor:
     """`keras_bert.ops.bias_add` in training; the gradient of the bias is summed in float32."""
-    y = _bias_add()(_as_rows(x), tf.convert_to_tensor(bias))
+    y = _bias_add(_as_rows(x), tf.convert_to_tensor(bias))
     return tf.reshape(y, tf.shape(x))
 
 
-@functools.cache
-def _bias_add() -> Callable[..., Any]:
-    @inlined
-    @tf.custom_gradient
-    def compute(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
-        def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-            return upstream, tf.cast(_sum_rows(upstream), bias.dtype)
+@inlined
+@tf.custom_gradient
+def _bias_add(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+    def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
+        return upstream, tf.cast(_sum_rows(upstream), bias.dtype)
 
-        return tf.nn.bias_add(x, tf.cast(bias, x.dtype)), gradient
-
-    return compute
+    return tf.nn.bias_add(x, tf.cast(bias, x.dtype)), gradient
 
 
 def knows_activation(name: str) -> bool:
@@ -105,20 +101,16 @@ def _gated_activation(activation: str) -> Callable[..., Any]:
 
 def rotate(x: Tensor, cos_sin: Tensor) -> Tensor:
     """`keras_bert.ops.rotate` in training; `cos_sin` has no gradient."""
-    return tf.ensure_shape(_rotate()(x, cos_sin), x.shape)
+    return tf.ensure_shape(_rotate(x, cos_sin), x.shape)
 
 
-@functools.cache
-def _rotate() -> Callable[..., Any]:
-    @inlined
-    @tf.custom_gradient
-    def compute(x: Tensor, cos_sin: Tensor) -> tuple[Any, Callable[[Any], Any]]:
-        def gradient(upstream: Tensor) -> tuple[Any, None]:
-            return _rotate_halves(-1.0)(upstream, cos_sin), None
+@inlined
+@tf.custom_gradient
+def _rotate(x: Tensor, cos_sin: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+    def gradient(upstream: Tensor) -> tuple[Any, None]:
+        return _rotate_halves(-1.0)(upstream, cos_sin), None
 
-        return _rotate_halves(1.0)(x, cos_sin), gradient
-
-    return compute
+    return _rotate_halves(1.0)(x, cos_sin), gradient
 
 
 def norm(x: Tensor, gamma: Tensor, beta: Tensor | None, *, kind: str, epsilon: float) -> Tensor:
@@ -205,27 +197,20 @@ def _dropout(rate: float) -> Callable[..., Any]:
     return compute
 
 
-def gather_once(x: Tensor, indices: Tensor, scatter_indices: Tensor) -> Tensor:
+@inlined
+@tf.custom_gradient
+def gather_once(
+    x: Tensor, indices: Tensor, scatter_indices: Tensor
+) -> tuple[Any, Callable[[Any], Any]]:
     """Gathers rows of `(rows, width)`; only the results at `scatter_indices` have gradients.
 
     The gradient is a gather too, while the gradient of `tf.gather` adds rows to others one by one.
     """
-    return _gather_once()(x, indices, scatter_indices)
 
+    def gradient(upstream: Tensor) -> tuple[Any, None, None]:
+        return tf.gather(upstream, scatter_indices), None, None
 
-@functools.cache
-def _gather_once() -> Callable[..., Any]:
-    @inlined
-    @tf.custom_gradient
-    def compute(
-        x: Tensor, indices: Tensor, scatter_indices: Tensor
-    ) -> tuple[Any, Callable[[Any], Any]]:
-        def gradient(upstream: Tensor) -> tuple[Any, None, None]:
-            return tf.gather(upstream, scatter_indices), None, None
-
-        return tf.gather(x, indices), gradient
-
-    return compute
+    return tf.gather(x, indices), gradient
 
 
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
