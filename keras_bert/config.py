@@ -412,8 +412,8 @@ class BertConfig:
     @property
     def effective_token_dropout(self) -> float:
         """The dropout rate before a token classification head: `token_dropout`, if it is given."""
-        given = self.token_dropout
-        return self.effective_classifier_dropout if given is None else given
+        rate = self.token_dropout
+        return self.effective_classifier_dropout if rate is None else rate
 
     @property
     def effective_embedding_dropout(self) -> float:
@@ -423,8 +423,8 @@ class BertConfig:
     @property
     def effective_intermediate_bias(self) -> bool:
         """Whether the first feed-forward layer has a bias: `intermediate_bias`, if it is given."""
-        given = self.intermediate_bias
-        return self.feed_forward_bias if given is None else given
+        has_bias = self.intermediate_bias
+        return self.feed_forward_bias if has_bias is None else has_bias
 
     @property
     def effective_pooling(self) -> str:

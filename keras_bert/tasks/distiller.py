@@ -127,11 +127,11 @@ class Distiller(CustomObjective, Task):
     ) -> None:
         _check_pair(student, teacher)
         is_masked = isinstance(student, MaskedLM)
-        given = (divergence_weight, label_weight, cosine_weight)
+        arguments = (divergence_weight, label_weight, cosine_weight)
         usual = _MASKED_LM_WEIGHTS if is_masked else _CLASSIFIER_WEIGHTS
         weights = tuple(
             default if weight is None else weight
-            for weight, default in zip(given, usual, strict=True)
+            for weight, default in zip(arguments, usual, strict=True)
         )
         checks.POSITIVE.check(temperature=temperature)
         checks.NON_NEGATIVE.check(

@@ -150,21 +150,21 @@ def _attend(dropout: float, inputs: _Inputs) -> tuple[Tensor, Tensor, Tensor]:
     These are the probabilities, `(batch, heads, queries, keys)`, before and after their dropout.
     """
     probabilities = _probabilities(inputs.queries, inputs.keys, inputs.mask)
-    kept = dropped(dropout)(probabilities, inputs.seed) if dropout else probabilities
-    return tf.matmul(kept, inputs.values), probabilities, kept
+    weights = dropped(dropout)(probabilities, inputs.seed) if dropout else probabilities
+    return tf.matmul(weights, inputs.values), probabilities, weights
 
 
 def _gradients(
-    dropout: float, inputs: _Inputs, upstream: Tensor, probabilities: Tensor, kept: Tensor
+    dropout: float, inputs: _Inputs, upstream: Tensor, probabilities: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Computes the gradients of queries, keys and values from that of the context."""
-    along_kept = tf.matmul(upstream, inputs.values, transpose_b=True)
+    along_weights = tf.matmul(upstream, inputs.values, transpose_b=True)
     scale = 1 / math.sqrt(inputs.queries.shape[-1])
-    along_scores = _softmax_gradient(dropout, scale)(probabilities, along_kept, inputs.seed)
+    along_scores = _softmax_gradient(dropout, scale)(probabilities, along_weights, inputs.seed)
     return (
         tf.matmul(along_scores, inputs.keys),
         tf.matmul(along_scores, inputs.queries, transpose_a=True),
-        tf.matmul(kept, upstream, transpose_a=True),
+        tf.matmul(weights, upstream, transpose_a=True),
     )
 
 
