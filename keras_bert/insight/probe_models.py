@@ -30,19 +30,8 @@ class _Probes(keras.layers.Layer):
 
     There is one for each single layer, and then one for all layers up to the second, the third and
     so on: `2 * layers - 1` probes. They have no weights in common, so that with Adam each learns as
-    it would alone.
-
-    Args:
-        units: The outputs of each.
-        use_bias: Whether they have a bias.
-        mean_square: The mean square of the outputs at the beginning, for inputs of mean square 1.
-        seed: Seed of the initial weights.
-
-    Input shape:
-        `(..., layers, hidden)`.
-
-    Output shape:
-        `(..., probes, units)`.
+    it would alone. Inputs are `(..., layers, hidden)`, outputs `(..., probes, units)`; for inputs of
+    mean square 1, the `mean_square` is that of the outputs at the beginning.
 
     Reference:
         [Deep contextualized word representations](https://arxiv.org/abs/1802.05365), equation 1.
@@ -127,12 +116,9 @@ def task_labels(task: str, dataset: AnnotatedWords) -> list[str]:
 
 
 class LabelProbes:
-    """Labels of words, or of words and their heads, with linear probes.
+    """Labels of words (`upos`), or of words and their heads (`relation`), with linear probes.
 
-    Args:
-        task: `upos` or `relation`.
-        train, test: The words.
-        generator: Draws labels for the control task; `None` for the data's own.
+    In the control task, a generator draws the labels.
     """
 
     def __init__(
@@ -219,12 +205,9 @@ class LabelProbes:
 
 
 class TreeProbes:
-    """Depths or distances of words in trees, with structural probes.
+    """The `depth` of words in trees, or their `distance`, with structural probes.
 
-    Args:
-        task: `depth` or `distance`.
-        train, test: The words.
-        generator: Draws depths of word types for the control task; `None` for the trees.
+    In the control task, a generator draws the depths of word types.
     """
 
     def __init__(

@@ -17,9 +17,6 @@ def masked_score(dtype: str) -> float:
     """Returns the score of masked keys: far below all others, but finite.
 
     A query with no other than masked keys then gets the average of their values, and not NaN.
-
-    Args:
-        dtype: The name of a float dtype.
     """
     return -3e4 if dtype == "float16" else -1e9
 
@@ -93,13 +90,9 @@ def blocks_mask(
 def kernel_form(mask: Tensor | None, batch: Tensor, dtype: str) -> Tensor | None:
     """Returns a mask as the kernels of this backend take it.
 
-    JAX's take bool. PyTorch's and TensorFlow's add it to the scores: a bool mask would be NaN for a
-    row without a single key in some kernels of PyTorch, and would be converted in every layer.
-
-    Args:
-        mask: The result of `attention_mask` or `blocks_mask`.
-        batch: The number of rows, or of blocks of all rows.
-        dtype: The dtype of the scores that it is added to.
+    JAX's take bool. PyTorch's and TensorFlow's add it to the scores, of this dtype: a bool mask
+    would be NaN for a row without a single key in some kernels of PyTorch, and would be converted
+    in every layer. The batch is the number of rows, or of blocks of all rows.
     """
     if mask is None or keras.backend.backend() == "jax":
         return mask

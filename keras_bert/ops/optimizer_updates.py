@@ -44,12 +44,8 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
 def sharded_layout(layout: Any, shape: Shape) -> Any:
     """Shards a layout over the devices that share a batch too, along the first axis that fits.
 
-    Args:
-        layout: A `keras.distribution.TensorLayout`.
-        shape: The shape of the variable.
-
-    Returns:
-        A `TensorLayout`; `layout` itself if no axis is a multiple of the devices.
+    It is the `keras.distribution.TensorLayout` of a variable of this shape, and is returned itself
+    if no axis is a multiple of the devices.
     """
     distribution = keras.distribution.distribution()
     mesh = layout.device_mesh
