@@ -30,8 +30,8 @@ class _Probes(keras.layers.Layer):
 
     There is one for each single layer, and then one for all layers up to the second, the third and
     so on: `2 * layers - 1` probes. They have no weights in common, so that with Adam each learns as
-    it would alone. Inputs are `(..., layers, hidden)`, outputs `(..., probes, units)`; for inputs of
-    mean square 1, the `mean_square` is that of the outputs at the beginning.
+    it would alone. Inputs are `(..., layers, hidden)`, outputs `(..., probes, units)`. For inputs
+    of mean square 1, outputs have the `mean_square` at first.
 
     Reference:
         [Deep contextualized word representations](https://arxiv.org/abs/1802.05365), equation 1.
