@@ -153,7 +153,6 @@ class WordContexts(Tabular):
         }
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """The names of the columns, and for each layer a row of cells."""
         similarities = zip(self.self_similarity, self.baseline, strict=True)
         rows = [
             [f"layer {layer}" if layer else "embeddings", f"{own:.3f}", f"{other:.3f}"]

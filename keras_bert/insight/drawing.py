@@ -20,24 +20,25 @@ BLUE, GREEN, ORANGE = "11, 83, 148", "42, 125, 79", "209, 87, 12"
 
 
 class Tabular(abc.ABC):
-    """A result that prints as a table, and shows as one in a notebook."""
+    """A result that prints as a table, and shows as one in a notebook.
+
+    Its `table` has the names of the columns, and the rows of cells. Before it is a `title`, and
+    after it are `notes`, if there are any.
+    """
+
+    # The first of the columns that are aligned to the right
+    _numbers_from = 1
 
     @abc.abstractmethod
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """The names of the columns, and the rows of cells."""
+    def table(self) -> tuple[list[str], list[list[str]]]: ...
 
     @property
     def title(self) -> str:
-        """A line before the table, or nothing."""
         return ""
 
     @property
     def notes(self) -> str:
-        """Caveats, or nothing."""
         return ""
-
-    # The first of the columns that are aligned to the right
-    _numbers_from = 1
 
     def __str__(self) -> str:
         table = text_table(*self.table(), numbers_from=self._numbers_from)

@@ -355,7 +355,6 @@ class PruningReport(Tabular):
         ]
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """The names of the columns, and the rows as cells."""
         rows = [
             [row["name"], f"{row['before']:,.6g}", f"{row['after']:,.6g}", f"{row['change']:.1f}"]
             for row in self.rows

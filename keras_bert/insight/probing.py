@@ -135,7 +135,6 @@ class ProbeScores(Tabular):
         }
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """The names of the columns, and for each layer a row of cells."""
         names = [*self.scores, "control", "selectivity", "cumulative", "mixing_weight"]
         rows = []
         for row in self.rows:
@@ -145,7 +144,6 @@ class ProbeScores(Tabular):
 
     @property
     def title(self) -> str:
-        """The best layer, and of what the scores are."""
         center = _with_interval(*mean_and_interval(self.expected_layer), 2)
         best = int(self.main.mean(axis=0).argmax())
         seeds = len(self.mixing_weights)
