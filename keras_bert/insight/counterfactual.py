@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -131,14 +130,9 @@ def _written_alike(match: re.Match[str], other: str) -> str:
 def _choose_line(word: str, lines: Sequence[Sequence[str]], rest: str) -> Sequence[str]:
     """Chooses the line of `her` or `his` by the text after it."""
     following = re.match(r"\s+([^\W\d_]+)", rest)
-    is_alone = following is None or following[1].lower() in _words_after_objects()
+    is_alone = following is None or following[1].lower() in word_list("object_ends")
     (line,) = [line for line in lines if _AMBIGUOUS[word][is_alone] in map(str.lower, line)]
     return line
-
-
-@functools.cache
-def _words_after_objects() -> frozenset[str]:
-    return frozenset(word_list("object_ends"))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -466,8 +466,8 @@ def template_log_odds(
         [Measuring bias in contextualized word representations](https://arxiv.org/abs/1906.07337),
         section 3.
     """
-    templates = word_list("templates") if templates is None else list(templates)
-    attributes = word_list("occupations") if attributes is None else list(attributes)
+    templates = word_list("templates") if templates is None else templates
+    attributes = word_list("occupations") if attributes is None else attributes
     if not (templates and attributes and targets):
         raise ValueError(
             f"Received {len(templates)} templates, {len(attributes)} attributes and {len(targets)} "

@@ -217,22 +217,20 @@ class EmbeddingPostprocessor(Layer):
     ) -> None:
         hidden_dim = token_vectors_shape[-1]
 
-        def add(name: str, shape: tuple[int, ...], initializer: Any) -> Any:
-            # The layer's own autocast=False takes effect only inside another layer
-            return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
-
-        def truncated_normal() -> keras.initializers.Initializer:
-            return TruncatedNormal(stddev=self.initializer_range)
+        def new_table(name: str, rows: int) -> Any:
+            return self.add_weight(
+                name=name,
+                shape=(rows, hidden_dim),
+                initializer=TruncatedNormal(stddev=self.initializer_range),
+                # The layer's own autocast=False takes effect only inside another layer
+                autocast=False,
+            )
 
         if self.learned_positions:
-            positions = self.max_sequence_length + self.position_offset
-            self.position_embeddings = add(
-                "position_embeddings", (positions, hidden_dim), truncated_normal()
-            )
+            num_positions = self.max_sequence_length + self.position_offset
+            self.position_embeddings = new_table("position_embeddings", num_positions)
         if self.num_segments:
-            self.segment_embeddings = add(
-                "segment_embeddings", (self.num_segments, hidden_dim), truncated_normal()
-            )
+            self.segment_embeddings = new_table("segment_embeddings", self.num_segments)
         self.gamma = self.beta = None
         if self.norm:
             weights = add_norm_weights(self, hidden_dim, self.norm, self.norm_bias)
@@ -247,27 +245,19 @@ class EmbeddingPostprocessor(Layer):
     ) -> Tensor:
         self._check_inputs(token_vectors, segment_ids, position_ids)
         x = ops.cast(token_vectors, self.variable_dtype)
-        if self.learned_positions:
-            x = x + self._position_vectors(token_vectors, position_ids, training)
-        if self.num_segments:
-            x = x + self._segment_vectors(segment_ids, training)
+        first = self.position_offset
+        if self.learned_positions and position_ids is None:
+            x = x + self.position_embeddings[first : first + length_of(token_vectors)]
+        elif self.learned_positions:
+            x = x + take(self.position_embeddings, position_ids + first, training)
+        if self.num_segments == 1 or (self.num_segments and segment_ids is None):
+            x = x + self.segment_embeddings[0]
+        elif self.num_segments:
+            x = x + take_of_few(self.segment_embeddings, segment_ids, training)
         if self.norm:
             x = norm(x, self.gamma, self.beta, kind=self.norm, epsilon=self.layer_norm_epsilon)
         x = dropout(x, self.dropout, seed=self.seed_generator, training=training)
         return ops.cast(x, self.compute_dtype)
-
-    def _position_vectors(
-        self, token_vectors: Tensor, position_ids: Tensor | None, training: bool
-    ) -> Tensor:
-        first = self.position_offset
-        if position_ids is None:
-            return self.position_embeddings[first : first + length_of(token_vectors)]
-        return take(self.position_embeddings, position_ids + first, training)
-
-    def _segment_vectors(self, segment_ids: Tensor, training: bool) -> Tensor:
-        if segment_ids is None or self.num_segments == 1:
-            return self.segment_embeddings[0]
-        return take_of_few(self.segment_embeddings, segment_ids, training)
 
     def _check_inputs(
         self, token_vectors: Tensor, segment_ids: Tensor, position_ids: Tensor
