@@ -140,22 +140,11 @@ def candidate_log_probabilities(
     batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
 ) -> list[np.ndarray]:
-    """The log probabilities of some tokens at one position of each row.
+    """The log probabilities of candidate tokens at one position of each row.
 
-    Args:
-        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        rows: Token ids with special tokens and masks, ragged `(rows, None)`. Rows that are equal,
-            with the same position, are computed once.
-        positions: The position in each row, `(rows,)`.
-        candidates: The ids of the tokens, ragged `(rows, None)`.
-        batch_size: Rows in a batch, of similar lengths.
-        verbose: 1 shows a progress bar.
-
-    Returns:
-        For each row float64 `(candidates,)`, in nats.
-
-    Raises:
-        ValueError: If the model is causal.
+    For each row they are float64 `(candidates,)`, in nats. Rows of ids are ragged, with special
+    tokens and masks; rows that are equal, with the same position, are computed once. A causal model
+    is a ValueError.
     """
     require_masked_lm(masked_lm)
     if masked_lm.config.causal:

@@ -136,19 +136,12 @@ class BatchLayout(NamedTuple):
         in_blocks: bool = True,
         dtype: str | None = None,
     ) -> Sequence[Tensor]:
-        """Returns the attention mask as the kernels of this backend take it, or makes it.
+        """Returns the attention mask of `x` `(batch, length, ...)`, as this backend's kernels take it.
 
-        Args:
-            x: A tensor `(batch, length, ...)` of this layout.
-            causal: Whether tokens attend only to themselves and to the tokens before them.
-            window: The largest distance of two tokens that attend to each other.
-            in_blocks: Whether a window cuts the rows into blocks and gets a mask of these, and not
-                of all pairs of tokens.
-            dtype: The dtype of the scores. Defaults to the dtype of `x`.
-
-        Returns:
-            A mask for each group of a varlen batch that has rows, or a single one; each `None`, if
-            all tokens attend to all.
+        There is one for each group of a varlen batch that has rows, or a single one; each is `None`
+        if all tokens attend to all. `in_blocks` says whether a window cuts the rows into blocks and
+        has a mask of these, and not of all pairs of tokens. The dtype of the scores is that of `x`
+        by default.
         """
         name = pattern_name(causal, window, in_blocks)
         if name not in self.masks:

@@ -28,18 +28,10 @@ def attention_mask(
     causal: bool = False,
     window: int | None = None,
 ) -> Tensor | None:
-    """Returns the mask of all pairs of tokens of a row.
+    """Returns the mask of all pairs of tokens of a row, of the inputs of a `BatchLayout`.
 
-    Args:
-        shape: The shape of the batch, `(batch, length)`.
-        padding_mask: Bool or int `(batch, length)`, False at tokens that are not attended to.
-        sequence_ids: int `(batch, length)`; tokens attend to tokens with the same id.
-        causal: Whether tokens attend only to themselves and to the tokens before them.
-        window: The largest distance of two tokens that attend to each other.
-
-    Returns:
-        A bool tensor that broadcasts to `(batch, 1, length, length)`, True where a query may attend
-        to a key; `None` if all may.
+    It is a bool tensor that broadcasts to `(batch, 1, length, length)`, True where a query may
+    attend to a key; `None` if all may.
     """
     masks = []
     if causal or window is not None:
@@ -63,9 +55,8 @@ def blocks_mask(
 ) -> Tensor | None:
     """Returns the mask of the blocks into which windows cut the rows; see `attention_mask`.
 
-    Returns:
-        A bool tensor that broadcasts to `(batch * blocks, 1, queries, keys)`; `None` if all queries
-        of all blocks attend to all of its keys.
+    It broadcasts to `(batch * blocks, 1, queries, keys)`, and is `None` if all queries of all
+    blocks attend to all of its keys.
     """
     batch, length = shape
     blocks = Blocks.of(length, window, causal)
