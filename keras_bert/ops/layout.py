@@ -136,7 +136,7 @@ class BatchLayout(NamedTuple):
         in_blocks: bool = True,
         dtype: str | None = None,
     ) -> Sequence[Tensor]:
-        """Returns the attention mask of `x` `(batch, length, ...)`, as this backend's kernels take it.
+        """Returns the mask of `x` `(batch, length, ...)` as the kernels of this backend take it.
 
         There is one for each group of a varlen batch that has rows, or a single one; each is `None`
         if all tokens attend to all. `in_blocks` says whether a window cuts the rows into blocks and
