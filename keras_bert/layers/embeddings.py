@@ -15,7 +15,7 @@ from keras_bert.config import BertConfig
 from keras_bert.layers.base import Layer
 from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.layers.norm import add_norm_weights
-from keras_bert.layers.shapes import check_same_shape, too_long
+from keras_bert.layers.shapes import check_length, check_same_shape
 from keras_bert.ops import SeedGenerator, dropout, norm, take, take_of_few, token_logits
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.shapes import length_of
@@ -262,12 +262,11 @@ class EmbeddingPostprocessor(Layer):
     def _check_inputs(
         self, token_vectors: Tensor, segment_ids: Tensor, position_ids: Tensor
     ) -> None:
-        length = token_vectors.shape[1]
         for name, ids in {"segment_ids": segment_ids, "position_ids": position_ids}.items():
             if ids is not None:
                 check_same_shape(name, ids.shape, token_vectors.shape[:2])
-        if position_ids is None and length is not None and length > self.max_sequence_length:
-            raise ValueError(too_long(length, self.max_sequence_length))
+        if position_ids is None:
+            check_length(token_vectors.shape[1], self.max_sequence_length)
 
     def compute_output_spec(
         self,

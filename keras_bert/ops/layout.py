@@ -304,7 +304,8 @@ def ungrouped(groups: list[Tensor], varlen: Varlen, training: bool = False) -> T
 def may_compute_unpadded(enabled: bool | None) -> bool:
     """Returns whether this backend and device can have batches that `computes_unpadded`."""
     if enabled is None:
-        return _follows_context() or dispatch.is_torch_with_cuda()
+        is_torch = keras.backend.backend() == "torch"
+        return _follows_context() or (is_torch and dispatch.cuda_capability() is not None)
     return enabled and keras.backend.backend() in ("tensorflow", "torch")
 
 

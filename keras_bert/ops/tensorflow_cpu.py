@@ -44,7 +44,7 @@ def open_spec(tensor: Tensor) -> Any:
 
 
 def bias_activation(x: Tensor, bias: Tensor, activation: str) -> Tensor:
-    """`keras_bert.ops.bias_activation` in training, if `knows_activation(activation)`."""
+    """`keras_bert.ops.bias_activation` in training, of one of `ACTIVATIONS`."""
     y = _bias_activation(activation)(_as_rows(x), tf.convert_to_tensor(bias))
     return tf.reshape(y, tf.shape(x))
 
@@ -78,13 +78,8 @@ def _bias_add(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
     return tf.nn.bias_add(x, tf.cast(bias, x.dtype)), gradient
 
 
-def knows_activation(name: str) -> bool:
-    """Returns whether `bias_activation` supports an activation."""
-    return name in _ACTIVATIONS
-
-
 def gated_activation(x: Tensor, activation: str) -> Tensor:
-    """`keras_bert.ops.gated_activation` in training, if `knows_activation(activation)`."""
+    """`keras_bert.ops.gated_activation` in training, of one of `ACTIVATIONS`."""
     y = _gated_activation(activation)(_as_rows(x))
     return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [x.shape[-1] // 2]], 0))
 
@@ -290,7 +285,7 @@ def _silu_derivative(u: Tensor) -> Tensor:
     return sigmoid * (1 + u * (1 - sigmoid))
 
 
-_ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "gelu_erf": (_gelu_erf, _gelu_erf_derivative),
     "gelu_tanh": (_gelu_tanh, _gelu_tanh_derivative),
     "silu": (_silu, _silu_derivative),
@@ -302,7 +297,7 @@ _ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 @functools.cache
 def _activation(name: str) -> Callable[..., Any]:
-    function, _ = _ACTIVATIONS[name]
+    function, _ = ACTIVATIONS[name]
 
     @compiled
     def activation(x: Tensor, bias: Tensor) -> Tensor:
@@ -313,7 +308,7 @@ def _activation(name: str) -> Callable[..., Any]:
 
 @functools.cache
 def _activation_gradient(name: str) -> Callable[..., Any]:
-    _, derivative = _ACTIVATIONS[name]
+    _, derivative = ACTIVATIONS[name]
 
     @compiled
     def activation_gradient(x: Tensor, bias: Tensor, upstream: Tensor) -> Tensor:
@@ -329,7 +324,7 @@ def _sum_rows(x: Tensor) -> Tensor:
 
 @functools.cache
 def _gate(activation: str) -> Callable[..., Any]:
-    function, _ = _ACTIVATIONS[activation]
+    function, _ = ACTIVATIONS[activation]
 
     @compiled
     def gated(x: Tensor) -> Tensor:
@@ -341,7 +336,7 @@ def _gate(activation: str) -> Callable[..., Any]:
 
 @functools.cache
 def _gated_gradient(activation: str) -> Callable[..., Any]:
-    function, derivative = _ACTIVATIONS[activation]
+    function, derivative = ACTIVATIONS[activation]
 
     @compiled
     def gated_gradient(x: Tensor, upstream: Tensor) -> Tensor:
