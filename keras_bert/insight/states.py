@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -81,10 +82,10 @@ def require_fit(
         )
 
 
-def shortened(value: Any, longest: int = 80) -> str:
+def shortened(value: Any) -> str:
     """The beginning of the `repr` of an argument, for an error."""
     text = repr(value)
-    return text if len(text) <= longest else f"{text[:longest]}..."
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[str, np.ndarray]:
@@ -191,11 +192,6 @@ def as_float32(tensors: Sequence[Any]) -> list[np.ndarray]:
 
 def _batches(rows: Sequence[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
     """Consecutive rows of as many texts."""
-    batch: list[tuple[str, ...]] = []
-    for row in rows:
-        if batch and (len(batch) == _BATCH_SIZE or len(batch[0]) != len(row)):
+    for _, group in itertools.groupby(rows, key=len):
+        while batch := list(itertools.islice(group, _BATCH_SIZE)):
             yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
