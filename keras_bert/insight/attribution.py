@@ -15,17 +15,14 @@ import keras
 import numpy as np
 
 from keras_bert import checks
+from keras_bert.data.loader import BatchOptions
 from keras_bert.insight.drawing import GREEN, ORANGE, axes_or_new, shaded
 from keras_bert.insight.states import of_few_lengths, read_text, require_fit, shortened
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.ops.gradients import gradient_function
-from keras_bert.tasks import (
-    MaskedLM,
-    MultipleChoice,
-    QuestionAnswerer,
-    TokenClassifier,
-)
+from keras_bert.tasks import MaskedLM, MultipleChoice, QuestionAnswerer, TokenClassifier
+from keras_bert.tasks.masked_lm import token_batches
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -445,13 +442,8 @@ def _tagging(task: TokenClassifier, x: Any, target: Any) -> _Row:
     if tag is None:
         tag = int(np.argmax(_predict(task, features)[0, position]))
     index, name = _target_class(tag, task.num_classes, task.class_names)
-    return _Row(
-        features,
-        (" ".join(words),),
-        tuple(spans),
-        {"": (position, index)},
-        f"{name} of {words[number]!r}",
-    )
+    name = f"{name} of {words[number]!r}"
+    return _Row(features, (" ".join(words),), tuple(spans), {"": (position, index)}, name)
 
 
 def _answering(task: QuestionAnswerer, x: Any, target: Any) -> _Row:
@@ -487,13 +479,9 @@ def _answering(task: QuestionAnswerer, x: Any, target: Any) -> _Row:
         if not inside:
             raise ValueError(f"target is {target!r}; no token of the passage lies there.")
         first, last = inside[0], inside[-1]
-    return _Row(
-        features,
-        (question, passage),
-        tuple(spans),
-        {"start_logits": (first,), "end_logits": (last,)},
-        f"answer {passage[start:end]!r}" if end > start else "no answer",
-    )
+    indices = {"start_logits": (first,), "end_logits": (last,)}
+    name = f"answer {passage[start:end]!r}" if end > start else "no answer"
+    return _Row(features, (question, passage), tuple(spans), indices, name)
 
 
 def _choosing(task: MultipleChoice, x: Any, target: Any) -> _Row:
@@ -505,17 +493,10 @@ def _choosing(task: MultipleChoice, x: Any, target: Any) -> _Row:
     if not isinstance(target, int) or not 0 <= target < len(choices):
         raise ValueError(f"target is {target!r}; expected 0 to {len(choices) - 1}.")
     # A choice's logit depends on its own sequence alone
-    rows = task.preprocessor([text], [[choices[target]]])
-    features = {name: np.asarray(value) for name, value in rows.items()}
-    features = of_few_lengths(features, task.preprocessor)
-    _, spans = _pack(task, (text, choices[target]))
-    return _Row(
-        features,
-        (text, choices[target]),
-        spans,
-        {"": (0,)},
-        f"choice {choices[target]!r}",
-    )
+    texts = (text, choices[target])
+    features = _one_row(task, task.preprocessor([text], [[choices[target]]]))
+    _, spans = _pack(task, texts)
+    return _Row(features, texts, spans, {"": (0,)}, f"choice {choices[target]!r}")
 
 
 def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
@@ -538,21 +519,10 @@ def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
         # The mask is the question, and no reason
         if ids[position] != tokenizer.mask_token_id:
             spans[position] = (0, start, end)
-    features = {
-        "token_ids": np.array([ids], "int32"),
-        "segment_ids": np.zeros((1, len(ids)), "int32"),
-        "padding_mask": np.ones((1, len(ids)), bool),
-        "mask_positions": np.array([positions], "int32"),
-    }
-    return _Row(
-        of_few_lengths(
-            {name: features[name] for name in task.input if name in features}, task.preprocessor
-        ),
-        (x,),
-        tuple(spans),
-        {"": (0, token)},
-        f"{target!r} at {tokenizer.mask_token}",
-    )
+    options = BatchOptions(1, compiles=compiles_each_shape())
+    ((features, _),) = token_batches([ids], task.preprocessor, options, [positions])
+    name = f"{target!r} at {tokenizer.mask_token}"
+    return _Row(features, (x,), tuple(spans), {"": (0, token)}, name)
 
 
 # By the verb of a task
