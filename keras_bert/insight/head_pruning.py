@@ -20,7 +20,6 @@ from keras_bert.insight.drawing import Tabular, draw_heads, shaded, table_of_cel
 from keras_bert.models.backbone import Backbone
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.gradients import gradient_function
-from keras_bert.tables import text_table
 from keras_bert.tasks import (
     MaskedLM,
     MultipleChoice,
@@ -40,7 +39,7 @@ _TIMED_PASSES = 7
 
 
 @dataclasses.dataclass(frozen=True)
-class HeadImportance:
+class HeadImportance(Tabular):
     """How much the loss depends on each head.
 
     Attributes:
@@ -106,12 +105,12 @@ class HeadImportance:
             "normalized": self.normalized,
         }
 
-    def __str__(self) -> str:
+    def table(self) -> tuple[list[str], list[list[str]]]:
         rows = [
             [str(layer), *("" if np.isnan(score) else f"{score:.3g}" for score in scores)]
             for layer, scores in enumerate(self.scores)
         ]
-        return text_table(["layer", *map(str, range(self.scores.shape[1]))], rows)
+        return ["layer", *map(str, range(self.scores.shape[1]))], rows
 
     def _repr_html_(self) -> str:
         """A table of layers and heads, shaded by their scores."""
@@ -120,9 +119,8 @@ class HeadImportance:
         def cell(score: float) -> str:
             return "<td></td>" if np.isnan(score) else shaded(f"{score:.3g}", score / largest)
 
-        columns = ["layer", *map(str, range(self.scores.shape[1]))]
         rows = [([layer], "".join(map(cell, row))) for layer, row in enumerate(self.scores)]
-        return table_of_cells(columns, rows)
+        return table_of_cells(self.table()[0], rows)
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draws the scores as a heat map, layers upwards.

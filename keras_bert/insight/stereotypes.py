@@ -332,14 +332,11 @@ def _read_sentences(path: str | os.PathLike[str]) -> list[_Sentence]:
         if not bracketed_text:
             continue
         text, spans = "", []
-        pieces = re.split(r"([\[\]])", bracketed_text)
-        for before, piece, after in zip(["", *pieces], pieces, [*pieces[1:], ""], strict=False):
-            if piece in "[]":
-                continue
-            if before == "[" and after == "]":
-                piece = piece.strip()
-                if piece.lower() in _COUNTERPARTS:
-                    spans.append((len(text), len(text) + len(piece)))
+        # What is in brackets, or between them
+        for match in re.finditer(r"\[\s*([^\[\]]*?)\s*\]|[^\[\]]+", bracketed_text):
+            piece = match[0] if match[1] is None else match[1]
+            if match[1] is not None and piece.lower() in _COUNTERPARTS:
+                spans.append((len(text), len(text) + len(piece)))
             text += piece
         name = f"{os.fspath(path)}, line {line}"
         if not spans:
