@@ -89,7 +89,8 @@ class ProbeScores(Tabular):
         gains = np.diff(self.cumulative[TASKS[self.task][0]], axis=1)
         total = gains.sum(axis=1)
         weighed = gains @ np.arange(1, gains.shape[1] + 1)
-        return np.divide(weighed, total, out=np.full(len(total), np.nan), where=total != 0)
+        no_gains = np.full(len(total), np.nan)
+        return np.asarray(np.divide(weighed, total, out=no_gains, where=total != 0))
 
     @property
     def rows(self) -> list[dict[str, Any]]:
