@@ -63,9 +63,8 @@ def fill_inputs(inputs: Tensor, names: Iterable[str] = INPUT_NAMES) -> dict[str,
             f"The model has no input {', '.join(map(repr, unknown))}; its inputs are "
             f"{', '.join(names)}."
         )
-    values = {name: inputs.get(name) for name in names}
-    is_list = {name: isinstance(value, (list, tuple)) for name, value in values.items()}
-    return {name: np.asarray(x) if is_list[name] else x for name, x in values.items()}
+    values = ((name, inputs.get(name)) for name in names)
+    return {name: np.asarray(x) if isinstance(x, (list, tuple)) else x for name, x in values}
 
 
 def check_ids(name: str, ids: Tensor, limit: int) -> None:
