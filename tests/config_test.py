@@ -12,7 +12,7 @@ NOT_ALLOWED = [
     *[
         (name, value, "an integer above 0")
         for name in (
-            "vocabulary_size", "num_layers", "num_heads", "hidden_dim",
+            "vocabulary_size", "num_heads", "hidden_dim",
             "intermediate_dim", "max_sequence_length", "num_layer_groups",
         )
         for value in (0, -1, 1.5, "12", None, True)
@@ -26,6 +26,10 @@ NOT_ALLOWED = [
         (name, value, "an integer of at least 0")
         for name in ("num_segments", "position_offset", "pad_token_id")
         for value in (-1, 0.5, None, True)
+    ],
+    *[
+        ("num_layers", value, "an integer in [1, 10000]")
+        for value in (0, 1.5, "12", None, True, 10_001)
     ],
     ("embedding_dim", 0, "None or an integer above 0"),
     ("layer_sharing", "half", "one of none, all, attention, feed_forward"),
