@@ -41,13 +41,13 @@ def task_of_preset(
     config = with_encoder_dropout(checkpoint.config, encoder.pop("encoder_dropout", None))
     arguments = {name: value for name, value in options.items() if value is not None}
     task_arguments = set(argument_names(make_task, "backbone", "preprocessor"))
-    known = task_arguments.union(make_task.preprocessor_options)
-    unknown = sorted(set(arguments) - known)
+    names = task_arguments.union(make_task.preprocessor_options)
+    unknown = sorted(set(arguments) - names)
     if unknown:
         raise ValueError(
             f"{make_task.__name__} has no option {', '.join(unknown)}; its options are "
-            f"{', '.join(sorted(known))}, and those of the encoder "
-            f"{', '.join(_ENCODER_OPTIONS)}.{suggestion(unknown, {*known, *_ENCODER_OPTIONS})}"
+            f"{', '.join(sorted(names))}, and those of the encoder "
+            f"{', '.join(_ENCODER_OPTIONS)}.{suggestion(unknown, {*names, *_ENCODER_OPTIONS})}"
         )
     if arguments.get("num_classes") == 1:
         checkpoint = checkpoint.with_scores()
@@ -224,11 +224,9 @@ def preprocessor_config(
 def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
     """Checks that an encoder can take the rows of a preprocessor, or of its config."""
     values = preprocessor if isinstance(preprocessor, dict) else preprocessor.get_config()
-    missing = [name for name in ("tokenizer", "sequence_length") if name not in values]
-    if missing:
-        raise ValueError(
-            f"The config of the preprocessor lacks {missing[0]}; it has {list(values)}."
-        )
+    for name in ("tokenizer", "sequence_length"):
+        if name not in values:
+            raise ValueError(f"The config of the preprocessor lacks {name}; it has {list(values)}.")
     for name, value in values.items():
         if name != "tokenizer" and not (isinstance(value, int) or value is None):
             raise ValueError(f"{name} of the preprocessor is {value!r}; expected an integer.")
