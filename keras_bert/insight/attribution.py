@@ -304,7 +304,9 @@ def _evaluate(task: Task, row: _Row, points: np.ndarray) -> tuple[np.ndarray, np
     features = {name: np.repeat(value, size, axis=0) for name, value in row.features.items()}
     if points.ndim == 3:
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in features.items()}
-        compute = _gradient_function(task)
+        if task not in _GRADIENT_FUNCTIONS:
+            _GRADIENT_FUNCTIONS[task] = gradient_function(_number_of_vectors, task)
+        compute = _GRADIENT_FUNCTIONS[task]
     values, gradients = [], []
     for begin in range(0, len(points), size):
         chunk = points[begin : begin + size]
@@ -351,12 +353,6 @@ def _number_of_vectors(
 _GRADIENT_FUNCTIONS: weakref.WeakKeyDictionary[
     Task, Callable[..., tuple[np.ndarray, np.ndarray]]
 ] = weakref.WeakKeyDictionary()
-
-
-def _gradient_function(task: Task) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-    if task not in _GRADIENT_FUNCTIONS:
-        _GRADIENT_FUNCTIONS[task] = gradient_function(_number_of_vectors, task)
-    return _GRADIENT_FUNCTIONS[task]
 
 
 def _tokens_of_words(
