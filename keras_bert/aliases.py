@@ -96,7 +96,7 @@ def refuse_aliases(function: Callable[..., Any], received: Iterable[str], owner:
     Keras ignores some arguments that it does not know.
     """
     others = [name for name in received if name in _OUR_NAMES]
-    known = inspect.signature(function).parameters if others else ()
-    others = [name for name in others if name not in known]
+    names = inspect.signature(function).parameters if others else ()
+    others = [name for name in others if name not in names]
     if others:
-        raise TypeError(f"{owner} has no argument {', '.join(others)}.{suggestion(others, known)}")
+        raise TypeError(f"{owner} has no argument {', '.join(others)}.{suggestion(others, names)}")

@@ -8,6 +8,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from keras_bert import checks, named_sizes
@@ -22,13 +23,50 @@ NORM_PLACEMENTS = ("post", "pre")
 RELATIVE_POSITIONS = ("bucketed", "disentangled")
 POOLINGS = ("first", "last", "mean", "late")
 TOKENIZERS = ("wordpiece", "byte_pair", "sentence_piece")
-# Far more than any model has, so that a corrupt file cannot allocate memory before its tensors are
-# checked.
-MAX_LAYERS = 10_000
 
 
 class ConfigError(ValueError):
     """Raised if a field of a configuration is unknown or has a value that is not allowed."""
+
+
+# === The metadata of fields: which values are allowed, and how an error says so ===
+
+_Rule = Mapping[str, Any]
+
+
+def _rule(allows: Callable[[Any], bool], allowed: str) -> _Rule:
+    return {"allows": allows, "allowed": allowed}
+
+
+def _one_of(choices: Sequence[str]) -> _Rule:
+    return _rule(
+        lambda value: isinstance(value, str) and value in choices, f"one of {', '.join(choices)}"
+    )
+
+
+def _plain(numbers: checks.Numbers) -> _Rule:
+    """Returns the rule for numbers of Python, which JSON takes, and not those of NumPy."""
+    return _rule(
+        lambda value: isinstance(value, (int, float)) and numbers.allows(value), str(numbers)
+    )
+
+
+def _is_positive_ints(value: Any) -> bool:
+    is_sequence = isinstance(value, (tuple, list)) and bool(value)
+    return is_sequence and all(map(_POSITIVE_INT["allows"], value))
+
+
+_POSITIVE_INT = _plain(checks.POSITIVE_INT)
+_NON_NEGATIVE_INT = _plain(checks.NON_NEGATIVE_INT)
+# Far more than any model has, so that a corrupt file cannot allocate memory before its tensors are
+# checked
+_LAYERS = _plain(checks.Numbers(at_least=1, at_most=10_000, integer=True))
+_TABLE_SIZE = _plain(checks.Numbers(at_least=1, at_most=2**20, integer=True))
+_RATE = _plain(checks.PROPER_FRACTION)
+_POSITIVE = _plain(checks.POSITIVE)
+_ACTIVATION = _one_of(ACTIVATIONS)
+_BOOL = _rule(lambda value: isinstance(value, bool), "True or False")
+_POSITIVE_INTS = _rule(_is_positive_ints, "a tuple of integers above 0")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,66 +199,69 @@ class BertConfig:
         [RMSNorm](https://arxiv.org/abs/1910.07467), section 4.
     """
 
-    vocabulary_size: int = 30522
-    num_layers: int = 12
-    num_heads: int = 12
-    num_key_value_heads: int | None = None
-    hidden_dim: int = 768
-    intermediate_dim: int = 3072
-    embedding_dim: int | None = None
-    layer_sharing: str = "none"
-    num_layer_groups: int = 1
-    max_sequence_length: int = 512
-    num_segments: int = 2
-    positions: str = "learned"
-    position_offset: int = 0
-    relative_positions: str | None = None
-    relative_buckets: int = 32
-    relative_distance: int = 128
-    rotary_base: float = 10000.0
-    rotary_scale: float = 1.0
-    local_rotary_base: float | None = None
-    attention_window: int | None = None
-    global_attention_every: int | None = None
-    attention_bias: bool = True
-    feed_forward: str = "plain"
-    feed_forward_bias: bool = True
-    intermediate_bias: bool | None = None
-    norm: str = "layer_norm"
-    norm_bias: bool = True
-    norm_placement: str = "post"
-    first_attention_norm: bool = True
-    embedding_norm: bool = True
-    activation: str = "gelu_erf"
-    masked_lm_head: str = "tied"
-    masked_lm_bias: bool = True
-    masked_lm_activation: str | None = None
-    pooler: bool = True
-    pooler_activation: str = "tanh"
-    pooler_dropout: float = 0.0
-    pooler_norm: bool = False
-    pooling: str | None = None
-    token_pooler: bool = False
-    head_bias: bool = True
-    dropout: float = 0.1
-    embedding_dropout: float | None = None
-    attention_dropout: float = 0.1
-    classifier_dropout: float | None = None
-    token_dropout: float | None = None
-    answer_dropout: float = 0.0
-    layer_norm_epsilon: float = 1e-12
-    initializer_range: float = 0.02
-    scaled_initializer: bool = False
-    pad_token_id: int = 0
-    tokenizer: str = "wordpiece"
-    causal: bool = False
-    output_hidden_states: bool = False
-    output_attention_scores: bool = False
-    heads_by_layer: tuple[int, ...] | None = None
+    vocabulary_size: int = field(default=30522, metadata=_POSITIVE_INT)
+    num_layers: int = field(default=12, metadata=_LAYERS)
+    num_heads: int = field(default=12, metadata=_POSITIVE_INT)
+    num_key_value_heads: int | None = field(default=None, metadata=_POSITIVE_INT)
+    hidden_dim: int = field(default=768, metadata=_POSITIVE_INT)
+    intermediate_dim: int = field(default=3072, metadata=_POSITIVE_INT)
+    embedding_dim: int | None = field(default=None, metadata=_POSITIVE_INT)
+    layer_sharing: str = field(default="none", metadata=_one_of(LAYER_SHARING))
+    num_layer_groups: int = field(default=1, metadata=_POSITIVE_INT)
+    max_sequence_length: int = field(default=512, metadata=_POSITIVE_INT)
+    num_segments: int = field(default=2, metadata=_NON_NEGATIVE_INT)
+    positions: str = field(default="learned", metadata=_one_of(POSITIONS))
+    position_offset: int = field(default=0, metadata=_NON_NEGATIVE_INT)
+    relative_positions: str | None = field(default=None, metadata=_one_of(RELATIVE_POSITIONS))
+    relative_buckets: int = field(default=32, metadata=_POSITIVE_INT)
+    relative_distance: int = field(default=128, metadata=_TABLE_SIZE)
+    rotary_base: float = field(default=10000.0, metadata=_POSITIVE)
+    rotary_scale: float = field(default=1.0, metadata=_POSITIVE)
+    local_rotary_base: float | None = field(default=None, metadata=_POSITIVE)
+    attention_window: int | None = field(default=None, metadata=_POSITIVE_INT)
+    global_attention_every: int | None = field(default=None, metadata=_POSITIVE_INT)
+    attention_bias: bool = field(default=True, metadata=_BOOL)
+    feed_forward: str = field(default="plain", metadata=_one_of(FEED_FORWARDS))
+    feed_forward_bias: bool = field(default=True, metadata=_BOOL)
+    intermediate_bias: bool | None = field(default=None, metadata=_BOOL)
+    norm: str = field(default="layer_norm", metadata=_one_of(NORMS))
+    norm_bias: bool = field(default=True, metadata=_BOOL)
+    norm_placement: str = field(default="post", metadata=_one_of(NORM_PLACEMENTS))
+    first_attention_norm: bool = field(default=True, metadata=_BOOL)
+    embedding_norm: bool = field(default=True, metadata=_BOOL)
+    activation: str = field(default="gelu_erf", metadata=_ACTIVATION)
+    masked_lm_head: str = field(default="tied", metadata=_one_of(MASKED_LM_HEADS))
+    masked_lm_bias: bool = field(default=True, metadata=_BOOL)
+    masked_lm_activation: str | None = field(default=None, metadata=_ACTIVATION)
+    pooler: bool = field(default=True, metadata=_BOOL)
+    pooler_activation: str = field(default="tanh", metadata=_ACTIVATION)
+    pooler_dropout: float = field(default=0.0, metadata=_RATE)
+    pooler_norm: bool = field(default=False, metadata=_BOOL)
+    pooling: str | None = field(default=None, metadata=_one_of(POOLINGS))
+    token_pooler: bool = field(default=False, metadata=_BOOL)
+    head_bias: bool = field(default=True, metadata=_BOOL)
+    dropout: float = field(default=0.1, metadata=_RATE)
+    embedding_dropout: float | None = field(default=None, metadata=_RATE)
+    attention_dropout: float = field(default=0.1, metadata=_RATE)
+    classifier_dropout: float | None = field(default=None, metadata=_RATE)
+    token_dropout: float | None = field(default=None, metadata=_RATE)
+    answer_dropout: float = field(default=0.0, metadata=_RATE)
+    layer_norm_epsilon: float = field(default=1e-12, metadata=_POSITIVE)
+    initializer_range: float = field(default=0.02, metadata=_POSITIVE)
+    scaled_initializer: bool = field(default=False, metadata=_BOOL)
+    pad_token_id: int = field(default=0, metadata=_NON_NEGATIVE_INT)
+    tokenizer: str = field(default="wordpiece", metadata=_one_of(TOKENIZERS))
+    causal: bool = field(default=False, metadata=_BOOL)
+    output_hidden_states: bool = field(default=False, metadata=_BOOL)
+    output_attention_scores: bool = field(default=False, metadata=_BOOL)
+    heads_by_layer: tuple[int, ...] | None = field(default=None, metadata=_POSITIVE_INTS)
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            _check_field(field.name, getattr(self, field.name))
+        for own in dataclasses.fields(self):
+            value, is_optional = getattr(self, own.name), own.default is None
+            if not (is_optional and value is None) and not own.metadata["allows"](value):
+                allowed = "None or " * is_optional + own.metadata["allowed"]
+                raise ConfigError(f"BertConfig.{own.name} is {value!r}; it must be {allowed}.")
         if self.hidden_dim % self.num_heads:
             raise ConfigError(
                 f"BertConfig.num_heads is {self.num_heads}; it must divide hidden_dim, "
@@ -242,10 +283,6 @@ class BertConfig:
             raise ConfigError(
                 "BertConfig.pooler is True; it must be False if pooling is 'late', which "
                 "classifiers do."
-            )
-        if self.num_layers > MAX_LAYERS:
-            raise ConfigError(
-                f"BertConfig.num_layers is {self.num_layers}; it must be at most {MAX_LAYERS}."
             )
         if self.num_layer_groups > self.num_layers:
             raise ConfigError(
@@ -375,8 +412,8 @@ class BertConfig:
     @property
     def effective_token_dropout(self) -> float:
         """The dropout rate before a token classification head: `token_dropout`, if it is given."""
-        given = self.token_dropout
-        return self.effective_classifier_dropout if given is None else given
+        rate = self.token_dropout
+        return self.effective_classifier_dropout if rate is None else rate
 
     @property
     def effective_embedding_dropout(self) -> float:
@@ -386,8 +423,8 @@ class BertConfig:
     @property
     def effective_intermediate_bias(self) -> bool:
         """Whether the first feed-forward layer has a bias: `intermediate_bias`, if it is given."""
-        given = self.intermediate_bias
-        return self.feed_forward_bias if given is None else given
+        has_bias = self.intermediate_bias
+        return self.feed_forward_bias if has_bias is None else has_bias
 
     @property
     def effective_pooling(self) -> str:
@@ -482,108 +519,11 @@ class BertConfig:
         return tuple(named_sizes.SIZES)
 
 
-def _is_positive_ints(value: Any) -> bool:
-    return isinstance(value, (tuple, list)) and bool(value) and all(map(_POSITIVE_INT[0], value))
-
-
-_Rule = tuple[Callable[[Any], bool], str]
-
-
-def _or_none(rule: _Rule) -> _Rule:
-    is_allowed, allowed = rule
-    return (lambda value: value is None or is_allowed(value)), f"None or {allowed}"
-
-
-def _one_of(choices: Sequence[str]) -> _Rule:
-    return (
-        lambda value: isinstance(value, str) and value in choices,
-        f"one of {', '.join(choices)}",
-    )
-
-
-def _plain(allowed: checks.Numbers) -> _Rule:
-    """Returns the rule for numbers of Python, which JSON takes, and not those of NumPy."""
-    return (lambda value: isinstance(value, (int, float)) and allowed.allows(value)), str(allowed)
-
-
-_POSITIVE_INT = _plain(checks.POSITIVE_INT)
-_NON_NEGATIVE_INT = _plain(checks.NON_NEGATIVE_INT)
-_RATE = _plain(checks.PROPER_FRACTION)
-_POSITIVE = _plain(checks.POSITIVE)
-_ACTIVATION = _one_of(ACTIVATIONS)
-_BOOL: _Rule = (lambda value: isinstance(value, bool), "True or False")
-
-_RULES: dict[str, _Rule] = {
-    "vocabulary_size": _POSITIVE_INT,
-    "num_layers": _POSITIVE_INT,
-    "num_heads": _POSITIVE_INT,
-    "num_key_value_heads": _or_none(_POSITIVE_INT),
-    "hidden_dim": _POSITIVE_INT,
-    "intermediate_dim": _POSITIVE_INT,
-    "embedding_dim": _or_none(_POSITIVE_INT),
-    "layer_sharing": _one_of(LAYER_SHARING),
-    "num_layer_groups": _POSITIVE_INT,
-    "max_sequence_length": _POSITIVE_INT,
-    "num_segments": _NON_NEGATIVE_INT,
-    "positions": _one_of(POSITIONS),
-    "position_offset": _NON_NEGATIVE_INT,
-    "relative_positions": _or_none(_one_of(RELATIVE_POSITIONS)),
-    "relative_buckets": _POSITIVE_INT,
-    # A table has a row for each distance.
-    "relative_distance": _plain(checks.Numbers(at_least=1, at_most=2**20, integer=True)),
-    "rotary_base": _POSITIVE,
-    "rotary_scale": _POSITIVE,
-    "local_rotary_base": _or_none(_POSITIVE),
-    "attention_window": _or_none(_POSITIVE_INT),
-    "global_attention_every": _or_none(_POSITIVE_INT),
-    "attention_bias": _BOOL,
-    "feed_forward": _one_of(FEED_FORWARDS),
-    "feed_forward_bias": _BOOL,
-    "intermediate_bias": _or_none(_BOOL),
-    "norm": _one_of(NORMS),
-    "norm_bias": _BOOL,
-    "norm_placement": _one_of(NORM_PLACEMENTS),
-    "first_attention_norm": _BOOL,
-    "embedding_norm": _BOOL,
-    "activation": _ACTIVATION,
-    "masked_lm_head": _one_of(MASKED_LM_HEADS),
-    "masked_lm_bias": _BOOL,
-    "masked_lm_activation": _or_none(_ACTIVATION),
-    "pooler": _BOOL,
-    "pooler_activation": _ACTIVATION,
-    "pooler_dropout": _RATE,
-    "pooler_norm": _BOOL,
-    "pooling": _or_none(_one_of(POOLINGS)),
-    "token_pooler": _BOOL,
-    "head_bias": _BOOL,
-    "dropout": _RATE,
-    "embedding_dropout": _or_none(_RATE),
-    "attention_dropout": _RATE,
-    "classifier_dropout": _or_none(_RATE),
-    "token_dropout": _or_none(_RATE),
-    "answer_dropout": _RATE,
-    "layer_norm_epsilon": _POSITIVE,
-    "initializer_range": _POSITIVE,
-    "scaled_initializer": _BOOL,
-    "pad_token_id": _NON_NEGATIVE_INT,
-    "tokenizer": _one_of(TOKENIZERS),
-    "causal": _BOOL,
-    "output_hidden_states": _BOOL,
-    "output_attention_scores": _BOOL,
-    "heads_by_layer": _or_none((_is_positive_ints, "a tuple of integers above 0")),
-}
-
-
-def _check_field(name: str, value: Any) -> None:
-    is_allowed, allowed = _RULES[name]
-    if not is_allowed(value):
-        raise ConfigError(f"BertConfig.{name} is {value!r}; it must be {allowed}.")
-
-
 def _reject_unknown_fields(fields: Mapping[str, Any]) -> None:
-    unknown = sorted(set(fields) - set(_RULES))
+    names = [own.name for own in dataclasses.fields(BertConfig)]
+    unknown = sorted(set(fields).difference(names))
     if unknown:
         raise ConfigError(
             f"BertConfig has no field {', '.join(map(repr, unknown))}. "
-            f"Its fields are: {', '.join(_RULES)}."
+            f"Its fields are: {', '.join(names)}."
         )

@@ -64,7 +64,18 @@ class InBatchNegatives(keras.losses.Loss):
         self.symmetric = symmetric
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        scores = self.scale * partner_scores(y_true, y_pred)
+        # (2 * pairs, dim) -> (pairs, 2, dim) -> (pairs, pairs)
+        pairs = ops.reshape(y_pred, (-1, 2, y_pred.shape[-1]))
+        scores = ops.matmul(pairs[:, 0], ops.transpose(pairs[:, 1]))
+        numbers = ops.cast(ops.reshape(y_true, (-1, 2))[:, 0], "int32")
+        same = ops.equal(numbers[:, None], numbers)
+        # Pairs with the number -1 only fill the batch up; transposed, the rows are the candidates
+        is_real = ops.logical_and(numbers[:, None] >= 0, numbers >= 0)
+        is_negative = ops.logical_and(ops.logical_not(same), is_real)
+        indices = ops.arange(ops.shape(scores)[0])
+        is_partner = ops.equal(indices[:, None], indices)
+        low = masked_score(keras.backend.standardize_dtype(scores.dtype))
+        scores = self.scale * ops.where(ops.logical_or(is_partner, is_negative), scores, low)
         forward = _diagonal_cross_entropy(scores)
         backward = _diagonal_cross_entropy(ops.transpose(scores)) if self.symmetric else forward
         # (pairs, 2) -> (2 * pairs,)
@@ -72,27 +83,6 @@ class InBatchNegatives(keras.losses.Loss):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "scale": self.scale, "symmetric": self.symmetric}
-
-
-def partner_scores(y_true: Tensor, y_pred: Tensor) -> Tensor:
-    """Computes the dot products of first and second embeddings, `(pairs, pairs)`, and masks some.
-
-    Args:
-        y_true: See `InBatchNegatives`.
-        y_pred: See `InBatchNegatives`.
-    """
-    # (2 * pairs, dim) -> (pairs, 2, dim)
-    pairs = ops.reshape(y_pred, (-1, 2, y_pred.shape[-1]))
-    numbers = ops.cast(ops.reshape(y_true, (-1, 2))[:, 0], "int32")
-    scores = ops.matmul(pairs[:, 0], ops.transpose(pairs[:, 1]))
-    same = ops.equal(numbers[:, None], numbers)
-    # Pairs with the number -1 only fill the batch up; transposed, the rows are the candidates
-    is_real = ops.logical_and(numbers[:, None] >= 0, numbers >= 0)
-    is_negative = ops.logical_and(ops.logical_not(same), is_real)
-    indices = ops.arange(ops.shape(scores)[0])
-    is_partner = ops.equal(indices[:, None], indices)
-    low = masked_score(keras.backend.standardize_dtype(scores.dtype))
-    return ops.where(ops.logical_or(is_partner, is_negative), scores, low)
 
 
 def _diagonal_cross_entropy(scores: Any) -> Any:
@@ -187,17 +177,14 @@ class SoftTargetDivergence(keras.losses.Loss):
         self.temperature = temperature
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        return soft_target_divergence(y_true, y_pred, self.temperature)
+        teacher, student = (
+            ops.log_softmax(ops.cast(logits, "float32") / self.temperature, axis=-1)
+            for logits in (y_true, y_pred)
+        )
+        return self.temperature**2 * ops.sum(ops.exp(teacher) * (teacher - student), axis=-1)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "temperature": self.temperature}
-
-
-def soft_target_divergence(teacher: Any, student: Any, temperature: float) -> Any:
-    """Computes `SoftTargetDivergence` without a reduction: `(...)` of logits `(..., classes)`."""
-    teacher = ops.log_softmax(ops.cast(teacher, "float32") / temperature, axis=-1)
-    student = ops.log_softmax(ops.cast(student, "float32") / temperature, axis=-1)
-    return temperature**2 * ops.sum(ops.exp(teacher) * (teacher - student), axis=-1)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -101,42 +101,44 @@ def _electra(num_layers: int, hidden_dim: int, **fields: Any) -> dict[str, Any]:
     )
 
 
+# What ModernBERT and EuroBERT have in common
+_MODERN = {
+    "max_sequence_length": 8192,
+    "num_segments": 0,
+    "positions": "rotary",
+    "attention_bias": False,
+    "feed_forward": "gated",
+    "feed_forward_bias": False,
+    "norm_placement": "pre",
+    "pooler": False,
+    "pooler_activation": "gelu_erf",
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "layer_norm_epsilon": 1e-5,
+    "tokenizer": "byte_pair",
+}
+
+
 def _modernbert(
     num_layers: int, hidden_dim: int, intermediate_dim: int, **fields: Any
 ) -> dict[str, Any]:
     return {
+        **_size(num_layers, hidden_dim, intermediate_dim=intermediate_dim, **_MODERN),
         "vocabulary_size": 50368,
-        "num_layers": num_layers,
-        "num_heads": hidden_dim // 64,
-        "hidden_dim": hidden_dim,
-        "intermediate_dim": intermediate_dim,
-        "max_sequence_length": 8192,
-        "num_segments": 0,
-        "positions": "rotary",
         "rotary_base": 160_000.0,
         "local_rotary_base": 10_000.0,
         "attention_window": 64,
         "global_attention_every": 3,
-        "attention_bias": False,
-        "feed_forward": "gated",
-        "feed_forward_bias": False,
         "norm_bias": False,
-        "norm_placement": "pre",
         "first_attention_norm": False,
-        "pooler": False,
-        "pooler_activation": "gelu_erf",
         "pooler_norm": True,
         "pooling": "first",
         "token_pooler": True,
         "head_bias": False,
         "scaled_initializer": True,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
         "embedding_dropout": 0.0,
         "classifier_dropout": 0.0,
-        "layer_norm_epsilon": 1e-5,
         "pad_token_id": 50283,
-        "tokenizer": "byte_pair",
         **fields,
     }
 
@@ -144,48 +146,22 @@ def _modernbert(
 def _eurobert(
     num_layers: int, hidden_dim: int, intermediate_dim: int, num_heads: int, key_heads: int | None
 ) -> dict[str, Any]:
-    return {
-        "vocabulary_size": 128_256,
-        "num_layers": num_layers,
-        "num_heads": num_heads,
-        "num_key_value_heads": key_heads,
-        "hidden_dim": hidden_dim,
-        "intermediate_dim": intermediate_dim,
-        "max_sequence_length": 8192,
-        "num_segments": 0,
-        "positions": "rotary",
-        "rotary_base": 250_000.0,
-        "attention_bias": False,
-        "feed_forward": "gated",
-        "feed_forward_bias": False,
-        "activation": "silu",
-        "norm": "rms_norm",
-        "norm_placement": "pre",
-        "embedding_norm": False,
-        "pooler": False,
-        "pooler_activation": "gelu_erf",
-        "pooling": "late",
-        "masked_lm_head": "linear",
-        "masked_lm_bias": False,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-        "layer_norm_epsilon": 1e-5,
-        "pad_token_id": 128_001,
-        "tokenizer": "byte_pair",
-    }
-
-
-def _mpnet() -> dict[str, Any]:
     return _size(
-        12,
-        768,
-        vocabulary_size=30527,
-        num_segments=0,
-        position_offset=2,
-        relative_positions="bucketed",
-        pad_token_id=1,
-        layer_norm_epsilon=1e-5,
-        pooler_dropout=0.1,
+        num_layers,
+        hidden_dim,
+        intermediate_dim=intermediate_dim,
+        num_heads=num_heads,
+        num_key_value_heads=key_heads,
+        vocabulary_size=128_256,
+        rotary_base=250_000.0,
+        activation="silu",
+        norm="rms_norm",
+        embedding_norm=False,
+        pooling="late",
+        masked_lm_head="linear",
+        masked_lm_bias=False,
+        pad_token_id=128_001,
+        **_MODERN,
     )
 
 
@@ -290,7 +266,17 @@ SIZES: dict[str, dict[str, Any]] = {
     "ettin_150m": _modernbert(22, 768, 1152),
     "ettin_400m": _modernbert(28, 1024, 2624),
     "ettin_1b": _modernbert(28, 1792, 3840),
-    "mpnet_base": _mpnet(),
+    "mpnet_base": _size(
+        12,
+        768,
+        vocabulary_size=30527,
+        num_segments=0,
+        position_offset=2,
+        relative_positions="bucketed",
+        pad_token_id=1,
+        layer_norm_epsilon=1e-5,
+        pooler_dropout=0.1,
+    ),
     "deberta_v3_xsmall": _deberta_v3(12, 384),
     "deberta_v3_small": _deberta_v3(6, 768),
     "deberta_v3_base": _deberta_v3(12, 768),

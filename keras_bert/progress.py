@@ -54,9 +54,9 @@ def bar(
         options = {"dynamic_ncols": True, **options}
     else:
         counts = "{n_fmt}/{total_fmt}" if total else "{n_fmt}"
-        left = ", {remaining} left" if total and time_left else ""
+        remaining = ", {remaining} left" if total and time_left else ""
         options = {
-            "bar_format": f"{{desc}}: {counts} {{unit}}{{postfix}}{left}",
+            "bar_format": f"{{desc}}: {counts} {{unit}}{{postfix}}{remaining}",
             "mininterval": _SECONDS_BETWEEN_LINES,
             "delay": _SECONDS_BETWEEN_LINES,
             **options,

@@ -12,7 +12,7 @@ NOT_ALLOWED = [
     *[
         (name, value, "an integer above 0")
         for name in (
-            "vocabulary_size", "num_layers", "num_heads", "hidden_dim",
+            "vocabulary_size", "num_heads", "hidden_dim",
             "intermediate_dim", "max_sequence_length", "num_layer_groups",
         )
         for value in (0, True)
@@ -26,6 +26,10 @@ NOT_ALLOWED = [
         (name, value, "an integer of at least 0")
         for name in ("num_segments", "position_offset", "pad_token_id")
         for value in (-1, 0.5)
+    ],
+    *[
+        ("num_layers", value, "an integer in [1, 10000]")
+        for value in (0, 1.5, "12", None, True, 10_001)
     ],
     ("embedding_dim", 0, "None or an integer above 0"),
     ("layer_sharing", "half", "one of none, all, attention, feed_forward"),
@@ -166,7 +170,7 @@ def test_json_round_trip_of_every_named_size(name):
         ('{"num_layers": 3', "cannot be parsed"),
         ("[1, 2]", "must be an object, received list"),
         ('{"num_layer": 3}', "has no field 'num_layer'"),
-        ('{"num_layers": 3.0}', r"num_layers is 3\.0; it must be an integer above 0"),
+        ('{"num_layers": 3.0}', r"num_layers is 3\.0; it must be an integer in \[1, 10000\]"),
         ('{"dropout": NaN}', "dropout is nan"),
     ],
 )

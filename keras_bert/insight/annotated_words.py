@@ -14,6 +14,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.loader import BatchOptions
+from keras_bert.insight.states import as_float32
 from keras_bert.models.backbone import Backbone
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.tasks.masked_lm import token_batches
@@ -98,13 +99,7 @@ def annotated_words(
     features = np.empty((int(splits[-1]), config.num_layers + 1, config.hidden_dim), "float32")
     progress = keras.utils.Progbar(batches.num_batches, verbose=int(verbose != 0))
     for inputs, rest in batches:
-        states = np.stack(
-            [
-                keras.ops.convert_to_numpy(keras.ops.cast(state, "float32"))
-                for state in encoder.predict_on_batch(inputs)["hidden_states"]
-            ],
-            axis=2,
-        )
+        states = np.stack(as_float32(encoder.predict_on_batch(inputs)["hidden_states"]), axis=2)
         # In a completed batch the last rows are repetitions
         for index, row_states in zip(rest.tolist(), states, strict=False):
             begins = starts[index]
@@ -179,13 +174,9 @@ def depths(heads: Sequence[int] | np.ndarray) -> np.ndarray:
 
 def distances(heads: Sequence[int] | np.ndarray) -> np.ndarray:
     """The number of edges between each two words of a tree, int64 `(words, words)`."""
-    matrix = np.zeros((len(heads), len(heads)), "int64")
-    previous_words: list[int] = []
-    # From the root downwards, so that a word's head is there before it
-    for word in np.argsort(depths(heads), kind="stable").tolist():
-        if previous_words:
-            matrix[word, previous_words] = matrix[previous_words, word] = (
-                matrix[heads[word], previous_words] + 1
-            )
-        previous_words.append(word)
-    return matrix
+    from scipy.sparse.csgraph import shortest_path
+
+    edges = np.zeros((len(heads), len(heads)))
+    words = np.flatnonzero(np.asarray(heads) >= 0)
+    edges[words, np.asarray(heads)[words]] = 1
+    return np.asarray(shortest_path(edges, directed=False, unweighted=True), "int64")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_bert.insight.drawing import draw_heads
+from keras_bert.insight.drawing import draw_heads, shaded, table_of_cells
 from keras_bert.insight.states import encoder_and_preprocessor, read_texts, text_states
 from keras_bert.models.backbone import Backbone
 from keras_bert.tasks.task import Task
@@ -30,7 +30,6 @@ MEASURES = {
     "next": "share on the next token",
 }
 _SHARES = ("first", "separators", "itself", "previous", "next")
-_COLOR = "11, 83, 148"
 # SciPy's maximum flow takes integers of 32 bits: capacities are multiples of 2 ** -30
 _CAPACITY_BITS = 30
 
@@ -213,29 +212,21 @@ class AttentionPatterns:
     def _repr_html_(self) -> str:
         """The first row shaded by rollout to its first token, and a table of all heads."""
         weights = self.rollout()[-1, 0]
-        largest = weights.max()
-        words = "".join(
-            f'<span title="{weight:.4f}" style="background: rgba({_COLOR}, '
-            f'{0.6 * weight / largest:.3f})">{html.escape(token)}</span> '
+        words = " ".join(
+            shaded(token, weight / weights.max(), tag="span", hint=f"{weight:.4f}")
             for token, weight in zip(self.tokens[0], weights, strict=True)
         )
-        titles = "".join(f"<th>{html.escape(title)}</th>" for title in MEASURES.values())
         scale = {
             name: 1.0 if name in _SHARES else float(np.nanmax(values)) or 1.0
             for name, values in self.measures.items()
         }
-        lines = []
+        rows = []
         for row in self.rows:
-            cells = "".join(
-                f'<td style="background: rgba({_COLOR}, {0.6 * row[name] / scale[name]:.3f})">'
-                f"{row[name]:.3f}</td>"
-                for name in MEASURES
-            )
-            lines.append(f"<tr><th>{row['layer']}</th><th>{row['head']}</th>{cells}</tr>")
-        return (
-            f"<div><p><b>Rollout to {html.escape(self.tokens[0][0])}</b></p><p>{words}</p>"
-            f"<table><tr><th>layer</th><th>head</th>{titles}</tr>{''.join(lines)}</table></div>"
-        )
+            cells = [shaded(f"{row[name]:.3f}", row[name] / scale[name]) for name in MEASURES]
+            rows.append(([row["layer"], row["head"]], "".join(cells)))
+        table = table_of_cells(["layer", "head", *MEASURES.values()], rows)
+        title = f"<b>Rollout to {html.escape(self.tokens[0][0])}</b>"
+        return f"<div><p>{title}</p><p>{words}</p>{table}</div>"
 
     def plot(
         self, measure: str = "entropy", separators: bool = True, axes: Axes | None = None

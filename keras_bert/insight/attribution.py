@@ -15,17 +15,14 @@ import keras
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.insight.drawing import axes_or_new
-from keras_bert.insight.states import of_few_lengths, require_fit, shortened
+from keras_bert.data.loader import BatchOptions
+from keras_bert.insight.drawing import GREEN, ORANGE, axes_or_new, shaded
+from keras_bert.insight.states import of_few_lengths, read_text, require_fit, shortened
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.ops.gradients import gradient_function
-from keras_bert.tasks import (
-    MaskedLM,
-    MultipleChoice,
-    QuestionAnswerer,
-    TokenClassifier,
-)
+from keras_bert.tasks import MaskedLM, MultipleChoice, QuestionAnswerer, TokenClassifier
+from keras_bert.tasks.masked_lm import token_batches
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -38,7 +35,6 @@ _BATCH_SIZE = 32
 # The least error to report: as a share of the difference from the baseline, and in numbers, above
 # rounding
 _LARGE_ERROR, _LEAST_ERROR = 0.1, 1e-3
-_COLORS = {True: "42, 125, 79", False: "209, 87, 12"}
 
 # A token's text, its first character there and one past its last; None for a special token
 Span = tuple[int, int, int] | None
@@ -141,17 +137,15 @@ class Attribution:
         largest = max((abs(word["score"]) for word in words), default=0.0) or 1.0
         paragraphs = []
         for number, text in enumerate(self.texts):
-            fragments, end = [], 0
+            fragments, end = "", 0
             for word in (word for word in words if word["text"] == number):
-                fragments.append(html.escape(text[end : word["start"]]))
-                color = _COLORS[word["score"] >= 0]
-                fragments.append(
-                    f'<span title="{word["score"]:+.4f}" style="background: '
-                    f'rgba({color}, {0.7 * abs(word["score"]) / largest:.3f})">'
-                    f"{html.escape(word['word'])}</span>"
+                score, color = word["score"], GREEN if word["score"] >= 0 else ORANGE
+                fragments += html.escape(text[end : word["start"]])
+                fragments += shaded(
+                    word["word"], abs(score) / largest, color, tag="span", hint=f"{score:+.4f}"
                 )
                 end = word["end"]
-            paragraphs.append(f"<p>{''.join(fragments)}{html.escape(text[end:])}</p>")
+            paragraphs.append(f"<p>{fragments}{html.escape(text[end:])}</p>")
         return "".join(paragraphs)
 
     def _repr_html_(self) -> str:
@@ -310,7 +304,9 @@ def _evaluate(task: Task, row: _Row, points: np.ndarray) -> tuple[np.ndarray, np
     features = {name: np.repeat(value, size, axis=0) for name, value in row.features.items()}
     if points.ndim == 3:
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in features.items()}
-        compute = _gradient_function(task)
+        if task not in _GRADIENT_FUNCTIONS:
+            _GRADIENT_FUNCTIONS[task] = gradient_function(_number_of_vectors, task)
+        compute = _GRADIENT_FUNCTIONS[task]
     values, gradients = [], []
     for begin in range(0, len(points), size):
         chunk = points[begin : begin + size]
@@ -359,12 +355,6 @@ _GRADIENT_FUNCTIONS: weakref.WeakKeyDictionary[
 ] = weakref.WeakKeyDictionary()
 
 
-def _gradient_function(task: Task) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-    if task not in _GRADIENT_FUNCTIONS:
-        _GRADIENT_FUNCTIONS[task] = gradient_function(_number_of_vectors, task)
-    return _GRADIENT_FUNCTIONS[task]
-
-
 def _tokens_of_words(
     texts: Sequence[str], spans: Sequence[Span]
 ) -> list[tuple[tuple[int, int, int], list[int]]]:
@@ -411,9 +401,7 @@ def _occlude(task: Task, row: _Row, ids: np.ndarray, fallback: int) -> tuple[flo
 
 
 def _classification(task: Task, x: Any, target: Any) -> _Row:
-    texts = (x,) if isinstance(x, str) else tuple(x) if isinstance(x, (list, tuple)) else ()
-    if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"x is {shortened(x)}; expected a text or a pair of texts.")
+    texts = read_text(x, "x")
     features, spans = _pack(task, texts)
     num_outputs = task.output.shape[-1]
     if num_outputs == 1 and not getattr(task, "multi_label", False):
@@ -450,13 +438,8 @@ def _tagging(task: TokenClassifier, x: Any, target: Any) -> _Row:
     if tag is None:
         tag = int(np.argmax(_predict(task, features)[0, position]))
     index, name = _target_class(tag, task.num_classes, task.class_names)
-    return _Row(
-        features,
-        (" ".join(words),),
-        tuple(spans),
-        {"": (position, index)},
-        f"{name} of {words[number]!r}",
-    )
+    name = f"{name} of {words[number]!r}"
+    return _Row(features, (" ".join(words),), tuple(spans), {"": (position, index)}, name)
 
 
 def _answering(task: QuestionAnswerer, x: Any, target: Any) -> _Row:
@@ -492,13 +475,9 @@ def _answering(task: QuestionAnswerer, x: Any, target: Any) -> _Row:
         if not inside:
             raise ValueError(f"target is {target!r}; no token of the passage lies there.")
         first, last = inside[0], inside[-1]
-    return _Row(
-        features,
-        (question, passage),
-        tuple(spans),
-        {"start_logits": (first,), "end_logits": (last,)},
-        f"answer {passage[start:end]!r}" if end > start else "no answer",
-    )
+    indices = {"start_logits": (first,), "end_logits": (last,)}
+    name = f"answer {passage[start:end]!r}" if end > start else "no answer"
+    return _Row(features, (question, passage), tuple(spans), indices, name)
 
 
 def _choosing(task: MultipleChoice, x: Any, target: Any) -> _Row:
@@ -510,17 +489,10 @@ def _choosing(task: MultipleChoice, x: Any, target: Any) -> _Row:
     if not isinstance(target, int) or not 0 <= target < len(choices):
         raise ValueError(f"target is {target!r}; expected 0 to {len(choices) - 1}.")
     # A choice's logit depends on its own sequence alone
-    rows = task.preprocessor([text], [[choices[target]]])
-    features = {name: np.asarray(value) for name, value in rows.items()}
-    features = of_few_lengths(features, task.preprocessor)
-    _, spans = _pack(task, (text, choices[target]))
-    return _Row(
-        features,
-        (text, choices[target]),
-        spans,
-        {"": (0,)},
-        f"choice {choices[target]!r}",
-    )
+    texts = (text, choices[target])
+    features = _one_row(task, task.preprocessor([text], [[choices[target]]]))
+    _, spans = _pack(task, texts)
+    return _Row(features, texts, spans, {"": (0,)}, f"choice {choices[target]!r}")
 
 
 def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
@@ -543,21 +515,10 @@ def _filling(task: MaskedLM, x: Any, target: Any) -> _Row:
         # The mask is the question, and no reason
         if ids[position] != tokenizer.mask_token_id:
             spans[position] = (0, start, end)
-    features = {
-        "token_ids": np.array([ids], "int32"),
-        "segment_ids": np.zeros((1, len(ids)), "int32"),
-        "padding_mask": np.ones((1, len(ids)), bool),
-        "mask_positions": np.array([positions], "int32"),
-    }
-    return _Row(
-        of_few_lengths(
-            {name: features[name] for name in task.input if name in features}, task.preprocessor
-        ),
-        (x,),
-        tuple(spans),
-        {"": (0, token)},
-        f"{target!r} at {tokenizer.mask_token}",
-    )
+    options = BatchOptions(1, compiles=compiles_each_shape())
+    ((features, _),) = token_batches([ids], task.preprocessor, options, [positions])
+    name = f"{target!r} at {tokenizer.mask_token}"
+    return _Row(features, (x,), tuple(spans), {"": (0, token)}, name)
 
 
 # By the verb of a task
@@ -626,7 +587,6 @@ def _target_class(
     if class_names is not None and target in class_names:
         return list(class_names).index(target), str(target)
     if not isinstance(target, int) or not 0 <= target < num_classes:
-        expected = f"0 to {num_classes - 1}"
         names = f", or one of {', '.join(class_names)}" if class_names else ""
-        raise ValueError(f"target is {target!r}; expected {expected}{names}.")
+        raise ValueError(f"target is {target!r}; expected 0 to {num_classes - 1}{names}.")
     return target, class_names[target] if class_names else f"class {target}"

@@ -13,10 +13,10 @@ import keras
 import numpy as np
 
 from keras_bert import checks
-from keras_bert.insight.drawing import axes_or_new
+from keras_bert.insight.drawing import Tabular, axes_or_new
 from keras_bert.insight.states import encoder_and_preprocessor, shortened, text_states
 from keras_bert.models.backbone import Backbone
-from keras_bert.tables import html_table, text_table
+from keras_bert.tables import html_table
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def neighbors(
 
 
 @dataclasses.dataclass(frozen=True)
-class WordContexts:
+class WordContexts(Tabular):
     """One word in several texts, as each layer represents it.
 
     Attributes:
@@ -152,16 +152,13 @@ class WordContexts:
             "similarities": self.similarities.tolist(),
         }
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    def table(self) -> tuple[list[str], list[list[str]]]:
         similarities = zip(self.self_similarity, self.baseline, strict=True)
         rows = [
             [f"layer {layer}" if layer else "embeddings", f"{own:.3f}", f"{other:.3f}"]
             for layer, (own, other) in enumerate(similarities)
         ]
         return ["", f"{self.word!r} in two texts", "any two tokens"], rows
-
-    def __str__(self) -> str:
-        return text_table(*self._table())
 
     def _repr_html_(self) -> str:
         """The texts with the word in bold, and the similarities by layer."""
@@ -170,7 +167,7 @@ class WordContexts:
             f"{html.escape(text[end:])}</li>"
             for text, (start, end) in zip(self.texts, self.spans, strict=True)
         )
-        return f"<div><ol>{texts}</ol>{html_table(*self._table())}</div>"
+        return f"<div><ol>{texts}</ol>{super()._repr_html_()}</div>"
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draws the similarities of the word and of any two tokens by layer.

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -13,7 +12,7 @@ import numpy as np
 
 from keras_bert.data.labels import LabelRules, softmax
 from keras_bert.insight.measures import ALL, Result, UnitValues, mean, share
-from keras_bert.insight.states import shortened
+from keras_bert.insight.states import read_texts
 from keras_bert.insight.word_lists import counterparts, word_list
 from keras_bert.tasks.text_classifier import TextClassifier
 
@@ -81,18 +80,24 @@ class _Swapper:
         self._pattern = re.compile(rf"(?<!\w)(?:(an?)(\s+))?({words})(?!\w)", re.IGNORECASE)
         self.most = max((len(line) - 1 for line in lines), default=0)
 
-    def finds(self, text: str) -> bool:
-        """Whether the text has one of the words."""
-        return any(self._replace(1, match) != match[0] for match in self._pattern.finditer(text))
+    def swap(self, text: Text, step: int) -> tuple[Text, tuple[Replacement, ...]]:
+        """Replaces each word by the one that is `step` further in its line.
 
-    def swapped(self, text: str, step: int) -> str:
-        """The text with each word replaced by the one that is `step` further in its line."""
-        return self._pattern.sub(functools.partial(self._replace, step), text)
+        Returns:
+            The changed text, and the words that were replaced, in the order of the text.
+        """
+        replacements: list[Replacement] = []
 
-    def replacements(self, text: str, step: int) -> list[Replacement]:
-        """The words that `swapped` replaces, in the order of the text."""
-        matches = self._pattern.finditer(text)
-        return [replacement for match in matches if (replacement := self._replacement(step, match))]
+        def replace(match: re.Match[str]) -> str:
+            replacement = self._replacement(step, match)
+            if replacement is None:
+                return match[0]
+            replacements.append(replacement)
+            return _written_alike(match, replacement.other)
+
+        parts = [text] if isinstance(text, str) else text
+        swapped = _as_text([self._pattern.sub(replace, part) for part in parts])
+        return swapped, tuple(replacements)
 
     def _replacement(self, step: int, match: re.Match[str]) -> Replacement | None:
         original = match[3]
@@ -106,35 +111,28 @@ class _Swapper:
         other = (index + 1 + (step - 1) % (len(line) - 1)) % len(line)
         return Replacement(line[index], line[other], index, len(line))
 
-    def _replace(self, step: int, match: re.Match[str]) -> str:
-        article, space, word = match.groups()
-        replacement = self._replacement(step, match)
-        if replacement is None:
-            return match[0]
-        other = replacement.other
-        if word.islower():
-            other = other.lower()
-        elif word.isupper() and len(word) > 1:
-            other = other.upper()
-        elif word[0].isupper():
-            other = other[0].upper() + other[1:]
-        if article is None:
-            return other
-        an = re.match("(?!eu|uni)[aeiou]", other, re.IGNORECASE) is not None
-        return article[0] + ("n" if an else "") + space + other
+
+def _written_alike(match: re.Match[str], other: str) -> str:
+    """Another word with the capitals of the one that matched, and the article that fits it."""
+    article, space, word = match.groups()
+    if word.islower():
+        other = other.lower()
+    elif word.isupper() and len(word) > 1:
+        other = other.upper()
+    elif word[0].isupper():
+        other = other[0].upper() + other[1:]
+    if article is None:
+        return other
+    is_vowel = re.match("(?!eu|uni)[aeiou]", other, re.IGNORECASE) is not None
+    return article[0] + "n" * is_vowel + space + other
 
 
 def _choose_line(word: str, lines: Sequence[Sequence[str]], rest: str) -> Sequence[str]:
     """Chooses the line of `her` or `his` by the text after it."""
     following = re.match(r"\s+([^\W\d_]+)", rest)
-    is_alone = following is None or following[1].lower() in _words_after_objects()
+    is_alone = following is None or following[1].lower() in word_list("object_ends")
     (line,) = [line for line in lines if _AMBIGUOUS[word][is_alone] in map(str.lower, line)]
     return line
-
-
-@functools.cache
-def _words_after_objects() -> frozenset[str]:
-    return frozenset(word_list("object_ends"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,10 +173,10 @@ class Counterfactuals(Result):
 
     @property
     def notes(self) -> str:
-        missing = f" No text has a word of {', '.join(self.without)}." if self.without else ""
+        absent = f" No text has a word of {', '.join(self.without)}." if self.without else ""
         return (
             "Of a text with several swaps, their mean. Words are swapped by lists, without regard "
-            f"to what the text is about: look at the changed texts as well.{missing}"
+            f"to what the text is about: look at the changed texts as well.{absent}"
         )
 
     @property
@@ -221,23 +219,11 @@ class Counterfactuals(Result):
         Raises:
             ValueError: If no direction has enough texts.
         """
-        firsts, seconds = (
-            np.array(
-                [
-                    all(each.line_length == 2 and each.column == column for each in replacements)
-                    for replacements in self.replacements
-                ],
-                bool,
-            )
-            for column in (0, 1)
-        )
-        has_both = np.array(
-            [
-                {each.column for each in replacements if each.line_length == 2} == {0, 1}
-                for replacements in self.replacements
-            ],
-            bool,
-        )
+        # The columns of the replaced words, and the lengths of their lines
+        sides = [{(each.column, each.line_length) for each in own} for own in self.replacements]
+        first, second = {(0, 2)}, {(1, 2)}
+        firsts, seconds = (np.array([own == side for own in sides]) for side in (first, second))
+        has_both = np.array([own >= first | second for own in sides])
         kinds, members = np.array(self.kinds), {}
         for kind in dict.fromkeys(self.kinds):
             of_kind = kinds == kind
@@ -406,12 +392,9 @@ def counterfactuals(
         for number, text in enumerate(originals):
             replacements_by_text: dict[Text, tuple[Replacement, ...]] = {}
             for step in range(1, swapper.most + 1):
-                other = _swap(swapper, text, step)
-                if other != text and other not in replacements_by_text:
-                    parts = [text] if isinstance(text, str) else text
-                    replacements_by_text[other] = tuple(
-                        each for part in parts for each in swapper.replacements(part, step)
-                    )
+                other, replacements = swapper.swap(text, step)
+                if other != text:
+                    replacements_by_text.setdefault(other, replacements)
             for other, replacements in replacements_by_text.items():
                 kinds.append(kind)
                 numbers.append(number)
@@ -438,13 +421,6 @@ def counterfactuals(
     )
 
 
-def _swap(swapper: _Swapper, text: Text, step: int) -> Text:
-    if isinstance(text, str):
-        return swapper.swapped(text, step)
-    first, second = text
-    return swapper.swapped(first, step), swapper.swapped(second, step)
-
-
 def mentions(lines: Lines) -> Callable[[Text], bool]:
     """Whether a text has one of the words, as a slice of `error_rates`.
 
@@ -453,10 +429,10 @@ def mentions(lines: Lines) -> Callable[[Text], bool]:
     """
     swapper = _Swapper("lines", lines)
 
-    def found(text: Text) -> bool:
-        return any(map(swapper.finds, [text] if isinstance(text, str) else text))
+    def has_word(text: Text) -> bool:
+        return bool(swapper.swap(text, 1)[1])
 
-    return found
+    return has_word
 
 
 @dataclasses.dataclass(frozen=True)
@@ -536,14 +512,14 @@ def error_rates(
     rules = LabelRules(
         classifier.num_classes, classifier.class_names, is_score=classifier.is_regression
     )
-    expected = rules.read(labels)
-    if len(expected) != len(text_list):
-        raise ValueError(f"Received {len(text_list)} texts and {len(expected)} labels.")
+    targets = rules.read(labels)
+    if len(targets) != len(text_list):
+        raise ValueError(f"Received {len(text_list)} texts and {len(targets)} labels.")
     scores = _scores(classifier, text_list, batch_size, verbose)
     if classifier.is_regression:
-        errors = np.abs(scores[:, 0] - expected.astype("float64").reshape(-1))
+        errors = np.abs(scores[:, 0] - targets.astype("float64").reshape(-1))
     else:
-        errors = scores.argmax(axis=-1) != expected
+        errors = scores.argmax(axis=-1) != targets
     return ErrorRates(errors, members)
 
 
@@ -572,21 +548,11 @@ def _require_classifier(model: Any) -> None:
 def _as_list(texts: Iterable[Text]) -> list[Text]:
     if isinstance(texts, str):
         raise ValueError(f"Received the string {texts[:80]!r}; expected a list of texts.")
-    text_list: list[Text] = []
-    for number, text in enumerate(texts):
-        parts = (text,) if isinstance(text, str) else text
-        if (
-            not isinstance(parts, (list, tuple))
-            or (not isinstance(text, str) and len(parts) != 2)
-            or not all(isinstance(part, str) for part in parts)
-        ):
-            raise ValueError(
-                f"Text {number} is {shortened(text)}; expected a text or a pair of texts."
-            )
-        text_list.append(text if isinstance(text, str) else (text[0], text[1]))
-    if not text_list:
-        raise ValueError("Received no texts; expected at least one.")
-    return text_list
+    return [_as_text(parts) for parts in read_texts(list(texts))]
+
+
+def _as_text(parts: Sequence[str]) -> Text:
+    return parts[0] if len(parts) == 1 else (parts[0], parts[1])
 
 
 def _scores(

@@ -1,14 +1,70 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings that several results have."""
+"""Drawings and tables that several results have."""
 
 from __future__ import annotations
 
+import abc
+import html
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from keras_bert.tables import html_table, text_table
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+# As CSS has them
+BLUE, GREEN, ORANGE = "11, 83, 148", "42, 125, 79", "209, 87, 12"
+
+
+class Tabular(abc.ABC):
+    """A result that prints as a table, and shows as one in a notebook.
+
+    Its `table` has the names of the columns, and the rows of cells. Before it is a `title`, and
+    after it are `notes`, if there are any.
+    """
+
+    # The first of the columns that are aligned to the right
+    _numbers_from = 1
+
+    @abc.abstractmethod
+    def table(self) -> tuple[list[str], list[list[str]]]: ...
+
+    @property
+    def title(self) -> str:
+        return ""
+
+    @property
+    def notes(self) -> str:
+        return ""
+
+    def __str__(self) -> str:
+        table = text_table(*self.table(), numbers_from=self._numbers_from)
+        return "\n\n".join(part for part in (self.title, table, self.notes) if part)
+
+    def _repr_html_(self) -> str:
+        title = f"<p><b>{html.escape(self.title)}</b></p>" if self.title else ""
+        notes = f"<p>{html.escape(self.notes)}</p>" if self.notes else ""
+        return f"<div>{title}{html_table(*self.table())}{notes}</div>"
+
+
+def shaded(text: str, share: float, color: str = BLUE, *, tag: str = "td", hint: str = "") -> str:
+    """Returns text as HTML, on a background as strong as its share, from 0 to 1, of the largest."""
+    style = f'style="background: rgba({color}, {0.6 * share:.3f})"'
+    title = f' title="{hint}"' if hint else ""
+    return f"<{tag}{title} {style}>{html.escape(text)}</{tag}>"
+
+
+def table_of_cells(columns: Sequence[str], rows: Iterable[tuple[Sequence[object], str]]) -> str:
+    """Returns a table in HTML of headers and cells: each row has its headers, and its cells."""
+
+    def heads(names: Iterable[object]) -> str:
+        return "".join(f"<th>{html.escape(str(name))}</th>" for name in names)
+
+    lines = [heads(columns), *(f"{heads(names)}{cells}" for names, cells in rows)]
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def axes_or_new(axes: Axes | None, width: float, height: float) -> Axes:

@@ -16,11 +16,10 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.config import BertConfig
-from keras_bert.insight.drawing import draw_heads
+from keras_bert.insight.drawing import Tabular, draw_heads, shaded, table_of_cells
 from keras_bert.models.backbone import Backbone
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.gradients import gradient_function
-from keras_bert.tables import html_table, text_table
 from keras_bert.tasks import (
     MaskedLM,
     MultipleChoice,
@@ -40,7 +39,7 @@ _TIMED_PASSES = 7
 
 
 @dataclasses.dataclass(frozen=True)
-class HeadImportance:
+class HeadImportance(Tabular):
     """How much the loss depends on each head.
 
     Attributes:
@@ -106,28 +105,22 @@ class HeadImportance:
             "normalized": self.normalized,
         }
 
-    def __str__(self) -> str:
+    def table(self) -> tuple[list[str], list[list[str]]]:
         rows = [
             [str(layer), *("" if np.isnan(score) else f"{score:.3g}" for score in scores)]
             for layer, scores in enumerate(self.scores)
         ]
-        return text_table(["layer", *map(str, range(self.scores.shape[1]))], rows)
+        return ["layer", *map(str, range(self.scores.shape[1]))], rows
 
     def _repr_html_(self) -> str:
         """A table of layers and heads, shaded by their scores."""
         largest = float(np.nanmax(self.scores)) or 1.0
-        head = "".join(f"<th>{number}</th>" for number in range(self.scores.shape[1]))
-        lines = []
-        for layer, scores in enumerate(self.scores):
-            cells = "".join(
-                "<td></td>"
-                if np.isnan(score)
-                else f'<td style="background: rgba(11, 83, 148, {0.6 * score / largest:.3f})">'
-                f"{score:.3g}</td>"
-                for score in scores
-            )
-            lines.append(f"<tr><th>{layer}</th>{cells}</tr>")
-        return f"<table><tr><th>layer</th>{head}</tr>{''.join(lines)}</table>"
+
+        def cell(score: float) -> str:
+            return "<td></td>" if np.isnan(score) else shaded(f"{score:.3g}", score / largest)
+
+        rows = [([layer], "".join(map(cell, row))) for layer, row in enumerate(self.scores)]
+        return table_of_cells(self.table()[0], rows)
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draws the scores as a heat map, layers upwards.
@@ -328,7 +321,7 @@ def _remaining_heads(config: BertConfig, heads: Mapping[int, Sequence[int]]) -> 
 
 
 @dataclasses.dataclass(frozen=True)
-class PruningReport:
+class PruningReport(Tabular):
     """A task beside the same one with fewer heads.
 
     Attributes:
@@ -346,12 +339,9 @@ class PruningReport:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """Dicts of `name`, `before`, `after` and `change`, the change in percent."""
-        pairs: dict[str, tuple[float, float]] = {
-            "heads": self.heads,
-            "parameters": self.parameters,
-            "seconds": self.seconds,
-            **{name: (self.scores[0][name], self.scores[1][name]) for name in self.scores[0]},
-        }
+        names = ("heads", "parameters", "seconds")
+        pairs: dict[str, tuple[float, float]] = {name: getattr(self, name) for name in names}
+        pairs |= {name: (score, self.scores[1][name]) for name, score in self.scores[0].items()}
         return [
             {
                 "name": name,
@@ -362,18 +352,12 @@ class PruningReport:
             for name, (before, after) in pairs.items()
         ]
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    def table(self) -> tuple[list[str], list[list[str]]]:
         rows = [
             [row["name"], f"{row['before']:,.6g}", f"{row['after']:,.6g}", f"{row['change']:.1f}"]
             for row in self.rows
         ]
         return ["", "before", "after", "change, %"], rows
-
-    def __str__(self) -> str:
-        return text_table(*self._table())
-
-    def _repr_html_(self) -> str:
-        return html_table(*self._table())
 
 
 def compare_pruned(
@@ -407,19 +391,18 @@ def compare_pruned(
                 each.predict_on_batch(features)
             if number:  # The first pass compiles
                 times.append(time.perf_counter() - start)
-    scores = [
-        each.evaluate(x, y, batch_size=batch_size, verbose=0, return_dict=True) for each in tasks
-    ]
-    heads, parameters, medians, values = zip(
-        *(
-            (
-                sum(each.config.effective_heads_by_layer),
-                each.count_params(),
-                statistics.median(times),
-                {name: float(value) for name, value in score.items()},
-            )
-            for each, times, score in zip(tasks, seconds, scores, strict=True)
-        ),
-        strict=True,
+
+    def scores_of(task: Task) -> dict[str, float]:
+        scores = task.evaluate(x, y, batch_size=batch_size, verbose=0, return_dict=True)
+        return {name: float(value) for name, value in scores.items()}
+
+    return PruningReport(
+        heads=(_num_heads(task), _num_heads(pruned)),
+        parameters=(task.count_params(), pruned.count_params()),
+        seconds=(statistics.median(seconds[0]), statistics.median(seconds[1])),
+        scores=(scores_of(task), scores_of(pruned)),
     )
-    return PruningReport(heads, parameters, medians, values)
+
+
+def _num_heads(task: Task) -> int:
+    return sum(task.config.effective_heads_by_layer)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -12,7 +11,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.data.labels import softmax
-from keras_bert.insight.drawing import axes_or_new
+from keras_bert.insight.drawing import axes_or_new, shaded, table_of_cells
 from keras_bert.insight.states import (
     encoder_and_preprocessor,
     require_masked_lm,
@@ -25,8 +24,6 @@ from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_COLOR = "11, 83, 148"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,18 +82,16 @@ class LayerPredictions:
 
     def _repr_html_(self) -> str:
         """A table of the likeliest token of each layer, the last layer first."""
-        head = "".join(f"<th>{html.escape(token)}</th>" for token in self.tokens)
-        lines = []
-        for number in reversed(range(len(self.predictions))):
-            cells = "".join(
-                f'<td title="{score[0]:.4f}" style="background: '
-                f'rgba({_COLOR}, {0.6 * score[0]:.3f})">{html.escape(best[0])}</td>'
-                for best, score in zip(
-                    self.predictions[number], self.probabilities[number], strict=True
-                )
-            )
-            lines.append(f"<tr><th>{number or 'embeddings'}</th>{cells}</tr>")
-        return f"<table><tr><th>layer</th>{head}</tr>{''.join(lines)}</table>"
+        rows = []
+        for number, (layer, scores) in enumerate(
+            zip(self.predictions, self.probabilities[:, :, 0], strict=True)
+        ):
+            cells = [
+                shaded(best[0], score, hint=f"{score:.4f}")
+                for best, score in zip(layer, scores, strict=True)
+            ]
+            rows.append(([number or "embeddings"], "".join(cells)))
+        return table_of_cells(["layer", *self.tokens], rows[::-1])
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draws the likeliest token of each layer and its probability, layers upwards.

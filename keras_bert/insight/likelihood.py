@@ -82,21 +82,13 @@ def pseudo_log_likelihood(
     Reference:
         [Masked language model scoring](https://arxiv.org/abs/1910.14659), equation 1.
     """
-    ids, starts, ends = _tokenize(masked_lm, texts)
-    tokenizer = masked_lm.preprocessor.tokenizer
-    rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
+    rows, spans = _tokenize(masked_lm, texts)
+    vocabulary = masked_lm.preprocessor.tokenizer.vocabulary
     positions = [range(1, len(row) - 1) for row in rows]
     scores = masked_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
     return [
-        TextLikelihood(
-            text,
-            tuple(tokenizer.vocabulary[token] for token in row),
-            tuple(zip(row_starts, row_ends, strict=True)),
-            log_probabilities,
-        )
-        for text, row, row_starts, row_ends, log_probabilities in zip(
-            texts, ids, starts, ends, scores, strict=True
-        )
+        TextLikelihood(text, tuple(vocabulary[token] for token in row[1:-1]), own, of_tokens)
+        for text, row, own, of_tokens in zip(texts, rows, spans, scores, strict=True)
     ]
 
 
@@ -125,8 +117,6 @@ def masked_log_probabilities(
     require_masked_lm(masked_lm)
     mask = masked_lm.preprocessor.tokenizer.mask_token_id
     slots = [(number, slot) for number, row in enumerate(positions) for slot in row]
-    if not slots:
-        return [np.zeros(0) for _ in rows]
     masked_rows = [
         [*rows[number][:slot], mask, *rows[number][slot + 1 :]] for number, slot in slots
     ]
@@ -138,8 +128,8 @@ def masked_log_probabilities(
         batch_size,
         verbose,
     )
-    own = np.array([row[0] for row in log_probabilities])
-    return np.split(own, np.cumsum([len(row) for row in positions])[:-1])
+    scores = iter(log_probabilities)
+    return [np.array([next(scores)[0] for _ in row], "float64") for row in positions]
 
 
 def candidate_log_probabilities(
@@ -150,22 +140,11 @@ def candidate_log_probabilities(
     batch_size: int = BATCH_SIZE,
     verbose: int | str = 0,
 ) -> list[np.ndarray]:
-    """The log probabilities of some tokens at one position of each row.
+    """The log probabilities of candidate tokens at one position of each row.
 
-    Args:
-        masked_lm: A `MaskedLM` or `Pretrainer` with a preprocessor.
-        rows: Token ids with special tokens and masks, ragged `(rows, None)`. Rows that are equal,
-            with the same position, are computed once.
-        positions: The position in each row, `(rows,)`.
-        candidates: The ids of the tokens, ragged `(rows, None)`.
-        batch_size: Rows in a batch, of similar lengths.
-        verbose: 1 shows a progress bar.
-
-    Returns:
-        For each row float64 `(candidates,)`, in nats.
-
-    Raises:
-        ValueError: If the model is causal.
+    For each row they are float64 `(candidates,)`, in nats. Rows of ids are ragged, with special
+    tokens and masks; rows that are equal, with the same position, are computed once. A causal model
+    is a ValueError.
     """
     require_masked_lm(masked_lm)
     if masked_lm.config.causal:
@@ -317,10 +296,10 @@ def crows_pairs(
     """
     pairs, kinds, lines = [], [], []
     reader = csv.DictReader(read_lines(path))
-    missing = sorted(set(_COLUMNS) - set(reader.fieldnames or ()))
-    if missing:
+    absent = sorted(set(_COLUMNS) - set(reader.fieldnames or ()))
+    if absent:
         raise ValueError(
-            f"{os.fspath(path)} has no column {', '.join(missing)}; its columns are "
+            f"{os.fspath(path)} has no column {', '.join(absent)}; its columns are "
             f"{', '.join(reader.fieldnames or ()) or 'none'}."
         )
     for row in reader:
@@ -360,19 +339,17 @@ def compare_pairs(
     """
     names = names or [f"pair {number}" for number in range(len(pairs))]
     sentences = [sentence for pair in pairs for sentence in pair]
-    ids, _, _ = _tokenize(masked_lm, sentences, [name for name in names for _ in range(2)])
-    tokenizer = masked_lm.preprocessor.tokenizer
-    rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
+    rows, _ = _tokenize(masked_lm, sentences, [name for name in names for _ in range(2)])
     positions: list[list[int]] = []
     for first, second in zip(rows[::2], rows[1::2], strict=True):
         blocks = difflib.SequenceMatcher(None, first, second).get_matching_blocks()
-        common_positions = [
-            (block.a + offset, block.b + offset) for block in blocks for offset in range(block.size)
-        ]
-        positions += [
-            [a for a, _ in common_positions[1:-1]],
-            [b for _, b in common_positions[1:-1]],
-        ]
+        for starts in zip(*((block.a, block.b) for block in blocks), strict=True):
+            common = [
+                start + offset
+                for start, block in zip(starts, blocks, strict=True)
+                for offset in range(block.size)
+            ]
+            positions.append(common[1:-1])
     scores = masked_log_probabilities(masked_lm, rows, positions, batch_size, verbose)
     totals = np.array([round(float(row.sum()), 3) for row in scores])
     return totals[::2], totals[1::2]
@@ -388,27 +365,25 @@ def tokens_of_spans(
 
     Spans are `(start, end)` in characters. `names` are those of the texts in errors.
     """
-    ids, starts, ends = _tokenize(masked_lm, texts, names)
-    tokenizer = masked_lm.preprocessor.tokenizer
-    rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
+    rows, bounds = _tokenize(masked_lm, texts, names)
     positions = [
         [
             [
                 position
-                for position, (start, end) in enumerate(zip(begins, stops, strict=True), start=1)
+                for position, (start, end) in enumerate(of_tokens, start=1)
                 if start < last and end > first
             ]
             for first, last in words
         ]
-        for begins, stops, words in zip(starts, ends, spans, strict=True)
+        for of_tokens, words in zip(bounds, spans, strict=True)
     ]
     return rows, positions
 
 
 def _tokenize(
     masked_lm: MaskedLM | Pretrainer, texts: Sequence[str], names: Sequence[str] | None = None
-) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
-    """Ids, starts and ends of the texts' tokens."""
+) -> tuple[list[list[int]], list[tuple[tuple[int, int], ...]]]:
+    """The texts' ids with special tokens, and the start and end of each other token."""
     require_masked_lm(masked_lm)
     if isinstance(texts, str):
         raise ValueError(f"Received the string {texts[:80]!r}; expected a list of strings.")
@@ -416,10 +391,12 @@ def _tokenize(
         if not isinstance(text, str):
             name = names[number] if names else f"Text {number}"
             raise ValueError(f"{name} is {shortened(text)}; expected a string.")
-    ids, starts, ends = masked_lm.preprocessor.tokenizer.tokenize_with_offsets(list(texts))
+    tokenizer = masked_lm.preprocessor.tokenizer
+    ids, starts, ends = tokenizer.tokenize_with_offsets(list(texts))
     max_tokens = masked_lm.preprocessor.sequence_length - 2
     for number, row in enumerate(ids):
         if not 1 <= len(row) <= max_tokens:
             name = names[number] if names else f"Text {number}"
             raise ValueError(f"{name} has {len(row)} tokens; expected 1 to {max_tokens}.")
-    return ids, starts, ends
+    rows = [[tokenizer.cls_token_id, *row, tokenizer.sep_token_id] for row in ids]
+    return rows, [tuple(zip(*own, strict=True)) for own in zip(starts, ends, strict=True)]

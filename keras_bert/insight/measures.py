@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from keras_bert.insight.drawing import axes_or_new
+from keras_bert.insight.drawing import Tabular, axes_or_new
 from keras_bert.intervals import (
     CONFIDENCE,
     SAMPLES,
@@ -19,7 +18,6 @@ from keras_bert.intervals import (
     first_column,
     share_interval,
 )
-from keras_bert.tables import html_table, text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,14 +112,13 @@ def members_of_groups(groups: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Result(abc.ABC):
+class Result(Tabular):
     """Measures by group, as a table, a plot and JSON. Base class of the results on bias.
 
     A subclass is a frozen dataclass of the observations of each unit.
     """
 
-    # The title of a table, the names of its groups and units, and notes on the numbers
-    title: ClassVar[str]
+    # The names of groups and units, and notes on the numbers
     group_name: ClassVar[str]
     unit_name: ClassVar[str]
     caveat: ClassVar[str] = ""
@@ -134,7 +131,6 @@ class Result(abc.ABC):
 
     @property
     def notes(self) -> str:
-        """Caveats."""
         return self.caveat
 
     def neutral_value(self, metric: str) -> float | None:
@@ -182,13 +178,6 @@ class Result(abc.ABC):
             cell = self.interval(measure.metric, measure.value, measure.low, measure.high)
             row[2 + metrics.index(measure.metric)] = cell
         return [self.group_name, self.unit_name, *metrics], list(groups.values())
-
-    def __str__(self) -> str:
-        lines = [self.title, "", text_table(*self.table())]
-        return "\n".join([*lines, "", self.notes] if self.notes else lines)
-
-    def _repr_html_(self) -> str:
-        return _for_notebook(self, self.table())
 
     def to_dict(self) -> dict[str, Any]:
         """The measures and the observations of each unit, in the types of JSON."""
@@ -272,7 +261,7 @@ def _bounds(measure: Measure) -> tuple[float, float]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class Comparison(Tabular):
     """The same measures of several models.
 
     Attributes:
@@ -280,6 +269,19 @@ class Comparison:
     """
 
     results: Mapping[str, Result]
+    _numbers_from = 2
+
+    @property
+    def _first(self) -> Result:
+        return next(iter(self.results.values()))
+
+    @property
+    def title(self) -> str:
+        return self._first.title
+
+    @property
+    def notes(self) -> str:
+        return self._first.notes
 
     def rows(
         self, confidence: float = CONFIDENCE, samples: int = SAMPLES, seed: int = 0
@@ -299,25 +301,9 @@ class Comparison:
         for first, *others in zip(*by_name.values(), strict=True):
             measures = [values.measure(confidence, samples, seed) for values in (first, *others)]
             differences = {}
-            for name, values, measure in zip(names[1:], others, measures[1:], strict=True):
-                width = first.values.shape[1]
-
-                def difference(
-                    means: np.ndarray,
-                    first: UnitValues = first,
-                    values: UnitValues = values,
-                    width: int = width,
-                ) -> np.ndarray:
-                    theirs, ours = means[..., width:], means[..., :width]
-                    return np.asarray(values.statistic(theirs) - first.statistic(ours))
-
-                both = np.concatenate([first.values, values.values], axis=1)
-                low: float | None = None
-                high: float | None = None
-                if len(both) > 1:
-                    low, high = bootstrap_interval(both, difference, confidence, samples, seed)
-                value = measure.value - measures[0].value
-                differences[name] = {"value": value, "low": low, "high": high}
+            for name, values in zip(names[1:], others, strict=True):
+                measure = _difference(first, values).measure(confidence, samples, seed)
+                differences[name] = {key: getattr(measure, key) for key in ("value", "low", "high")}
             rows.append(
                 {
                     "group": first.group,
@@ -332,7 +318,7 @@ class Comparison:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """The names of the columns, and for each metric and group a row of cells."""
         first, *others = self.results
-        kind = self.results[first]
+        kind = self._first
         columns = ["metric", kind.group_name, kind.unit_name, first, *others]
         columns += [f"{name} - {first}" for name in others]
         rows = []
@@ -344,15 +330,6 @@ class Comparison:
             ]
             rows.append([row["metric"], row["group"], f"{row['count']:,}", *cells])
         return columns, rows
-
-    def __str__(self) -> str:
-        kind = next(iter(self.results.values()))
-        lines = [kind.title, "", text_table(*self.table(), numbers_from=2)]
-        return "\n".join([*lines, "", kind.notes] if kind.notes else lines)
-
-    def _repr_html_(self) -> str:
-        kind = next(iter(self.results.values()))
-        return _for_notebook(kind, self.table())
 
     def to_dict(self) -> dict[str, Any]:
         """The rows, and the results by name, as JSON takes it."""
@@ -375,9 +352,8 @@ class Comparison:
         measures_by_name = {
             name: _of_metric(result.measures(), metric) for name, result in self.results.items()
         }
-        kind = next(iter(self.results.values()))
         metric = next(iter(measures_by_name.values()))[0].metric
-        return _draw(axes, measures_by_name, kind.neutral_value(metric))
+        return _draw(axes, measures_by_name, self._first.neutral_value(metric))
 
 
 def compare(results: Mapping[str, Result]) -> Comparison:
@@ -415,9 +391,15 @@ def compare(results: Mapping[str, Result]) -> Comparison:
     return Comparison(dict(results))
 
 
-def _for_notebook(kind: Result, table: tuple[list[str], list[list[str]]]) -> str:
-    note = f"<p>{html.escape(kind.notes)}</p>" if kind.notes else ""
-    return f"<div><p><b>{html.escape(kind.title)}</b></p>{html_table(*table)}{note}</div>"
+def _difference(first: UnitValues, other: UnitValues) -> UnitValues:
+    """The measure of another result less that of the first, of the numbers of both."""
+    width = first.values.shape[1]
+
+    def statistic(means: np.ndarray) -> np.ndarray:
+        return np.asarray(other.statistic(means[..., width:]) - first.statistic(means[..., :width]))
+
+    both = np.concatenate([first.values, other.values], axis=1)
+    return UnitValues(first.group, first.metric, both, statistic)
 
 
 def _as_json(value: Any) -> Any:

@@ -30,19 +30,8 @@ class _Probes(keras.layers.Layer):
 
     There is one for each single layer, and then one for all layers up to the second, the third and
     so on: `2 * layers - 1` probes. They have no weights in common, so that with Adam each learns as
-    it would alone.
-
-    Args:
-        units: The outputs of each.
-        use_bias: Whether they have a bias.
-        mean_square: The mean square of the outputs at the beginning, for inputs of mean square 1.
-        seed: Seed of the initial weights.
-
-    Input shape:
-        `(..., layers, hidden)`.
-
-    Output shape:
-        `(..., probes, units)`.
+    it would alone. Inputs are `(..., layers, hidden)`, outputs `(..., probes, units)`. For inputs
+    of mean square 1, outputs have the `mean_square` at first.
 
     Reference:
         [Deep contextualized word representations](https://arxiv.org/abs/1802.05365), equation 1.
@@ -127,12 +116,9 @@ def task_labels(task: str, dataset: AnnotatedWords) -> list[str]:
 
 
 class LabelProbes:
-    """Labels of words, or of words and their heads, with linear probes.
+    """Labels of words (`upos`), or of words and their heads (`relation`), with linear probes.
 
-    Args:
-        task: `upos` or `relation`.
-        train, test: The words.
-        generator: Draws labels for the control task; `None` for the data's own.
+    In the control task, a generator draws the labels.
     """
 
     def __init__(
@@ -202,8 +188,8 @@ class LabelProbes:
                     [batch, features[self.heads[dataset][word_indices[rows]]]], axis=-1
                 )
             if len(rows) < _WORDS_IN_BATCH:
-                missing = _WORDS_IN_BATCH - len(rows)
-                batch = np.pad(batch, [(0, missing), (0, 0), (0, 0)])
+                padding = _WORDS_IN_BATCH - len(rows)
+                batch = np.pad(batch, [(0, padding), (0, 0), (0, 0)])
             yield batch, rows
 
     def scores(self, model: keras.Model) -> dict[str, np.ndarray]:
@@ -219,12 +205,9 @@ class LabelProbes:
 
 
 class TreeProbes:
-    """Depths or distances of words in trees, with structural probes.
+    """The `depth` of words in trees, or their `distance`, with structural probes.
 
-    Args:
-        task: `depth` or `distance`.
-        train, test: The words.
-        generator: Draws depths of word types for the control task; `None` for the trees.
+    In the control task, a generator draws the depths of word types.
     """
 
     def __init__(
@@ -358,19 +341,14 @@ class TreeProbes:
 
 def _rank_correlation(predictions: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Spearman's rank correlation over the last axis; 0 where all values are equal."""
+    from scipy.stats import rankdata
 
-    def ranks(values: np.ndarray) -> np.ndarray:
-        # With ties, the mean of their ranks; (..., n) -> (..., n, n) -> (..., n)
-        below = values[..., :, np.newaxis] > values[..., np.newaxis, :]
-        equal = values[..., :, np.newaxis] == values[..., np.newaxis, :]
-        ranked = below.sum(axis=-1) + 0.5 * equal.sum(axis=-1)
-        centered: np.ndarray = ranked - ranked.mean(axis=-1, keepdims=True)
-        return centered
-
-    ours, theirs = ranks(predictions), ranks(target)
+    # Ranks begin with 1: the mean of n is (n + 1) / 2.
+    ours, theirs = (
+        rankdata(values, axis=-1) - (values.shape[-1] + 1) / 2 for values in (predictions, target)
+    )
     norms = np.sqrt((ours**2).sum(axis=-1) * (theirs**2).sum(axis=-1))
-    correlation: np.ndarray = (ours * theirs).sum(axis=-1) / np.maximum(norms, 1e-12)
-    return correlation
+    return np.asarray((ours * theirs).sum(axis=-1) / np.maximum(norms, 1e-12))
 
 
 def _num_right_edges(predictions: np.ndarray, heads: np.ndarray, is_word: np.ndarray) -> np.ndarray:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import os
 import warnings
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ import numpy as np
 
 from keras_bert import checks
 from keras_bert.insight.annotated_words import AnnotatedWords, annotated_words, as_paths
-from keras_bert.insight.drawing import axes_or_new
+from keras_bert.insight.drawing import Tabular, axes_or_new
 from keras_bert.insight.probe_models import (
     LONGEST,
     SHORTEST,
@@ -27,7 +26,6 @@ from keras_bert.insight.probe_models import (
 from keras_bert.insight.states import encoder_and_preprocessor
 from keras_bert.intervals import mean_and_interval
 from keras_bert.models.backbone import Backbone
-from keras_bert.tables import html_table, text_table
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class ProbeScores:
+class ProbeScores(Tabular):
     """The scores of probes in each layer, for several seeds.
 
     Attributes:
@@ -68,8 +66,7 @@ class ProbeScores:
     @property
     def selectivity(self) -> np.ndarray:
         """By how much single layers do better than in the control task, `(seeds, layers + 1)`."""
-        difference: np.ndarray = self.main - self.control
-        return difference
+        return np.asarray(self.main - self.control)
 
     @property
     def expected_layer(self) -> np.ndarray:
@@ -79,8 +76,7 @@ class ProbeScores:
             [BERT rediscovers the classical NLP pipeline](https://arxiv.org/abs/1905.05950),
             equation 2.
         """
-        expected: np.ndarray = self.mixing_weights @ np.arange(self.mixing_weights.shape[1])
-        return expected
+        return np.asarray(self.mixing_weights @ np.arange(self.mixing_weights.shape[1]))
 
     @property
     def expected_layer_of_gains(self) -> np.ndarray:
@@ -93,10 +89,8 @@ class ProbeScores:
         gains = np.diff(self.cumulative[TASKS[self.task][0]], axis=1)
         total = gains.sum(axis=1)
         weighed = gains @ np.arange(1, gains.shape[1] + 1)
-        expected: np.ndarray = np.divide(
-            weighed, total, out=np.full(len(total), np.nan), where=total != 0
-        )
-        return expected
+        no_gains = np.full(len(total), np.nan)
+        return np.asarray(np.divide(weighed, total, out=no_gains, where=total != 0))
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -141,7 +135,7 @@ class ProbeScores:
             "seeds": len(self.mixing_weights),
         }
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    def table(self) -> tuple[list[str], list[list[str]]]:
         names = [*self.scores, "control", "selectivity", "cumulative", "mixing_weight"]
         rows = []
         for row in self.rows:
@@ -149,7 +143,8 @@ class ProbeScores:
             rows.append([str(row["layer"]), *cells])
         return ["layer", *names], rows
 
-    def _summary(self) -> str:
+    @property
+    def title(self) -> str:
         center = _with_interval(*mean_and_interval(self.expected_layer), 2)
         best = int(self.main.mean(axis=0).argmax())
         seeds = len(self.mixing_weights)
@@ -159,12 +154,6 @@ class ProbeScores:
             f"{of_seeds}, {self.num_words[0]:,} words for training and "
             f"{self.num_words[1]:,} for testing"
         )
-
-    def __str__(self) -> str:
-        return f"{self._summary()}\n{text_table(*self._table())}"
-
-    def _repr_html_(self) -> str:
-        return f"<div><p>{html.escape(self._summary())}</p>{html_table(*self._table())}</div>"
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draws the scores of single layers, their controls and the mixing weights by layer.
@@ -307,11 +296,9 @@ def probe(
     )
     for task in tasks:
         for (argument, paths), words in zip(files.items(), (train, test), strict=True):
-            missing = _missing(task, words, is_scored=words is test)
-            if missing:
-                raise ValueError(
-                    f"{argument}, {', '.join(paths)}: {missing}, which {task!r} needs."
-                )
+            fault = _fault(task, words, is_scored=words is test)
+            if fault:
+                raise ValueError(f"{argument}, {', '.join(paths)}: {fault}, which {task!r} needs.")
     # A layer with larger numbers would learn faster, and need less weight in a mix
     scale = np.sqrt(np.mean(np.square(train.features), axis=(0, 2), keepdims=True))
     for words in (train, test):
@@ -331,7 +318,7 @@ def probe(
     return scores
 
 
-def _missing(task: str, words: AnnotatedWords, is_scored: bool) -> str:
+def _fault(task: str, words: AnnotatedWords, is_scored: bool) -> str:
     """Says which labels a task lacks in some words; empty if it has all that it needs."""
     lengths = np.diff(words.splits)
     if task == "relation" and not (words.heads >= 0).any():

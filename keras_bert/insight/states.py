@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,7 +23,6 @@ class TextStates:
     """The outputs of an encoder for one row, without its padding.
 
     Attributes:
-        texts: The text, or both texts of a pair.
         token_ids: The row's ids, int `(tokens,)`, special ones included.
         tokens: The same as strings.
         hidden_states: Float32 `(layers + 1, tokens, hidden)`, the first one after the embeddings.
@@ -30,7 +30,6 @@ class TextStates:
             empty if they were not asked for.
     """
 
-    texts: tuple[str, ...]
     token_ids: np.ndarray
     tokens: tuple[str, ...]
     hidden_states: np.ndarray
@@ -83,10 +82,10 @@ def require_fit(
         )
 
 
-def shortened(value: Any, longest: int = 80) -> str:
+def shortened(value: Any) -> str:
     """The beginning of the `repr` of an argument, for an error."""
     text = repr(value)
-    return text if len(text) <= longest else f"{text[:longest]}..."
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[str, np.ndarray]:
@@ -121,19 +120,22 @@ def read_texts(x: Any) -> list[tuple[str, ...]]:
     Raises:
         ValueError: If `x` is none of these, or empty.
     """
-    rows = [(row,) if isinstance(row, str) else row for row in (x if isinstance(x, list) else [x])]
-    for row in rows:
-        if (
-            not isinstance(row, tuple)
-            or not 1 <= len(row) <= 2
-            or not all(isinstance(text, str) for text in row)
-        ):
-            raise ValueError(
-                f"Received {shortened(row)}; expected a text, a pair of texts or a list."
-            )
+    rows = x if isinstance(x, list) else [x]
     if not rows:
         raise ValueError("Received an empty list; expected at least one text.")
-    return rows
+    return [read_text(row, f"Text {number}") for number, row in enumerate(rows)]
+
+
+def read_text(x: Any, name: str) -> tuple[str, ...]:
+    """Reads a text or a pair.
+
+    Raises:
+        ValueError: If `x` is none of these; the message begins with its name.
+    """
+    texts = (x,) if isinstance(x, str) else tuple(x) if isinstance(x, (list, tuple)) else ()
+    if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{name} is {shortened(x)}; expected a text or a pair of texts.")
+    return texts
 
 
 def text_states(
@@ -165,24 +167,17 @@ def text_states(
         features = {name: np.asarray(value) for name, value in pack(*columns).items()}
         features = of_few_lengths(features, preprocessor)
         outputs = encoder(features, training=False)
-        states = np.stack(
-            [
-                keras.ops.convert_to_numpy(keras.ops.cast(state, "float32"))
-                for state in outputs["hidden_states"]
-            ]
-        )
+        states = np.stack(as_float32(outputs["hidden_states"]))
         mask = features["padding_mask"]
         scores = []
         if attention:
-            layers = attention_probabilities(backbone, features, outputs["hidden_states"])
-            scores = [
-                keras.ops.convert_to_numpy(keras.ops.cast(layer, "float32")) for layer in layers
-            ]
-        for index, texts in enumerate(batch):
+            scores = as_float32(
+                attention_probabilities(backbone, features, outputs["hidden_states"])
+            )
+        for index in range(len(batch)):
             length = int(mask[index].sum())
             ids = features["token_ids"][index, :length]
             yield TextStates(
-                texts=texts,
                 token_ids=ids,
                 tokens=tuple(vocabulary[token] for token in ids),
                 hidden_states=states[:, index, :length],
@@ -190,13 +185,13 @@ def text_states(
             )
 
 
+def as_float32(tensors: Sequence[Any]) -> list[np.ndarray]:
+    """Converts tensors to NumPy arrays, float32."""
+    return [keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in tensors]
+
+
 def _batches(rows: Sequence[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
     """Consecutive rows of as many texts."""
-    batch: list[tuple[str, ...]] = []
-    for row in rows:
-        if batch and (len(batch) == _BATCH_SIZE or len(batch[0]) != len(row)):
+    for _, group in itertools.groupby(rows, key=len):
+        while batch := list(itertools.islice(group, _BATCH_SIZE)):
             yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch

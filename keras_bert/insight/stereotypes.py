@@ -78,24 +78,19 @@ def _log_probabilities(
             names.append(slot.name)
     rows, positions = tokens_of_spans(masked_lm, texts, spans, names)
     masked_rows, masked_positions, candidates = [], [], []
-    number = 0
+    of_words = iter(zip(rows, positions, strict=True))
     for slot in slots:
-        row, (own, *hidden) = rows[number], positions[number]
+        rows_of_slot = [next(of_words) for _ in slot.words]
+        row, (own, *hidden) = rows_of_slot[0]
         ids = []
-        for word in slot.words:
-            token_positions = positions[number][0]
-            token = (
-                rows[number][token_positions[0]]
-                if token_positions == own and len(token_positions) == 1
-                else None
-            )
-            if token is None or token == tokenizer.unk_token_id:
+        for word, (other_row, (place, *_)) in zip(slot.words, rows_of_slot, strict=True):
+            is_one_token = place == own and len(own) == 1
+            ids.append(other_row[own[0]] if is_one_token else tokenizer.unk_token_id)
+            if ids[-1] == tokenizer.unk_token_id:
                 raise ValueError(
                     f"{slot.name}: {word!r} is not one token of the vocabulary there; expected a "
                     "word that is."
                 )
-            ids.append(token)
-            number += 1
         at = {own[0]}.union(*hidden)
         if any(row[position] == tokenizer.unk_token_id for position in at):
             raise ValueError(f"{slot.name} has words that the vocabulary cannot spell.")
@@ -337,14 +332,11 @@ def _read_sentences(path: str | os.PathLike[str]) -> list[_Sentence]:
         if not bracketed_text:
             continue
         text, spans = "", []
-        pieces = re.split(r"([\[\]])", bracketed_text)
-        for before, piece, after in zip(["", *pieces], pieces, [*pieces[1:], ""], strict=False):
-            if piece in "[]":
-                continue
-            if before == "[" and after == "]":
-                piece = piece.strip()
-                if piece.lower() in _COUNTERPARTS:
-                    spans.append((len(text), len(text) + len(piece)))
+        # What is in brackets, or between them
+        for match in re.finditer(r"\[\s*([^\[\]]*?)\s*\]|[^\[\]]+", bracketed_text):
+            piece = match[0] if match[1] is None else match[1]
+            if match[1] is not None and piece.lower() in _COUNTERPARTS:
+                spans.append((len(text), len(text) + len(piece)))
             text += piece
         name = f"{os.fspath(path)}, line {line}"
         if not spans:
@@ -466,8 +458,8 @@ def template_log_odds(
         [Measuring bias in contextualized word representations](https://arxiv.org/abs/1906.07337),
         section 3.
     """
-    templates = word_list("templates") if templates is None else list(templates)
-    attributes = word_list("occupations") if attributes is None else list(attributes)
+    templates = word_list("templates") if templates is None else templates
+    attributes = word_list("occupations") if attributes is None else attributes
     if not (templates and attributes and targets):
         raise ValueError(
             f"Received {len(templates)} templates, {len(attributes)} attributes and {len(targets)} "

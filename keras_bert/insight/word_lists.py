@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import functools
 from importlib import resources
 
 
-def word_list(name: str) -> list[str]:
+@functools.cache
+def word_list(name: str) -> tuple[str, ...]:
     """The lines of a list, without comments, which begin with `#`."""
     text = (resources.files(__package__) / "word_lists" / f"{name}.txt").read_text("utf-8")
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
-    return [line for line in lines if line]
+    return tuple(line for line in lines if line)
 
 
 def counterparts(name: str) -> list[tuple[str, ...]]:

@@ -13,6 +13,7 @@ import keras
 from keras import ops
 
 from keras_bert import checks
+from keras_bert.layers.base import Layer
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.ops import (
@@ -46,7 +47,7 @@ class _BiasedProduct(Dense):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Attention(keras.layers.Layer):
+class Attention(Layer):
     """Multi-head self-attention.
 
     The output projection has no bias of its own: `output_bias` is a weight of this layer, so that
@@ -359,23 +360,3 @@ class Attention(keras.layers.Layer):
         return outputs, keras.KerasTensor(
             (batch, self.num_heads, length, length), dtype=self.compute_dtype
         )
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "num_key_value_heads": self.num_key_value_heads,
-            "head_dim": self.head_dim,
-            "window": self.window,
-            "causal": self.causal,
-            "rotary_base": self.rotary_base,
-            "rotary_scale": self.rotary_scale,
-            "relative_positions": self.relative_positions,
-            "relative_dropout": self.relative_dropout,
-            "use_bias": self.use_bias,
-            "dropout": self.dropout,
-            "initializer_range": self.initializer_range,
-            "output_initializer_range": self.output_initializer_range,
-            "return_scores": self.return_scores,
-            "max_length": self.max_length,
-        }

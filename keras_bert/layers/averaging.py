@@ -17,17 +17,11 @@ class AveragedModels(keras.layers.Layer):
     """Runs several models on the same inputs in inference mode, and averages their outputs.
 
     Args:
-        models: Functional models with the same inputs and outputs.
-        average: From a list of the outputs of all models to the outputs of this layer, of the same
-            shapes and dtypes as each model's.
+        models: Functional models with the same inputs, and outputs of the same shapes and dtypes,
+            which the outputs of this layer have too.
+        average: Computes them from a list of the outputs of all models.
         columns: For each model, the last axis of its outputs in the order of the first model's;
             `None` for models that have this order.
-
-    Call arguments:
-        inputs: The inputs of each model.
-
-    Returns:
-        Outputs of the form of each model's.
     """
 
     def __init__(

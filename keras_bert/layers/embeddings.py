@@ -12,9 +12,10 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.config import BertConfig
+from keras_bert.layers.base import Layer
 from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.layers.norm import add_norm_weights
-from keras_bert.layers.shapes import check_same_shape, too_long
+from keras_bert.layers.shapes import check_length, check_same_shape
 from keras_bert.ops import SeedGenerator, dropout, norm, take, take_of_few, token_logits
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.shapes import length_of
@@ -24,7 +25,7 @@ _SUM = "sum"
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class TokenEmbedding(keras.layers.Layer):
+class TokenEmbedding(Layer):
     """Token embeddings, which can also project to the vocabulary (tied embeddings).
 
     `layer(token_ids)` looks up vectors; `layer(hidden, reverse=True)` multiplies by the transposed
@@ -140,17 +141,9 @@ class TokenEmbedding(keras.layers.Layer):
             return keras.KerasTensor(shape, dtype=self.compute_dtype)
         return keras.KerasTensor((*inputs.shape, self.hidden_dim), dtype=self.variable_dtype)
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "hidden_dim": self.hidden_dim,
-            "initializer_range": self.initializer_range,
-        }
-
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class EmbeddingPostprocessor(keras.layers.Layer):
+class EmbeddingPostprocessor(Layer):
     """Adds segment and position embeddings: `dropout(norm(token + segment + position))`.
 
     Args:
@@ -224,22 +217,20 @@ class EmbeddingPostprocessor(keras.layers.Layer):
     ) -> None:
         hidden_dim = token_vectors_shape[-1]
 
-        def add(name: str, shape: tuple[int, ...], initializer: Any) -> Any:
-            # The layer's own autocast=False takes effect only inside another layer
-            return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
-
-        def truncated_normal() -> keras.initializers.Initializer:
-            return TruncatedNormal(stddev=self.initializer_range)
+        def new_table(name: str, rows: int) -> Any:
+            return self.add_weight(
+                name=name,
+                shape=(rows, hidden_dim),
+                initializer=TruncatedNormal(stddev=self.initializer_range),
+                # The layer's own autocast=False takes effect only inside another layer
+                autocast=False,
+            )
 
         if self.learned_positions:
-            positions = self.max_sequence_length + self.position_offset
-            self.position_embeddings = add(
-                "position_embeddings", (positions, hidden_dim), truncated_normal()
-            )
+            num_positions = self.max_sequence_length + self.position_offset
+            self.position_embeddings = new_table("position_embeddings", num_positions)
         if self.num_segments:
-            self.segment_embeddings = add(
-                "segment_embeddings", (self.num_segments, hidden_dim), truncated_normal()
-            )
+            self.segment_embeddings = new_table("segment_embeddings", self.num_segments)
         self.gamma = self.beta = None
         if self.norm:
             weights = add_norm_weights(self, hidden_dim, self.norm, self.norm_bias)
@@ -254,37 +245,28 @@ class EmbeddingPostprocessor(keras.layers.Layer):
     ) -> Tensor:
         self._check_inputs(token_vectors, segment_ids, position_ids)
         x = ops.cast(token_vectors, self.variable_dtype)
-        if self.learned_positions:
-            x = x + self._position_vectors(token_vectors, position_ids, training)
-        if self.num_segments:
-            x = x + self._segment_vectors(segment_ids, training)
+        first = self.position_offset
+        if self.learned_positions and position_ids is None:
+            x = x + self.position_embeddings[first : first + length_of(token_vectors)]
+        elif self.learned_positions:
+            x = x + take(self.position_embeddings, position_ids + first, training)
+        if self.num_segments == 1 or (self.num_segments and segment_ids is None):
+            x = x + self.segment_embeddings[0]
+        elif self.num_segments:
+            x = x + take_of_few(self.segment_embeddings, segment_ids, training)
         if self.norm:
             x = norm(x, self.gamma, self.beta, kind=self.norm, epsilon=self.layer_norm_epsilon)
         x = dropout(x, self.dropout, seed=self.seed_generator, training=training)
         return ops.cast(x, self.compute_dtype)
 
-    def _position_vectors(
-        self, token_vectors: Tensor, position_ids: Tensor | None, training: bool
-    ) -> Tensor:
-        first = self.position_offset
-        if position_ids is None:
-            return self.position_embeddings[first : first + length_of(token_vectors)]
-        return take(self.position_embeddings, position_ids + first, training)
-
-    def _segment_vectors(self, segment_ids: Tensor, training: bool) -> Tensor:
-        if segment_ids is None or self.num_segments == 1:
-            return self.segment_embeddings[0]
-        return take_of_few(self.segment_embeddings, segment_ids, training)
-
     def _check_inputs(
         self, token_vectors: Tensor, segment_ids: Tensor, position_ids: Tensor
     ) -> None:
-        length = token_vectors.shape[1]
         for name, ids in {"segment_ids": segment_ids, "position_ids": position_ids}.items():
             if ids is not None:
                 check_same_shape(name, ids.shape, token_vectors.shape[:2])
-        if position_ids is None and length is not None and length > self.max_sequence_length:
-            raise ValueError(too_long(length, self.max_sequence_length))
+        if position_ids is None:
+            check_length(token_vectors.shape[1], self.max_sequence_length)
 
     def compute_output_spec(
         self,
@@ -295,20 +277,6 @@ class EmbeddingPostprocessor(keras.layers.Layer):
     ) -> keras.KerasTensor:
         self._check_inputs(token_vectors, segment_ids, position_ids)
         return keras.KerasTensor(token_vectors.shape, dtype=self.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "max_sequence_length": self.max_sequence_length,
-            "num_segments": self.num_segments,
-            "position_offset": self.position_offset,
-            "learned_positions": self.learned_positions,
-            "norm": self.norm,
-            "norm_bias": self.norm_bias,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "dropout": self.dropout,
-            "initializer_range": self.initializer_range,
-        }
 
 
 def new_embeddings(

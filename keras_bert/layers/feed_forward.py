@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from keras_bert import checks
+from keras_bert.layers.base import Layer
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.ops import bias_activation, bias_add, gated_activation
@@ -17,7 +18,7 @@ from keras_bert.ops.int8 import int8_feed_forward
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class FeedForward(keras.layers.Layer):
+class FeedForward(Layer):
     """A feed-forward network: `dense(activation(dense(inputs)))`.
 
     The dense layers have no bias of their own: the biases are weights of this layer, so that they
@@ -121,17 +122,6 @@ class FeedForward(keras.layers.Layer):
         self, inputs: Tensor, add_bias: bool = True, training: bool = False
     ) -> keras.KerasTensor:
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "intermediate_dim": self.intermediate_dim,
-            "activation": self.activation,
-            "use_bias": self.use_bias,
-            "use_intermediate_bias": self.use_intermediate_bias,
-            "initializer_range": self.initializer_range,
-            "output_initializer_range": self.output_initializer_range,
-        }
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

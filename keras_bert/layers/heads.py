@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.config import BertConfig
+from keras_bert.layers.base import Layer
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.norm import Norm, add_norm_weights
 from keras_bert.layers.pooling import mean_of_tokens
@@ -17,16 +18,11 @@ from keras_bert.ops import SeedGenerator, activation_function, dropout, norm, to
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.shapes import length_of
 
-
-def _truncated_normal(stddev: float) -> keras.initializers.Initializer:
-    return keras.initializers.TruncatedNormal(stddev=stddev)
-
-
 POOLINGS = ("first", "last", "mean", "late", "none")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Pooler(keras.layers.Layer):
+class Pooler(Layer):
     """Pools the sequence output to one vector per row, and applies a dense layer to it.
 
     It computes `norm(activation(dense(dropout(pooled))))`, by default without a norm.
@@ -102,7 +98,7 @@ class Pooler(keras.layers.Layer):
             hidden_dim,
             activation=activation_function(self.activation),
             use_bias=self.use_bias,
-            kernel_initializer=_truncated_normal(self.initializer_range),
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
             dtype=self.dtype_policy,
             name="dense",
         )
@@ -146,19 +142,6 @@ class Pooler(keras.layers.Layer):
     ) -> Any:
         return inputs_shape if self.pooling == "none" else (inputs_shape[0], inputs_shape[-1])
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "activation": self.activation,
-            "dropout": self.dropout,
-            "initializer_range": self.initializer_range,
-            "pooling": self.pooling,
-            "norm": self.norm,
-            "norm_bias": self.norm_bias,
-            "epsilon": self.epsilon,
-            "use_bias": self.use_bias,
-        }
-
 
 def _last_real(inputs: Tensor, is_real: Tensor, training: bool) -> Tensor:
     """Returns the last vector `(batch, hidden)` where `is_real`, or the first one if none is."""
@@ -187,7 +170,7 @@ def new_pooler(
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class ClassificationHead(keras.layers.Layer):
+class ClassificationHead(Layer):
     """A classification head, `dense(dropout(inputs))`, computed in float32 under any dtype policy.
 
     It classifies rows by their pooled output, or every token. It is also the next sentence
@@ -232,7 +215,7 @@ class ClassificationHead(keras.layers.Layer):
     def build(self, input_shape: Shape) -> None:
         self.dense = Dense(
             self.num_classes,
-            kernel_initializer=_truncated_normal(self.initializer_range),
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
             dtype="float32",
             name="dense",
         )
@@ -244,14 +227,6 @@ class ClassificationHead(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Any:
         return (*input_shape[:-1], self.num_classes)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_classes": self.num_classes,
-            "dropout": self.dropout,
-            "initializer_range": self.initializer_range,
-        }
 
 
 def new_classification_head(
@@ -286,7 +261,7 @@ class TokensAt(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class MaskedLMTransform(keras.layers.Layer):
+class MaskedLMTransform(Layer):
     """The transform of a masked LM head: `LN(activation(dense(inputs)))`.
 
     The product with the transposed token embeddings (`TokenEmbedding(..., reverse=True)`) and
@@ -341,7 +316,7 @@ class MaskedLMTransform(keras.layers.Layer):
         self.dense = Dense(
             dim,
             use_bias=self.use_bias,
-            kernel_initializer=_truncated_normal(self.initializer_range),
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_range),
             dtype=self.dtype_policy,
             name="dense",
         )
@@ -355,21 +330,9 @@ class MaskedLMTransform(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Shape) -> Any:
         return (*input_shape[:-1], self.dim or input_shape[-1])
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "activation": self.activation,
-            "dim": self.dim,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "norm": self.norm,
-            "norm_bias": self.norm_bias,
-            "use_bias": self.use_bias,
-            "initializer_range": self.initializer_range,
-        }
-
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class ReplacedTokenHead(keras.layers.Layer):
+class ReplacedTokenHead(Layer):
     """The head of replaced token detection: `dense(activation(dense(inputs)))`.
 
     It outputs a logit for each token, of the probability that it was replaced.
@@ -400,7 +363,9 @@ class ReplacedTokenHead(keras.layers.Layer):
         def dense(units: int, name: str, dtype: str) -> Dense:
             layer = Dense(
                 units,
-                kernel_initializer=_truncated_normal(self.initializer_range),
+                kernel_initializer=keras.initializers.TruncatedNormal(
+                    stddev=self.initializer_range
+                ),
                 dtype=dtype,
                 name=name,
             )
@@ -416,13 +381,6 @@ class ReplacedTokenHead(keras.layers.Layer):
 
     def compute_output_spec(self, inputs: Tensor) -> keras.KerasTensor:
         return keras.KerasTensor(inputs.shape[:-1], dtype="float32")
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "activation": self.activation,
-            "initializer_range": self.initializer_range,
-        }
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

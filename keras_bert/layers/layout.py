@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from keras_bert.config import BertConfig
-from keras_bert.layers.shapes import check_same_shape, too_long
+from keras_bert.layers.shapes import check_length, check_same_shape
 from keras_bert.ops import BatchLayout
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention.kernels import case_on_device_of, prefers_varlen
@@ -73,7 +73,12 @@ class Layout(keras.layers.Layer):
         self, inputs: dict[str, Tensor], training: bool = False
     ) -> tuple[dict[str, Tensor], BatchLayout]:
         self._check(inputs)
-        ids, layout = self._unpadded(inputs) if self._unpads(inputs, training) else _as_is(inputs)
+        if self._unpads(inputs, training):
+            ids, layout = self._unpadded(inputs)
+        else:
+            names = ("padding_mask", "sequence_ids", "output_positions", "position_ids")
+            layout = BatchLayout(**{name: inputs[name] for name in names})
+            ids = {name: inputs[name] for name in _IDS}
         x = ids["token_ids"]
         ropes = {
             rope_name(base, self.config.rotary_scale): layout.rope(
@@ -86,7 +91,10 @@ class Layout(keras.layers.Layer):
             layout = layout.with_mask(
                 x, causal, window, in_blocks=self.in_blocks, dtype=self.compute_dtype
             )
-        return _for_embeddings(ids), layout
+        counted_position_ids = ids.pop("counted_position_ids")
+        if counted_position_ids is not None:
+            ids["position_ids"] = counted_position_ids
+        return ids, layout
 
     def _unpads(self, inputs: dict[str, Tensor], training: bool) -> bool:
         if inputs["padding_mask"] is None or inputs["sequence_ids"] is not None:
@@ -129,10 +137,8 @@ class Layout(keras.layers.Layer):
         for name in (*_IDS, "padding_mask", "sequence_ids"):
             if inputs[name] is not None:
                 check_same_shape(name, inputs[name].shape, shape)
-        length, limit = shape[1], self.config.max_sequence_length
-        has_positions = any(inputs[name] is not None for name in _IDS[2:])
-        if not has_positions and length is not None and length > limit:
-            raise ValueError(too_long(length, limit))
+        if all(inputs[name] is None for name in _IDS[2:]):
+            check_length(shape[1], self.config.max_sequence_length)
 
     def compute_output_spec(
         self, inputs: dict[str, Tensor], training: bool = False
@@ -182,21 +188,6 @@ class Layout(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Layout:
         return cls(BertConfig.from_dict(config.pop("config")), **config)
-
-
-def _as_is(inputs: dict[str, Tensor]) -> tuple[dict[str, Tensor], BatchLayout]:
-    return {name: inputs[name] for name in _IDS}, BatchLayout(
-        padding_mask=inputs["padding_mask"],
-        sequence_ids=inputs["sequence_ids"],
-        output_positions=inputs["output_positions"],
-        position_ids=inputs["position_ids"],
-    )
-
-
-def _for_embeddings(ids: dict[str, Tensor]) -> dict[str, Tensor]:
-    ids = dict(ids)
-    position_ids = ids.pop("counted_position_ids")
-    return ids if position_ids is None else {**ids, "position_ids": position_ids}
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from keras_bert import checks
+from keras_bert.layers.base import Layer
 from keras_bert.ops import norm
 from keras_bert.ops.annotations import Shape, Tensor
 
@@ -27,7 +28,7 @@ def add_norm_weights(
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Norm(keras.layers.Layer):
+class Norm(Layer):
     """Normalizes the last axis, in float32 or wider.
 
     Args:
@@ -69,11 +70,3 @@ class Norm(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Any:
         return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "kind": self.kind,
-            "epsilon": self.epsilon,
-            "use_bias": self.use_bias,
-        }

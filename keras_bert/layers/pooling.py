@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.layers.base import Layer
 from keras_bert.ops.annotations import Tensor
 
 POOLINGS = ("mean", "cls")
@@ -26,7 +27,7 @@ def mean_of_tokens(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class SentencePooling(keras.layers.Layer):
+class SentencePooling(Layer):
     """Pools token vectors to one vector per row, in float32.
 
     Args:
@@ -73,10 +74,3 @@ class SentencePooling(keras.layers.Layer):
         self, inputs: Tensor, padding_mask: Tensor | None = None
     ) -> keras.KerasTensor:
         return keras.KerasTensor((inputs.shape[0], inputs.shape[-1]), dtype="float32")
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "pooling": self.pooling,
-            "normalize": self.normalize,
-        }

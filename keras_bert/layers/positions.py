@@ -10,9 +10,10 @@ from keras import ops
 
 from keras_bert import checks
 from keras_bert.config import RELATIVE_POSITIONS
+from keras_bert.layers.base import Layer
 from keras_bert.layers.initial_weights import TruncatedNormal
 from keras_bert.layers.norm import add_norm_weights
-from keras_bert.layers.shapes import too_long
+from keras_bert.layers.shapes import check_length
 from keras_bert.ops import BatchLayout, norm, take_of_few
 from keras_bert.ops.annotations import Shape, Tensor
 from keras_bert.ops.relative import rows_within, scores_of_pairs
@@ -20,7 +21,7 @@ from keras_bert.ops.shapes import length_of
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class PositionIds(keras.layers.Layer):
+class PositionIds(Layer):
     """Counts the position of each token among the tokens of its row that are not padding.
 
     Args:
@@ -49,32 +50,20 @@ class PositionIds(keras.layers.Layer):
     def call(self, token_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
         if position_ids is not None:
             return ops.cast(position_ids, "int32")
-        self._check_length(token_ids)
+        check_length(token_ids.shape[1], self.max_sequence_length)
         is_real = ops.cast(ops.not_equal(token_ids, self.pad_token_id), "int32")
         return ops.cumsum(is_real, axis=1) * is_real - 1
-
-    def _check_length(self, token_ids: Tensor) -> None:
-        length = token_ids.shape[1]
-        if length is not None and length > self.max_sequence_length:
-            raise ValueError(too_long(length, self.max_sequence_length))
 
     def compute_output_spec(
         self, token_ids: Tensor, position_ids: Tensor | None = None
     ) -> keras.KerasTensor:
         if position_ids is None:
-            self._check_length(token_ids)
+            check_length(token_ids.shape[1], self.max_sequence_length)
         return keras.KerasTensor(token_ids.shape, dtype="int32")
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "pad_token_id": self.pad_token_id,
-            "max_sequence_length": self.max_sequence_length,
-        }
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class RelativeEmbeddings(keras.layers.Layer):
+class RelativeEmbeddings(Layer):
     """Embeddings of the distances of tokens, which all blocks of an encoder share.
 
     Args:
@@ -169,14 +158,3 @@ class RelativeEmbeddings(keras.layers.Layer):
         if self.kind == "disentangled":
             shape = (None if length is None else 2 * length - 1, self.dim)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "kind": self.kind,
-            "dim": self.dim,
-            "num_buckets": self.num_buckets,
-            "max_distance": self.max_distance,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "initializer_range": self.initializer_range,
-        }

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.layers.base import Layer
 from keras_bert.ops import SeedGenerator
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.seeds import uniform_like
@@ -20,7 +21,7 @@ _NUM_OFFSETS = 1 << 17
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class SampledTokens(keras.layers.Layer):
+class SampledTokens(Layer):
     """Samples a token for each slot from the softmax of its logits.
 
     The sample is the argmax of the logits plus Gumbel noise; gradients do not flow through it. In
@@ -66,9 +67,6 @@ class SampledTokens(keras.layers.Layer):
         self, logits: Tensor, token_ids: Tensor, mask_positions: Tensor, training: bool = False
     ) -> keras.KerasTensor:
         return keras.KerasTensor(logits.shape[:-1], dtype="int32")
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "seed": self.seed}
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -6,12 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 
-def too_long(length: int, max_sequence_length: int) -> str:
-    """Returns the error message for an input that is longer than `max_sequence_length`."""
-    return (
-        f"The input is {length} tokens long; this model has positions for at most "
-        f"{max_sequence_length} (max_sequence_length). Truncate it, or split it into windows."
-    )
+def check_length(length: int | None, max_sequence_length: int) -> None:
+    """Checks that an input is no longer than `max_sequence_length`, if its length is known."""
+    if length is not None and length > max_sequence_length:
+        raise ValueError(
+            f"The input is {length} tokens long; this model has positions for at most "
+            f"{max_sequence_length} (max_sequence_length). Truncate it, or split it into windows."
+        )
 
 
 def check_same_shape(name: str, received: Any, expected: Any) -> None:

@@ -86,18 +86,10 @@ def as_layers(top_layers: Any, *, return_sequences: bool = False) -> list[keras.
 def apply_layers(
     layers: Sequence[keras.layers.Layer], x: Tensor, padding_mask: Tensor | None = None
 ) -> Tensor:
-    """Applies layers one after another.
+    """Applies layers one after another to a symbolic tensor `(batch, length, hidden)`.
 
-    Args:
-        layers: The layers. The padding mask goes to layers with an argument `mask` or
-            `padding_mask` in `call`; for convolutions and the maximum of all tokens, the padding is
-            replaced in the input.
-        x: Symbolic float tensor `(batch, length, hidden)`.
-        padding_mask: Symbolic bool tensor `(batch, length)`, False at padding; `None` without
-            padding. An optional input that is not passed is no mask.
-
-    Returns:
-        The outputs of the last layer.
+    The padding mask `(batch, length)` goes to layers with an argument `mask` or `padding_mask` in
+    `call`; for convolutions and the maximum of all tokens, the padding is replaced in the input.
 
     Raises:
         ValueError: If the outputs of a layer would depend on how far rows are padded.
@@ -141,11 +133,7 @@ def _is_convolution_of_each_token(layer: keras.layers.Layer) -> bool:
 
 
 class PaddingReplaced(keras.layers.Layer):
-    """Replaces vectors at padding, for layers that know no masks.
-
-    Args:
-        value: The new value.
-    """
+    """Replaces vectors at padding by a value, for layers that know no masks."""
 
     def __init__(self, value: float, **kwargs: Any) -> None:
         super().__init__(autocast=False, **kwargs)

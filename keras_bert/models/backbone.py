@@ -401,14 +401,14 @@ def _outputs(
     """Computes the symbolic outputs of an encoder from its inputs and optional output positions."""
     token_ids, output_positions = inputs["token_ids"], inputs.get("output_positions")
     names = ("segment_ids", "position_ids", "padding_mask", "sequence_ids", "output_positions")
-    given: dict[str, Any] = {"token_ids": token_ids, **{name: inputs.get(name) for name in names}}
-    given["counted_position_ids"] = None
+    tensors: dict[str, Any] = {"token_ids": token_ids, **{name: inputs.get(name) for name in names}}
+    tensors["counted_position_ids"] = None
     if config.position_offset:
         count = PositionIds(config.pad_token_id, config.max_sequence_length, name="positions")
-        given["counted_position_ids"] = count(token_ids, position_ids=given["position_ids"])
+        tensors["counted_position_ids"] = count(token_ids, position_ids=tensors["position_ids"])
     unpadded = unpadded if may_compute_unpadded(unpadded) else False
     new_layout = Layout(config, unpadded, dtype=layers.blocks[0].dtype_policy, name="layout")
-    ids, layout = new_layout(given)
+    ids, layout = new_layout(tensors)
     relative = layers.relative_embeddings
     layout = layout._replace(
         relative=None if relative is None else relative(ids["token_ids"], layout)
@@ -439,7 +439,7 @@ def _outputs(
     outputs: dict[str, Any] = {"sequence_output": x}
     if layers.pooler is not None:
         mask_names = ("padding_mask", "sequence_ids") if layers.pooler.needs_mask else ()
-        outputs["pooled_output"] = layers.pooler(x, **{name: given[name] for name in mask_names})
+        outputs["pooled_output"] = layers.pooler(x, **{name: tensors[name] for name in mask_names})
     if config.output_hidden_states:
         outputs["hidden_states"] = tuple(hidden_states)
     if config.output_attention_scores:

@@ -22,17 +22,22 @@ LOSS_DIVISORS = "loss_divisors"
 ROWS_OF_PAIRS = "rows_of_pairs"
 
 
-def token_inputs(packed: bool = False) -> dict[str, Any]:
+def token_inputs(packed: bool = False, with_choices: bool = False) -> dict[str, Any]:
     """Creates the symbolic inputs of models, `(batch, length)`; all but `token_ids` are optional.
 
-    With `packed`, `sequence_ids` and `position_ids` are among them.
+    With `packed`, `sequence_ids` and `position_ids` are among them. `with_choices` makes them
+    `(batch, choices, length)`.
     """
-    names = PACKING_NAMES if packed else ()
+    shape = (None, None) if with_choices else (None,)
+    names = (*INPUT_NAMES, *PACKING_NAMES) if packed else INPUT_NAMES
     return {
-        "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
-        "segment_ids": keras.Input((None,), dtype="int32", name="segment_ids", optional=True),
-        "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask", optional=True),
-        **{name: keras.Input((None,), dtype="int32", name=name, optional=True) for name in names},
+        name: keras.Input(
+            shape,
+            dtype="bool" if name == "padding_mask" else "int32",
+            name=name,
+            optional=name != "token_ids",
+        )
+        for name in names
     }
 
 
@@ -58,11 +63,8 @@ def fill_inputs(inputs: Tensor, names: Iterable[str] = INPUT_NAMES) -> dict[str,
             f"The model has no input {', '.join(map(repr, unknown))}; its inputs are "
             f"{', '.join(names)}."
         )
-    return {name: _list_to_array(inputs.get(name)) for name in names}
-
-
-def _list_to_array(value: Any) -> Any:
-    return np.asarray(value) if isinstance(value, (list, tuple)) else value
+    values = ((name, inputs.get(name)) for name in names)
+    return {name: np.asarray(x) if isinstance(x, (list, tuple)) else x for name, x in values}
 
 
 def check_ids(name: str, ids: Tensor, limit: int) -> None:

@@ -15,7 +15,7 @@ import keras
 from keras_bert.aliases import refuse_aliases
 from keras_bert.atomic import atomic_path
 from keras_bert.layers.frozen import NO_CLONE
-from keras_bert.layers.shapes import too_long
+from keras_bert.layers.shapes import check_length
 from keras_bert.models.calibration import quantize_statically
 from keras_bert.models.inputs import check_ids, fill_inputs
 from keras_bert.models.threads import (
@@ -177,9 +177,8 @@ class TokenModel(keras.Model):
 
     def check_shape(self, name: str, shape: Sequence[int]) -> None:
         """Checks the length of token ids by their shape, for graphs that do not know it."""
-        limit = self.config.max_sequence_length
-        if name == "token_ids" and "position_ids" not in self.input and shape[-1] > limit:
-            raise ValueError(too_long(shape[-1], limit))
+        if name == "token_ids" and "position_ids" not in self.input:
+            check_length(shape[-1], self.config.max_sequence_length)
 
     # === Files ===
 

@@ -48,7 +48,7 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str, training: bool = F
     Only in training may a backend use compiled kernels, which must not be in an exported graph.
     """
     kernels = dispatch.tensorflow_cpu_kernels(training)
-    if kernels is not None and kernels.knows_activation(activation):
+    if kernels is not None and activation in kernels.ACTIVATIONS:
         return kernels.bias_activation(x, bias, activation)
     return portable_bias_activation(x, bias, activation)
 
@@ -60,7 +60,7 @@ def gated_activation(x: Tensor, activation: str, training: bool = False) -> Tens
         [GLU Variants Improve Transformer](https://arxiv.org/abs/2002.05202), equation 6.
     """
     kernels = dispatch.tensorflow_cpu_kernels(training)
-    if kernels is not None and kernels.knows_activation(activation):
+    if kernels is not None and activation in kernels.ACTIVATIONS:
         return kernels.gated_activation(x, activation)
     activated, gate = ops.split(x, 2, axis=-1)
     return ops.multiply(_ACTIVATIONS[activation](activated), gate)

@@ -70,11 +70,6 @@ def is_torch_graph() -> bool:
     return is_compiling
 
 
-def is_torch_with_cuda() -> bool:
-    """Returns whether the backend is PyTorch, with a GPU of NVIDIA."""
-    return keras.backend.backend() == "torch" and _torch_cuda_capability() is not None
-
-
 def compiles_each_shape() -> bool:
     """Returns whether each new shape of a batch is compiled, which takes seconds, as by JAX."""
     return bool(keras.backend.backend() == "jax")

@@ -179,11 +179,7 @@ def sharded_map(
 
 
 def whole_in_each_process(outputs: Any) -> Any:
-    """Has every process receive all rows of the outputs of a compiled step.
-
-    Args:
-        outputs: The outputs, in any nesting, in a function that is compiled.
-    """
+    """Has every process receive all rows of the outputs of a compiled step, in any nesting."""
     distribution = keras.distribution.distribution()
     if distribution is None or distribution.num_processes == 1:
         return outputs

@@ -114,17 +114,10 @@ class BatchLayout(NamedTuple):
         return "padded" if self.sequence_ids is None else "packed"
 
     def rope(self, x: Tensor, head_dim: int, base: float, scale: float = 1.0) -> Tensor:
-        """Returns the cosines and sines of RoPE for queries and keys, or makes them.
+        """Returns the cosines and sines of RoPE for queries and keys `(batch, length, ...)`.
 
-        Args:
-            x: A tensor `(batch, length, ...)` of this layout.
-            head_dim: The dimension of a head.
-            base: The base of the frequencies.
-            scale: A factor of the frequencies.
-
-        Returns:
-            float32 `(batch, length, 2, head_dim / 2)`, see `keras_bert.ops.cos_sin_of`; without
-            `position_ids` for one row, as all rows are alike.
+        They are float32 `(batch, length, 2, head_dim / 2)`, see `keras_bert.ops.cos_sin_of`; of one
+        row without `position_ids`, as all rows are alike.
         """
         name = rope_name(base, scale)
         if name in self.cos_sin:
@@ -143,19 +136,12 @@ class BatchLayout(NamedTuple):
         in_blocks: bool = True,
         dtype: str | None = None,
     ) -> Sequence[Tensor]:
-        """Returns the attention mask as the kernels of this backend take it, or makes it.
+        """Returns the mask of `x` `(batch, length, ...)` as the kernels of this backend take it.
 
-        Args:
-            x: A tensor `(batch, length, ...)` of this layout.
-            causal: Whether tokens attend only to themselves and to the tokens before them.
-            window: The largest distance of two tokens that attend to each other.
-            in_blocks: Whether a window cuts the rows into blocks and gets a mask of these, and not
-                of all pairs of tokens.
-            dtype: The dtype of the scores. Defaults to the dtype of `x`.
-
-        Returns:
-            A mask for each group of a varlen batch that has rows, or a single one; each `None`, if
-            all tokens attend to all.
+        There is one for each group of a varlen batch that has rows, or a single one; each is `None`
+        if all tokens attend to all. `in_blocks` says whether a window cuts the rows into blocks and
+        has a mask of these, and not of all pairs of tokens. The dtype of the scores is that of `x`
+        by default.
         """
         name = pattern_name(causal, window, in_blocks)
         if name not in self.masks:
@@ -214,8 +200,7 @@ def rope_name(base: float, scale: float) -> str:
 def varlen_of(padding_mask: Tensor) -> Varlen:
     """Finds the tokens of a batch that are computed, and where attention reads them.
 
-    Args:
-        padding_mask: Bool or int `(batch, length)`, 0 at padding.
+    The mask is bool or int `(batch, length)`, 0 at padding.
     """
     return (
         _shared_graph()(padding_mask) if dispatch.is_tensorflow_graph() else _varlen(padding_mask)
@@ -284,16 +269,7 @@ def unpad(x: Tensor, varlen: Varlen) -> Tensor:
 
 
 def pad(x: Tensor, varlen: Varlen, shape: Tensor) -> Tensor:
-    """Returns tokens as a batch, with zeros at padding; the inverse of `unpad`.
-
-    Args:
-        x: Tensor of shape `(1, tokens, dim)`.
-        varlen: The result of `varlen_of`.
-        shape: The shape of the batch, `(batch, length)`.
-
-    Returns:
-        A tensor of shape `(batch, length, dim)`.
-    """
+    """Returns tokens `(1, tokens, dim)` as a batch `(*shape, dim)`, with zeros at padding."""
     batch, length = shape
     # (`ops.scatter` adds one token after the other on PyTorch.)
     zeros = ops.zeros((batch * length, x.shape[-1]), x.dtype)
@@ -302,14 +278,9 @@ def pad(x: Tensor, varlen: Varlen, shape: Tensor) -> Tensor:
 
 
 def index_of_tokens(positions: Tensor, varlen: Varlen) -> Tensor:
-    """Returns the indices in a varlen batch of the tokens at positions of the rows.
+    """Returns the indices in a varlen batch, int32 `(1, batch * slots)`, of positions in the rows.
 
-    Args:
-        positions: int `(batch, slots)`. Behind the last token of a row, the last one is returned.
-        varlen: The result of `varlen_of`.
-
-    Returns:
-        int32 `(1, batch * slots)`.
+    Positions are int `(batch, slots)`. Behind the last token of a row, it is the last one.
     """
     positions = ops.minimum(ops.cast(positions, "int32"), varlen.lengths[:, None] - 1)
     return ops.reshape(varlen.cu_seqlens[:-1, None] + positions, (1, -1))
@@ -331,13 +302,10 @@ def ungrouped(groups: list[Tensor], varlen: Varlen, training: bool = False) -> T
 
 
 def may_compute_unpadded(enabled: bool | None) -> bool:
-    """Returns whether this backend and device can have batches that `computes_unpadded`.
-
-    Args:
-        enabled: See `computes_unpadded`.
-    """
+    """Returns whether this backend and device can have batches that `computes_unpadded`."""
     if enabled is None:
-        return _follows_context() or dispatch.is_torch_with_cuda()
+        is_torch = keras.backend.backend() == "torch"
+        return _follows_context() or (is_torch and dispatch.cuda_capability() is not None)
     return enabled and keras.backend.backend() in ("tensorflow", "torch")
 
 

@@ -17,9 +17,6 @@ def masked_score(dtype: str) -> float:
     """Returns the score of masked keys: far below all others, but finite.
 
     A query with no other than masked keys then gets the average of their values, and not NaN.
-
-    Args:
-        dtype: The name of a float dtype.
     """
     return -3e4 if dtype == "float16" else -1e9
 
@@ -31,18 +28,10 @@ def attention_mask(
     causal: bool = False,
     window: int | None = None,
 ) -> Tensor | None:
-    """Returns the mask of all pairs of tokens of a row.
+    """Returns the mask of all pairs of tokens of a row, of the inputs of a `BatchLayout`.
 
-    Args:
-        shape: The shape of the batch, `(batch, length)`.
-        padding_mask: Bool or int `(batch, length)`, False at tokens that are not attended to.
-        sequence_ids: int `(batch, length)`; tokens attend to tokens with the same id.
-        causal: Whether tokens attend only to themselves and to the tokens before them.
-        window: The largest distance of two tokens that attend to each other.
-
-    Returns:
-        A bool tensor that broadcasts to `(batch, 1, length, length)`, True where a query may attend
-        to a key; `None` if all may.
+    It is a bool tensor that broadcasts to `(batch, 1, length, length)`, True where a query may
+    attend to a key; `None` if all may.
     """
     masks = []
     if causal or window is not None:
@@ -66,9 +55,8 @@ def blocks_mask(
 ) -> Tensor | None:
     """Returns the mask of the blocks into which windows cut the rows; see `attention_mask`.
 
-    Returns:
-        A bool tensor that broadcasts to `(batch * blocks, 1, queries, keys)`; `None` if all queries
-        of all blocks attend to all of its keys.
+    It broadcasts to `(batch * blocks, 1, queries, keys)`, and is `None` if all queries of all
+    blocks attend to all of its keys.
     """
     batch, length = shape
     blocks = Blocks.of(length, window, causal)
@@ -93,13 +81,9 @@ def blocks_mask(
 def kernel_form(mask: Tensor | None, batch: Tensor, dtype: str) -> Tensor | None:
     """Returns a mask as the kernels of this backend take it.
 
-    JAX's take bool. PyTorch's and TensorFlow's add it to the scores: a bool mask would be NaN for a
-    row without a single key in some kernels of PyTorch, and would be converted in every layer.
-
-    Args:
-        mask: The result of `attention_mask` or `blocks_mask`.
-        batch: The number of rows, or of blocks of all rows.
-        dtype: The dtype of the scores that it is added to.
+    JAX's take bool. PyTorch's and TensorFlow's add it to the scores, of this dtype: a bool mask
+    would be NaN for a row without a single key in some kernels of PyTorch, and would be converted
+    in every layer. The batch is the number of rows, or of blocks of all rows.
     """
     if mask is None or keras.backend.backend() == "jax":
         return mask

@@ -73,17 +73,8 @@ def adam_update(
         w ← w - rate · (m̂ / (√v̂ + ε) + decay · w)
 
     where `g` is the scaled gradient, and m̂ = m / (1 - β₁ᵗ), v̂ = v / (1 - β₂ᵗ), or m and v
-    themselves if `coefficients.step` is `None`.
-
-    Args:
-        weight: Float tensor of any shape.
-        gradient: Float tensor of the shape of `weight`.
-        momentum: m of the last step, float32 or wider, of the same shape.
-        velocity: v of the last step, float32 or wider, of the same shape.
-        coefficients: The scalars.
-
-    Returns:
-        A tuple of the new weight, momentum and velocity, in the dtype of the computation.
+    themselves if `coefficients.step` is `None`. All tensors have the shape of the weight; m and v
+    are float32 or wider. The new weight, m and v are returned in the dtype of the computation.
 
     Reference:
         [Decoupled weight decay](https://arxiv.org/abs/1711.05101), algorithm 2;

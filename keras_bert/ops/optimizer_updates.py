@@ -8,6 +8,7 @@ PyTorch uses its fused AdamW where possible.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -43,12 +44,8 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
 def sharded_layout(layout: Any, shape: Shape) -> Any:
     """Shards a layout over the devices that share a batch too, along the first axis that fits.
 
-    Args:
-        layout: A `keras.distribution.TensorLayout`.
-        shape: The shape of the variable.
-
-    Returns:
-        A `TensorLayout`; `layout` itself if no axis is a multiple of the devices.
+    It is the `keras.distribution.TensorLayout` of a variable of this shape, and is returned itself
+    if no axis is a multiple of the devices.
     """
     distribution = keras.distribution.distribution()
     mesh = layout.device_mesh
@@ -68,36 +65,26 @@ def dense_gradient(gradient: Tensor) -> Tensor:
 
     Dense gradients are returned unchanged.
     """
-    if keras.backend.backend() != "tensorflow":
-        return gradient
-    from keras_bert.ops import optimizer_updates_tensorflow
-
-    return optimizer_updates_tensorflow.dense_gradient(gradient)
+    kernels = _tensorflow_kernels()
+    return gradient if kernels is None else kernels.dense_gradient(gradient)
 
 
 def num_replicas() -> int:
     """Returns the number of replicas of `tf.distribute`; 1 without it."""
-    if keras.backend.backend() != "tensorflow":
-        return 1
-    from keras_bert.ops import optimizer_updates_tensorflow
-
-    return optimizer_updates_tensorflow.num_replicas()
+    kernels = _tensorflow_kernels()
+    return 1 if kernels is None else kernels.num_replicas()
 
 
 def sum_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Any]:
     """Sums gradients over the replicas of `tf.distribute`; without it, returns `gradients`."""
-    if keras.backend.backend() != "tensorflow":
-        return gradients
-    from keras_bert.ops import optimizer_updates_tensorflow
-
-    return optimizer_updates_tensorflow.sum_over_replicas(gradients)
+    kernels = _tensorflow_kernels()
+    return gradients if kernels is None else kernels.sum_over_replicas(gradients)
 
 
 def once_for_all_replicas(function: Callable[[], None]) -> None:
     """Calls a function once for all replicas of `tf.distribute`; each replica calls this one."""
-    from keras_bert.ops import optimizer_updates_tensorflow
-
-    optimizer_updates_tensorflow.once_for_all_replicas(function)
+    kernels: Any = _tensorflow_kernels()
+    kernels.once_for_all_replicas(function)
 
 
 def accumulate(accumulators: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
@@ -132,14 +119,14 @@ def outside_of_training_steps(optimizer: Any, function: Callable[[], None]) -> N
         function()
 
 
+def _tensorflow_kernels() -> ModuleType | None:
+    # (PyTorch cannot trace the cache of the other function.)
+    return _backend_kernels() if keras.backend.backend() == "tensorflow" else None
+
+
 @functools.cache
 def _backend_kernels() -> ModuleType | None:
-    if keras.backend.backend() == "tensorflow":
-        from keras_bert.ops import optimizer_updates_tensorflow
-
-        return optimizer_updates_tensorflow
-    if keras.backend.backend() == "torch":
-        from keras_bert.ops import optimizer_updates_torch
-
-        return optimizer_updates_torch
-    return None
+    backend = keras.backend.backend()
+    if backend == "jax":
+        return None
+    return importlib.import_module(f"keras_bert.ops.optimizer_updates_{backend}")

@@ -97,15 +97,9 @@ def of_shorter_rows(distances: Tensor, length: Tensor) -> Tensor:
 def disentangled_bias(query: Tensor, key: Tensor, of_keys: Tensor, of_queries: Tensor) -> Tensor:
     """Returns the scores of contents with positions, which are added to the contents' own scores.
 
-    Args:
-        query: `(batch, heads, length, head_dim)`.
-        key: See `query`.
-        of_keys: The distances from `1 - n` to `n - 1`, projected to keys, `(heads, head_dim, 2 * n
-            - 1)`, for a number n of at least the length.
-        of_queries: Likewise, projected to queries.
-
-    Returns:
-        `(batch, heads, length, length)`.
+    They are `(batch, heads, length, length)`, for queries and keys `(batch, heads, length,
+    head_dim)`. The distances from `1 - n` to `n - 1`, for a number n of at least the length, are
+    projected to keys and to queries, `(heads, head_dim, 2 * n - 1)` each.
 
     Reference:
         [DeBERTa](https://arxiv.org/abs/2006.03654), equation 4.

@@ -44,7 +44,7 @@ def open_spec(tensor: Tensor) -> Any:
 
 
 def bias_activation(x: Tensor, bias: Tensor, activation: str) -> Tensor:
-    """`keras_bert.ops.bias_activation` in training, if `knows_activation(activation)`."""
+    """`keras_bert.ops.bias_activation` in training, of one of `ACTIVATIONS`."""
     y = _bias_activation(activation)(_as_rows(x), tf.convert_to_tensor(bias))
     return tf.reshape(y, tf.shape(x))
 
@@ -65,30 +65,21 @@ def _bias_activation(activation: str) -> Callable[..., Any]:
 
 def bias_add(x: Tensor, bias: Tensor) -> Tensor:
     """`keras_bert.ops.bias_add` in training; the gradient of the bias is summed in float32."""
-    y = _bias_add()(_as_rows(x), tf.convert_to_tensor(bias))
+    y = _bias_add(_as_rows(x), tf.convert_to_tensor(bias))
     return tf.reshape(y, tf.shape(x))
 
 
-@functools.cache
-def _bias_add() -> Callable[..., Any]:
-    @inlined
-    @tf.custom_gradient
-    def compute(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
-        def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
-            return upstream, tf.cast(_sum_rows(upstream), bias.dtype)
+@inlined
+@tf.custom_gradient
+def _bias_add(x: Tensor, bias: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+    def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
+        return upstream, tf.cast(_sum_rows(upstream), bias.dtype)
 
-        return tf.nn.bias_add(x, tf.cast(bias, x.dtype)), gradient
-
-    return compute
-
-
-def knows_activation(name: str) -> bool:
-    """Returns whether `bias_activation` supports an activation."""
-    return name in _ACTIVATIONS
+    return tf.nn.bias_add(x, tf.cast(bias, x.dtype)), gradient
 
 
 def gated_activation(x: Tensor, activation: str) -> Tensor:
-    """`keras_bert.ops.gated_activation` in training, if `knows_activation(activation)`."""
+    """`keras_bert.ops.gated_activation` in training, of one of `ACTIVATIONS`."""
     y = _gated_activation(activation)(_as_rows(x))
     return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [x.shape[-1] // 2]], 0))
 
@@ -105,20 +96,16 @@ def _gated_activation(activation: str) -> Callable[..., Any]:
 
 def rotate(x: Tensor, cos_sin: Tensor) -> Tensor:
     """`keras_bert.ops.rotate` in training; `cos_sin` has no gradient."""
-    return tf.ensure_shape(_rotate()(x, cos_sin), x.shape)
+    return tf.ensure_shape(_rotate(x, cos_sin), x.shape)
 
 
-@functools.cache
-def _rotate() -> Callable[..., Any]:
-    @inlined
-    @tf.custom_gradient
-    def compute(x: Tensor, cos_sin: Tensor) -> tuple[Any, Callable[[Any], Any]]:
-        def gradient(upstream: Tensor) -> tuple[Any, None]:
-            return _rotate_halves(-1.0)(upstream, cos_sin), None
+@inlined
+@tf.custom_gradient
+def _rotate(x: Tensor, cos_sin: Tensor) -> tuple[Any, Callable[[Any], Any]]:
+    def gradient(upstream: Tensor) -> tuple[Any, None]:
+        return _rotate_halves(-1.0)(upstream, cos_sin), None
 
-        return _rotate_halves(1.0)(x, cos_sin), gradient
-
-    return compute
+    return _rotate_halves(1.0)(x, cos_sin), gradient
 
 
 def norm(x: Tensor, gamma: Tensor, beta: Tensor | None, *, kind: str, epsilon: float) -> Tensor:
@@ -205,27 +192,20 @@ def _dropout(rate: float) -> Callable[..., Any]:
     return compute
 
 
-def gather_once(x: Tensor, indices: Tensor, scatter_indices: Tensor) -> Tensor:
+@inlined
+@tf.custom_gradient
+def gather_once(
+    x: Tensor, indices: Tensor, scatter_indices: Tensor
+) -> tuple[Any, Callable[[Any], Any]]:
     """Gathers rows of `(rows, width)`; only the results at `scatter_indices` have gradients.
 
     The gradient is a gather too, while the gradient of `tf.gather` adds rows to others one by one.
     """
-    return _gather_once()(x, indices, scatter_indices)
 
+    def gradient(upstream: Tensor) -> tuple[Any, None, None]:
+        return tf.gather(upstream, scatter_indices), None, None
 
-@functools.cache
-def _gather_once() -> Callable[..., Any]:
-    @inlined
-    @tf.custom_gradient
-    def compute(
-        x: Tensor, indices: Tensor, scatter_indices: Tensor
-    ) -> tuple[Any, Callable[[Any], Any]]:
-        def gradient(upstream: Tensor) -> tuple[Any, None, None]:
-            return tf.gather(upstream, scatter_indices), None, None
-
-        return tf.gather(x, indices), gradient
-
-    return compute
+    return tf.gather(x, indices), gradient
 
 
 def tokens_at(x: Tensor, positions: Tensor) -> Tensor:
@@ -305,7 +285,7 @@ def _silu_derivative(u: Tensor) -> Tensor:
     return sigmoid * (1 + u * (1 - sigmoid))
 
 
-_ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "gelu_erf": (_gelu_erf, _gelu_erf_derivative),
     "gelu_tanh": (_gelu_tanh, _gelu_tanh_derivative),
     "silu": (_silu, _silu_derivative),
@@ -317,7 +297,7 @@ _ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 @functools.cache
 def _activation(name: str) -> Callable[..., Any]:
-    function, _ = _ACTIVATIONS[name]
+    function, _ = ACTIVATIONS[name]
 
     @compiled
     def activation(x: Tensor, bias: Tensor) -> Tensor:
@@ -328,7 +308,7 @@ def _activation(name: str) -> Callable[..., Any]:
 
 @functools.cache
 def _activation_gradient(name: str) -> Callable[..., Any]:
-    _, derivative = _ACTIVATIONS[name]
+    _, derivative = ACTIVATIONS[name]
 
     @compiled
     def activation_gradient(x: Tensor, bias: Tensor, upstream: Tensor) -> Tensor:
@@ -344,7 +324,7 @@ def _sum_rows(x: Tensor) -> Tensor:
 
 @functools.cache
 def _gate(activation: str) -> Callable[..., Any]:
-    function, _ = _ACTIVATIONS[activation]
+    function, _ = ACTIVATIONS[activation]
 
     @compiled
     def gated(x: Tensor) -> Tensor:
@@ -356,7 +336,7 @@ def _gate(activation: str) -> Callable[..., Any]:
 
 @functools.cache
 def _gated_gradient(activation: str) -> Callable[..., Any]:
-    function, derivative = _ACTIVATIONS[activation]
+    function, derivative = ACTIVATIONS[activation]
 
     @compiled
     def gated_gradient(x: Tensor, upstream: Tensor) -> Tensor:

@@ -89,15 +89,10 @@ def _product(
     dtype: Any,
     largest_output: Any = 1.0,
 ) -> Tensor:
-    """Multiplies integers, adds the bias and does the steps.
+    """Multiplies integers, qint8 `(tokens, in)`, adds the bias `(out,)` and does the steps.
 
-    Args:
-        integers: qint8 `(tokens, in)`.
-        weights: The kernel and its scales.
-        bias: `(out,)`.
-        steps: What follows the bias, by the names of oneDNN in TensorFlow.
-        dtype: The dtype of the output: a float one, or qint8.
-        largest_output: The value of the integer 127 in an output of integers.
+    The steps have oneDNN's names in TensorFlow. The output is of a float dtype, or qint8, in which
+    the integer 127 is the largest output.
     """
     # Ranges, which say what the integers -127 and 127 are: of inputs, kernel and outputs
     ranges = (float(LARGEST), LARGEST * weights.output_scale, largest_output)

@@ -16,11 +16,8 @@ def predict_function(model: Any) -> Any:
 
     Keras' function would be traced again for a second size, which takes as long as dozens of
     batches, and from the fifth time on, in all models together, TensorFlow would log warnings about
-    it.
-
-    Args:
-        model: A `TokenModel`: the shapes of its inputs tell which dimensions have any size. It
-            checks the shape of each input, which is unknown in the graph.
+    it. The shapes of the inputs of a `TokenModel` tell which dimensions have any size. It checks
+    the shape of each input, which is unknown in the graph.
     """
     keras.Model.make_predict_function(model, force=True)
     function = model.predict_function

@@ -22,9 +22,8 @@ from keras_bert.ops.annotations import Tensor
 def train_function(model: Any) -> Callable[[Any], dict[str, Any]] | None:
     """Returns the function for `model.train_function`; `None` for Keras' own.
 
-    Args:
-        model: A compiled `keras.Model`. Keras makes the function of one that is not to be compiled
-            by PyTorch, has a `train_step` of its own, or nothing to train.
+    Keras makes the function of a model that is not to be compiled by PyTorch, has a `train_step` of
+    its own, or nothing to train.
     """
     has_own_step = type(model).train_step is not keras.Model.train_step
     if not model.jit_compile or has_own_step or not model.trainable_weights:

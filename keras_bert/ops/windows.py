@@ -128,10 +128,10 @@ class Blocks:
 
     def _pad(self, x: Tensor) -> Tensor:
         """Extends `(batch, length, ...)` with zeros to all blocks."""
-        missing = self.number * self.size - self.length
-        if _is_zero(missing):
+        padding = self.number * self.size - self.length
+        if _is_zero(padding):
             return x
-        shape = (ops.shape(x)[0], missing, *x.shape[2:])
+        shape = (ops.shape(x)[0], padding, *x.shape[2:])
         return ops.concatenate([x, ops.zeros(shape, x.dtype)], axis=1)
 
 

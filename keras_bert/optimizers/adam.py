@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import keras
 
 from keras_bert.ops import optimizer_rules
-from keras_bert.optimizers.base import NOT_DECAYED, DecoupledDecayOptimizer
+from keras_bert.optimizers.base import DecoupledDecayOptimizer
 from keras_bert.optimizers.schedules import BertWarmupDecay, LearningRate, LinearWarmupDecay
 
 
@@ -74,42 +73,6 @@ class AdamW(DecoupledDecayOptimizer):
 
     corrects_bias = True
     schedule_class = LinearWarmupDecay
-
-    def __init__(
-        self,
-        learning_rate: LearningRate = 2e-5,
-        num_train_steps: int | None = None,
-        num_warmup_steps: int = 0,
-        weight_decay: float = 0.01,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-8,
-        global_clipnorm: float | None = 1.0,
-        exclude_from_weight_decay: Iterable[str] = NOT_DECAYED,
-        layer_decay: float | None = None,
-        num_layers: int | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str = "adamw",
-        shard_state: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            learning_rate,
-            num_train_steps,
-            num_warmup_steps,
-            weight_decay=weight_decay,
-            beta_1=beta_1,
-            beta_2=beta_2,
-            epsilon=epsilon,
-            global_clipnorm=global_clipnorm,
-            exclude_from_weight_decay=exclude_from_weight_decay,
-            layer_decay=layer_decay,
-            num_layers=num_layers,
-            gradient_accumulation_steps=gradient_accumulation_steps,
-            name=name,
-            shard_state=shard_state,
-            **kwargs,
-        )
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -30,9 +30,10 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
     bfloat16 or float16 itself is rounded after each update, so that small changes are lost: train
     with a mixed precision policy instead.
 
-    Subclasses define the update rule, whether the bias of the moments is corrected, and the
-    learning rate schedule of `num_train_steps`. The overridden methods that begin with an
-    underscore are hooks of `keras.optimizers.Optimizer`.
+    The arguments and their defaults are those of `AdamW`. Subclasses define other defaults, the
+    update rule, whether the bias of the moments is corrected, and the learning rate schedule of
+    `num_train_steps`. The overridden methods that begin with an underscore are hooks of
+    `keras.optimizers.Optimizer`.
     """
 
     corrects_bias: ClassVar[bool]
@@ -40,18 +41,19 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
 
     def __init__(
         self,
-        learning_rate: LearningRate,
+        learning_rate: LearningRate = 2e-5,
         num_train_steps: int | None = None,
         num_warmup_steps: int = 0,
-        *,
-        epsilon: float,
         weight_decay: float = 0.01,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
+        epsilon: float = 1e-8,
         global_clipnorm: float | None = 1.0,
         exclude_from_weight_decay: Iterable[str] = NOT_DECAYED,
         layer_decay: float | None = None,
         num_layers: int | None = None,
+        gradient_accumulation_steps: int | None = None,
+        name: str = "adamw",
         shard_state: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -68,6 +70,8 @@ class DecoupledDecayOptimizer(keras.optimizers.Optimizer):
             self._schedule(learning_rate, num_train_steps, num_warmup_steps),
             weight_decay=weight_decay,
             global_clipnorm=global_clipnorm,
+            gradient_accumulation_steps=gradient_accumulation_steps,
+            name=name,
             **kwargs,
         )
         checks.check_names("exclude_from_weight_decay", exclude_from_weight_decay)

@@ -113,12 +113,7 @@ class FitUpdates(keras.callbacks.Callback):
 
 
 def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> None:
-    """Makes an update with the mean of the gradients that an optimizer has accumulated, if any.
-
-    Args:
-        optimizer: A Keras optimizer, with or without `gradient_accumulation_steps`.
-        variables: The variables that it trains.
-    """
+    """Makes an update with the mean of the gradients that an optimizer has accumulated, if any."""
     in_update = optimizer.gradient_accumulation_steps
     remaining = _count(optimizer) % in_update if in_update else 0
     if not remaining:
@@ -140,13 +135,7 @@ def apply_accumulated(optimizer: Any, variables: Sequence[keras.Variable]) -> No
 
 
 def with_fit_updates(callbacks: Any, model: keras.Model, *others: keras.callbacks.Callback) -> Any:
-    """Adds a `FitUpdates` and other callbacks before the callbacks of `fit`.
-
-    Args:
-        callbacks: The argument `callbacks` of `keras.Model.fit`.
-        model: The model.
-        *others: The other callbacks.
-    """
+    """Adds a `FitUpdates` and other callbacks before the callbacks of `fit`."""
     own_callbacks = [FitUpdates(), *others]
     if not isinstance(callbacks, keras.callbacks.CallbackList):
         return [*own_callbacks, *([] if callbacks is None else keras.tree.flatten(callbacks))]

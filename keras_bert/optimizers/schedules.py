@@ -66,9 +66,6 @@ class _WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     def _share_of_peak(self, step: Tensor) -> Any:
         raise NotImplementedError
 
-    def _fall_from_start(self, step: Tensor) -> Any:
-        return 1.0 - step / self.num_train_steps
-
     def get_config(self) -> dict[str, Any]:
         return {
             "peak_learning_rate": self.peak_learning_rate,
@@ -147,7 +144,7 @@ class BertWarmupDecay(_WarmupDecay):
     """
 
     def _share_of_peak(self, step: Tensor) -> Any:
-        falling = self._fall_from_start(step)
+        falling = 1.0 - step / self.num_train_steps
         if not self.num_warmup_steps:
             return falling
         rising = step / self.num_warmup_steps
@@ -177,7 +174,7 @@ class ElectraWarmupDecay(_WarmupDecay):
     """
 
     def _share_of_peak(self, step: Tensor) -> Any:
-        falling = self._fall_from_start(step)
+        falling = 1.0 - step / self.num_train_steps
         if not self.num_warmup_steps:
             return falling
         return falling * ops.minimum(1.0, step / self.num_warmup_steps)

@@ -247,22 +247,16 @@ def _distinct(
     spans: Iterable[_Span], context: str, count: int, null: tuple[float, float] | None
 ) -> list[_Answer]:
     """Returns the best spans with different texts, and the null answer in the order of scores."""
-    answers: list[_Answer] = []
-    seen = set()
-    null_score = math.inf if null is None else sum(null)
+    logits: dict[str, tuple[float, float]] = {}
     for first, behind, start, end in spans:
-        if null is not None and null_score > start + end and "" not in seen:
-            seen.add("")
-            answers.append(("", *null))
-        if len(answers) >= count:
+        if null is not None and sum(null) > start + end:
+            logits.setdefault("", null)
+        if len(logits) >= count:
             break
-        text = context[first:behind]
-        if text not in seen:
-            seen.add(text)
-            answers.append((text, start, end))
-    if null is not None and "" not in seen:
-        answers.append(("", *null))
-    return answers or [("", 0.0, 0.0)]
+        logits.setdefault(context[first:behind], (start, end))
+    if null is not None:
+        logits.setdefault("", null)
+    return [(text, *of_text) for text, of_text in logits.items()] or [("", 0.0, 0.0)]
 
 
 def _with_probabilities(answers: list[_Answer]) -> list[dict[str, Any]]:

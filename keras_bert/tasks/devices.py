@@ -52,12 +52,7 @@ def shared_predictions(batches: Batches, num_devices: int, shard: tuple[int, int
 
 
 class ArrayBatches(Batches):
-    """Batches of consecutive rows of arrays, with their indices.
-
-    Args:
-        x: Arrays `(rows, ...)`, in any nesting.
-        batch_size: Number of rows in a batch.
-    """
+    """Batches of consecutive rows of arrays `(rows, ...)`, in any nesting, with their indices."""
 
     def __init__(self, x: Any, batch_size: int) -> None:
         super().__init__()

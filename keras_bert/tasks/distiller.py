@@ -127,11 +127,11 @@ class Distiller(CustomObjective, Task):
     ) -> None:
         _check_pair(student, teacher)
         is_masked = isinstance(student, MaskedLM)
-        given = (divergence_weight, label_weight, cosine_weight)
+        arguments = (divergence_weight, label_weight, cosine_weight)
         usual = _MASKED_LM_WEIGHTS if is_masked else _CLASSIFIER_WEIGHTS
         weights = tuple(
             default if weight is None else weight
-            for weight, default in zip(given, usual, strict=True)
+            for weight, default in zip(arguments, usual, strict=True)
         )
         checks.POSITIVE.check(temperature=temperature)
         checks.NON_NEGATIVE.check(
@@ -319,13 +319,13 @@ def _known_labels(y: Any, rows: Any, is_regression: bool) -> tuple[Any, Any]:
     y = ops.reshape(y, (-1,))
     if is_regression:
         y = ops.cast(y, "float32")
-        known = ops.isfinite(y)
-        labels = ops.where(known, y, 0.0)[:, None]
+        has_label = ops.isfinite(y)
+        labels = ops.where(has_label, y, 0.0)[:, None]
     else:
         y = ops.cast(y, "int32")
-        known = y >= 0
+        has_label = y >= 0
         labels = ops.maximum(y, 0)
-    return labels, rows * ops.cast(known, "float32")
+    return labels, rows * ops.cast(has_label, "float32")
 
 
 def _check_pair(student: Any, teacher: Any) -> None:

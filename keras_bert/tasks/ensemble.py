@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Never, Self
 
 import keras
 import numpy as np
 
 from keras_bert.config import BertConfig
-from keras_bert.data.labels import listed
 from keras_bert.layers.averaging import (
     AveragedModels,
     mean_of_independent_probabilities,
@@ -325,51 +324,34 @@ def _check_members(members: Sequence[Any], shared_options: Sequence[str]) -> Non
     """Checks that members differ in nothing but their encoders."""
     if not members:
         raise ValueError("There are no members; expected one or more models of one task.")
+    first = _facts(members[0], shared_options)
     for number, member in enumerate(members):
-        for what, value, expected in _differences(members[0], member, shared_options):
-            raise ValueError(
-                f"The members of an ensemble have the same {what}, but members[{number}] has "
-                f"{value}, and members[0] {expected}."
-            )
+        own = _facts(member, shared_options)
+        for what in {**first, **own}:
+            value, other = own.get(what), first.get(what)
+            is_reordered = what == "class_names" and value and other and {*value} == {*other}
+            if value != other and not is_reordered:
+                raise ValueError(
+                    f"The members of an ensemble have the same {what}, but members[{number}] has "
+                    f"{_shown(value)}, and members[0] {_shown(other)}."
+                )
 
 
-def _differences(
-    first: Any, member: Any, shared_options: Sequence[str]
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yields each difference of a member from the first one: its name and both values."""
-    for option in shared_options:
-        value, expected = getattr(member, option), getattr(first, option)
-        if option == "class_names" and value and expected:
-            if set(value) != set(expected):
-                yield option, listed(value), listed(expected)
-        elif value != expected:
-            yield option, value, expected
-    config, expected = member._preprocessor_config(), first._preprocessor_config()
-    if config == expected:
-        return
-    if config is None or expected is None:
-        yield "preprocessor", _one_or_none(config), _one_or_none(expected)
-        return
-    # With the defaults of what the config in a file of an earlier release lacks
-    config, expected = member.preprocessor.get_config(), first.preprocessor.get_config()
-    for name in expected.keys() - {"tokenizer"}:
-        if config.get(name) != expected[name]:
-            yield name, config.get(name), expected[name]
-    tokenizer, expected = config["tokenizer"], expected["tokenizer"]
-    for name in expected.keys() | tokenizer.keys():
-        value, other = tokenizer.get(name), expected.get(name)
-        if value != other:
-            yield f"tokenizer ({name})", _shown(value), _shown(other)
-
-
-def _one_or_none(value: Any) -> str:
-    return "none" if value is None else "one"
+def _facts(member: Any, shared_options: Sequence[str]) -> dict[str, Any]:
+    """Returns what members have in common, by its name in errors."""
+    facts = {option: getattr(member, option) for option in shared_options}
+    if member._preprocessor_config() is None:
+        return {**facts, "preprocessor": "none"}
+    preprocessor = member.preprocessor.get_config()
+    tokenizer = preprocessor.pop("tokenizer")
+    facts |= {"preprocessor": "one", **preprocessor}
+    return facts | {f"tokenizer ({name})": value for name, value in tokenizer.items()}
 
 
 def _shown(value: Any) -> str:
     """Returns a value for an error message; of a vocabulary its size."""
-    is_long = hasattr(value, "__len__") and not isinstance(value, str)
-    return f"one of {len(value):,} entries" if is_long else repr(value)
+    is_long = isinstance(value, (list, dict))
+    return f"one of {len(value):,} entries" if is_long else str(value)
 
 
 def _columns(first: Any, member: Any) -> list[int] | None:

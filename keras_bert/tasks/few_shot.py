@@ -60,17 +60,12 @@ class FewShotTraining:
     def pairs(self, max_pairs: int | None = None) -> tuple[Any, np.ndarray[Any, Any]]:
         """Draws the pairs of an epoch, by Python's random generator.
 
-        They are all pairs of rows, each row with itself too. The positive ones have a label in
-        common. The smaller kind is repeated until there are as many of both.
-
-        Args:
-            max_pairs: The largest number of pairs; `None` for no limit.
+        They are all pairs of rows, each row with itself too, or at most `max_pairs`. The positive
+        ones have a label in common. The smaller kind is repeated until there are as many of both;
+        without negative pairs, it is a ValueError.
 
         Returns:
             A tuple of two lists of texts, and their similarities, 1 or 0, float32 `(pairs,)`.
-
-        Raises:
-            ValueError: If there are no negative pairs.
         """
         checks.POSITIVE_INT.check_given(max_pairs=max_pairs)
         first, second = np.triu_indices(len(self.targets))

@@ -265,8 +265,8 @@ class MaskedLM(MaskedTokenTask):
         """Returns the ids of tokens in ascending order, without duplicates."""
         tokenizer = self.preprocessor.tokenizer
         tokens = [targets] if isinstance(targets, str) else list(targets)
-        known = set(tokenizer.vocabulary)
-        unknown = [token for token in tokens if token not in known]
+        vocabulary = set(tokenizer.vocabulary)
+        unknown = [token for token in tokens if token not in vocabulary]
         if unknown or not tokens:
             problem = f"has {unknown}" if unknown else "is empty"
             raise ValueError(f"targets {problem}; expected tokens of the vocabulary.")

@@ -15,9 +15,9 @@ from keras_bert.data.choices import MultipleChoicePreprocessor
 from keras_bert.data.columns import columns_of_rows
 from keras_bert.data.labels import softmax
 from keras_bert.layers.choice_folding import FoldChoices, UnfoldChoices
-from keras_bert.layers.heads import Pooler, new_classification_head
+from keras_bert.layers.heads import new_classification_head
 from keras_bert.models.backbone import Backbone, task_pooler
-from keras_bert.ops.annotations import Tensor
+from keras_bert.models.inputs import token_inputs
 from keras_bert.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -91,10 +91,14 @@ class MultipleChoice(Task):
     ) -> None:
         head = new_classification_head(backbone.config, 1, dropout)
         pooler = task_pooler(backbone)
-        inputs = _choice_inputs()
+        inputs = token_inputs(with_choices=True)
+        token_ids, masks = inputs["token_ids"], {"padding_mask": inputs["padding_mask"]}
+        fold, unfold = FoldChoices(name="fold_choices"), UnfoldChoices(name="unfold_choices")
+        rows = fold(token_ids, segment_ids=inputs["segment_ids"], **masks)
+        scores = head(backbone.pool(rows, pooler))
         super().__init__(
             inputs=inputs,
-            outputs=_choice_logits(backbone, inputs, head, pooler),
+            outputs=unfold(scores, token_ids=token_ids, **masks),
             backbone=backbone,
             preprocessor=preprocessor,
             name=name,
@@ -162,30 +166,6 @@ class MultipleChoice(Task):
         from keras_bert.export.signatures import CHOICE_REQUESTS
 
         return CHOICE_REQUESTS
-
-
-def _choice_inputs() -> dict[str, Any]:
-    """Creates the symbolic inputs of a multiple-choice model, each `(batch, choices, length)`."""
-    shape = (None, None)
-    return {
-        "token_ids": keras.Input(shape, dtype="int32", name="token_ids"),
-        "segment_ids": keras.Input(shape, dtype="int32", name="segment_ids", optional=True),
-        "padding_mask": keras.Input(shape, dtype="bool", name="padding_mask", optional=True),
-    }
-
-
-def _choice_logits(
-    backbone: Backbone, inputs: dict[str, Tensor], head: keras.layers.Layer, pooler: Pooler | None
-) -> Tensor:
-    """Encodes each choice independently; returns symbolic float32 logits `(batch, choices)`.
-
-    Reference:
-        [BERT](https://arxiv.org/abs/1810.04805), section 4.4.
-    """
-    token_ids, masks = inputs["token_ids"], {"padding_mask": inputs["padding_mask"]}
-    rows = FoldChoices(name="fold_choices")(token_ids, segment_ids=inputs["segment_ids"], **masks)
-    scores = head(backbone.pool(rows, pooler))
-    return UnfoldChoices(name="unfold_choices")(scores, token_ids=token_ids, **masks)
 
 
 def _ranked(texts: Sequence[str], probabilities: np.ndarray) -> list[dict[str, Any]]:

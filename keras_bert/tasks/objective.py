@@ -231,10 +231,10 @@ def _divisor(loss: keras.losses.Loss, shape: Sequence[Any], weights: Any) -> Any
 
 def _divisors_of_update(x: Any, names: Iterable[str]) -> dict[str, Any]:
     """Returns this replica's part of the divisor of each loss, if the update has micro-batches."""
-    given = x.get(LOSS_DIVISORS) if isinstance(x, Mapping) else None
-    if given is None:
+    divisors = x.get(LOSS_DIVISORS) if isinstance(x, Mapping) else None
+    if divisors is None:
         return {}
-    sums = ops.sum(given, axis=0)
+    sums = ops.sum(divisors, axis=0)
     return {name: sums[index] for index, name in enumerate(names)}
 
 
@@ -338,11 +338,11 @@ class CustomObjective:
             ValueError: If a loss, loss weights or metrics are given.
         """
         names = ("loss_weights", "metrics", "weighted_metrics")
-        choices = {"loss": loss, **{name: kwargs.get(name) for name in names}}
-        given = [name for name, value in choices.items() if value is not None]
-        if given:
+        values = {"loss": loss, **{name: kwargs.get(name) for name in names}}
+        arguments = [name for name, value in values.items() if value is not None]
+        if arguments:
             raise ValueError(
-                f"{', '.join(given)} cannot be passed: the losses and metrics of a "
+                f"{', '.join(arguments)} cannot be passed: the losses and metrics of a "
                 f"{type(self).__name__} are its own, and the weights between its losses are "
                 "arguments of the class."
             )

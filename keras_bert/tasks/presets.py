@@ -39,27 +39,27 @@ def task_of_preset(
     """
     encoder = {name: options.pop(name) for name in _ENCODER_OPTIONS if name in options}
     config = with_encoder_dropout(checkpoint.config, encoder.pop("encoder_dropout", None))
-    given = {name: value for name, value in options.items() if value is not None}
-    arguments = set(argument_names(make_task, "backbone", "preprocessor"))
-    known = arguments.union(make_task.preprocessor_options)
-    unknown = sorted(set(given) - known)
+    arguments = {name: value for name, value in options.items() if value is not None}
+    task_arguments = set(argument_names(make_task, "backbone", "preprocessor"))
+    names = task_arguments.union(make_task.preprocessor_options)
+    unknown = sorted(set(arguments) - names)
     if unknown:
         raise ValueError(
             f"{make_task.__name__} has no option {', '.join(unknown)}; its options are "
-            f"{', '.join(sorted(known))}, and those of the encoder "
-            f"{', '.join(_ENCODER_OPTIONS)}.{suggestion(unknown, {*known, *_ENCODER_OPTIONS})}"
+            f"{', '.join(sorted(names))}, and those of the encoder "
+            f"{', '.join(_ENCODER_OPTIONS)}.{suggestion(unknown, {*names, *_ENCODER_OPTIONS})}"
         )
-    if given.get("num_classes") == 1:
+    if arguments.get("num_classes") == 1:
         checkpoint = checkpoint.with_scores()
-    saved = make_task.options_of_checkpoint(checkpoint)
-    head = _choose_head(make_task, checkpoint, saved, given, load_weights)
-    kept = set(make_task.preset_options).intersection(make_task.options)
+    defaults = make_task.options_of_checkpoint(checkpoint)
+    head = _choose_head(make_task, checkpoint, defaults, arguments, load_weights)
+    names_in_presets = set(make_task.preset_options).intersection(make_task.options)
     preprocessor = None
     if make_task.needs_vocabulary or checkpoint.tokenizer:
         preprocessor = preprocessor_config(
             checkpoint,
-            {name: saved[name] for name in make_task.preprocessor_options if name in saved},
-            {name: given[name] for name in make_task.preprocessor_options if name in given},
+            {name: defaults[name] for name in make_task.preprocessor_options if name in defaults},
+            {name: arguments[name] for name in make_task.preprocessor_options if name in arguments},
         )
     with loading(load_weights):
         backbone: Any = checkpoint.new_backbone(config, weights_fit=load_weights, **encoder)
@@ -67,8 +67,8 @@ def task_of_preset(
         task = make_task(
             backbone,
             preprocessor=preprocessor,
-            **{name: saved[name] for name in kept if saved.get(name) is not None}
-            | {name: value for name, value in given.items() if name in arguments}
+            **{name: defaults[name] for name in names_in_presets if defaults.get(name) is not None}
+            | {name: value for name, value in arguments.items() if name in task_arguments}
             | head.options,
         )
     except ValueError as error:  # of an option, which the checkpoint may have
@@ -114,67 +114,71 @@ class _Head:
 def _choose_head(
     make_task: Any,
     checkpoint: Checkpoint,
-    saved: Mapping[str, Any],
-    given: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     load_weights: bool,
 ) -> _Head:
     """Determines the options of the head, and compares them with the checkpoint's."""
     names = make_task.options
     has_head = load_weights and make_task.head_name in checkpoint.heads
-    stored = (saved.get("head_options") or {}) if has_head or not load_weights else {}
-    layers = top_layer_options(given["top_layers"]) if "top_layers" in given else stored
+    head_options = (defaults.get("head_options") or {}) if has_head or not load_weights else {}
+    layers = (
+        top_layer_options(arguments["top_layers"]) if "top_layers" in arguments else head_options
+    )
     options: dict[str, Any] = {}
-    if "top_layers" in names and "top_layers" not in given:
-        options["top_layers"] = stored
-    differs = has_head and layers != stored
+    if "top_layers" in names and "top_layers" not in arguments:
+        options["top_layers"] = head_options
+    differs = has_head and layers != head_options
     if "num_classes" not in names:
-        mismatch = f"has a head{_in_brackets(stored)}, but expected one{_in_brackets(layers)}"
+        mismatch = f"has a head{_in_brackets(head_options)}, but expected one{_in_brackets(layers)}"
         return _Head(options, mismatch if differs else "")
-    class_names = given.get("class_names")
-    wanted = given.get("num_classes", len(class_names) if class_names else None)
+    class_names = arguments.get("class_names")
+    num_classes = arguments.get("num_classes", len(class_names) if class_names else None)
     num_stored = checkpoint.num_classes(make_task.head_name) if has_head else None
-    options["num_classes"] = num_stored if wanted is None else wanted
-    differs |= num_stored is not None and wanted not in (None, num_stored)
-    multi_label = bool(saved.get("multi_label"))
-    differs |= has_head and given.get("multi_label", multi_label) != multi_label
+    options["num_classes"] = num_stored if num_classes is None else num_classes
+    differs |= num_stored is not None and num_classes not in (None, num_stored)
+    multi_label = bool(defaults.get("multi_label"))
+    differs |= has_head and arguments.get("multi_label", multi_label) != multi_label
     if "multi_label" in names and (differs or not has_head):  # Those saved are of the stored head
         is_kept = multi_label and not differs
-        options["multi_label"] = given.get("multi_label", is_kept)
-        options["thresholds"] = given.get("thresholds")
+        options["multi_label"] = arguments.get("multi_label", is_kept)
+        options["thresholds"] = arguments.get("thresholds")
     if differs:
         return _Head(
             options,
-            f"has a classifier for {num_stored} {_outputs(multi_label)}{_in_brackets(stored)}, but "
-            f"expected {options['num_classes']} {_outputs(options.get('multi_label'))}"
-            f"{_in_brackets(layers)}",
+            f"has a classifier for {num_stored} {_outputs(multi_label)}"
+            f"{_in_brackets(head_options)}, but expected {options['num_classes']} "
+            f"{_outputs(options.get('multi_label'))}{_in_brackets(layers)}",
         )
     outputs = None
     if has_head and class_names is None:
         options["class_names"] = checkpoint.class_names
-    elif has_head and class_names is not None:
+    elif has_head:
         outputs = _stored_outputs(checkpoint.class_names, class_names, checkpoint.folder)
-        thresholds = saved.get("thresholds")
-        if outputs is not None and thresholds and "thresholds" not in given:
+        thresholds = defaults.get("thresholds")
+        if outputs is not None and thresholds and "thresholds" not in arguments:
             options["thresholds"] = [thresholds[index] for index in outputs]
     return _Head(options, outputs=outputs)
 
 
 def _stored_outputs(
-    stored: Sequence[str] | None, wanted: Sequence[str], preset: str | os.PathLike[str]
+    names: Sequence[str] | None,
+    class_names: Sequence[str],
+    preset: str | os.PathLike[str],
 ) -> list[int] | None:
     """Returns the index of the stored output for each class; `None` if the order is the same.
 
-    `stored` is `None` without names, or with placeholders such as `LABEL_0`. If the names differ,
-    the outputs are renamed, with a warning.
+    The `names` of a checkpoint are `None` if it has none, or placeholders such as `LABEL_0`. If the
+    names differ, the outputs are renamed, with a warning.
     """
-    if stored is None or list(stored) == list(wanted):
+    if names is None or list(names) == list(class_names):
         return None
-    if sorted(stored) == sorted(wanted):
-        index_of = {name: index for index, name in enumerate(stored)}
-        return [index_of[name] for name in wanted]
+    if sorted(names) == sorted(class_names):
+        index_of = {name: index for index, name in enumerate(names)}
+        return [index_of[name] for name in class_names]
     checkpoints.errors.warn(
-        f"{os.fspath(preset)} has a trained head for the classes {listed(stored)}; class_names "
-        f"renames its outputs, in this order, to {listed(wanted)}. If these are different "
+        f"{os.fspath(preset)} has a trained head for the classes {listed(names)}; class_names "
+        f"renames its outputs, in this order, to {listed(class_names)}. If these are different "
         "classes and not only different names, start from the encoder alone: save it with "
         "`backbone.save_to_preset`.",
     )
@@ -198,33 +202,31 @@ def _in_brackets(options: Mapping[str, Any] | None) -> str:
 
 def preprocessor_config(
     checkpoint: Checkpoint,
-    saved: Mapping[str, Any],
-    given: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    arguments: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Creates the config of a preprocessor with the tokenizer of a checkpoint.
 
-    The options that were saved with it are overridden by the given ones; `sequence_length` defaults
+    The arguments override the options that were saved with it; `sequence_length` defaults
     to the maximum of the encoder.
     """
-    if "sequence_length" in given:
+    if "sequence_length" in arguments:
         # A saved overlap is only valid for the saved length.
-        saved = {name: value for name, value in saved.items() if name != "overlap"}
+        defaults = {name: value for name, value in defaults.items() if name != "overlap"}
     return {
         "tokenizer": checkpoint.require_tokenizer(),
         "sequence_length": checkpoint.config.max_sequence_length,
-        **saved,
-        **given,
+        **defaults,
+        **arguments,
     }
 
 
 def check_preprocessor(preprocessor: Any, config: BertConfig) -> None:
     """Checks that an encoder can take the rows of a preprocessor, or of its config."""
     values = preprocessor if isinstance(preprocessor, dict) else preprocessor.get_config()
-    missing = [name for name in ("tokenizer", "sequence_length") if name not in values]
-    if missing:
-        raise ValueError(
-            f"The config of the preprocessor lacks {missing[0]}; it has {list(values)}."
-        )
+    for name in ("tokenizer", "sequence_length"):
+        if name not in values:
+            raise ValueError(f"The config of the preprocessor lacks {name}; it has {list(values)}.")
     for name, value in values.items():
         if name != "tokenizer" and not (isinstance(value, int) or value is None):
             raise ValueError(f"{name} of the preprocessor is {value!r}; expected an integer.")

@@ -167,13 +167,15 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         positions = inputs["mask_positions"]
         hidden, _ = encode_masked(generator_encoder, inputs)
         logits = masked_lm_logits(generator_encoder, hidden)
-        sampled = SampledTokens(seed, name="sampled_tokens")(logits, inputs["token_ids"], positions)
-        corrupted = ScatteredTokens(name="placed_tokens")(inputs["token_ids"], positions, sampled)
+        samples = SampledTokens(seed, name="sampled_tokens")(logits, inputs["token_ids"], positions)
+        with_samples = ScatteredTokens(name="placed_tokens")(
+            inputs["token_ids"], positions, samples
+        )
         outputs = {
             "masked_lm_logits": logits,
-            "sampled_ids": sampled,
+            "sampled_ids": samples,
             "replaced_token_logits": head(
-                backbone.encode({**inputs, "token_ids": corrupted})["sequence_output"]
+                backbone.encode({**inputs, "token_ids": with_samples})["sequence_output"]
             ),
         }
         super().__init__(
@@ -297,8 +299,8 @@ class ReplacedTokenDetector(CustomObjective, MaskedTokenTask):
         # padding, in rows that have a masked token with a weight.
         ids, weights = slot_targets(x, y, sample_weight)
         # The original token of a slot with weight 0 is unknown.
-        known = spread_slots(weights, x["mask_positions"], length_of(x["token_ids"]), empty=-1)
-        tokens = token_weights(x, weights) * ops.cast(ops.not_equal(known, 0), "float32")
+        of_tokens = spread_slots(weights, x["mask_positions"], length_of(x["token_ids"]), empty=-1)
+        tokens = token_weights(x, weights) * ops.cast(ops.not_equal(of_tokens, 0), "float32")
         return ids, {"masked_lm_loss": weights, "replaced_token_loss": tokens}
 
     def _values(

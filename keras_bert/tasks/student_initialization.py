@@ -45,9 +45,9 @@ def student_from_teacher(
     """
     layers = _checked_layers(teacher.config.num_layers, num_layers, layers)
     heads = teacher.config.heads_by_layer
-    kept = None if heads is None else tuple(heads[index] for index in layers)
+    heads = None if heads is None else tuple(heads[index] for index in layers)
     backbone = Backbone(
-        teacher.config.replace(**{"num_layers": len(layers), "heads_by_layer": kept, **changes}),
+        teacher.config.replace(**{"num_layers": len(layers), "heads_by_layer": heads, **changes}),
         packed=teacher.backbone.packed,
         unpadded=teacher.backbone.unpadded,
         dtype=teacher.backbone.dtype_policy,

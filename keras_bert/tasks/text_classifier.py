@@ -274,9 +274,7 @@ class TextClassifier(Task):
         Reference:
             [SetFit](https://arxiv.org/abs/2209.11055), section 3.
         """
-        y = label_column(x, self.class_names) if y is None else y
-        labels = self._label_rules(BatchOptions()).read([] if y is None else y)
-        training = FewShotTraining(self, x, labels)
+        training = FewShotTraining(self, x, self._labels_of(x, y))
         embedder = training.embedder
         pairs, scores = training.pairs(max_pairs)
         steps = embedder.num_steps(pairs, batch_size, max(1, epochs))
@@ -448,8 +446,7 @@ class TextClassifier(Task):
         """
         if not self.multi_label:
             raise ValueError("Thresholds are for a TextClassifier with multi_label=True.")
-        y = label_column(x, self.class_names) if y is None else y
-        labels = MultiLabelRules(self.num_classes, self.class_names).read([] if y is None else y)
+        labels = self._labels_of(x, y)
         scores = sigmoid(self.predict(x, batch_size=batch_size, verbose=verbose))
         if len(labels) != len(scores):
             raise ValueError(f"There are {len(scores)} texts, and labels of {len(labels)}.")
@@ -497,6 +494,10 @@ class TextClassifier(Task):
             lowest=-1 if options.allow_unlabeled else 0,
             is_score=self.is_regression,
         )
+
+    def _labels_of(self, x: Any, y: Any) -> np.ndarray[Any, Any]:
+        y = label_column(x, self.class_names) if y is None else y
+        return self._label_rules(BatchOptions()).read([] if y is None else y)
 
     def _num_targets(self, x: Any) -> dict[str, int | None]:
         return {"": self.num_classes} if self.supports_class_weight else {}

@@ -230,8 +230,8 @@ class TextTrainer(TokenModel):
                 fine_tuning_rate(self.backbone.config.hidden_dim) if rate is None else rate
             )
         optimizer = keras.optimizers.get(optimizer)
-        scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-        if auto_scale_loss and not scaled and computes_in_float16(self.backbone):
+        scales_loss = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        if auto_scale_loss and not scales_loss and computes_in_float16(self.backbone):
             # Keras only checks the policy of the model, but an encoder has its own.
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
         self._check_loss(loss)
@@ -303,18 +303,18 @@ class TextTrainer(TokenModel):
         self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> dict[str, Any]:
         """Updates the metrics, and returns all of them."""
-        compared = self._compared(x, y, y_pred, sample_weight, training=False)
-        metrics: dict[str, Any] = super().compute_metrics(x, *compared)
+        parts = self._compared(x, y, y_pred, sample_weight, training=False)
+        metrics: dict[str, Any] = super().compute_metrics(x, *parts)
         return metrics
 
     def get_metrics_result(self) -> dict[str, Any]:
         """Returns all metrics by name, including the mean losses since the last reset."""
         means = self._loss_means
-        shown = self._objective is not None and len(means) > 1
-        hidden = set() if shown else {id(mean) for mean in means.values()}
+        shows_means = self._objective is not None and len(means) > 1
+        other_ids = set() if shows_means else {id(mean) for mean in means.values()}
         logs: dict[str, Any] = {}
         for metric in self.metrics:
-            if id(metric) not in hidden:
+            if id(metric) not in other_ids:
                 result = metric.result()
                 logs.update(result if isinstance(result, dict) else {metric.name: result})
         if self._objective is not None:
@@ -439,10 +439,10 @@ class TextTrainer(TokenModel):
         # As Keras does, and not by `super()`, whose properties `torch.compile` cannot trace
         if not self.trainable:
             return []
-        trained = [variable for variable in variables if variable.trainable]
+        trainable = [variable for variable in variables if variable.trainable]
         if self.uses_pooler or not hasattr(self, "backbone") or self.backbone.pooler is None:
-            return trained
-        return without(trained, self.backbone.pooler.variables)
+            return trainable
+        return without(trainable, self.backbone.pooler.variables)
 
     def get_compile_config(self) -> dict[str, Any]:
         """Returns the arguments of `compile`, and which variables the optimizer was built for.
@@ -891,8 +891,8 @@ class TextTrainer(TokenModel):
         for features, rest in batches:
             num_rows = len(features["token_ids"])
             # On TensorFlow, `predict_on_batch` runs on one device.
-            filled = filled_up(features, num_devices()) if compiles else features
-            outputs = predict(shard_over_devices(filled))
+            inputs = filled_up(features, num_devices()) if compiles else features
+            outputs = predict(shard_over_devices(inputs))
             yield (
                 features,
                 rest,

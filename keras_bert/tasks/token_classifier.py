@@ -280,7 +280,7 @@ class TokenClassifier(Task):
 
 def _entities(tags: Sequence[Mapping[str, Any]], text: str | None) -> list[dict[str, Any]]:
     """Returns the entities of a sentence, with offsets of words if there is its text."""
-    found = []
+    answers = []
     for kind, start, end in entities([tag["label"] for tag in tags]):
         words = tags[start:end]
         score = float(np.mean([word["score"] for word in words]))
@@ -288,5 +288,5 @@ def _entities(tags: Sequence[Mapping[str, Any]], text: str | None) -> list[dict[
         if text is not None:
             start, end = words[0]["start"], words[-1]["end"]
             covered = text[start:end]
-        found.append({"type": kind, "text": covered, "score": score, "start": start, "end": end})
-    return found
+        answers.append({"type": kind, "text": covered, "score": score, "start": start, "end": end})
+    return answers

@@ -143,7 +143,7 @@ def test_a_trained_classifier_rests_on_the_word_that_decides():
     other = "good" if word == "dull" else "bad"
     against = insight.attributions(classifier, f"the film was {word}", "occlusion", target=other)
     assert min(against.words, key=lambda word: word["score"])["word"] == word
-    assert f'rgba(209, 87, 12, 0.700)">{word}</span>' in against._repr_html_()
+    assert f'rgba(209, 87, 12, 0.600)">{word}</span>' in against._repr_html_()
     assert str(against).splitlines()[1].endswith(f"  {word}")
 
 

@@ -24,16 +24,10 @@ def cudnn(query: Any, key: Any, value: Any, mask: Any = None, window: int | None
     of pairs of tokens is added to the scores, and so takes memory for each pair, but not for each
     head.
 
-    Args:
-        query: `(batch, length, heads, head_dim)`, float16 or bfloat16.
-        key: `(batch, length, key_value_heads, head_dim)`.
-        value: `(batch, length, key_value_heads, head_dim)`.
-        mask: Bool, broadcastable to `(batch, heads, length, length)`; `None` for no mask.
-        window: The largest distance of a key before its query; keys after it are not attended to.
-            Without a mask.
-
-    Returns:
-        A tensor of the shape and dtype of `query`.
+    Queries are float16 or bfloat16 `(batch, length, heads, head_dim)`; keys and values may have
+    fewer heads. The mask is bool, and broadcasts to `(batch, heads, length, length)`. With a
+    window, the largest distance of a key before its query, there is no mask, and keys after the
+    query are not attended to.
 
     Reference:
         [FlashAttention](https://arxiv.org/abs/2205.14135), section 3.1.
@@ -75,17 +69,8 @@ def chunked(
     The scores of a chunk of queries are computed at a time, and again in the backward pass.
     Dropout drops what it does in all scores at once.
 
-    Args:
-        query: `(batch, heads, length, head_dim)`, like `key` and `value`.
-        key: See `query`.
-        value: See `query`.
-        mask: Bool, or float to add to the scores, broadcastable to `(batch, heads, length,
-            length)`; `None` for no mask.
-        dropout: Dropout rate on the probabilities, in `[0, 1)`.
-        seed: A `keras.random.SeedGenerator`, required if dropout is active.
-
-    Returns:
-        A tensor of the shape and dtype of `query`.
+    Queries, keys and values are `(batch, heads, length, head_dim)`. The mask, bool or float to add
+    to the scores, broadcasts to `(batch, heads, length, length)`.
 
     Reference:
         [Self-attention does not need O(n²) memory](https://arxiv.org/abs/2112.05682), section 3.
@@ -123,12 +108,10 @@ def chunked(
 
 
 def _positions(shape: tuple[int, ...], first: Any, length: int) -> Any:
-    """Returns the position of each score of a chunk among all scores, uint32, of this shape.
+    """Returns the position of each score of a chunk among all scores, uint32.
 
-    Args:
-        shape: `(batch, heads, queries, keys)`.
-        first: The index of the first query, uint32.
-        length: The number of queries of a row.
+    The shape is `(batch, heads, queries, keys)`; `first` is the index of the first query, uint32,
+    and `length` the number of queries of a row.
     """
     batch, heads, queries, keys = (jax.lax.broadcasted_iota("uint32", shape, i) for i in range(4))
     return ((batch * shape[1] + heads) * length + first + queries) * shape[3] + keys

@@ -156,9 +156,7 @@ def kernel_of(case: Case) -> str:
 def prefers_varlen(case: Case, num_positions: int) -> bool:
     """Returns whether inference takes less time without padding, by a kernel of PyTorch on a GPU.
 
-    Args:
-        case: Attention of the batch as a varlen one.
-        num_positions: The number of positions of the batch, padding included.
+    The case is that of the varlen batch; positions of padding count.
     """
     return kernel_of(case) == "varlen" and num_positions >= MIN_VARLEN_POSITIONS
 
@@ -185,18 +183,7 @@ def case_of(
     dropout: float = 0.0,
     training: bool = False,
 ) -> Case:
-    """Returns what attention of tensors is, on their device.
-
-    Args:
-        query_key_value: See `keras_bert.ops.attention`.
-        form: See `Case`.
-        window: See `Case`.
-        causal: See `Case`.
-        mask: The attention mask, if there is one.
-        bias: See `Case`.
-        dropout: Dropout rate.
-        training: See `Case`.
-    """
+    """Returns the `Case` of tensors, on their device, with a mask or `None`, and a dropout rate."""
     query: Tensor
     key: Tensor
     if isinstance(query_key_value, tuple):

@@ -75,14 +75,7 @@ def fused_step(
 ) -> Tensor:
     """Attention of `(batch, heads, length, head_dim)` in training.
 
-    Args:
-        query: See above.
-        key: Of the shape of `value`.
-        value: See `key`.
-        mask: Float `(batch, 1, length or 1, length)`, to add to the scores; without a gradient.
-        dropout: Dropout rate on the probabilities.
-        seed: A `keras.random.SeedGenerator`, required if dropout is active.
-        max_length: See `keras_bert.ops.attention`.
+    The mask, float `(batch, 1, length or 1, length)`, is added to the scores, and has no gradient.
     """
     head_dim, length = query.shape[-1], query.shape[2]
     masks_queries = mask is not None and mask.shape[2] != 1
@@ -107,13 +100,9 @@ def _attention(
     """Returns the function of the inputs, which is traced once for all layers of all models.
 
     The choice between the two ways to compute it is a part of the function and of its gradient: in
-    each layer it would take half of the time before the first step of training.
-
-    Args:
-        dropout: Dropout rate on the probabilities.
-        head_dim: Dimension of a head.
-        masks_queries: Whether a mask has a row for each query, and not one for all of them.
-        is_long: Whether to compute chunks of queries; `None` if only a batch tells their number.
+    each layer it would take half of the time before the first step of training. `masks_queries`
+    says whether a mask has a row for each query, and `is_long` whether to compute chunks of
+    queries; it is `None` if only a batch tells their number.
     """
 
     @functools.partial(traced_once, spec=open_spec)
@@ -150,21 +139,21 @@ def _attend(dropout: float, inputs: _Inputs) -> tuple[Tensor, Tensor, Tensor]:
     These are the probabilities, `(batch, heads, queries, keys)`, before and after their dropout.
     """
     probabilities = _probabilities(inputs.queries, inputs.keys, inputs.mask)
-    kept = dropped(dropout)(probabilities, inputs.seed) if dropout else probabilities
-    return tf.matmul(kept, inputs.values), probabilities, kept
+    weights = dropped(dropout)(probabilities, inputs.seed) if dropout else probabilities
+    return tf.matmul(weights, inputs.values), probabilities, weights
 
 
 def _gradients(
-    dropout: float, inputs: _Inputs, upstream: Tensor, probabilities: Tensor, kept: Tensor
+    dropout: float, inputs: _Inputs, upstream: Tensor, probabilities: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Computes the gradients of queries, keys and values from that of the context."""
-    along_kept = tf.matmul(upstream, inputs.values, transpose_b=True)
+    along_weights = tf.matmul(upstream, inputs.values, transpose_b=True)
     scale = 1 / math.sqrt(inputs.queries.shape[-1])
-    along_scores = _softmax_gradient(dropout, scale)(probabilities, along_kept, inputs.seed)
+    along_scores = _softmax_gradient(dropout, scale)(probabilities, along_weights, inputs.seed)
     return (
         tf.matmul(along_scores, inputs.keys),
         tf.matmul(along_scores, inputs.queries, transpose_a=True),
-        tf.matmul(kept, upstream, transpose_a=True),
+        tf.matmul(weights, upstream, transpose_a=True),
     )
 
 

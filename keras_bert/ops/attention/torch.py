@@ -42,14 +42,7 @@ def sdpa(
 def varlen(query: Tensor, key: Tensor, value: Tensor, layout: Varlen) -> Tensor:
     """Attention of each row of a varlen batch to itself, without dropout.
 
-    Args:
-        query: float16 or bfloat16 `(1, tokens, heads, head_dim)`, like `key` and `value`.
-        key: See `query`.
-        value: See `query`.
-        layout: Where the tokens of the rows are.
-
-    Returns:
-        A tensor of the shape of `query`.
+    Queries, keys and values are float16 or bfloat16 `(1, tokens, heads, head_dim)`.
     """
     longest = max(mask.shape[1] for mask in layout.key_masks)
     query, key, value = query[0], key[0], value[0]
