@@ -475,7 +475,7 @@ def _answering(task: QuestionAnswerer, x: Any, target: Any) -> _Row:
         if not inside:
             raise ValueError(f"target is {target!r}; no token of the passage lies there.")
         first, last = inside[0], inside[-1]
-    indices = {"start_logits": (first,), "end_logits": (last,)}
+    indices: dict[str, tuple[int, ...]] = {"start_logits": (first,), "end_logits": (last,)}
     name = f"answer {passage[start:end]!r}" if end > start else "no answer"
     return _Row(features, (question, passage), tuple(spans), indices, name)
 

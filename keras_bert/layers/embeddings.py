@@ -246,10 +246,11 @@ class EmbeddingPostprocessor(Layer):
         self._check_inputs(token_vectors, segment_ids, position_ids)
         x = ops.cast(token_vectors, self.variable_dtype)
         first = self.position_offset
-        if self.learned_positions and position_ids is None:
-            x = x + self.position_embeddings[first : first + length_of(token_vectors)]
-        elif self.learned_positions:
-            x = x + take(self.position_embeddings, position_ids + first, training)
+        if self.learned_positions:
+            if position_ids is None:
+                x = x + self.position_embeddings[first : first + length_of(token_vectors)]
+            else:
+                x = x + take(self.position_embeddings, position_ids + first, training)
         if self.num_segments == 1 or (self.num_segments and segment_ids is None):
             x = x + self.segment_embeddings[0]
         elif self.num_segments:

@@ -153,7 +153,7 @@ def _choose_head(
     outputs = None
     if has_head and class_names is None:
         options["class_names"] = checkpoint.class_names
-    elif has_head:
+    elif has_head and class_names is not None:
         outputs = _stored_outputs(checkpoint.class_names, class_names, checkpoint.folder)
         thresholds = defaults.get("thresholds")
         if outputs is not None and thresholds and "thresholds" not in arguments:

@@ -160,7 +160,7 @@ class TokenizerSettings:
         """Returns the name of the tokenizer's class, without `Fast`; `None` if no file says it."""
         path = self._folder / "config.json"
         config = read_json(path) if path.exists() else {}
-        model_type = config.get("model_type")
+        model_type = config.get("model_type", "")
         if model_type in _ALWAYS_BY_FILE and self._file is not None:
             return "TokenizersBackend"
         name = self.fields.get("tokenizer_class") or config.get("tokenizer_class")
