@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from keras_bert.config import BertConfig
+from keras_bert.data.labels import listed
 from keras_bert.layers.averaging import (
     AveragedModels,
     mean_of_independent_probabilities,
@@ -324,9 +325,11 @@ def _check_members(members: Sequence[Any], shared_options: Sequence[str]) -> Non
     """Checks that members differ in nothing but their encoders."""
     if not members:
         raise ValueError("There are no members; expected one or more models of one task.")
-    first = _facts(members[0], shared_options)
+    configs = [member._preprocessor_config() for member in members]
+    with_preprocessors = configs.count(configs[0]) < len(configs)
+    first = _facts(members[0], shared_options, with_preprocessors)
     for number, member in enumerate(members):
-        own = _facts(member, shared_options)
+        own = _facts(member, shared_options, with_preprocessors)
         for what in {**first, **own}:
             value, other = own.get(what), first.get(what)
             is_reordered = what == "class_names" and value and other and {*value} == {*other}
@@ -337,11 +340,14 @@ def _check_members(members: Sequence[Any], shared_options: Sequence[str]) -> Non
                 )
 
 
-def _facts(member: Any, shared_options: Sequence[str]) -> dict[str, Any]:
+def _facts(member: Any, shared_options: Sequence[str], with_preprocessor: bool) -> dict[str, Any]:
     """Returns what members have in common, by its name in errors."""
     facts = {option: getattr(member, option) for option in shared_options}
+    if not with_preprocessor:
+        return facts
     if member._preprocessor_config() is None:
         return {**facts, "preprocessor": "none"}
+    # With the defaults of what the config in a file of an earlier release lacks
     preprocessor = member.preprocessor.get_config()
     tokenizer = preprocessor.pop("tokenizer")
     facts |= {"preprocessor": "one", **preprocessor}
@@ -350,6 +356,8 @@ def _facts(member: Any, shared_options: Sequence[str]) -> dict[str, Any]:
 
 def _shown(value: Any) -> str:
     """Returns a value for an error message; of a vocabulary its size."""
+    if isinstance(value, tuple):  # of names of classes
+        return listed(value)
     is_long = isinstance(value, (list, dict))
     return f"one of {len(value):,} entries" if is_long else str(value)
 
