@@ -10,7 +10,6 @@ import keras
 import numpy as np
 
 from keras_bert.config import BertConfig
-from keras_bert.data.labels import listed
 from keras_bert.layers.averaging import (
     AveragedModels,
     mean_of_independent_probabilities,
@@ -356,8 +355,6 @@ def _facts(member: Any, shared_options: Sequence[str], with_preprocessor: bool) 
 
 def _shown(value: Any) -> str:
     """Returns a value for an error message; of a vocabulary its size."""
-    if isinstance(value, tuple):  # of names of classes
-        return listed(value)
     is_long = isinstance(value, (list, dict))
     return f"one of {len(value):,} entries" if is_long else str(value)
 
