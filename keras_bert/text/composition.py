@@ -84,22 +84,17 @@ def sources_of_composed(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def combining_characters() -> str:
-    """Returns `joining_points`, for character classes of regular expressions (Python's, RE2's)."""
-    return character_class_of(joining_points())
+    """Returns the characters that composition may move or join to earlier ones.
 
-
-@functools.cache
-def joining_points() -> frozenset[int]:
-    """Returns the code points that composition may move or join to earlier ones.
-
-    They are the combining marks and the second characters of compositions.
+    They are the combining marks and the second characters of compositions, for character classes of
+    regular expressions (Python's, RE2's).
     """
     points = {*_HANGUL_PARTS, *combining_points()}
     for point in range(0x110000):
         mapping = unicodedata.decomposition(chr(point))
         if mapping and not mapping.startswith("<"):
             points.update(int(code, 16) for code in mapping.split()[1:])
-    return frozenset(points)
+    return character_class_of(points)
 
 
 @functools.cache

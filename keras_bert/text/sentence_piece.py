@@ -248,7 +248,6 @@ class SentencePieceTokenizer(Tokenizer):
             self._splitter,
             None if self.albert_rules else self.blank_characters,
             self.compose,
-            self.known_points,
         )
 
     @property
@@ -272,23 +271,6 @@ class SentencePieceTokenizer(Tokenizer):
         return character_class_of(
             point for point, text in zip(points, results, strict=True) if text in blank
         )
-
-    @functools.cached_property
-    def known_points(self) -> list[int]:
-        """The code points that pieces have, or that the model changes, in ascending order.
-
-        Any other character is unknown, unless the model joins it to another one.
-        """
-        # No character after these has a decomposition.
-        points = [*range(1, 0xD800), *range(0xE000, 0x30000)]
-        # Nothing is joined to a character for private use.
-        results = self._processor.normalize([f"\ue000{chr(point)}a" for point in points])
-        changing_points = (
-            point
-            for point, text in zip(points, results, strict=True)
-            if text != f"{SPACE}\ue000{chr(point)}a"
-        )
-        return sorted({*changing_points, *map(ord, set("".join(self.vocabulary)))})
 
     @functools.cached_property
     def _blanks(self) -> re.Pattern[str]:

@@ -13,7 +13,6 @@ from keras_bert.text.composition import normalized  # noqa: E402
 from keras_bert.text.graph.normalization import normalize_unicode  # noqa: E402
 from keras_bert.text.graph.special_tokens import SplitTexts  # noqa: E402
 from keras_bert.text.special_tokens import TokenSplitter  # noqa: E402
-from tests.text import families  # noqa: E402
 from tests.text.executors import EXECUTORS  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
@@ -46,33 +45,6 @@ def test_megabytes_of_marks_are_normalized_in_seconds(normalize, marks):
     start = time.process_time()
     normalize("NFC", "a" + marks * (SIZE // len(marks.encode())))
     assert time.process_time() - start < MOST_SECONDS
-
-
-def test_long_runs_in_a_graph_are_the_tokens_of_python():
-    draw = random.Random(0)
-    runs = ["龘" * 3000, "\U00030000" * 300, "か" * 50, "か\u3099" * 5, "か" + "\u3099" * 40]
-    runs += ["\u0301" * 40, " " * 30, "\n" * 30, "\u1100" * 9, "▁" * 13]
-    parts = [*runs, "龘", "é", "e\u0301", "ｶﾞ", "\u1161", "\u1100\u1161", "x", "the ", "\xa0"]
-    texts = ["".join(draw.choices(parts, k=draw.randrange(1, 24))) for _ in range(60)]
-    for family in ("xlm_roberta", "deberta_v2", "mmbert"):
-        tokenizer = families.make(family)
-        for text in (*texts, "龘" * 4000):
-            expected = tokenizer.tokenize_with_offsets(text)
-            found = tokenizer.tokenize_with_offsets(tf.constant(text))
-            assert [part.numpy().tolist() for part in found] == list(expected)
-            assert tokenizer(tf.constant(text)).numpy().tolist() == expected[0]
-
-
-@pytest.mark.parametrize(
-    ("family", "letters"),
-    [("mmbert", " "), ("xlm_roberta", "龘"), ("xlm_roberta", "\u0301"), ("deberta_v2", "龘")],
-)
-def test_megabytes_of_a_run_are_tokenized_by_a_graph_in_seconds(family, letters):
-    graph = families.make(family).graph
-    graph(tf.constant(["a"]))
-    start = time.process_time()
-    graph(tf.constant([letters * (SIZE // len(letters.encode()))]))
-    assert time.process_time() - start < MOST_SECONDS / 2
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

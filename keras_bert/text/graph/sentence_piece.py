@@ -8,23 +8,15 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from keras_bert.text.composition import joining_points
 from keras_bert.text.graph.functions import traced_once
-from keras_bert.text.graph.normalization import drop_invalid, encode_texts
+from keras_bert.text.graph.normalization import drop_invalid
 from keras_bert.text.graph.offsets import Characters, Pieces, over_dropped_marks
-from keras_bert.text.graph.rows import repeat, row_ids, select
+from keras_bert.text.graph.rows import repeat, row_ids
 from keras_bert.text.graph.sentence_piece_cleaning import SentenceCleaner
 from keras_bert.text.graph.special_tokens import SplittingGraph
 from keras_bert.text.special_tokens import TokenSplitter
 
 _SPACE = "▁"
-# Number of bytes; runs in shorter texts take less time than to look for them.
-_LONG_TEXT = 10_000
-_MAX_POINT = 0x110000
-# The kinds of characters that no piece has: ones that may be joined to others, and all others
-_JOINING, _OTHER, _NUM_KINDS = 1, 2, 3
-# More than a character is composed of
-_KEPT = 8
 
 
 class SentencePieceGraph(SplittingGraph):
@@ -35,7 +27,6 @@ class SentencePieceGraph(SplittingGraph):
         widths: The number of bytes of each of them in a text, without the space before it.
         blank_characters: The characters that are in no span if they begin or end a piece, for a
             character class; `None` for the spaces before it.
-        known_points: See `SentencePieceTokenizer.known_points`.
     """
 
     def __init__(
@@ -49,7 +40,6 @@ class SentencePieceGraph(SplittingGraph):
         splitter: TokenSplitter | None,
         blank_characters: str | None,
         compose: bool,
-        known_points: Sequence[int],
     ) -> None:
         super().__init__(special_token_ids, splitter, compose)
         self._cleaner = cleaner
@@ -58,10 +48,6 @@ class SentencePieceGraph(SplittingGraph):
         self._commas = _NumberCommas(parts, widths) if is_split else None
         with tf.init_scope(), tf.device("CPU:0"):
             self._tokens = tf.constant(list(vocabulary))
-            kinds = {**dict.fromkeys(joining_points(), _JOINING), **dict.fromkeys(known_points, 0)}
-            kinds[_MAX_POINT] = 0
-            self._points = tf.constant(sorted(kinds))
-            self._kinds = tf.constant([kinds[point] for point in sorted(kinds)])
             self._is_space = tf.strings.regex_full_match(self._tokens, f"{_SPACE}+")
         # TF Text's tokenizer must be created inside the graph that uses it: one created outside is
         # lost when TensorFlow's operation cache is cleared, as `tf.random.set_seed` does.
@@ -76,22 +62,20 @@ class SentencePieceGraph(SplittingGraph):
         return tf.strings.regex_replace(drop_invalid(texts), r"\x00", "\ue000")
 
     def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        ids, _, _ = self._search(self._without_long_runs(self._cleaner(texts)))
+        ids, _, _ = self._search(self._cleaner(texts))
         return self._commas.split_ids(ids) if self._commas else ids
 
     def _pieces(self, texts: tf.Tensor) -> Pieces:
         clean_texts = self._cleaner(texts)
-        shortened = self._without_long_runs(clean_texts)
-        pieces = Pieces(*self._search(shortened))
-        starts, ends = tf.cond(
-            _are_long(clean_texts),
-            lambda: self._before_shortening(clean_texts, shortened, pieces),
-            lambda: (pieces.starts.flat_values, pieces.ends.flat_values),
-        )
+        pieces = Pieces(*self._search(clean_texts))
         text_starts = tf.cumsum(tf.cast(tf.strings.length(clean_texts), tf.int64), exclusive=True)
         # From here on, offsets count in the concatenation of all texts
         begin = tf.gather(text_starts, row_ids(pieces.ids))
-        pieces = pieces.with_offsets(starts + begin, ends + begin)
+        starts, ends = (
+            tf.cast(offsets.flat_values, tf.int64) + begin
+            for offsets in (pieces.starts, pieces.ends)
+        )
+        pieces = pieces.with_offsets(starts, ends)
         pieces = (
             _without_spaces(pieces, clean_texts)
             if self._blank_characters is None
@@ -103,72 +87,11 @@ class SentencePieceGraph(SplittingGraph):
         is_space = tf.gather(self._is_space, pieces.ids.flat_values)
         return _to_characters(pieces, is_space, characters, *self._cleaner.traces(characters))
 
-    def _without_long_runs(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns texts with the first few characters, and the last, of each run of unknown ones.
-
-        A run is one unknown token, which TF Text makes in a time in the square of its length. The
-        first few ones may be marks that the model joins to the character before.
-        """
-
-        def shorten() -> tf.Tensor:
-            points, is_kept = self._mark_kept(texts)
-            count = tf.concat([[0], tf.cumsum(tf.cast(is_kept, tf.int64))], axis=0)
-            splits = tf.gather(count, points.row_splits)
-            kept_points = select(points.flat_values, is_kept)
-            return encode_texts(
-                tf.RaggedTensor.from_row_splits(kept_points, splits, validate=False)
-            )
-
-        return tf.cond(_are_long(texts), shorten, lambda: texts)
-
-    def _mark_kept(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Returns the characters of texts, and which are not inside a run of unknown ones."""
-        points = tf.strings.unicode_decode(texts, "UTF-8")
-        flat, text = points.flat_values, row_ids(points)
-        row = tf.searchsorted(self._points, flat)
-        kind = tf.where(tf.gather(self._points, row) == flat, tf.gather(self._kinds, row), _OTHER)
-        # Of the same kind as the character before, in the same text
-        key = tf.cast(kind, tf.int64) + _NUM_KINDS * text
-        follows = (key == tf.concat([[-1], key[:-1]], axis=0)[: tf.size(key)]) & (kind > 0)
-        index = tf.range(tf.size(key))
-        run = tf.cumsum(tf.cast(~follows, tf.int32)) - 1
-        place = index - tf.gather(select(index, ~follows), run)
-        is_last = ~tf.concat([follows[1:], [False]], axis=0)[: tf.size(key)]
-        return points, (place < _KEPT) | is_last
-
-    def _before_shortening(
-        self, texts: tf.Tensor, shortened: tf.Tensor, pieces: Pieces
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Converts offsets in bytes of shortened texts to offsets in the texts before."""
-        points, is_kept = self._mark_kept(texts)
-        flat = points.flat_values
-        widths = 1 + sum(tf.cast(flat >= first, tf.int32) for first in (0x80, 0x800, 0x10000))
-        byte_positions = tf.where(repeat(is_kept, widths))[:, 0]
-        text = row_ids(pieces.ids)
-        before, after = (
-            tf.gather(tf.cumsum(tf.cast(tf.strings.length(each), tf.int64), exclusive=True), text)
-            for each in (texts, shortened)
-        )
-        byte_positions = tf.concat(
-            [byte_positions, [tf.reduce_sum(tf.cast(widths, tf.int64))]], axis=0
-        )
-        first, last = (
-            tf.cast(offsets.flat_values, tf.int64) for offsets in (pieces.starts, pieces.ends)
-        )
-        # Dropped bytes belong to the token before them.
-        return tuple(
-            tf.gather(byte_positions, after + offsets) - before for offsets in (first, last)
-        )
-
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Concatenates pieces, and replaces their space characters with spaces."""
         tokens = ids.with_flat_values(tf.gather(self._tokens, ids.flat_values))
         text = tf.strings.reduce_join(tokens, axis=1)
         return tf.strings.regex_replace(tf.strings.regex_replace(text, _SPACE, " "), r"\A ", "")
-
-
-def _are_long(texts: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_any(tf.strings.length(texts) > _LONG_TEXT)
 
 
 class _NumberCommas:
