@@ -73,7 +73,7 @@ LIBRARIES = {
         "tensorflow_serving", "tf2onnx",
     },
     "tasks": {"keras", "numpy"},
-    "insight": {"keras", "matplotlib", "numpy", "scipy"},  # SciPy for maximum flows alone
+    "insight": {"keras", "matplotlib", "numpy", "scipy"},
 }  # fmt: skip
 
 # What a package may import inside functions alone: tokenizers are used without Keras, which
@@ -101,7 +101,7 @@ FOLDERS = {
     "plots": {"readers", "scores"},
     "engine": {"options", "loader", "costs", "plots", "readers", "scores"},
     "serving": {"engine", "readers"},
-    "benchmarks": {"options", "engine", "plots", "serving"},
+    "benchmarks": {"options", "costs", "engine", "plots", "serving"},
     "jobs": {"options", "loader", "engine", "plots", "readers", "scores"},
     "pretraining": {"options", "costs", "engine", "plots"},
     "recipes": {"jobs", "pretraining"},

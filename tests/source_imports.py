@@ -9,8 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE_FOLDERS = ("keras_bert", "training", "docs", "tests")
-# Scripts that become pages, which nobody imports
-PAGE_FOLDERS = ("docs/guides", "docs/extend")
+# Scripts of pages, which nobody imports
+PAGE_FOLDERS = ("docs/guides", "docs/extend", "docs/measurements")
 IMPORTING_CALLS = ("import_module", "importorskip")
 
 

@@ -2,7 +2,7 @@
 """Embeddings of another library by OpenAI's API, behind uvicorn as its users put it, to measure it.
 
     pip install fastapi uvicorn fastembed "sentence-transformers[onnx,openvino]" datasets
-    python training/research/peer_server.py torch|onnx|openvino|fastembed MODEL_FOLDER PORT TEXTS
+    python docs/measurements/peer_server.py torch|onnx|openvino|fastembed MODEL_FOLDER PORT TEXTS
 
 It needs none of this project, and runs in an environment of the other library. ONNX and OpenVINO
 models have int8 products, as sentence-transformers quantizes them, OpenVINO's with the column
