@@ -311,10 +311,10 @@ class TextTrainer(TokenModel):
         """Returns all metrics by name, including the mean losses since the last reset."""
         means = self._loss_means
         shows_means = self._objective is not None and len(means) > 1
-        other_ids = set() if shows_means else {id(mean) for mean in means.values()}
+        hidden_ids = set() if shows_means else {id(mean) for mean in means.values()}
         logs: dict[str, Any] = {}
         for metric in self.metrics:
-            if id(metric) not in other_ids:
+            if id(metric) not in hidden_ids:
                 result = metric.result()
                 logs.update(result if isinstance(result, dict) else {metric.name: result})
         if self._objective is not None:

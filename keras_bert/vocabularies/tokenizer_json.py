@@ -413,7 +413,9 @@ def row_formats(tokenizer: TokenizerJson) -> RowFormats:
 
 
 def _template_part(part: Mapping[str, Mapping[str, Any]]) -> tuple[str, int]:
-    kind, value = next(iter(part.items()), ("nothing", {}))
+    if len(part) != 1:
+        raise TypeError(f"a template has the part {part!r}")
+    ((kind, value),) = part.items()
     if (kind == "Sequence") != (value["id"] in ("A", "B")):
         raise TypeError(f"{kind} is {value['id']!r}")
     return value["id"], value["type_id"]

@@ -436,6 +436,10 @@ SINGLE, PAIR = ["[CLS]", "A", "[SEP]"], ["B:1", "[SEP]:1"]
             r"makes the row \[CLS\] A \[SEP\] \[CLS\] B \[SEP\]; it must be",
         ),
         (template(["A"], ["A"]), "a tokenizer file is malformed"),
+        (
+            template([{**row("[CLS]")[0], **row("A")[0]}, *row("A", "[SEP]")], row(*SINGLE, *PAIR)),
+            "a template has the part",
+        ),
     ],
 )
 def test_rows_of_a_tokenizer_json_are_those_of_the_preprocessors(post_processor, message, tmp_path):
