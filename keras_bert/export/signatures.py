@@ -27,7 +27,7 @@ import tensorflow as tf
 
 from keras_bert.export.description import RowRequest
 from keras_bert.export.options import ExportOptions, Servable
-from keras_bert.ops.layout import padded_form
+from keras_bert.ops.layout import SIZE_STEP, padded_form
 from keras_bert.ops.tensorflow_graphs import traced_once
 
 TEXT_SIGNATURE = "serving_default"
@@ -449,7 +449,12 @@ class ServedOutputs:
         )
         order = tf.argsort(ends, direction="DESCENDING", stable=True)
         ends = tf.gather(ends, order)
-        features = {name: tf.gather(x, order) for name, x in features.items()}
+        # Columns of padding: rows are `_rounded_up`
+        rest = self._rounded_up(length) - length
+        features = {
+            name: tf.pad(tf.gather(x, order), [*[[0, 0]] * (len(x.shape) - 1), [0, rest]])
+            for name, x in features.items()
+        }
         # The choices of multiple choice; where there are no rows, there may be none
         sequences = tf.maximum(1, tf.reduce_prod(tf.shape(mask)[1:-1]))
 
@@ -457,6 +462,7 @@ class ServedOutputs:
             """Returns the length of a chunk, and the first row after it."""
             # Where there are no rows, the outputs get their shape from a chunk without rows.
             longest = tf.reduce_max(tf.concat([[1], ends[start : start + 1]], axis=0))
+            longest = self._rounded_up(longest)
             return longest, start + tf.maximum(1, self._part_tokens // (longest * sequences))
 
         def has_rows(start: tf.Tensor, *_: Any) -> tf.Tensor:
@@ -478,7 +484,7 @@ class ServedOutputs:
             values = dict(self._graph(rows))
             for name in names:
                 if of_tokens[name]:
-                    value = values[name]
+                    value = values[name][:, :length]
                     num_columns = length - tf.shape(value)[1]
                     values[name] = tf.pad(
                         value, [[0, 0], [0, num_columns], *[[0, 0]] * (len(value.shape) - 2)]
@@ -506,6 +512,12 @@ class ServedOutputs:
             name: tf.gather(array.concat(), position)
             for name, array in zip(names, arrays, strict=True)
         }
+
+    def _rounded_up(self, length: tf.Tensor) -> tf.Tensor:
+        """Rounds a length up to `SIZE_STEP`, where the model has that many positions."""
+        longer = -(-length // SIZE_STEP) * SIZE_STEP
+        limit = self._task.config.max_sequence_length
+        return longer if limit is None else tf.maximum(length, tf.minimum(longer, limit))
 
     def one_in_chunks(self, features: dict[str, Any]) -> tf.Tensor:
         """Computes the only output of the task in chunks; see `in_chunks`."""

@@ -12,7 +12,7 @@ from keras_bert.ops.annotations import LARGEST, Int8Kernel, Tensor
 from keras_bert.ops.int8 import int8_product
 
 _LORA_NAMES = ("lora_kernel_a", "lora_kernel_b")
-_SCALE_NAMES = ("input_scale", "output_scale")
+_SCALE_NAMES = ("input_scale", "kernel_range")
 # How far the differences of input channels are moved to the kernel: from 0, none, to 1, all
 _SMOOTHING = 0.8
 _TINY = 1e-9
@@ -39,7 +39,7 @@ class Dense(keras.layers.Dense):
 
     # float32 `(in,)` and `(units,)` of static int8, see `Int8Kernel`
     input_scale: Any = None
-    output_scale: Any = None
+    kernel_range: Any = None
 
     def quantize_statically(self, largest: Tensor) -> None:
         """Quantizes the kernel and the inputs, by the largest inputs that are expected.
@@ -60,12 +60,12 @@ class Dense(keras.layers.Dense):
         # The value of an integer of each channel
         steps = channels * ops.max(largest / channels) / LARGEST
         kernel = kernel * steps[:, None]
-        output_scale = ops.maximum(ops.max(ops.abs(kernel), axis=0), _TINY) / LARGEST
+        kernel_range = ops.maximum(ops.max(ops.abs(kernel), axis=0), _TINY)
         self.quantize("int8")
-        self._kernel.assign(ops.cast(ops.round(kernel / output_scale), "int8"))
+        self._kernel.assign(ops.cast(ops.round(kernel / kernel_range * LARGEST), "int8"))
         self.add_static_scales()
         self.input_scale.assign(1 / steps)
-        self.output_scale.assign(output_scale)
+        self.kernel_range.assign(kernel_range)
 
     def add_static_scales(self) -> None:
         """Creates the variables of static int8, of a layer that is quantized."""

@@ -74,7 +74,7 @@ class Layout(keras.layers.Layer):
     ) -> tuple[dict[str, Tensor], BatchLayout]:
         self._check(inputs)
         if self._unpads(inputs, training):
-            ids, layout = self._unpadded(inputs)
+            ids, layout = self._unpadded(inputs, training)
         else:
             names = ("padding_mask", "sequence_ids", "output_positions", "position_ids")
             layout = BatchLayout(**{name: inputs[name] for name in names})
@@ -120,8 +120,10 @@ class Layout(keras.layers.Layer):
         )
         return prefers_varlen(case, math.prod(ops.shape(token_ids)))
 
-    def _unpadded(self, inputs: dict[str, Tensor]) -> tuple[dict[str, Tensor], BatchLayout]:
-        varlen = varlen_of(inputs["padding_mask"])
+    def _unpadded(
+        self, inputs: dict[str, Tensor], training: bool
+    ) -> tuple[dict[str, Tensor], BatchLayout]:
+        varlen = varlen_of(inputs["padding_mask"], training)
         ids = {name: None if inputs[name] is None else unpad(inputs[name], varlen) for name in _IDS}
         if ids["position_ids"] is None:
             ids["position_ids"] = varlen.position_ids[None]

@@ -21,9 +21,9 @@ class Int8Kernel(NamedTuple):
     Attributes:
         kernel: int8 `(in, out)`.
         input_scale: float32 `(in,)`: an input is rounded to an integer after this factor.
-        output_scale: float32 `(out,)`: the factor of the sum of the integers' products.
+        kernel_range: float32 `(out,)`: what the integer 127 of each column stands for.
     """
 
     kernel: Tensor
     input_scale: Tensor
-    output_scale: Tensor
+    kernel_range: Tensor

@@ -28,7 +28,8 @@ def int8_product(x: Tensor, weights: Int8Kernel, bias: Tensor | None = None) -> 
         return kernels.product(x, weights, bias)
     integers = ops.round(ops.cast(x, "float32") * weights.input_scale)
     integers = ops.cast(ops.clip(integers, -LARGEST, LARGEST), "int8")
-    product = ops.cast(ops.matmul(integers, weights.kernel), "float32") * weights.output_scale
+    product = ops.cast(ops.matmul(integers, weights.kernel), "float32")
+    product *= weights.kernel_range / LARGEST
     if bias is not None:
         product += ops.cast(bias, "float32")
     return ops.cast(product, keras.backend.standardize_dtype(x.dtype))

@@ -34,6 +34,9 @@ from keras_bert.ops.tokens import take
 # Rows of a batch are divided by length into this many groups, and attention is computed in each.
 # Measured on CPUs: more groups save less than the additional calls cost.
 NUM_GROUPS = 4
+# Sizes are multiples of it in TensorFlow's inference: oneDNN makes a kernel for each shape, which
+# takes up to a millisecond, and TensorFlow keeps the last thousand of them.
+SIZE_STEP = 8
 
 # The form that a context asks for: "padded", "unpadded", or neither
 _form = contextvars.ContextVar("_form", default="")
@@ -43,13 +46,15 @@ class Varlen(NamedTuple):
     """Where the tokens of the rows are in a varlen batch.
 
     It has all tokens up to the last one of each row that is not padding, and the first token of a
-    row that is all padding. So positions in a row do not change, and no row is empty.
+    row that is all padding. So positions in a row do not change, and no row is empty. In
+    TensorFlow's inference, the last token may follow again until their number is a multiple of
+    `SIZE_STEP`; it is not attended to there.
 
     Attributes:
         token_indices: int32 `(tokens,)`, the index of each token in the flattened batch.
         row_ids: int32 `(tokens,)`, the row of each token.
         position_ids: int32 `(tokens,)`, the position of each token in its row.
-        cu_seqlens: int32 `(batch + 1,)`, the number of tokens before each row, and of all.
+        cu_seqlens: int32 `(batch + 1,)`, the number of tokens before each row, and of all rows.
         lengths: int32 `(batch,)`, the number of tokens of each row.
         is_key: bool `(tokens,)`, whether other tokens of the row attend to each token.
         key_indices: int32 `(keys,)`, the indices of the tokens that are attended to.
@@ -197,25 +202,28 @@ def rope_name(base: float, scale: float) -> str:
     return f"base_{float(base)!r}_scale_{float(scale)!r}"
 
 
-def varlen_of(padding_mask: Tensor) -> Varlen:
+def varlen_of(padding_mask: Tensor, training: bool = False) -> Varlen:
     """Finds the tokens of a batch that are computed, and where attention reads them.
 
-    The mask is bool or int `(batch, length)`, 0 at padding.
+    The mask is bool or int `(batch, length)`, 0 at padding. `training` says whether gradients will
+    be computed.
     """
-    return (
-        _shared_graph()(padding_mask) if dispatch.is_tensorflow_graph() else _varlen(padding_mask)
-    )
+    step = 1 if training or dispatch.tensorflow_plain() is None else SIZE_STEP
+    if dispatch.is_tensorflow_graph():
+        return _shared_graph(step)(padding_mask)
+    return _varlen(padding_mask, step)
 
 
 @functools.cache
-def _shared_graph() -> Callable[[Tensor], Varlen]:
+def _shared_graph(step: int) -> Callable[[Tensor], Varlen]:
     """Returns `_varlen` as one graph for all models: it has as many operations as two layers."""
     from keras_bert.ops.tensorflow_graphs import traced_once
 
-    return traced_once(_varlen, inline=True)
+    return traced_once(functools.partial(_varlen, step=step), inline=True)
 
 
-def _varlen(padding_mask: Tensor) -> Varlen:
+def _varlen(padding_mask: Tensor, step: int) -> Varlen:
+    """Implements `varlen_of`, with sizes that are multiples of a step."""
     mask = ops.cast(padding_mask, "bool")
     batch, length = ops.shape(mask)[0], ops.shape(mask)[1]
     positions = ops.arange(length, dtype="int32")
@@ -227,13 +235,23 @@ def _varlen(padding_mask: Tensor) -> Varlen:
     ends = ops.cumsum(lengths)
     starts = ends - lengths
     is_key = take(ops.reshape(mask, (-1,)), tokens)
+    number = ops.shape(tokens)[0]
+    indices = ops.arange(number, dtype="int32")
+    if step > 1:
+        rounded_up = ops.arange(_rounded_up(number, step), dtype="int32")
+        indices = ops.minimum(rounded_up, number - 1)
+        tokens = take(tokens, indices)
+        is_key = ops.logical_and(take(is_key, indices), rounded_up == indices)
 
     # In ascending order of length, the rows of a group are consecutive, the longest last.
     order = ops.cast(ops.argsort(lengths), "int32")
     ascending = take(lengths, order)
     bounds = [batch * group // NUM_GROUPS for group in range(NUM_GROUPS + 1)]
     longest = ops.concatenate([ops.zeros((1,), "int32"), ascending])  # of the first rows
-    shapes = [(end - begin, _as_size(longest[end])) for begin, end in itertools.pairwise(bounds)]
+    shapes = [
+        (end - begin, _rounded_up(_as_size(longest[end]), step))
+        for begin, end in itertools.pairwise(bounds)
+    ]
     widths = ops.concatenate([ops.full((size,), width, "int32") for size, width in shapes])
     place_ends = ops.cumsum(widths)
     index = ops.arange(sum(size * width for size, width in shapes), dtype="int32")
@@ -257,8 +275,7 @@ def _varlen(padding_mask: Tensor) -> Varlen:
         is_key=is_key,
         key_indices=_true_indices(is_key),
         group_gather=places,
-        group_scatter=ops.arange(ops.shape(tokens)[0], dtype="int32")
-        + take(first_places - starts, row_ids),
+        group_scatter=indices + take(first_places - starts, row_ids),
         key_masks=tuple(_in_groups(are_attended, shapes)),
     )
 
@@ -385,3 +402,8 @@ def _true_indices(mask: Tensor) -> Tensor:
 def _as_size(length: Tensor) -> Tensor:
     """Returns a scalar as a size of a shape."""
     return int(length) if keras.backend.backend() == "torch" else length
+
+
+def _rounded_up(size: Tensor, step: int) -> Tensor:
+    """Returns the smallest multiple of a step that is not below a size."""
+    return -(-size // step) * step

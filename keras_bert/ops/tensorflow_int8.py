@@ -53,7 +53,7 @@ def _in_graph(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def product(x: Tensor, weights: Int8Kernel, bias: Tensor | None) -> Tensor:
     """`keras_bert.ops.int8.int8_product`."""
     if bias is None:
-        bias = tf.zeros(weights.output_scale.shape)
+        bias = tf.zeros(weights.kernel_range.shape)
     rows = tf.reshape(x, (-1, x.shape[-1]))
     outputs = _product(_rounded(rows, weights), weights, bias, ["Dequantize"], tf.float32)
     outputs = tf.cast(outputs, x.dtype)
@@ -70,7 +70,7 @@ def feed_forward(
     largest = LARGEST / second.input_scale[0]
     steps = [ACTIVATIONS[activation], "Requantize"]
     inner = _product(_rounded(x, first), first, bias, steps, tf.qint8, largest)
-    no_bias = tf.zeros(second.output_scale.shape)
+    no_bias = tf.zeros(second.kernel_range.shape)
     outputs = _product(inner, second, no_bias, ["Dequantize"], tf.float32)
     return tf.cast(outputs, x.dtype)
 
@@ -94,9 +94,11 @@ def _product(
     The steps have oneDNN's names in TensorFlow. The output is of a float dtype, or qint8, in which
     the integer 127 is the largest output.
     """
-    # Ranges, which say what the integers -127 and 127 are: of inputs, kernel and outputs
-    ranges = (float(LARGEST), LARGEST * weights.output_scale, largest_output)
-    limits = [sign * tf.cast(limit, tf.float32) for limit in ranges for sign in (-1, 1)]
+    # What the integer 127 stands for in inputs, kernel and outputs; twice, since the operation
+    # takes the larger absolute value of two limits. It finds the primitive of an earlier call by
+    # the address of the kernel's limits, so that these must be the variable itself.
+    ranges = (float(LARGEST), weights.kernel_range, largest_output)
+    limits = [tf.cast(largest, tf.float32) for largest in ranges for _ in range(2)]
     kernel = tf.bitcast(tf.convert_to_tensor(weights.kernel), tf.qint8)
     outputs, _ = op_def_library.apply_op(
         _OPERATION,
@@ -119,4 +121,4 @@ def _product(
         input_quant_mode="SCALED",
         output_quant_mode="SCALED",
     )
-    return tf.ensure_shape(outputs[0], (None, weights.output_scale.shape[0]))
+    return tf.ensure_shape(outputs[0], (None, weights.kernel_range.shape[0]))

@@ -12,6 +12,7 @@ pytest.importorskip("tensorflow_text")
 from keras_bert.export import signatures  # noqa: E402
 from tests.export.batching_session import check_same, run_alone  # noqa: E402
 from tests.export.served_tasks import FORMS_OF_ROWS, OPTIONS, strings  # noqa: E402
+from tests.models.small_backbone import WITHOUT_DROPOUT  # noqa: E402
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -26,6 +27,7 @@ class Recorder:
 
     def __init__(self):
         self.parts = []
+        self.config = WITHOUT_DROPOUT.replace(max_sequence_length=50)
 
     def __call__(self, features, training):
         ids = tf.ensure_shape(
@@ -41,21 +43,22 @@ class Recorder:
 @pytest.mark.parametrize(
     ("lengths", "parts"),
     [
-        ([], [(0, 1)]),
-        ([3], [(1, 3)]),
-        ([2, 5, 1, 5], [(2, 5), (2, 2)]),
-        ([12], [(1, 12)]),  # more than a part has
-        ([1, 12, 4, 4, 3, 1], [(1, 12), (2, 4), (3, 3)]),
+        ([], [(0, 8)]),
+        ([3], [(1, 8)]),
+        ([9, 16, 2, 16], [(2, 16), (2, 16)]),
+        ([44], [(1, 48)]),  # more than a part has
+        ([49], [(1, 50)]),  # the model has no more positions
+        ([1, 44, 15, 14, 8, 1], [(1, 48), (2, 16), (3, 8)]),
     ],
     ids=str,
 )
-def test_a_part_has_rows_of_similar_lengths_and_few_tokens(lengths, parts):
+def test_a_part_has_rows_of_similar_lengths_of_a_few_sizes(lengths, parts):
     recorder = Recorder()
     longest = max(lengths, default=7)
     mask = np.arange(longest) < np.array(lengths, int).reshape(-1, 1)
     ids = np.arange(1, mask.size + 1).reshape(mask.shape) * mask
     features = {"token_ids": tf.constant(ids), "padding_mask": tf.constant(mask)}
-    options = dataclasses.replace(OPTIONS, part_tokens=10)
+    options = dataclasses.replace(OPTIONS, part_tokens=40)
     served = signatures.ServedOutputs(recorder, options)
     outputs = served.in_chunks({**features, "segment_ids": None})
     assert recorder.parts == parts

@@ -251,9 +251,23 @@ def test_by_default_training_is_that_of_the_padded_form():
 def test_places_of_groups_hold_each_token_once():
     lengths = np.array(LENGTHS["mixed"])
     mask = np.arange(12) < lengths[:, None]
-    varlen = varlen_of(ops.convert_to_tensor(mask))
+    varlen = varlen_of(ops.convert_to_tensor(mask), training=True)
     gather, scatter = to_numpy(varlen.group_gather), to_numpy(varlen.group_scatter)
     np.testing.assert_array_equal(gather[scatter.astype(int)], np.arange(lengths.sum()))
     assert sum(to_numpy(part).sum() for part in varlen.key_masks) == lengths.sum()
     # In groups of similar lengths there is less padding than in the batch
     assert gather.size < mask.size
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="oneDNN's kernels")
+@pytest.mark.parametrize("lengths", [[5], [9, 1, 6], [8, 16]])
+def test_inference_has_few_shapes(lengths):
+    mask = np.arange(16) < np.reshape(lengths, (-1, 1))
+    varlen = varlen_of(ops.convert_to_tensor(mask))
+    tokens = to_numpy(varlen.token_indices)
+    assert len(tokens) == -(-sum(lengths) // 8) * 8
+    assert not any(part.shape[1] % 8 for part in varlen.key_masks)
+    # What follows the tokens is the last of them
+    np.testing.assert_array_equal(tokens[: mask.sum()], np.flatnonzero(mask))
+    assert set(tokens[mask.sum() :]) <= set(tokens[mask.sum() - 1 : mask.sum()])
+    assert to_numpy(varlen.is_key).sum() == sum(lengths)

@@ -17,7 +17,7 @@ BIAS = RANDOM.normal(size=24).astype("float32")
 
 def new_kernel(inputs: int, outputs: int, input_scale: np.ndarray) -> Int8Kernel:
     kernel = RANDOM.integers(-127, 128, (inputs, outputs)).astype("int8")
-    scales = input_scale, RANDOM.uniform(1e-4, 3e-4, outputs)
+    scales = input_scale, 127 * RANDOM.uniform(1e-4, 3e-4, outputs)
     floats = (keras.ops.convert_to_tensor(scale.astype("float32")) for scale in scales)
     return Int8Kernel(keras.ops.convert_to_tensor(kernel), *floats)
 
@@ -34,10 +34,10 @@ def feed_forward(x: np.ndarray, activation: str = "gelu_erf") -> np.ndarray:
 
 def test_a_product_is_one_of_rounded_and_clipped_integers():
     product = to_numpy(int8_product(keras.ops.convert_to_tensor(X), FIRST, BIAS))
-    kernel, input_scale, output_scale = (to_numpy(part) for part in FIRST)
+    kernel, input_scale, kernel_range = (to_numpy(part) for part in FIRST)
     integers = np.clip(np.round(X * input_scale), -127, 127)
     assert abs(integers).max() == 127
-    expected = integers @ kernel.astype("float32") * output_scale + BIAS
+    expected = integers @ kernel.astype("float32") * (kernel_range / 127) + BIAS
     np.testing.assert_allclose(product, expected, atol=1e-4)
 
 

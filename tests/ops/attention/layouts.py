@@ -61,7 +61,7 @@ def varlen(length: int) -> Batch:
     """The rows of `padded`, end to end."""
     mask = np.arange(length) < lengths_of(length)
     mask[0, 2:4] = False
-    layout = BatchLayout(varlen=varlen_of(keras.ops.convert_to_tensor(mask)))
+    layout = BatchLayout(varlen=varlen_of(keras.ops.convert_to_tensor(mask), training=True))
     rows = np.repeat(np.arange(BATCH), lengths_of(length)[:, 0])
     is_key = mask[np.arange(length) < lengths_of(length)]
     return Batch(layout, ((rows[:, None] == rows) & is_key)[None])
