@@ -13,6 +13,7 @@ from typing import ClassVar
 import keras
 import numpy as np
 
+from keras_bert.checks import shortened
 from keras_bert.data.loader import BatchOptions
 from keras_bert.data.text_files import read_lines
 from keras_bert.insight.measures import (
@@ -21,7 +22,7 @@ from keras_bert.insight.measures import (
     members_of_groups,
     share,
 )
-from keras_bert.insight.states import require_masked_lm, shortened
+from keras_bert.insight.states import require_masked_lm
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.tasks.masked_lm import MaskedLM, token_batches
 from keras_bert.tasks.pretrainer import Pretrainer
