@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 BACKENDS = ("tensorflow", "jax", "torch")
+# The longest value in an error message, in characters
+_SHOWN = 80
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +117,18 @@ def check_choice(choices: Iterable[str], **values: str) -> None:
     for name, value in values.items():
         if value not in choices:
             raise ValueError(f"{name} is {value!r}, expected one of {', '.join(choices)}.")
+
+
+def shortened(value: object) -> str:
+    """Returns the `repr` of a value for an error message, cut to 80 characters.
+
+    Example:
+
+    >>> shortened("film"), len(shortened("film " * 100))
+    ("'film'", 80)
+    """
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import keras
-import numpy as np
 
 from keras_bert.checkpoints import layouts, weights
 from keras_bert.checkpoints.errors import CheckpointError, warn
@@ -272,23 +271,6 @@ class Checkpoint:
     def leave_head(self, name: str) -> None:
         """Marks a head as used that is intentionally not loaded, so that `unused` excludes it."""
         self._used_names |= _names(self._resolve(self.head_layouts[name]))
-
-    def head_arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
-        """Returns the weights of a head as float32 arrays by name, with kernels `(input, output)`.
-
-        Raises:
-            CheckpointError: If the checkpoint does not have the head, or only a part of it, or the
-                head has a meaning that is not supported.
-        """
-        if name not in self.heads:
-            raise CheckpointError(
-                f"{self.folder} has no {name!r} head; it has {', '.join(self.heads) or 'none'}."
-            )
-        self._reject_unsupported(name)
-        layout = self._resolve(self.head_layouts[name])
-        self._reject_missing(layout, f"{name} head")
-        self._used_names |= _names(layout)
-        return {ours: layouts.assemble(stored, self._tensors) for ours, stored in layout.items()}
 
     def unused(self) -> list[str]:
         """Returns the names (in the files) of tensors that have not been used so far."""

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from keras_bert.checks import shortened
 from keras_bert.data.text_files import read_lines
 
 
@@ -174,7 +175,7 @@ class _Reader:
     def examples(self, content: Any) -> Iterator[QuestionExample]:
         if not isinstance(content, dict):
             raise SquadError(
-                f"{self.path} is {_short(content)}, expected an object with the field "
+                f"{self.path} is {shortened(content)}, expected an object with the field "
                 '"data": a list of articles, each with paragraphs of a context and its qas'
             )
         articles = _field(content, "data", list, self.path)
@@ -182,7 +183,7 @@ class _Reader:
             where = f"{self.path}: article {number}"
             title = article.get("title") if isinstance(article, dict) else None
             if isinstance(title, str):
-                where += f" ({_short(title)})"
+                where += f" ({shortened(title)})"
             for index, paragraph in enumerate(self._list(article, "paragraphs", where), start=1):
                 yield from self._questions(paragraph, title or "", f"{where}, paragraph {index}")
 
@@ -206,7 +207,7 @@ class _Reader:
         number = question.get("id") if isinstance(question, dict) else None
         is_number = isinstance(number, int) and not isinstance(number, bool)
         question_id = str(number) if is_number else _text(question, "id", where)
-        where += f" (id {_short(question_id)})"
+        where += f" (id {shortened(question_id)})"
         if question_id in self._ids:
             raise SquadError(f"{where}: another question has this id")
         text = _text(question, "question", where)
@@ -293,8 +294,8 @@ def check_span(text: str, start: int, context: str, where: str) -> None:
     passage_text = context[start : start + len(text)] if start >= 0 else ""
     if passage_text != text:
         raise SquadError(
-            f"{where}: {_short(text)} is not at answer_start {start}, where the context has "
-            f"{_short(passage_text)}"
+            f"{where}: {shortened(text)} is not at answer_start {start}, where the context has "
+            f"{shortened(passage_text)}"
         )
 
 
@@ -303,13 +304,13 @@ _TYPE_NAMES = {str: "a string", int: "an integer", bool: "true or false", list: 
 
 def _field(value: Any, name: str, kind: type, where: str) -> Any:
     if not isinstance(value, dict):
-        raise SquadError(f"{where} is {_short(value)}, expected an object")
+        raise SquadError(f"{where} is {shortened(value)}, expected an object")
     if name not in value:
         raise SquadError(f"{where}: the field {name!r} is missing")
     field = value[name]
     # In Python, bool is a subclass of int.
     if not isinstance(field, kind) or (kind is int and isinstance(field, bool)):
-        raise SquadError(f"{where}: {name} is {_short(field)}, expected {_TYPE_NAMES[kind]}")
+        raise SquadError(f"{where}: {name} is {shortened(field)}, expected {_TYPE_NAMES[kind]}")
     return field
 
 
@@ -322,8 +323,3 @@ def _text(value: Any, name: str, where: str) -> str:
             f"{where}: character {error.start} of {name} is half of a surrogate pair"
         ) from error
     return text
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

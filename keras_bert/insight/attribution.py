@@ -15,9 +15,10 @@ import keras
 import numpy as np
 
 from keras_bert import checks
+from keras_bert.checks import shortened
 from keras_bert.data.loader import BatchOptions
 from keras_bert.insight.drawing import GREEN, ORANGE, axes_or_new, shaded
-from keras_bert.insight.states import of_few_lengths, read_text, require_fit, shortened
+from keras_bert.insight.states import of_few_lengths, read_text, require_fit
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.ops.gradients import gradient_function

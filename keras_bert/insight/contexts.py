@@ -13,8 +13,9 @@ import keras
 import numpy as np
 
 from keras_bert import checks
+from keras_bert.checks import shortened
 from keras_bert.insight.drawing import Tabular, axes_or_new
-from keras_bert.insight.states import encoder_and_preprocessor, shortened, text_states
+from keras_bert.insight.states import encoder_and_preprocessor, text_states
 from keras_bert.models.backbone import Backbone
 from keras_bert.tables import html_table
 from keras_bert.tasks.task import Task

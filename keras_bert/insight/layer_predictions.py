@@ -10,14 +10,10 @@ import keras
 import numpy as np
 
 from keras_bert import checks
+from keras_bert.checks import shortened
 from keras_bert.data.labels import softmax
 from keras_bert.insight.drawing import axes_or_new, shaded, table_of_cells
-from keras_bert.insight.states import (
-    encoder_and_preprocessor,
-    require_masked_lm,
-    shortened,
-    text_states,
-)
+from keras_bert.insight.states import encoder_and_preprocessor, require_masked_lm, text_states
 from keras_bert.models.pretraining import decode_masked_lm
 from keras_bert.tables import text_table
 from keras_bert.tasks.task import Task

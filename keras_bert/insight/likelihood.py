@@ -8,11 +8,12 @@ import dataclasses
 import difflib
 import os
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 import numpy as np
 
+from keras_bert.checks import shortened
 from keras_bert.data.loader import BatchOptions
 from keras_bert.data.text_files import read_lines
 from keras_bert.insight.measures import (
@@ -21,8 +22,7 @@ from keras_bert.insight.measures import (
     members_of_groups,
     share,
 )
-from keras_bert.insight.states import require_masked_lm, shortened
-from keras_bert.intervals import CONFIDENCE, SAMPLES
+from keras_bert.insight.states import require_masked_lm
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.tasks.masked_lm import MaskedLM, token_batches
 from keras_bert.tasks.pretrainer import Pretrainer
@@ -229,35 +229,6 @@ class PairScores(Result):
             share(group, metric, flags[members])
             for metric, flags in ((self.metric, self.prefers_first), ("ties, %", self.ties))
             for group, members in members_of_groups(self.bias_types).items()
-        ]
-
-    def shares(
-        self, confidence: float = CONFIDENCE, samples: int = SAMPLES, seed: int = 0
-    ) -> list[dict[str, Any]]:
-        """The share of the pairs in which the stereotyping sentence scores higher.
-
-        Args:
-            confidence: The confidence level of the interval.
-            samples: How many times the pairs are drawn with replacement for it.
-            seed: Draws them.
-
-        Returns:
-            For all pairs, and then for each kind of bias: `bias_type`, `pairs`, `share`, `low`
-            and `high` in percent (50 is neither way), and `ties`, the share of ties in percent.
-        """
-        measures = self.measures(confidence, samples, seed)
-        ties = {measure.group: measure for measure in measures if measure.metric != self.metric}
-        return [
-            {
-                "bias_type": measure.group,
-                "pairs": measure.count,
-                "share": measure.value,
-                "low": measure.low,
-                "high": measure.high,
-                "ties": ties[measure.group].value,
-            }
-            for measure in measures
-            if measure.metric == self.metric
         ]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_bert.checks import shortened
 from keras_bert.models.backbone import Backbone, attention_probabilities
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.tasks.task import Task
@@ -80,12 +81,6 @@ def require_fit(
             f"{max_tokens}: {shortened(texts[0])}. Shorten it, or give the preprocessor a longer "
             "sequence_length."
         )
-
-
-def shortened(value: Any) -> str:
-    """The beginning of the `repr` of an argument, for an error."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def of_few_lengths(features: dict[str, np.ndarray], preprocessor: Any) -> dict[str, np.ndarray]:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from keras_bert.checks import shortened
 from keras_bert.data.text_files import read_lines
 from keras_bert.insight.likelihood import (
     BATCH_SIZE,
@@ -31,7 +32,7 @@ from keras_bert.insight.measures import (
     members_of_groups,
     share,
 )
-from keras_bert.insight.states import require_masked_lm, shortened
+from keras_bert.insight.states import require_masked_lm
 from keras_bert.insight.word_lists import word_list
 from keras_bert.tasks.masked_lm import MaskedLM
 from keras_bert.tasks.pretrainer import Pretrainer

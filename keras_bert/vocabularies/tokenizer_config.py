@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_bert import checks
+from keras_bert.checks import shortened
 from keras_bert.vocabularies.sentence_piece_model import read_pieces
 
 WORDPIECE, BYTE_PAIR, SENTENCE_PIECE = KINDS = ("wordpiece", "byte_pair", "sentence_piece")
@@ -81,8 +82,6 @@ _ALWAYS = (
     "albert_rules",
     "special_tokens_in_text",
 )
-# Longer values are cut in error messages
-_SHOWN = 80
 
 
 def check_tokenizer_config(config: object) -> str:
@@ -91,11 +90,12 @@ def check_tokenizer_config(config: object) -> str:
     Without `kind`, it is the config of a `WordPieceTokenizer`.
     """
     if not isinstance(config, Mapping):
-        raise ValueError(f"The config of a tokenizer is {_shown(config)}; expected a dict.")
+        raise ValueError(f"The config of a tokenizer is {shortened(config)}; expected a dict.")
     kind = config.get("kind", WORDPIECE)
     if kind not in KINDS:
         raise ValueError(
-            f"kind of a tokenizer's config is {_shown(kind)}; expected one of {', '.join(KINDS)}."
+            f"kind of a tokenizer's config is {shortened(kind)}; expected one of "
+            f"{', '.join(KINDS)}."
         )
     fields = FIELDS[kind]
     required = (name for name, (_, default) in fields.items() if default is _REQUIRED)
@@ -103,7 +103,7 @@ def check_tokenizer_config(config: object) -> str:
     values = {name: value for name, value in config.items() if name != "kind"}
     other_fields = [name for name in values if name not in fields]
     if absent_fields or other_fields:
-        what = f"lacks {absent_fields[0]}" if absent_fields else f"has {_shown(other_fields[0])}"
+        what = f"lacks {absent_fields[0]}" if absent_fields else f"has {shortened(other_fields[0])}"
         raise ValueError(
             f"The config of a {kind} tokenizer {what}; its fields are kind, {', '.join(fields)}."
         )
@@ -111,7 +111,7 @@ def check_tokenizer_config(config: object) -> str:
         field_type, _ = fields[name]
         if not _is(value, field_type):
             raise ValueError(
-                f"{name} of a tokenizer's config is {_shown(value)}; expected {field_type}."
+                f"{name} of a tokenizer's config is {shortened(value)}; expected {field_type}."
                 + (
                     " The file of a vocabulary is an argument of the tokenizer's class only."
                     if field_type == _STRINGS and isinstance(value, str)
@@ -163,8 +163,3 @@ def _is(value: object, kind: str) -> bool:
 
 def _all_strings(values: Iterable[object]) -> bool:
     return all(isinstance(value, str) for value in values)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -658,9 +658,12 @@ def test_of_the_poolers_of_two_electra_classes_that_of_the_class_is_read(ending,
             add_tensor(tmp_path, f"{other}.weight", f"{pooler}.weight", 1)
             add_tensor(tmp_path, f"{other}.bias", f"{pooler}.bias", 1)
     tensors = load_file(tmp_path / "model.safetensors")
-    arrays = checkpoints.open_checkpoint(tmp_path).head_arrays("pooler")
-    np.testing.assert_array_equal(arrays["bias"], tensors[f"{pooler}.bias"])
-    np.testing.assert_array_equal(arrays["kernel"], tensors[f"{pooler}.weight"].T)
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    task = MultipleChoice(Backbone(checkpoint.config))
+    assert checkpoint.load_head("pooler", task.pooler)
+    dense = task.pooler.dense
+    np.testing.assert_array_equal(as_numpy_of(dense.bias), tensors[f"{pooler}.bias"])
+    np.testing.assert_array_equal(as_numpy_of(dense.kernel), tensors[f"{pooler}.weight"].T)
 
 
 @pytest.mark.parametrize("shape", ["plain", "other"])

@@ -203,13 +203,3 @@ def masked(tokenizer, text, **options):
         for m in drawn
     ]
     return [tokenizer.id_to_token(i) for i in row[0]], places, drawn
-
-
-def test_a_masker_of_wordpieces_is_that_of_their_vocabulary():
-    tokenizer = small_tokenizers.make("wordpiece")
-    row = TextClassifierPreprocessor(tokenizer, 64)(["unexpectedly skipped tests"])
-    for options in ({}, {"unit": "word"}, {"random_special_tokens": False, "unit": "ngram"}):
-        by_tokenizer = MaskedLMMasker.from_tokenizer(tokenizer, **options)(row, step=3)
-        by_vocabulary = MaskedLMMasker.from_vocabulary(tokenizer.vocabulary, **options)(row, step=3)
-        for name, value in by_vocabulary.items():
-            np.testing.assert_array_equal(by_tokenizer[name], value)

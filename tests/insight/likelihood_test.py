@@ -124,14 +124,14 @@ def test_shares_are_told_with_intervals_and_with_their_flaws(masked_lm, tmp_path
         for number, pair in enumerate(PAIRS):
             writer.writerow([number, *pair, "stereo", "gender" if number % 2 else "age"])
     scores = insight.crows_pairs(masked_lm, path)
-    rows = scores.shares()
-    assert [(row["bias_type"], row["pairs"]) for row in rows] == [
+    measures = scores.measures()[:3]
+    assert [(measure.group, measure.count) for measure in measures] == [
         ("all", 4),
         ("age", 2),
         ("gender", 2),
     ]
-    assert rows[0]["share"] == 100 * np.mean(scores.first > scores.second)
-    assert all(row["low"] <= row["share"] <= row["high"] for row in rows)
+    assert measures[0].value == 100 * np.mean(scores.first > scores.second)
+    assert all(measure.low <= measure.value <= measure.high for measure in measures)
     assert not scores.prefers_first[3]  # the two sentences are one
     assert "Blodgett" in str(scores)
     path.write_text("a,b\n1,2\n", encoding="utf-16")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -14,8 +14,6 @@ from keras_bert.data.arrays import Arrays, Ragged
 from keras_bert.data.packing import functions_for
 from keras_bert.data.pretraining import mask_selection
 from keras_bert.data.pretraining.static_masking import UNITS
-from keras_bert.text import special_tokens
-from keras_bert.text.special_tokens import SUFFIX
 from keras_bert.text.tokenizer import Tokenizer, is_tensor
 
 # Independent streams of random numbers in one step
@@ -103,7 +101,8 @@ class MaskedLMMasker:
 
     >>> from keras_bert.data import MaskedLMMasker
     >>> vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat"]
-    >>> masker = MaskedLMMasker.from_vocabulary(vocabulary, unit="word", mask_selection_rate=0.5)
+    >>> tokenizer = keras_bert.WordPieceTokenizer(vocabulary)
+    >>> masker = MaskedLMMasker.from_tokenizer(tokenizer, unit="word", mask_selection_rate=0.5)
     >>> masked = masker({"token_ids": [[2, 5, 6, 7, 8, 3]]}, step=0)
     >>> masked["mask_positions"].shape, int(masked["mask_weights"].sum())
     ((1, 3), 3)
@@ -160,40 +159,6 @@ class MaskedLMMasker:
             self._continues = np.isin(np.arange(vocabulary_size), list(continuation))
 
     @classmethod
-    def from_vocabulary(
-        cls, vocabulary: Sequence[str], *, random_special_tokens: bool = True, **options: Any
-    ) -> Self:
-        """Creates a masker for the ids of a WordPiece vocabulary.
-
-        `[UNK]` may be selected like any other token, as in BERT's released code.
-
-        Args:
-            vocabulary: The tokens in the order of their ids.
-            random_special_tokens: Whether random tokens may be special tokens, as for BERT but not
-                for RoBERTa.
-            **options: Other arguments of the class.
-
-        Raises:
-            ValueError: If the vocabulary has no `[MASK]` or no `[PAD]`.
-        """
-        ids = {token: index for index, token in enumerate(vocabulary)}
-        for token in (special_tokens.MASK, special_tokens.PADDING):
-            if token not in ids:
-                raise ValueError(f"The vocabulary of {len(vocabulary)} tokens has no {token}.")
-        special = {ids[token] for token in special_tokens.SPECIAL_TOKENS if token in ids}
-        return cls(
-            len(vocabulary),
-            ids[special_tokens.MASK],
-            sorted(special - {ids.get(special_tokens.UNKNOWN)}),
-            pad_token_id=ids[special_tokens.PADDING],
-            continuation_token_ids=[
-                index for index, token in enumerate(vocabulary) if token.startswith(SUFFIX)
-            ],
-            **_random_ids(len(vocabulary), special, random_special_tokens),
-            **options,
-        )
-
-    @classmethod
     def from_tokenizer(
         cls, tokenizer: Tokenizer, *, random_special_tokens: bool | None = None, **options: Any
     ) -> Self:
@@ -213,13 +178,15 @@ class MaskedLMMasker:
         special = set(tokenizer.special_token_ids)
         if random_special_tokens is None:
             random_special_tokens = tokenizer.masks_with_special_tokens
+        if not random_special_tokens:
+            ordinary = [index for index in range(tokenizer.vocabulary_size) if index not in special]
+            options = {"random_token_ids": ordinary, **options}
         return cls(
             tokenizer.vocabulary_size,
             tokenizer.mask_token_id,
             sorted(special - {tokenizer.unk_token_id}),
             pad_token_id=tokenizer.pad_token_id,
             continuation_token_ids=tokenizer.continuation_token_ids,
-            **_random_ids(tokenizer.vocabulary_size, special, random_special_tokens),
             **options,
         )
 
@@ -388,15 +355,6 @@ class MaskedLMMasker:
             )
         checks.POSITIVE_INT.check(max_ngram=self.max_ngram)
         checks.POSITIVE_INT.check_given(max_predictions=self.max_predictions)
-
-
-def _random_ids(
-    vocabulary_size: int, special: Collection[int], with_special_tokens: bool
-) -> dict[str, Any]:
-    """Returns the argument `random_token_ids`, unless random tokens are drawn from all ids."""
-    if with_special_tokens:
-        return {}
-    return {"random_token_ids": [index for index in range(vocabulary_size) if index not in special]}
 
 
 def _check_ids(name: str, ids: Sequence[int], vocabulary_size: int) -> None:

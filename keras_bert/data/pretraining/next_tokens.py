@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 from keras_bert.data.pretraining.masking import dense_features, real_tokens
-from keras_bert.text import special_tokens
 
 
 class NextTokenTargets:
@@ -51,22 +49,6 @@ class NextTokenTargets:
 
     def __init__(self, *, pad_token_id: int = 0) -> None:
         self.pad_token_id = pad_token_id
-
-    @classmethod
-    def from_vocabulary(cls, vocabulary: Sequence[str]) -> Self:
-        """Creates an instance for the ids of a WordPiece vocabulary.
-
-        Args:
-            vocabulary: The tokens in the order of their ids.
-
-        Raises:
-            ValueError: If the vocabulary has no `[PAD]`.
-        """
-        if special_tokens.PADDING not in vocabulary:
-            raise ValueError(
-                f"The vocabulary of {len(vocabulary)} tokens has no {special_tokens.PADDING}."
-            )
-        return cls(pad_token_id=list(vocabulary).index(special_tokens.PADDING))
 
     def __call__(self, features: Any, step: Any = None) -> dict[str, Any]:
         """Adds the targets to a batch or to a single row."""

@@ -92,7 +92,7 @@ class PretrainingStream:
     >>> path = os.path.join(tempfile.mkdtemp(), "rows.tfrecord")
     >>> write_records(path, records)
     6
-    >>> masker = MaskedLMMasker.from_vocabulary(vocabulary)
+    >>> masker = MaskedLMMasker.from_tokenizer(keras_bert.WordPieceTokenizer(vocabulary))
     >>> stream = PretrainingStream(path, batch_size=2, sequence_length=8, masker=masker)
     >>> stream.batches_per_epoch
     3

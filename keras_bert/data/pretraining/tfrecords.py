@@ -17,11 +17,12 @@ import itertools
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
 from keras_bert.data.arrays import NUMPY, Ragged, row_starts
+from keras_bert.data.file_systems import find_urls, is_url, open_file
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
@@ -58,14 +59,9 @@ class Record(NamedTuple):
 
 
 def find_files(pattern: str) -> list[str]:
-    """Returns the paths that match a pattern, in alphabetical order.
-
-    Paths such as `gs://bucket/*.tfrecord` are read by TensorFlow, which must be installed for them.
-    """
-    if "://" in pattern:
-        from keras_bert.data.tfdata.pretraining import find_remote_files
-
-        return find_remote_files(pattern)
+    """Returns the paths or URLs that match a pattern, in alphabetical order."""
+    if is_url(pattern):
+        return [file.path for file in find_urls(pattern)]
     return [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
 
 
@@ -115,7 +111,7 @@ def _blocks(
 ) -> Iterator[tuple[bytes, np.ndarray, np.ndarray]]:
     """Yields blocks of whole records, with where their contents start and their lengths."""
     number = 0
-    with file or _open(path) as file:
+    with file or open_file(path) as file:
         rest = b""
         while data := file.read(block_bytes):
             block = rest + data
@@ -144,14 +140,6 @@ def _blocks(
                 f"{path}, record {number}: truncated or corrupt: the file ends in the record at "
                 f"byte {file.tell() - len(rest)}."
             )
-
-
-def _open(path: str) -> Any:
-    if "://" in path:
-        from keras_bert.data.tfdata.pretraining import open_remote_file
-
-        return open_remote_file(path)
-    return open(path, "rb")
 
 
 def _check(

@@ -27,13 +27,3 @@ def masked_dataset(
     options = tf.data.Options()
     options.autotune.enabled = False
     return batches.with_options(options)
-
-
-def find_remote_files(pattern: str) -> list[str]:
-    """Returns the paths that match a pattern such as `gs://bucket/*.tfrecord`, in order."""
-    return sorted(tf.io.gfile.glob(pattern))
-
-
-def open_remote_file(path: str) -> Any:
-    """Opens a remote file for reading."""
-    return tf.io.gfile.GFile(path, "rb")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_bert.text.characters import WHITE_SPACE
-from keras_bert.text.graph.functions import traced_once
+from keras_bert.text.graph.functions import function_of_texts
 from keras_bert.text.graph.normalization import drop_invalid, encode_characters, encode_texts
 from keras_bert.text.graph.offsets import Pieces
 from keras_bert.text.graph.rows import is_first_in_row, repeat, row_ids, select
@@ -379,7 +379,7 @@ class PieceMerger:
         # A table cannot be empty; without merges, it has a key that no pair has.
         pairs = [left * self._size + right for left, right in merges] or [-1]
         # In eager mode, the loop would be executed by Python.
-        self._merge = traced_once(self._merge_bytes)
+        self._merge = function_of_texts(self._merge_bytes)
         # Constants that are created while a graph is traced would belong to that graph alone.
         with tf.init_scope(), tf.device("CPU:0"):
             self._byte_ids = tf.constant(byte_ids, tf.int64)

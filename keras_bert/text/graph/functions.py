@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 
-def traced_once(function: Callable[[tf.Tensor], Any]) -> Callable[[tf.Tensor], Any]:
+def function_of_texts(function: Callable[[tf.Tensor], Any]) -> Callable[[tf.Tensor], Any]:
     """Makes a graph of a function of strings `(texts,)`, for eager calls and all pipelines.
 
     Tracing the text operations takes longer than a thousand texts. `tf.function` alone would trace

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from keras_bert.text.graph.functions import traced_once
+from keras_bert.text.graph.functions import function_of_texts
 from keras_bert.text.graph.normalization import drop_invalid
 from keras_bert.text.graph.offsets import Characters, Pieces, over_dropped_marks
 from keras_bert.text.graph.rows import repeat, row_ids
@@ -51,7 +51,7 @@ class SentencePieceGraph(SplittingGraph):
             self._is_space = tf.strings.regex_full_match(self._tokens, f"{_SPACE}+")
         # TF Text's tokenizer must be created inside the graph that uses it: one created outside is
         # lost when TensorFlow's operation cache is cleared, as `tf.random.set_seed` does.
-        self._search = traced_once(
+        self._search = function_of_texts(
             lambda texts: tf_text.SentencepieceTokenizer(
                 model, out_type=tf.int32
             ).tokenize_with_offsets(texts)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.text.characters import check_characters
-from keras_bert.text.graph.functions import traced_once
+from keras_bert.text.graph.functions import function_of_texts
 from keras_bert.text.graph.offsets import Pieces
 
 
@@ -26,8 +26,8 @@ class GraphTokenizer(abc.ABC):
         # A constant that is created while a graph is traced would belong to that graph alone.
         with tf.init_scope(), tf.device("CPU:0"):
             self._special_ids = tf.constant(special_token_ids, tf.int32)
-        self._ids_of_texts = traced_once(lambda texts: (self._tokenize(texts),))
-        self._pieces_of_texts = traced_once(lambda texts: self._tokenize_with_offsets(texts))
+        self._ids_of_texts = function_of_texts(lambda texts: (self._tokenize(texts),))
+        self._pieces_of_texts = function_of_texts(lambda texts: self._tokenize_with_offsets(texts))
 
     def __call__(self, text: Any) -> tf.Tensor | tf.RaggedTensor:
         """Converts a string tensor of any shape to ids; see `Tokenizer`."""

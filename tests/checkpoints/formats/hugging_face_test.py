@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from keras_bert import checkpoints, minilm
 from keras_bert.checkpoints import CheckpointError, CheckpointWarning
-from keras_bert.checkpoints.weights import to_numpy
+from keras_bert.checkpoints.weights import head_weights, to_numpy
 from keras_bert.models import Backbone
 from keras_bert.ops import activation_function
 from keras_bert.tasks import MaskedLM, Pretrainer, TextClassifier
@@ -277,11 +277,12 @@ def test_position_ids_and_a_tied_decoder_are_no_weights_of_their_own(tmp_path):
     tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
     save_file(tensors, tmp_path / "model.safetensors")
     checkpoint = checkpoints.open_checkpoint(tmp_path)
-    backbone = Backbone(checkpoint.config)
+    task = MaskedLM(Backbone(checkpoint.config))
     with pytest.warns(CheckpointWarning, match="no pooler"):
-        checkpoint.load_into(backbone)
-    arrays = checkpoint.head_arrays("masked_lm")
-    np.testing.assert_array_equal(arrays["output_bias"], tensors["cls.predictions.decoder.bias"])
+        checkpoint.load_into(task.backbone)
+    assert checkpoint.load_head("masked_lm", task.heads["masked_lm"])
+    bias = head_weights(task.heads["masked_lm"])["output_bias"]
+    np.testing.assert_array_equal(to_numpy(bias), tensors["cls.predictions.decoder.bias"])
     assert checkpoint.unused() == []
 
 

@@ -161,12 +161,8 @@ def test_a_head_of_which_a_part_is_missing_is_an_error(tmp_path):
     fields["heads"]["classifier"] = ["kernel", "scale"]
     (tmp_path / "config.json").write_text(json.dumps(fields))
     checkpoint = checkpoints.open_checkpoint(tmp_path)
-    with pytest.raises(CheckpointError, match=r"lacks 1 of the 2 .*heads\.classifier\.scale"):
-        checkpoint.head_arrays("classifier")
     with pytest.raises(CheckpointError, match="does not have bias"):
         checkpoint.load_head("classifier", classification_head(8, 2))
-    with pytest.raises(CheckpointError, match="no 'masked_lm' head; it has classifier"):
-        checkpoint.head_arrays("masked_lm")
 
 
 @pytest.mark.parametrize(

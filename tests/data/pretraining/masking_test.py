@@ -19,6 +19,7 @@ from keras_bert.data.pretraining.mask_selection import (  # noqa: E402
     _take_while_they_fit,
     run_starts,
 )
+from tests.text.small_tokenizers import of_tokens  # noqa: E402
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, UNK, CLS, SEP, MASK = range(5)
@@ -28,7 +29,7 @@ UNITS = ["token", "word", "ngram"]
 
 
 def masker(**options):
-    return MaskedLMMasker.from_vocabulary(VOCABULARY, **options)
+    return MaskedLMMasker.from_tokenizer(of_tokens(*VOCABULARY), **options)
 
 
 def rows(count=400, length=128, shortest=3, seed=0, pieces=0.3):

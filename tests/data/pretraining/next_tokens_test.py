@@ -53,8 +53,8 @@ def test_packed_rows_ask_for_nothing_across_sequences():
 def test_it_stands_in_for_a_masker():
     features = {"token_ids": IDS, "word_starts": np.ones_like(IDS, bool), "other": IDS}
     dataset = tf.data.Dataset.from_tensors((features, [1, 0]))
-    masker = MaskedLMMasker.from_vocabulary(VOCABULARY)
-    targets = NextTokenTargets.from_vocabulary(VOCABULARY)
+    masker = MaskedLMMasker.from_tokenizer(of_tokens(*VOCABULARY))
+    targets = NextTokenTargets()
     ((masked, labels),) = targets.masked(dataset, first_step=3)
     ((expected, _),) = masker.masked(dataset, first_step=3)
     assert masked.keys() == expected.keys()

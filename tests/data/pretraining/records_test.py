@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -277,6 +278,16 @@ def test_a_file_that_is_missing_is_named(tmp_path):
     ):
         batches(tmp_path / "*.tfrecord")
     assert len(batches([paths[0], paths[2]])) == 2
+
+
+def test_records_of_a_url_are_those_of_the_file(tmp_path):
+    path = write(tmp_path / "a.tfrecord", instances(), encoder(masked=True))
+    system = fsspec.filesystem("memory")
+    system.pipe("/records/a-00000-of-00001.tfrecord", path.read_bytes())
+    remote = batches("memory://records/*.tfrecord")
+    assert [*map(str, remote)] == [*map(str, batches(path))]
+    with pytest.raises(FileNotFoundError, match="No file matches memory://records/b"):
+        batches("memory://records/b*")
 
 
 def test_files_that_are_no_pretraining_records_are_refused(tmp_path):

@@ -17,6 +17,7 @@ from keras_bert.data import (
     pretraining_examples,
     write_records,
 )
+from tests.text.small_tokenizers import of_tokens
 
 pytestmark = pytest.mark.backend_independent
 
@@ -45,8 +46,12 @@ def files(tmp_path_factory):
     return str(folder / "*.tfrecord")
 
 
+def masker(**options):
+    return MaskedLMMasker.from_tokenizer(of_tokens(*TOKENS), **options)
+
+
 def stream(files, **options):
-    options = {"masker": MaskedLMMasker.from_vocabulary(TOKENS), "batch_size": 4, **options}
+    options = {"masker": masker(), "batch_size": 4, **options}
     return PretrainingStream(files, sequence_length=LENGTH, **options)
 
 
@@ -105,7 +110,7 @@ def test_batches_of_another_size_have_the_rows_that_follow(files, packed):
     (masked,) = take(third.continued(2, 2).from_batch(), 1)
     features = {n: v for n, v in masked.items() if not n.startswith("mask_")}
     features["token_ids"] = originals(masked)
-    again = MaskedLMMasker.from_vocabulary(TOKENS)(features, steps)
+    again = masker()(features, steps)
     np.testing.assert_array_equal(again["token_ids"], masked["token_ids"])
     # An epoch later, what does not fill a batch having been dropped
     late = originals(take(fourth.from_batch(), 1)[0])
@@ -197,10 +202,8 @@ def test_shares_are_the_rows_of_the_whole_batch(files, tmp_path, form):
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("unit", ["token", "word", "ngram"])
 def test_rows_that_are_masked_alone_are_those_of_the_whole_batch(files, unit, packed):
-    masker = MaskedLMMasker.from_vocabulary(
-        TOKENS, unit=unit, mask_selection_rate=0.4, mask_token_rate=0.3, random_token_rate=0.6
-    )
-    one = stream(files, masker=masker, packed=packed, batch_size=6)
+    options = {"mask_selection_rate": 0.4, "mask_token_rate": 0.3, "random_token_rate": 0.6}
+    one = stream(files, masker=masker(unit=unit, **options), packed=packed, batch_size=6)
     for read in (
         lambda *shard, **options: take(one.from_batch(2, *shard, **options), 9),
         lambda *shard, **options: list(one.first_batches(3, *shard, **options)),
