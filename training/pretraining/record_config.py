@@ -177,27 +177,29 @@ class PretrainingDataConfig(ProgramConfig):
             rows.whole_words,
         )
 
-    def inputs(
-        self, find_urls: Callable[[str], list[InputFile]] = file_systems.find_urls
-    ) -> list[InputFile]:
-        """Returns the files to read, in the order of `input_files`, those of a folder by name.
 
-        Raises:
-            FileNotFoundError: If an entry matches no file.
-            ValueError: If `input_files` is empty.
-        """
-        if not self.input_files:
-            raise ValueError("--input_files is empty, expected files, patterns or folders of text")
-        inputs = []
-        for argument in self.input_files:
-            if not file_systems.is_url(argument):
-                paths = expand_files(argument)
-                inputs += [InputFile(os.fspath(path), path.stat().st_size) for path in paths]
-            elif files := find_urls(argument):
-                inputs += files
-            else:
-                raise FileNotFoundError(f"{argument} matches no file")
-        return inputs
+def find_inputs(
+    input_files: Sequence[str],
+    find_urls: Callable[[str], list[InputFile]] = file_systems.find_urls,
+) -> list[InputFile]:
+    """Returns the files to read, in the order of `input_files`, those of a folder by name.
+
+    Raises:
+        FileNotFoundError: If an entry matches no file.
+        ValueError: If `input_files` is empty.
+    """
+    if not input_files:
+        raise ValueError("--input_files is empty, expected files, patterns or folders of text")
+    inputs = []
+    for argument in input_files:
+        if not file_systems.is_url(argument):
+            paths = expand_files(argument)
+            inputs += [InputFile(os.fspath(path), path.stat().st_size) for path in paths]
+        elif files := find_urls(argument):
+            inputs += files
+        else:
+            raise FileNotFoundError(f"{argument} matches no file")
+    return inputs
 
 
 def content_of_inputs(inputs: Sequence[InputFile]) -> str:

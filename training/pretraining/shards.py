@@ -16,11 +16,11 @@ from keras_bert import atomic
 from keras_bert.data import Instance, InstanceEncoder, TokenStore, write_records
 from keras_bert.data.pretraining.instances import PAIR_KINDS
 from keras_bert.data.pretraining.token_store import Documents
+from keras_bert.text import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
 
 from .record_config import PretrainingDataConfig
-from .tokenizer_source import open_tokenizer
-from .worker_pool import ordered_map, process_pool
+from .worker_pool import process_pool
 
 _TOKENS_PER_SHARD = 1_000_000
 _MAX_SHARDS = 1024
@@ -130,7 +130,11 @@ class ShardMaker:
 
 
 def write_shards(
-    config: PretrainingDataConfig, work: Path, num_shards: int, report: Callable[[int], Any]
+    config: PretrainingDataConfig,
+    tokenizer: Tokenizer,
+    work: Path,
+    num_shards: int,
+    report: Callable[[int], Any],
 ) -> list[ShardStatistics]:
     """Writes the shards that do not exist yet.
 
@@ -149,11 +153,12 @@ def write_shards(
     report(num_shards - len(absent_shards))
     workers = min(config.rows.workers, len(absent_shards))
     if workers <= 1:
-        for _ in map(_ShardWriter(config, work, num_shards), absent_shards):
+        for _ in map(_ShardWriter(config, tokenizer, work, num_shards), absent_shards):
             report(1)
     else:
-        with process_pool(workers, _start_worker, (config, work, num_shards)) as pool:
-            for _ in ordered_map(pool, _write_shard, absent_shards, ahead=2 * workers):
+        arguments = (config, tokenizer.get_config(), work, num_shards)
+        with process_pool(workers, _start_worker, arguments) as pool:
+            for _ in pool.map(_write_shard, absent_shards):
                 report(1)
     return [
         ShardStatistics.from_json((work / statistics_name(shard)).read_bytes())
@@ -164,10 +169,12 @@ def write_shards(
 class _ShardWriter:
     """Creates shards in a process."""
 
-    def __init__(self, config: PretrainingDataConfig, work: Path, num_shards: int) -> None:
+    def __init__(
+        self, config: PretrainingDataConfig, tokenizer: Tokenizer, work: Path, num_shards: int
+    ) -> None:
         self.folder, self.work, self.num_shards = Path(config.output_dir), work, num_shards
         self.store = TokenStore(work / "store")
-        self.make = ShardMaker(config, open_tokenizer(config.vocabulary, config.corpus.lowercase))
+        self.make = ShardMaker(config, tokenizer)
 
     def __call__(self, shard: int) -> None:
         statistics, records = self.make(self.store, shard, self.num_shards)
@@ -176,9 +183,11 @@ class _ShardWriter:
         write_records(self.folder / shard_name(shard, self.num_shards), records)
 
 
-def _start_worker(config: PretrainingDataConfig, work: Path, num_shards: int) -> None:
+def _start_worker(
+    config: PretrainingDataConfig, tokenizer_config: dict[str, Any], work: Path, num_shards: int
+) -> None:
     global _writer
-    _writer = _ShardWriter(config, work, num_shards)
+    _writer = _ShardWriter(config, tokenizer_from_config(tokenizer_config), work, num_shards)
 
 
 def _write_shard(shard: int) -> None:
