@@ -13,6 +13,8 @@ pytestmark = pytest.mark.backend_independent
 def test_a_sample_has_the_share_of_each_stratum_whatever_their_order():
     sizes = {"a": 500, "b": 37, "c": 3, "d": 160}
     strata = np.random.default_rng(0).permutation(np.repeat(list(sizes), list(sizes.values())))
+    assert stratified_sample(strata.tolist(), 0) == list(range(700))
+    assert stratified_sample(strata.tolist(), 701) == list(range(700))
     for count in (1, 70, 699, 700):
         sample = stratified_sample(strata.tolist(), count)
         assert len(sample) == len(set(sample)) == count
