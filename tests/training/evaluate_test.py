@@ -204,12 +204,12 @@ def test_tagging(tmp_path):
     config = EvaluateConfig(
         data_file=str(tmp_path / "dev.conll"), answers=str(tmp_path / "answers.conll")
     )
-    found = evaluate(config)
-    assert found["precision"] == 100.0
-    assert found["recall"] == 50.0
+    scores = evaluate(config)
+    assert scores["precision"] == 100.0
+    assert scores["recall"] == 50.0
     for same in ("Ann (PER)\nin *\nParis (LOC)\n", "Ann PER\nin O\nParis LOC\n"):
         (tmp_path / "dev.conll").write_text(same)
-        assert evaluate(config) == found
+        assert evaluate(config) == scores
     (tmp_path / "answers.conll").write_text("Ann O\nin O\nParis O\n")
     assert evaluate(config)["f1"] == 0.0
     (tmp_path / "answers.conll").write_text("Ann B-PER\n")
@@ -324,9 +324,9 @@ def test_calibration_by_bins():
 def report_of(config, tmp_path):
     """Evaluates with a report, and returns the scores and the page."""
     folder = tmp_path / "report"
-    found = evaluate(dataclasses.replace(config, report_dir=str(folder)))
-    assert json.loads((folder / "scores.json").read_text()) == found
-    return found, (folder / "report.html").read_text(encoding="utf-8")
+    scores = evaluate(dataclasses.replace(config, report_dir=str(folder)))
+    assert json.loads((folder / "scores.json").read_text()) == scores
+    return scores, (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_report_of_classes(tmp_path):
@@ -334,10 +334,10 @@ def test_report_of_classes(tmp_path):
     labels = ["good", "bad"] * 4
     lines = [f"{text}\t{label}" for text, label in zip(texts, labels, strict=True)]
     (tmp_path / "dev.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
-    found = [("good", 0.9), ("good", 0.7), *[(label, 0.6) for label in labels[2:7]], ("good", 0.8)]
+    rows = [("good", 0.9), ("good", 0.7), *[(label, 0.6) for label in labels[2:7]], ("good", 0.8)]
     config = EvaluateConfig(
         data_file=str(tmp_path / "dev.tsv"),
-        answers=write_answers(tmp_path / "answers.tsv", found),
+        answers=write_answers(tmp_path / "answers.tsv", rows),
     )
     scores, page = report_of(config, tmp_path)
     assert scores["accuracy"] == 75.0

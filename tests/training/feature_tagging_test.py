@@ -86,8 +86,8 @@ def test_every_sentence_is_in_one_batch():
             np.testing.assert_array_equal(weights, mask & (values != 0))
             np.testing.assert_array_equal(targets, values)
         rest = list(batches.epoch(epoch, first=1))
-        for found, expected in zip(rest, map(batches.batch, rows[1:]), strict=True):
-            keras.tree.map_structure(np.testing.assert_array_equal, found, expected)
+        for actual, expected in zip(rest, map(batches.batch, rows[1:]), strict=True):
+            keras.tree.map_structure(np.testing.assert_array_equal, actual, expected)
 
 
 def test_batches_of_every_length_train_whichever_come_first():

@@ -124,8 +124,8 @@ def results(folder):
 )
 def test_two_hosts_train_and_score_as_one(runs, name, expected):
     folder, _ = runs
-    found, one = results(folder / name), results(folder / expected)
-    (run,), (other,) = found["runs"], one["runs"]
+    two, one = results(folder / name), results(folder / expected)
+    (run,), (other,) = two["runs"], one["runs"]
     assert len(run["history"]["loss"]) == OPTIONS["epochs"]
     for metric, values in other["history"].items():
         np.testing.assert_allclose(run["history"][metric], values, rtol=1e-6, err_msg=metric)
@@ -139,14 +139,14 @@ def test_two_hosts_train_and_score_as_one(runs, name, expected):
 @ON_JAX
 def test_a_divided_optimizer_state_is_saved_whole(runs):
     folder, _ = runs
-    found, one = (
+    two, one = (
         keras.models.load_model(results(folder / name)["kept"]["model"]) for name in ("two", "one")
     )
-    assert found.optimizer.shard_state
-    assert len(found.optimizer.variables) == len(one.optimizer.variables) > 10
+    assert two.optimizer.shard_state
+    assert len(two.optimizer.variables) == len(one.optimizer.variables) > 10
     assert any(np.any(variable.numpy()) for variable in one.optimizer.variables[2:])
     for part, other in zip(
-        (*found.weights, *found.optimizer.variables),
+        (*two.weights, *two.optimizer.variables),
         (*one.weights, *one.optimizer.variables),
         strict=True,
     ):

@@ -109,8 +109,8 @@ def test_predictions_with_their_input(models, tmp_path):
     first, second = answers()
     assert list(first)[:3] == ["id", "text", "label"]
     assert [(row["id"], row["text"]) for row in (first, second)] == [("7", "a film"), ("x", "")]
-    given = {"id": "x", "text": "", "text_pair": "é"}
-    assert answers(text_pair="other", batch_size=1)[1].items() >= given.items()
+    fields = {"id": "x", "text": "", "text_pair": "é"}
+    assert answers(text_pair="other", batch_size=1)[1].items() >= fields.items()
     assert "text" not in answers(with_input=False)[0]
 
 
@@ -234,9 +234,9 @@ def test_the_files_of_other_tasks_are_read(tmp_path):
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
     for name, predictor in predictors.items():
         config = PredictConfig(input=str(tmp_path / name))
-        found = list(read_rows(config, predictor))
-        for row, wanted in zip(found, expected[name], strict=True):
-            assert {field: row[field] for field in wanted} == wanted
+        actual = list(read_rows(config, predictor))
+        for row, fields in zip(actual, expected[name], strict=True):
+            assert {field: row[field] for field in fields} == fields
 
 
 def test_a_saved_task_of_another_kind(tmp_path, classifier):

@@ -88,37 +88,37 @@ def clock(monkeypatch):
 
 @pytest.mark.backend_independent
 def test_the_time_left_is_that_of_all_seeds(clock):
-    left = TimeLeft(6, at_most=True, note="for all 2 seeds")
-    assert left.text() == ""
-    left.reach(0.5)  # the first step, which is traced
+    time_left = TimeLeft(6, at_most=True, note="for all 2 seeds")
+    assert time_left.text() == ""
+    time_left.reach(0.5)  # the first step, which is traced
     clock.append(10.0)
-    left.reach(1.0)
-    assert left.seconds() == 100.0
+    time_left.reach(1.0)
+    assert time_left.seconds() == 100.0
     # Scoring and saving take time, too
     clock.append(20.0)
-    assert left.text() == "at most 3 min 20 s left for all 2 seeds"
+    assert time_left.text() == "at most 3 min 20 s left for all 2 seeds"
     # The seed stopped early, and a part of the next was done before this process
-    left.skip_to(5.0)
-    assert left.seconds() == 40.0
+    time_left.skip_to(5.0)
+    assert time_left.seconds() == 40.0
     clock.append(30.0)
-    left.reach(5.5)
-    assert left.seconds() == 15.0
-    left.reach(6.0)
-    assert left.text() == ""
+    time_left.reach(5.5)
+    assert time_left.seconds() == 15.0
+    time_left.reach(6.0)
+    assert time_left.text() == ""
 
 
 @pytest.mark.backend_independent
 def test_a_resumed_run_has_the_time_left_of_what_is_left(clock, capsys):
-    left = TimeLeft(6)
-    left.skip_to(3)  # the second of two seeds
-    progress = Progress(epochs=3, time_left=left, first_batch=lambda: 6)
+    time_left = TimeLeft(6)
+    time_left.skip_to(3)  # the second of two seeds
+    progress = Progress(epochs=3, time_left=time_left, first_batch=lambda: 6)
     progress.set_params({"epochs": 3, "steps": 4})
     progress.on_epoch_begin(1)
     for batch in range(4):
         clock.append(clock[-1] + 1.0)
         progress.on_train_batch_end(batch, {})
     # An epoch of ten steps, each of a second
-    assert left.seconds() == pytest.approx(10.0)
+    assert time_left.seconds() == pytest.approx(10.0)
     progress.on_epoch_end(1)
     assert capsys.readouterr().out.endswith(", 10 s left\n")
 

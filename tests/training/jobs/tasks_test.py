@@ -24,7 +24,7 @@ def configured(*arguments):
     tasks.define_flags(values)
     values(["finetune", *arguments])
     task, config = tasks.configured(values)
-    (name,) = [name for name, found in TASKS.items() if found is task]
+    (name,) = [name for name, value in TASKS.items() if value is task]
     return name, config
 
 
@@ -37,8 +37,8 @@ def reviews(tmp_path):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_is_named(name):
-    found, config = configured(f"--task={name}", "--epochs=7")
-    assert (found, config.epochs) == (name, 7)
+    task, config = configured(f"--task={name}", "--epochs=7")
+    assert (task, config.epochs) == (name, 7)
     assert {key: getattr(config, key) for key in TASKS[name].settings} == TASKS[name].settings
 
 

@@ -70,10 +70,10 @@ def tasks():
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """A server in a thread: its tasks by name, and its port. Of `*_export` it has exports."""
-    metrics, models, found = Metrics(), {}, tasks()
+    metrics, models, models_in_python = Metrics(), {}, tasks()
     same = {"alone": "embedder", "embedder_export": "embedder", "tagger_export": "tagger"}
-    found |= {name: found[of] for name, of in same.items()}
-    for name, task in found.items():
+    models_in_python |= {name: models_in_python[of] for name, of in same.items()}
+    for name, task in models_in_python.items():
         if name.endswith("_export"):
             folder = tmp_path_factory.mktemp("models") / "1"
             task.export(folder, warm_up=False)
@@ -88,7 +88,7 @@ def server(tmp_path_factory):
     with listening("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=lambda: asyncio.run(uvicorn.serve(sockets=[listener])))
         thread.start()
-        yield found, listener.getsockname()[1]
+        yield models_in_python, listener.getsockname()[1]
         uvicorn.should_exit = True
         thread.join()
     served.close()
@@ -182,13 +182,13 @@ def test_tei_embeddings(server):
     assert np.array(answer(server, "/models/raw/embed", request)) == close_to(raw[:, :2])
     sentences = {"source_sentence": TEXTS[0], "sentences": TEXTS}
     for path in ("/models/embedder/similarity", "/models/embedder"):
-        found = answer(server, path, {"inputs": sentences, "parameters": {"truncate": True}})
-        assert np.array(found) == close_to(expected[:3] @ expected[0])
+        similarities = answer(server, path, {"inputs": sentences, "parameters": {"truncate": True}})
+        assert np.array(similarities) == close_to(expected[:3] @ expected[0])
 
 
 def test_tei_predictions_and_ranks(server):
-    found = server[0]
-    classes = found["sst2"].classify(TEXTS, top_k=2)
+    models = server[0]
+    classes = models["sst2"].classify(TEXTS, top_k=2)
     expected = [
         [{"score": pytest.approx(one["score"], abs=1e-5), "label": one["label"]} for one in row]
         for row in classes
@@ -197,12 +197,12 @@ def test_tei_predictions_and_ranks(server):
     batch = {"inputs": [[text] for text in TEXTS]}
     assert answer(server, "/models/sst2/predict", batch) == expected
     # A pair is one input: TEI's two strings.
-    (pair,) = found["sst2"].classify([(TEXTS[0], TEXTS[2])])
+    (pair,) = models["sst2"].classify([(TEXTS[0], TEXTS[2])])
     (best, _) = answer(server, "/models/sst2/predict", {"inputs": [TEXTS[0], TEXTS[2]]})
     assert best["score"] == pytest.approx(pair["score"], abs=1e-5)
 
     texts = ["plot", "film", "a film"]
-    scores = [one["score"] for one in found["ranker"].classify([("a", text) for text in texts])]
+    scores = [one["score"] for one in models["ranker"].classify([("a", text) for text in texts])]
     order = np.argsort(scores)[::-1].tolist()
     request = {"query": "a", "texts": texts, "return_text": True}
     ranks = answer(server, "/models/ranker/rerank", {**request, "raw_scores": True})
@@ -218,7 +218,7 @@ def test_tei_predictions_and_ranks(server):
     one = answer(server, "/models/sst2/predict", {"inputs": ["a", texts[relevant[0]["index"]]]})
     assert relevant[0]["score"] == {row["label"]: row["score"] for row in one}["+"]
     row = {"text": "a", "choices": texts}
-    (choices,) = found["chooser"].serving_answers([row])
+    (choices,) = models["chooser"].serving_answers([row])
     ranks = answer(server, "/models/chooser", {"query": "a", "texts": texts})
     assert [one["index"] for one in ranks] == choices["ranking"]
 
@@ -319,7 +319,7 @@ OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/ss
     ],
 )
 def test_a_malformed_request_names_the_field(server, path, request_, status, message):
-    found, _, content = ask(server, path, request_)
+    own_status, _, content = ask(server, path, request_)
     if path == OPENAI:
         error = content["error"]
         assert set(error) == {"message", "type", "param", "code"}
@@ -328,5 +328,5 @@ def test_a_malformed_request_names_the_field(server, path, request_, status, mes
         assert error["param"] in expected
         content = {"error": error["message"], "error_type": ""}
     assert set(content) == {"error", "error_type"}
-    assert found == status
+    assert own_status == status
     assert message in content["error"]
