@@ -344,13 +344,6 @@ def test_flags_say_what_the_name_of_a_file_does_not(tmp_path):
 
 
 @pytest.mark.backend_independent
-def test_too_few_rows_to_hold_out(reviews):
-    reviews.write_text("".join(reviews.read_text().splitlines(keepends=True)[:15]))
-    with pytest.raises(ValueError, match=r"14 rows are too few to hold out a tenth, .* --dev_file"):
-        read_data(FinetuneConfig(train_file=str(reviews), text="review", label="stars"))
-
-
-@pytest.mark.backend_independent
 def test_an_unlabeled_test_file_is_read_with_a_warning(reviews, tmp_path, caplog):
     path = tmp_path / "new.tsv"
     path.write_text("review\tStars\ngood film\t1\n")

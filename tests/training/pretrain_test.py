@@ -602,6 +602,8 @@ def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
         ({"records": "s3://b/r"}, "--records is s3://b/r, expected a folder of this machine"),
         ({"whole_words": True}, "--whole_words is for --static_masks; .* --masking_unit=word"),
         ({"interval": 5, "steps_per_execution": 2}, "expected a multiple of --steps_per_execution"),
+        ({"objective": "replaced_token"}, "not support the labels of pairs"),
+        ({"teacher": "somewhere"}, "expected --teacher with --objective=distillation"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(changes, message):
@@ -614,18 +616,6 @@ def test_pairs_with_two_separators_are_refused(corpus, tmp_path):
     settings = config(corpus, tmp_path, model="roberta_base", vocabulary_size=300)
     with pytest.raises(ValueError, match="a byte_pair tokenizer's have 2; expected full_sentences"):
         pretrain(settings)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"objective": "replaced_token"}, "not support the labels of pairs"),
-        ({"teacher": "somewhere"}, "expected --teacher with --objective=distillation"),
-    ],
-)
-def test_objectives_that_do_not_fit(corpus, tmp_path, changes, message):
-    with pytest.raises(ValueError, match=message):
-        config(corpus, tmp_path, **changes)
 
 
 def test_a_cased_checkpoint_s_text_keeps_its_case(corpus, tmp_path):
