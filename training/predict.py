@@ -350,14 +350,16 @@ def _line_rows(
     config: PredictConfig, predictor: Predictor, format: str, bad: BadRows
 ) -> Iterator[tuple[str, Row]]:
     """Yields rows of plain lines or of JSON Lines. With `auto`, the first line decides."""
-    lines = _standard_input() if config.input == "-" else read_lines(Path(config.input))
+    name = _input_name(config)
+    is_piped = config.input == "-"
+    lines = decoded_lines(sys.stdin.buffer, name) if is_piped else read_lines(name)
     first = next(lines, "")
     lines = itertools.chain([first], lines)
     if format == "lines" or (format == "auto" and not first.lstrip().startswith("{")):
         for number, line in enumerate(filter(None, lines), start=1):
             yield f"line {number}", {"text": line.rstrip("\r\n")}
         return
-    for place, record in read_objects(lines, _input_name(config), bad):
+    for place, record in read_objects(lines, name, bad):
         yield place, _with_fields(config, predictor, record)
 
 
@@ -382,10 +384,6 @@ def _with_fields(config: PredictConfig, predictor: Predictor, record: Row) -> Ro
 
 def _input_name(config: PredictConfig) -> str:
     return "standard input" if config.input == "-" else config.input
-
-
-def _standard_input() -> Iterator[str]:
-    yield from decoded_lines(sys.stdin.buffer, "standard input")
 
 
 def load_predictor(model: str) -> Predictor:

@@ -253,7 +253,7 @@ def run(
     load = functools.cache(functools.partial(job.load, best.model_path))
     with timed(results["seconds"], "answers"), hosts.working_folder(folder) as target:
         results |= job.report(load, Path(best.model_path).parent, target)
-    if getattr(config, "export", False) and hosts.is_main_process() and can_export():
+    if config.export and hosts.is_main_process() and can_export():
         target = folder / "export" / "1"
         # A server may watch the folder: an export that is up to date is not replaced.
         with timed(results["seconds"], "export"):

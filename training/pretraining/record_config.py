@@ -10,13 +10,12 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from keras_bert import checks
-from keras_bert.data import InstanceMaker, StaticMasker, file_systems
+from keras_bert.data import InstanceMaker, file_systems
 from keras_bert.data.file_systems import InputFile
 from keras_bert.data.pretraining.corpus import DOCUMENT_ENDS, FORMATS
-from keras_bert.data.pretraining.static_masking import default_max_predictions
 
 from ..engine.options import (
     Fraction,
@@ -28,11 +27,6 @@ from ..engine.options import (
     num_cores,
 )
 from ..engine.output_folder import content_of_files
-
-# TensorFlow is imported only where it is needed, so that `--help` works without it.
-if TYPE_CHECKING:
-    from keras_bert.text.tokenizer import Tokenizer
-
 
 PAIRED_KINDS = ("next_sentence", "sentence_order")
 
@@ -161,20 +155,6 @@ class PretrainingDataConfig(ProgramConfig):
             duplicate_factor=self.rows.duplicate_factor,
             seed=self.rows.seed,
             independent_shards=self.rows.independent_shards,
-        )
-
-    def masker(self, tokenizer: Tokenizer) -> StaticMasker | None:
-        """Returns the object that draws static masks, or `None` with dynamic masking."""
-        rows = self.rows
-        if not rows.static_masks:
-            return None
-        share = rows.masked_lm_probability
-        return StaticMasker(
-            tokenizer.mask_token_id,
-            tokenizer.vocabulary_size,
-            rows.max_predictions or default_max_predictions(self.sequence_length, share),
-            share,
-            rows.whole_words,
         )
 
 

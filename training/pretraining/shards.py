@@ -13,8 +13,9 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-from keras_bert.data import Instance, InstanceEncoder, TokenStore, write_records
+from keras_bert.data import Instance, InstanceEncoder, StaticMasker, TokenStore, write_records
 from keras_bert.data.pretraining.instances import PAIR_KINDS
+from keras_bert.data.pretraining.static_masking import default_max_predictions
 from keras_bert.data.pretraining.token_store import Documents
 from keras_bert.text import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
@@ -110,13 +111,20 @@ class ShardMaker:
     def __init__(self, config: PretrainingDataConfig, tokenizer: Tokenizer) -> None:
         self.config = config
         special_ids = [tokenizer.cls_token_id, tokenizer.sep_token_id]
+        rows, length = config.rows, config.sequence_length
+        masker = None
+        if rows.static_masks:
+            share = rows.masked_lm_probability
+            masker = StaticMasker(
+                tokenizer.mask_token_id,
+                tokenizer.vocabulary_size,
+                rows.max_predictions or default_max_predictions(length, share),
+                share,
+                rows.whole_words,
+            )
         self.make_instances = config.instance_maker(*special_ids)
         self.encode = InstanceEncoder(
-            tokenizer.vocabulary,
-            special_ids,
-            config.sequence_length,
-            config.masker(tokenizer),
-            tokenizer.continuation_token_ids,
+            tokenizer.vocabulary, special_ids, length, masker, tokenizer.continuation_token_ids
         )
 
     def __call__(
