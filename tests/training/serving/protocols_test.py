@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients of OpenAI, of Text Embeddings Inference and of Hugging Face, at one server of models."""
 
-import asyncio
 import base64
 import contextlib
 import http.client
 import json
-import threading
 
 import keras
 import numpy as np
@@ -26,13 +24,9 @@ from keras_bert.data import (
 from keras_bert.export import ServedModel
 from tests.checkpoints.small_models import small_config
 from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
-from training.serve import listening
-from training.serving import connections
-from training.serving.application import application
+from tests.training.serving.model_server import serving
 from training.serving.batching import Batcher
-from training.serving.metrics import Metrics
 from training.serving.models import LoadedModel, answers_of_saved_model, answers_of_task
-from training.serving.server import ModelServer
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -70,7 +64,7 @@ def tasks():
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """A server in a thread: its tasks by name, and its port. Of `*_export` it has exports."""
-    metrics, models, models_in_python = Metrics(), {}, tasks()
+    models, models_in_python = {}, tasks()
     same = {"alone": "embedder", "embedder_export": "embedder", "tagger_export": "tagger"}
     models_in_python |= {name: models_in_python[of] for name, of in same.items()}
     for name, task in models_in_python.items():
@@ -83,15 +77,8 @@ def server(tmp_path_factory):
         size = 1 if name == "alone" else 8
         batcher = Batcher(answers.compute, threads=1, batch_size=size, max_waiting=20)
         models[name] = LoadedModel(**vars(answers), name=name, version="1", batcher=batcher)
-    served = ModelServer(models, metrics, max_rows=MAX_ROWS, max_bytes=10_000)
-    uvicorn = connections.server(application(served), seconds_to_end=5)
-    with listening("127.0.0.1", 0) as listener:
-        thread = threading.Thread(target=lambda: asyncio.run(uvicorn.serve(sockets=[listener])))
-        thread.start()
-        yield models_in_python, listener.getsockname()[1]
-        uvicorn.should_exit = True
-        thread.join()
-    served.close()
+    with serving(models, max_rows=MAX_ROWS, max_bytes=10_000) as port:
+        yield models_in_python, port
 
 
 def ask(server, path, request=None):
