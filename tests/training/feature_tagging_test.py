@@ -126,9 +126,7 @@ def test_a_recipe_runs_two_steps(preset, tmp_path):
     data = read_data(config)
     results = finetuning.run(FeatureTagging, config, data)
     folder = tmp_path / "run"
-    assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
     assert set(results["baselines"]["dev"]) == {"majority", "word_majority"}
-    assert (folder / "seed_1" / "curves.png").read_bytes()[1:4] == b"PNG"
     assert read_conll(folder / "test.conll").words == data.test.words
     scores = json.loads((folder / "dev_scores.json").read_text())
     assert scores["f1"] == pytest.approx(results["runs"][0]["best"]["dev"]["f1"])

@@ -69,11 +69,8 @@ def test_a_recipe_runs_two_steps(recipe, preset, conll, tmp_path):
     assert data.class_names == ("O", "B-LOC", "B-PER", "I-PER")
     results = finetuning.run(Tagging, config, data)
     folder = tmp_path / "run"
-    assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
     assert set(results["baselines"]["dev"]) == {"majority", "word_majority"}
     assert set(results["summary"]["dev"]) == {"f1", "precision", "recall", "accuracy"}
-    assert (folder / "seed_1" / "curves.png").read_bytes()[1:4] == b"PNG"
-    assert (folder / "seed_1" / "model.keras").exists()
 
     weights, initial = (
         task.backbone.get_weights()[0]
@@ -95,7 +92,6 @@ def test_a_recipe_runs_two_steps(recipe, preset, conll, tmp_path):
     assert tagged.words == [["Ann", "\x01", "sings"], ["Rome"]]
     assert not (folder / "test_scores.json").exists()
     assert (folder / "export" / "1" / "saved_model.pb").exists() == config.export
-    assert not list(folder.rglob("*partial*"))
 
 
 @pytest.mark.backend_independent
