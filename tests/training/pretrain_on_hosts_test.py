@@ -71,7 +71,7 @@ flags.FLAGS(sys.argv)
 answers = {}
 with hosts.joined(config_flags.configuration(HostOptions)):
     pretrain(config(folder, "two"))
-    with hosts.writer_first():
+    with hosts.main_process_first():
         if hosts.is_main_process():
             keep_first_half(folder, "two", "two_twice")
             leave_broken_checkpoints(folder, "two", "two_twice")

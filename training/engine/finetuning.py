@@ -292,7 +292,7 @@ def check_hosts(config: FineTuningConfig) -> None:
             f"a batch has {rows} rows (--batch_size by --accumulation), expected a multiple of the "
             f"{num_devices} devices of the {hosts.count()} processes"
         )
-    with hosts.writer_first():  # It measures, and the others read what it has chosen.
+    with hosts.main_process_first():  # It measures, and the others read what it has chosen.
         precision.resolve(config.compute.precision, config.output_dir)
 
 
