@@ -357,9 +357,9 @@ class StopWhereNotFinite(keras.callbacks.Callback):
             raise NotFiniteError(f"after {place}, the weight {path} is not finite")
 
 
-def model_tensors(model: keras.Model, with_metrics: bool = False) -> Tensors:
+def model_tensors(model: keras.Model) -> Tensors:
     """Returns all variables of a model and its optimizer, including Keras' seed generators."""
-    variables = _variables(model, with_metrics)
+    variables = _variables(model, with_metrics=False)
     return {name: whole_tensors.to_numpy(variable) for name, variable in variables.items()}
 
 
