@@ -562,7 +562,9 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
         path = folder / "curves.png"
         try:
             title = f"{job.title}, seed {seed}"
-            figure = curves_figure(run.history, run.evaluations, title=title, kept=run.best_epoch)
+            figure = curves_figure(
+                run.history, run.evaluations, title=title, best_epoch=run.best_epoch
+            )
             save(figure, path)
         except (ImportError, OSError, ValueError) as error:
             # A failed plot must not lose the trained model.

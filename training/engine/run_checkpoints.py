@@ -166,8 +166,8 @@ class RunCheckpoints:
             if hosts.is_main_process():
                 try:
                     temporary = stack.enter_context(self._new_checkpoint(variables, state))
-                except DiskFullError as found:
-                    error = found
+                except DiskFullError as failure:
+                    error = failure
             _agree_on(error, hosts.gather)
             # The same folder may be mounted at another place.
             folder = self.folder / hosts.from_main_process(
@@ -185,8 +185,8 @@ class RunCheckpoints:
                         _write_state(temporary, state, checksums)
             except TimeoutError:
                 raise  # Another process does not answer.
-            except OSError as found:
-                error = found
+            except OSError as failure:
+                error = failure
             _agree_on(error, hosts.gather_in_background)
 
         return finish
