@@ -47,14 +47,14 @@ def test_a_subclass_may_have_such_an_argument(backbone):
 def test_from_preset_names_the_option(backbone, tmp_path):
     tokenizer = {"vocabulary": list(special_tokens.SPECIAL_TOKENS)}
     keras_bert.checkpoints.save_preset(backbone, tmp_path, tokenizer=tokenizer)
-    for given, wanted in (
+    for options, advice in (
         ({"num_labels": 2}, "Instead of num_labels, write num_classes or class_names"),
         ({"max_length": 8}, "Instead of max_length, write sequence_length"),
         ({"torch_dtype": "bfloat16"}, "Instead of torch_dtype, write dtype"),
         ({"classifier_dropout": 0.1}, "Instead of classifier_dropout, write dropout"),
     ):
-        with pytest.raises(ValueError, match=f"has no option {next(iter(given))}; .*{wanted}"):
-            keras_bert.TextClassifier.from_preset(tmp_path, **given)
+        with pytest.raises(ValueError, match=f"has no option {next(iter(options))}; .*{advice}"):
+            keras_bert.TextClassifier.from_preset(tmp_path, **options)
 
 
 def test_compile_and_fit_name_the_argument(classifier):

@@ -61,9 +61,9 @@ def test_a_killed_process_s_copies_are_removed_and_a_living_one_s_are_not(tmp_pa
         "served": deploy_export,
     }
     for name, write in writers.items():
-        left = shutil.copytree(folder, tmp_path / name)
-        write(left)
-        assert hidden(left) == [left / foreign.name], name
+        copied_folder = shutil.copytree(folder, tmp_path / name)
+        write(copied_folder)
+        assert hidden(copied_folder) == [copied_folder / foreign.name], name
 
 
 def test_several_write_one_file_at_once(tmp_path):

@@ -86,9 +86,9 @@ def read_targets(text: str) -> list[Target]:
 
 def _glob(include: list[str], exclude: tuple[str, ...] = ()) -> list[str]:
     """Bazel's glob: `**` is any folder."""
-    found = {path for pattern in include for path in ROOT.glob(pattern) if path.is_file()}
-    found -= {path for pattern in exclude for path in ROOT.glob(pattern)}
-    return sorted(str(path.relative_to(ROOT)) for path in found)
+    paths = {path for pattern in include for path in ROOT.glob(pattern) if path.is_file()}
+    paths -= {path for pattern in exclude for path in ROOT.glob(pattern)}
+    return sorted(str(path.relative_to(ROOT)) for path in paths)
 
 
 def requirement(distribution: str) -> str:
@@ -108,8 +108,8 @@ def declared_distributions() -> set[str]:
     """The names in pyproject's dependencies and extras, without their versions."""
     project = _project()
     extras = project["optional-dependencies"].values()
-    wanted = [*project["dependencies"], *(name for extra in extras for name in extra)]
-    names = {name.split("[")[0].split(">")[0].split("=")[0].strip() for name in wanted}
+    requirements = [*project["dependencies"], *(name for extra in extras for name in extra)]
+    names = {name.split("[")[0].split(">")[0].split("=")[0].strip() for name in requirements}
     return names - {project["name"]}
 
 
@@ -135,17 +135,17 @@ def expected_deps(targets: list[Target]) -> dict[str, tuple[str, ...]]:
 
 
 def _expected_deps(target: Target, owners: dict[str, str]) -> tuple[str, ...]:
-    wanted = set()
+    labels = set()
     for source in target.srcs:
         module = module_name(Path(source))
         for imported in imports_of((ROOT / source).read_text(), module):
             package = imported.module.partition(".")[0]
             if imported.module in owners:
-                wanted.add(owners[imported.module])
+                labels.add(owners[imported.module])
             elif package not in {*sys.stdlib_module_names, *SOURCE_FOLDERS}:
-                wanted.add(requirement(DISTRIBUTIONS.get(package, package)))
-    wanted.discard(f":{target.name}")
-    return tuple(sorted(wanted, key=lambda label: (not label.startswith(":"), label)))
+                labels.add(requirement(DISTRIBUTIONS.get(package, package)))
+    labels.discard(f":{target.name}")
+    return tuple(sorted(labels, key=lambda label: (not label.startswith(":"), label)))
 
 
 def corrected(text: str) -> str:

@@ -42,15 +42,15 @@ def test_every_file_is_in_one_library_or_a_test(targets):
 
 
 def test_deps_of_libraries_are_the_imports(targets):
-    wanted = build_file.expected_deps(targets)
+    deps = build_file.expected_deps(targets)
     assert {target.name: target.deps for target in libraries(targets)} == {
-        target.name: wanted[target.name] for target in libraries(targets)
+        target.name: deps[target.name] for target in libraries(targets)
     }, "`python -m tests.build_file` writes them."
 
 
 def test_tests_and_programs_have_what_they_import(targets):
     deps_of = {f":{target.name}": set(target.deps) for target in targets}
-    wanted = build_file.expected_deps(targets)
+    deps = build_file.expected_deps(targets)
 
     @functools.cache
     def reached(label):
@@ -58,7 +58,7 @@ def test_tests_and_programs_have_what_they_import(targets):
 
     for target in targets:
         if target.rule != "py_library":
-            lacking = set(wanted[target.name]) - reached(f":{target.name}")
+            lacking = set(deps[target.name]) - reached(f":{target.name}")
             assert not lacking, f"{target.name} lacks {sorted(lacking)}"
 
 

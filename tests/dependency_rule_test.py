@@ -125,10 +125,9 @@ def folder_violations(module: str, source: str) -> list[str]:
     """What one file of `training` imports against the rule, as lines to read."""
     own = folder_of(module)
     return [
-        f"{module}:{found.line} imports {found.module}: {own} may import {sorted(FOLDERS[own])}"
-        for found in imports_of(source, module)
-        if found.module.startswith("training.")
-        and folder_of(found.module) not in {own, *FOLDERS[own]}
+        f"{module}:{one.line} imports {one.module}: {own} may import {sorted(FOLDERS[own])}"
+        for one in imports_of(source, module)
+        if one.module.startswith("training.") and folder_of(one.module) not in {own, *FOLDERS[own]}
     ]
 
 
@@ -141,12 +140,12 @@ def package_of(module: str) -> str | None:
 def violations(module: str, source: str) -> list[str]:
     """What one file imports against the rule, as lines to read."""
     package = package_of(module)
-    found = []
+    messages = []
     for imported in imports_of(source, module):
         complaint = _complaint(module, package, imported.module, imported.deferred)
         if complaint:
-            found.append(f"{module}:{imported.line} imports {imported.module}: {complaint}")
-    return found
+            messages.append(f"{module}:{imported.line} imports {imported.module}: {complaint}")
+    return messages
 
 
 def _complaint(module: str, package: str | None, imported: str, deferred: bool) -> str | None:
@@ -204,13 +203,13 @@ def test_programs_name_one_another_relatively():
 
 
 def test_folders_of_programs_keep_the_rule():
-    found = [
+    messages = [
         line
         for module, path in PROGRAM_FILES.items()
         if module != "training"
         for line in folder_violations(module, path.read_text())
     ]
-    assert found == []
+    assert messages == []
 
 
 def cycle_in(graph: dict[str, set[str]]) -> set[str]:
@@ -235,7 +234,7 @@ def test_the_rule_has_no_cycle():
 def test_no_modules_import_each_other():
     # At import time, inside functions and under TYPE_CHECKING
     graph = {
-        module: {found.module for found in imports_of(path.read_text(), module)}
+        module: {imported.module for imported in imports_of(path.read_text(), module)}
         for module, path in (PACKAGE_FILES | PROGRAM_FILES).items()
     }
     assert sorted(cycle_in(graph)) == []
@@ -269,6 +268,6 @@ def test_no_modules_import_each_other():
     ],
 )
 def test_a_violation_is_found(module, source, complaint):
-    found = violations(module, source)
-    assert len(found) == 1
-    assert complaint in found[0]
+    messages = violations(module, source)
+    assert len(messages) == 1
+    assert complaint in messages[0]

@@ -54,8 +54,8 @@ COMMON_FLAGS = {"help", "verbosity", "version"}
 def test_requirements_without_tensorflow_are_the_rest_of_the_dependencies():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["training"], *extras["serve"], *extras["jax"]]
-    names = {re.split(r"[\[><=;]", requirement)[0].strip() for requirement in wanted}
+    requirements = [*project["dependencies"], *extras["training"], *extras["serve"], *extras["jax"]]
+    names = {re.split(r"[\[><=;]", requirement)[0].strip() for requirement in requirements}
     page = (ROOT / "docs/start/install.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"^pip install (absl-py .*?[^\\])$", page, re.M | re.S)
     listed = {word.split(">")[0] for word in shlex.split(command.replace("\\\n", " "))}
@@ -100,10 +100,10 @@ def test_rows_stand_below_the_head_of_a_table(page):
 def blocks(page, *languages):
     """The line and the text of the fenced blocks of a page."""
     text = page.read_text(encoding="utf-8")
-    for found in BLOCK.finditer(text):
-        if found[2] in languages:
-            line = text.count("\n", 0, found.start(3)) + 1
-            yield line, textwrap.dedent(found[3])
+    for match in BLOCK.finditer(text):
+        if match[2] in languages:
+            line = text.count("\n", 0, match.start(3)) + 1
+            yield line, textwrap.dedent(match[3])
 
 
 class Instance:
@@ -119,8 +119,8 @@ class Instance:
             AttributeError: If objects of the class do not have it.
         """
         if hasattr(self.cls, name):
-            found = inspect.getattr_static(self.cls, name)
-            return getattr(self.cls, name) if isinstance(found, FunctionType) else None
+            attribute = inspect.getattr_static(self.cls, name)
+            return getattr(self.cls, name) if isinstance(attribute, FunctionType) else None
         sources = [inspect.getsource(base) for base in self.cls.__mro__[:-1] if is_ours(base)]
         if any(re.search(rf"\bself\.{name}\b|^    {name}: ", source, re.M) for source in sources):
             return None
@@ -253,22 +253,22 @@ def flags_of(words):
     for word in words:
         if word in ("&&", "||", "|", ";"):
             return
-        if found := re.match(r"--(\w+)", word):
-            yield found[1]
+        if match := re.match(r"--(\w+)", word):
+            yield match[1]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_commands_and_their_flags_exist(page):
     names = {name for group in command_line.COMMANDS.values() for name in group}
     for line in command_lines(page):
-        for found in COMMAND.finditer(line):
-            name = found[1] or found[2]
+        for match in COMMAND.finditer(line):
+            name = match[1] or match[2]
             if not name.startswith("research."):
                 name = name.replace("_", "-")
                 assert name in names, line
             known = {flag.name for flag in commands.read(name).all_flags}
             known |= {f"no{flag.name}" for flag in commands.read(name).all_flags if flag.is_switch}
-            words = shlex.split(line[found.end() :].replace("…", ""), comments=True)
+            words = shlex.split(line[match.end() :].replace("…", ""), comments=True)
             unknown = set(flags_of(words)) - known - COMMON_FLAGS
             assert not unknown, f"{page.name}: {line}: no flag {unknown}"
 
@@ -316,8 +316,8 @@ def test_the_reference_lists_inherited_methods_with_their_class():
             bases = getattr(keras_bert, name.short).__mro__[1:]
             ours = [base for base in bases if base.__module__.startswith("keras_bert.")]
             expected = [f"{base.__module__}.{base.__name__}" for base in ours]
-            found = [base for base in reference.list_bases(name) if base.startswith("keras_bert.")]
-            assert found == expected
+            names = [base for base in reference.list_bases(name) if base.startswith("keras_bert.")]
+            assert names == expected
 
 
 def test_every_command_has_a_page_with_its_flags():

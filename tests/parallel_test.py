@@ -295,8 +295,8 @@ def test_every_task_reads_text_on_two_devices(printed):
     for name, single in answers["single"].items():
         double = answers["double"][name]
         for part in single:
-            found, expected = map(keras.tree.flatten, (double[part], single[part]))
-            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+            actual, expected = map(keras.tree.flatten, (double[part], single[part]))
+            np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5, err_msg=name)
     assert "batch_size is 3, in a distribution over 2 devices" in answers["refused"]
 
 

@@ -60,12 +60,12 @@ def imports_of(source: str, module: str) -> list[Import]:
     is_package = module in modules and modules[module].name == "__init__.py"
     package = module if is_package else module.rpartition(".")[0]
     tree = ast.parse(source)
-    found = [
+    imports = [
         Import(name, node.lineno, deferred)
         for node, deferred in _walk(tree, deferred=False)
         for name in _imported_names(node, package, modules)
     ]
-    return found + (_lazy_imports(tree, package, modules) if is_package else [])
+    return imports + (_lazy_imports(tree, package, modules) if is_package else [])
 
 
 def _walk(node: ast.AST, deferred: bool) -> Iterator[tuple[ast.AST, bool]]:

@@ -32,6 +32,7 @@ from keras_bert.data.text_files import read_lines
 from .costs import run_cost
 from .engine import program
 from .engine.job import InsightRows
+from .engine.run_report import duration
 from .engine.saved_models import check_model, holds_exports, is_export
 from .jobs.report_configs import InsightConfig
 from .jobs.tasks import jobs_by_verb
@@ -235,17 +236,9 @@ def _cost(report: Any, path: str) -> None:
     if not record:
         report.leave_out("Cost: there is no results.json with it beside the model.")
         return
-    hours = record["hours"]
-    rows = [["time", f"{hours:.2f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"]]
-    if "training_flops" in record:
-        rows.append(["operations of training", run_cost.operations(record["training_flops"])])
-    if "energy_kwh" in record:
-        energy = run_cost.kilowatt_hours(record["energy_kwh"])
-        rows.append([f"energy ({record['energy_is']})", energy])
-        rows.append([f"CO2 ({record['country']})", run_cost.mass(record["co2_kg"])])
-    if "price" in record:
-        rows.append(["price", f"{record['price']:.3g}"])
-    report.add("What it cost to train", [page.table(["", "the whole run"], rows)], cost=record)
+    lines = [f"Time: {duration(3600 * record['hours'])}", run_cost.describe(record)]
+    blocks = [page.text(line) for line in lines if line]
+    report.add("What it cost to train", blocks, cost=record)
 
 
 def _facts(path: str, model: Any) -> dict[str, str]:

@@ -25,7 +25,7 @@ import itertools
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, get_args
 
@@ -68,26 +68,16 @@ class RowError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Predictor:
-    """A model that predicts on rows of fields.
+class RowFields:
+    """The fields of a row that a model requires.
 
     Args:
-        fields: The fields of a row that the model requires. For a classifier of pairs, `text`
-            only: `text_pair` is optional.
-        answer: Maps a list of rows to a list of predictions.
-        lists: Those of the fields that hold, or may hold, a list of strings.
-        model: What answers: a task, or a `keras_bert.export.ServedModel`.
+        names: Their names. For a classifier of pairs, `text` only: `text_pair` is optional.
+        lists: Those of them that hold, or may hold, a list of strings.
     """
 
-    fields: tuple[str, ...]
-    answer: Callable[[list[Row]], list[Any]]
+    names: tuple[str, ...]
     lists: tuple[str, ...] = ()
-    model: Any = None
-
-    @property
-    def cut_rows(self) -> Any:
-        """The `CutRows` of a task; `None` of an export, and of a task that cuts no rows."""
-        return getattr(getattr(self.model, "preprocessor", None), "cut_rows", None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,22 +154,22 @@ def predict(config: PredictConfig) -> int:
     """
     if config.input != "-" and not exists(Path(config.input)):
         raise FileNotFoundError(f"--input={config.input} does not exist, expected a file")
-    predictor = load_predictor(config.model)
+    model, fields = load_model(config.model)
     label_map = parse_label_map(config.label_map)
-    cut_rows = predictor.cut_rows
+    cut_rows = find_cut_rows(model)
     if cut_rows is not None:
         cut_rows.is_told = True  # but at the end, of all batches
     count = 0
     with _opened_output(config.output) as output:
-        rows = read_rows(config, predictor)
+        rows = read_rows(config, fields)
         while batch := list(itertools.islice(rows, config.batch_size)):
             try:
-                answers = predictor.answer(batch)
+                answers = model.apply_verb(batch)
             except ValueError as error:  # whose rows are those of the batch, from 0
                 where = f"in the batch of rows {count + 1} to {count + len(batch)}"
                 raise RowError(f"{_input_name(config)}, {where}: {error}") from error
             for row, answer in zip(batch, answers, strict=True):
-                line = answered_row(row, answer, predictor.fields if config.with_input else ())
+                line = answered_row(row, answer, fields.names if config.with_input else ())
                 line = answer_files.relabeled(line, label_map)
                 output.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
             output.flush()
@@ -201,7 +191,7 @@ def answered_row(row: Row, answer: Any, fields: Sequence[str] = ()) -> dict[str,
     return {**{name: row[name] for name in names}, **answer}
 
 
-def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
+def read_rows(config: PredictConfig, fields: RowFields) -> Iterator[Row]:
     """Yields the rows of the input, with the fields that the model reads, and `id` if present.
 
     Raises:
@@ -210,15 +200,15 @@ def read_rows(config: PredictConfig, predictor: Predictor) -> Iterator[Row]:
     """
     name = _input_name(config)
     blank, bad = [], BadRows(collect=config.skip_bad)
-    for place, row in _placed_rows(config, predictor, bad):
-        fields = _read_fields(row, predictor.fields)
+    for place, row in _placed_rows(config, fields, bad):
+        field_names = _read_fields(row, fields.names)
         try:
-            for field_name in fields:
-                _check_field(row, field_name, predictor, f"{name}, {place}")
+            for field_name in field_names:
+                _check_field(row, field_name, fields, f"{name}, {place}")
         except RowError as error:
             bad.add(error)
             continue
-        if not any("".join(row[field_name]).strip() for field_name in fields):
+        if not any("".join(row[field_name]).strip() for field_name in field_names):
             blank.append(place)
         yield row
     if blank:
@@ -238,50 +228,50 @@ def _read_fields(row: Row, fields: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*fields, *(["text_pair"] if "text_pair" in row else [])]))
 
 
-def _check_field(row: Row, name: str, predictor: Predictor, where: str) -> None:
+def _check_field(row: Row, name: str, fields: RowFields, where: str) -> None:
     if name not in row:
-        fields = ", ".join(predictor.fields)
-        raise RowError(f"{where}: the model expects {fields}, but {excerpt(row)} has no {name}")
+        names = ", ".join(fields.names)
+        raise RowError(f"{where}: the model expects {names}, but {excerpt(row)} has no {name}")
     value = row[name]
     if name != "choices" and (value is None or value != value):  # null and NaN, which pandas writes
         value = row[name] = ""
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
     is_list &= bool(value) or name != "choices"
-    if not isinstance(value, str) and not (is_list and name in predictor.lists):
+    if not isinstance(value, str) and not (is_list and name in fields.lists):
         kind = "a list of one or more strings" if name == "choices" else "a string"
         raise RowError(f"{where}: {name} is {excerpt(value)}, expected {kind}")
 
 
 def _placed_rows(
-    config: PredictConfig, predictor: Predictor, bad: BadRows
+    config: PredictConfig, fields: RowFields, bad: BadRows
 ) -> Iterator[tuple[str, Row]]:
     """Yields the place and the fields of each row, in any format."""
-    format = _format(config, predictor)
+    format = _format(config, fields)
     if format in ("auto", "lines", "jsonl"):
-        yield from _line_rows(config, predictor, format, bad)
+        yield from _line_rows(config, fields, format, bad)
     elif config.input == "-":
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "standard_input")
             path.write_bytes(sys.stdin.buffer.read())
-            yield from _file_rows(config, predictor, path, format, bad)
+            yield from _file_rows(config, fields, path, format, bad)
     else:
-        yield from _file_rows(config, predictor, Path(config.input), format, bad)
+        yield from _file_rows(config, fields, Path(config.input), format, bad)
 
 
 def _file_rows(
-    config: PredictConfig, predictor: Predictor, path: Path, format: str, bad: BadRows
+    config: PredictConfig, fields: RowFields, path: Path, format: str, bad: BadRows
 ) -> Iterator[tuple[str, Row]]:
     if format == "arrow":
         for place, record in read_records(path, format, bad):
-            yield place, _with_fields(config, predictor, record)
+            yield place, _with_fields(config, fields, record)
     elif format in ("tsv", "csv", "xlsx"):
-        yield from _table_rows(config, predictor, path, format, bad)
+        yield from _table_rows(config, fields, path, format, bad)
     elif format == "squad":
         questions = read_questions(path, labeled=False, skip_bad=bad.collect)
         bad.messages += questions.skipped
         for number, example in enumerate(questions.examples, start=1):
-            fields = {"id": example.id, "question": example.question, "context": example.context}
-            yield f"row {number}", fields
+            texts = {"question": example.question, "context": example.context}
+            yield f"row {number}", {"id": example.id, **texts}
     elif format == "conll":
         from keras_bert.data.conll import read_conll
 
@@ -303,32 +293,32 @@ def _file_rows(
             yield f"row {number}", row if id is None else {"id": id, **row}
 
 
-def _format(config: PredictConfig, predictor: Predictor) -> str:
+def _format(config: PredictConfig, fields: RowFields) -> str:
     if config.format != "auto":
         return config.format
     path = Path(config.input)
     suffix = data_suffix(path)
     if suffix in TAGGING_SUFFIXES:
-        if "text" not in predictor.lists:
+        if "text" not in fields.lists:
             raise ValueError(
                 f"{config.input} is a file of words in columns, but the model takes "
-                f"{', '.join(predictor.fields)}; --format=lines reads each line as a text"
+                f"{', '.join(fields.names)}; --format=lines reads each line as a text"
             )
         return "conll"
     format = FORMATS.get(suffix, "auto")
     if format == "auto" and config.input != "-" and not path.is_file():  # a folder
         format = infer_format(path)
-    if "choices" in predictor.fields:
+    if "choices" in fields.names:
         return {read: name for name, read in CHOICE_FORMATS.items()}.get(format, format)
-    if suffix == ".json" and "context" in predictor.fields and not is_array(path):
+    if suffix == ".json" and "context" in fields.names and not is_array(path):
         return "squad"
     return format
 
 
 def _table_rows(
-    config: PredictConfig, predictor: Predictor, path: Path, format: Any, bad: BadRows
+    config: PredictConfig, fields: RowFields, path: Path, format: Any, bad: BadRows
 ) -> Iterator[tuple[str, Row]]:
-    columns = {name: config.text if name == "text" else name for name in predictor.fields}
+    columns = {name: config.text if name == "text" else name for name in fields.names}
     optional = {"id": "id"}
     if "text" in columns and config.text_pair:
         columns["text_pair"] = config.text_pair
@@ -347,31 +337,33 @@ def _table_rows(
 
 
 def _line_rows(
-    config: PredictConfig, predictor: Predictor, format: str, bad: BadRows
+    config: PredictConfig, fields: RowFields, format: str, bad: BadRows
 ) -> Iterator[tuple[str, Row]]:
     """Yields rows of plain lines or of JSON Lines. With `auto`, the first line decides."""
-    lines = _standard_input() if config.input == "-" else read_lines(Path(config.input))
+    name = _input_name(config)
+    is_piped = config.input == "-"
+    lines = decoded_lines(sys.stdin.buffer, name) if is_piped else read_lines(name)
     first = next(lines, "")
     lines = itertools.chain([first], lines)
     if format == "lines" or (format == "auto" and not first.lstrip().startswith("{")):
         for number, line in enumerate(filter(None, lines), start=1):
             yield f"line {number}", {"text": line.rstrip("\r\n")}
         return
-    for place, record in read_objects(lines, _input_name(config), bad):
-        yield place, _with_fields(config, predictor, record)
+    for place, record in read_objects(lines, name, bad):
+        yield place, _with_fields(config, fields, record)
 
 
-def _with_fields(config: PredictConfig, predictor: Predictor, record: Row) -> Row:
+def _with_fields(config: PredictConfig, fields: RowFields, record: Row) -> Row:
     """Returns a record with its texts, or its choices, under the names that the model has for them.
 
     A field that is missing or malformed is an error only if the model requires it.
     """
-    if "choices" in predictor.fields:
+    if "choices" in fields.names:
         with contextlib.suppress(ValueError):
             text, choices, _ = choice_fields(record, labeled=False)
             return {**record, "text": text, "choices": choices}
     words = [record[name] for name in WORDS if name in record]
-    if words and "text" in predictor.lists and config.text not in record:
+    if words and "text" in fields.lists and config.text not in record:
         return {**record, "text": words[0]}
     columns = {"text": config.text} | ({"text_pair": config.text_pair} if config.text_pair else {})
     for role, column in columns.items():
@@ -384,12 +376,11 @@ def _input_name(config: PredictConfig) -> str:
     return "standard input" if config.input == "-" else config.input
 
 
-def _standard_input() -> Iterator[str]:
-    yield from decoded_lines(sys.stdin.buffer, "standard input")
-
-
-def load_predictor(model: str) -> Predictor:
+def load_model(model: str) -> tuple[Any, RowFields]:
     """Loads a model for prediction.
+
+    Returns:
+        A task, or a `keras_bert.export.ServedModel`, and the fields of its rows.
 
     Raises:
         FileNotFoundError: If the model does not exist.
@@ -400,24 +391,29 @@ def load_predictor(model: str) -> Predictor:
     return _exported(files[0]) if files[0].is_dir() else _saved(files)
 
 
-def _saved(files: Sequence[Path]) -> Predictor:
+def _saved(files: Sequence[Path]) -> tuple[Any, RowFields]:
     task = saved_models.load_task(files)
     if not getattr(task, "verb", ""):  # as an encoder
         name = type(task).__name__
         raise ValueError(f"{files[0]} holds a {name}, which does not predict on text")
     has_pairs = any(output_folder.results_of(file).get("pairs") for file in files)
     pairs = task.optional_fields if has_pairs else ()
-    return Predictor((*task.fields, *pairs), task.apply_verb, task.list_fields, task)
+    return task, RowFields((*task.fields, *pairs), task.list_fields)
 
 
-def _exported(path: Path) -> Predictor:
+def _exported(path: Path) -> tuple[Any, RowFields]:
     # tensorflow_text registers the operations of the exported tokenizer.
     program.require(("tensorflow", "tensorflow_text"), "export")
     program.import_quietly("tensorflow")
     from keras_bert.export import ServedModel
 
     model = ServedModel(path)
-    return Predictor(model.fields, model.apply_verb, model.list_fields, model)
+    return model, RowFields(model.fields, model.list_fields)
+
+
+def find_cut_rows(model: Any) -> Any:
+    """Returns the `CutRows` of a task; `None` of an export, and of a task that cuts no rows."""
+    return getattr(getattr(model, "preprocessor", None), "cut_rows", None)
 
 
 @contextlib.contextmanager

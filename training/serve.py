@@ -184,8 +184,8 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
     from .serving.models import LoadedModel, answers_of_saved_model, answers_of_task
     from .serving.signatures import warm_up
 
-    predictor = predict.load_predictor(path)
-    model, cut_rows = predictor.model, predictor.cut_rows
+    model, fields = predict.load_model(path)
+    cut_rows = predict.find_cut_rows(model)
     batch_size, threads, longest, compiles = config.batch_size, config.threads, 500, False
     if hasattr(model, "signatures"):
         answers = answers_of_saved_model(model)
@@ -193,7 +193,7 @@ def _load_model(config: ServeConfig, name: str, path: str, metrics: Metrics) -> 
     else:
         from keras_bert.ops.dispatch import compiles_each_shape
 
-        answers = answers_of_task(model, predictor.fields)
+        answers = answers_of_task(model, fields.names)
         threads = threads or 1
         longest = model.preprocessor.sequence_length
         compiles = compiles_each_shape()

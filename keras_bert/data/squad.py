@@ -178,7 +178,7 @@ class _Reader:
                 f"{self.path} is {shortened(content)}, expected an object with the field "
                 '"data": a list of articles, each with paragraphs of a context and its qas'
             )
-        articles = _field(content, "data", list, self.path)
+        articles = json_field(content, "data", list, self.path)
         for number, article in enumerate(articles, start=1):
             where = f"{self.path}: article {number}"
             title = article.get("title") if isinstance(article, dict) else None
@@ -225,7 +225,7 @@ class _Reader:
     ) -> tuple[SpanAnswer, ...] | None:
         is_impossible = False
         if question.get("is_impossible") is not None:
-            is_impossible = _field(question, "is_impossible", bool, where)
+            is_impossible = json_field(question, "is_impossible", bool, where)
         if question.get("answers") is None and (is_impossible or not self.labeled):
             answers = []
         else:
@@ -252,7 +252,7 @@ class _Reader:
 
     def _list(self, value: Any, name: str, where: str) -> list[Any]:
         try:
-            items: list[Any] = _field(value, name, list, where)
+            items: list[Any] = json_field(value, name, list, where)
         except SquadError as error:
             self._skip(error)
             return []
@@ -268,9 +268,9 @@ def _answer_objects(question: dict[str, Any], where: str) -> list[Any]:
     """Returns the answers of a question as a list, also of an object of two lists."""
     answers = question.get("answers")
     if not isinstance(answers, Mapping):
-        objects: list[Any] = _field(question, "answers", list, where)
+        objects: list[Any] = json_field(question, "answers", list, where)
         return objects
-    texts, starts = (_field(answers, name, list, where) for name in ("text", "answer_start"))
+    texts, starts = (json_field(answers, name, list, where) for name in ("text", "answer_start"))
     if len(texts) != len(starts):
         raise SquadError(
             f"{where}: answers has {len(texts)} texts and {len(starts)} values of "
@@ -282,7 +282,7 @@ def _answer_objects(question: dict[str, Any], where: str) -> list[Any]:
 
 
 def _answer(answer: Any, context: str, where: str) -> SpanAnswer:
-    text, start = _text(answer, "text", where), _field(answer, "answer_start", int, where)
+    text, start = _text(answer, "text", where), json_field(answer, "answer_start", int, where)
     check_span(text, start, context, where)
     return SpanAnswer(text, start)
 
@@ -299,10 +299,17 @@ def check_span(text: str, start: int, context: str, where: str) -> None:
         )
 
 
-_TYPE_NAMES = {str: "a string", int: "an integer", bool: "true or false", list: "a list"}
+_TYPE_NAMES = {
+    str: "a string",
+    int: "an integer",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
 
 
-def _field(value: Any, name: str, kind: type, where: str) -> Any:
+def json_field(value: Any, name: str, kind: type, where: str) -> Any:
+    """Returns a field of an object in JSON; a `SquadError` if it is missing or of another type."""
     if not isinstance(value, dict):
         raise SquadError(f"{where} is {shortened(value)}, expected an object")
     if name not in value:
@@ -315,7 +322,7 @@ def _field(value: Any, name: str, kind: type, where: str) -> Any:
 
 
 def _text(value: Any, name: str, where: str) -> str:
-    text: str = _field(value, name, str, where)
+    text: str = json_field(value, name, str, where)
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -716,12 +716,12 @@ def test_ids_of_special_tokens_are_those_of_the_tokenizer_that_is_written(family
         "merges": [],
         "special_tokens": names,
     }
-    for folder, given in (("with", tokenizer), ("without", None)):
-        checkpoints.save_hugging_face(backbone, tmp_path / folder, tokenizer=given)
+    for folder, own_tokenizer in (("with", tokenizer), ("without", None)):
+        checkpoints.save_hugging_face(backbone, tmp_path / folder, tokenizer=own_tokenizer)
         config = transformers.AutoConfig.from_pretrained(tmp_path / folder)
         for field, role in FAMILIES[family].config.token_ids.items():
-            if given or role != "mask":
-                expected = vocabulary.index(names[role]) if given else None
+            if own_tokenizer or role != "mask":
+                expected = vocabulary.index(names[role]) if own_tokenizer else None
                 assert getattr(config, field) == expected
 
 

@@ -178,8 +178,8 @@ def test_the_shares_of_processes_are_the_batch_of_one(sharded_map, first):
         for name, value in batch[0].items():
             np.testing.assert_array_equal(np.concatenate([p[0][name] for p in parts]), value)
         for column in (1, 2):
-            found = np.concatenate([part[column] for part in parts])
-            np.testing.assert_array_equal(found, batch[column])
+            actual = np.concatenate([part[column] for part in parts])
+            np.testing.assert_array_equal(actual, batch[column])
     if sharded_map is not None:
         for loader, share in zip(loaders, shares, strict=True):
             assert loader.source.examples.packed == [row for batch in share for row in batch[1]]

@@ -130,11 +130,11 @@ def test_words_of_sentences(tokenizer):
 def arrays_of(packed):
     """The arrays of features or windows, NumPy's or TensorFlow's, in one order."""
     parts = packed.values() if isinstance(packed, dict) else packed
-    found = []
+    arrays = []
     for part in parts:
         is_nested = isinstance(part, (dict, Ragged))
-        found += arrays_of(part) if is_nested else [np.asarray(part)]
-    return found
+        arrays += arrays_of(part) if is_nested else [np.asarray(part)]
+    return arrays
 
 
 TEXTS = ["", "the test", "is skipped, always", "a case", "Größe «été»: the  test\nfails " * 9]
@@ -170,9 +170,9 @@ def test_a_graph_packs_as_numpy_does(make, kind):
             for x, spec in zip(chosen, specs, strict=True)
         ]
         in_graph, expected = arrays_of(traced(*tensors)), arrays_of(function(*chosen))
-        for received, wanted in zip(in_graph, expected, strict=True):
-            assert received.dtype == wanted.dtype
-            np.testing.assert_array_equal(received, wanted)
+        for tensor, array in zip(in_graph, expected, strict=True):
+            assert tensor.dtype == array.dtype
+            np.testing.assert_array_equal(tensor, array)
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def masked(tokenizer, text, **options):
     """A text's tokens, and which of them are masked in many draws, as sets of places."""
     masker = MaskedLMMasker.from_tokenizer(tokenizer, **options)
     row = TextClassifierPreprocessor(tokenizer, 64)([text])["token_ids"]
-    drawn = [masker({"token_ids": row}, step=step) for step in range(20)]
+    rows_by_step = [masker({"token_ids": row}, step=step) for step in range(20)]
     places = [
         {int(p) for p, w in zip(m["mask_positions"][0], m["mask_weights"][0], strict=True) if w}
-        for m in drawn
+        for m in rows_by_step
     ]
-    return [tokenizer.id_to_token(i) for i in row[0]], places, drawn
+    return [tokenizer.id_to_token(i) for i in row[0]], places, rows_by_step

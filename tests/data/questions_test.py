@@ -162,7 +162,7 @@ def test_a_share_of_the_windows_without_the_answer_is_kept(monkeypatch):
         of_all = (has_answer & ~is_positive).sum()
         assert abs(negatives - share * of_all) <= 4 * np.sqrt(of_all * share * (1 - share)) + 1e-9
         # Each is one of all windows, with its own tokens.
-        found = [
+        counts = [
             {
                 (index, *tokens.tolist())
                 for index, tokens in zip(
@@ -173,7 +173,7 @@ def test_a_share_of_the_windows_without_the_answer_is_kept(monkeypatch):
             }
             for each in (whole, rows)
         ]
-        assert found[1] <= found[0]
+        assert counts[1] <= counts[0]
         assert len(rows.row_splits) == len(rows) + 1
     again = question_rows(examples, make(9, 2, 3), 0.3)
     monkeypatch.setattr("keras_bert.data.questions.CHUNK", 7)
@@ -232,15 +232,15 @@ def test_real_answers_are_found_again():
     examples = file.examples[:1500]
     preprocessor = QuestionAnswererPreprocessor(WordPieceTokenizer(list(released())))
     rows = question_rows(examples, preprocessor)
-    found = exact = 0
+    count = exact = 0
     for window, (start, end) in enumerate(positions(rows)):
         if start == 0:
             continue
-        found += 1
+        count += 1
         question = examples[rows.question_index[window]]
         tokens = slice(*rows.row_splits[window : window + 2])
         a, b = rows.char_starts[tokens][start], rows.char_ends[tokens][end]
         assert question.answers[0].text.strip() in question.context[a:b]
         exact += question.context[a:b] == question.answers[0].text
     assert len(set(rows.question_index[rows.start_positions > 0])) > 0.99 * len(examples)
-    assert exact > 0.98 * found  # the rest begins or ends within a word piece
+    assert exact > 0.98 * count  # the rest begins or ends within a word piece

@@ -180,16 +180,16 @@ def test_bad_questions_can_be_skipped_and_are_listed(tmp_path, case):
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
+    ("content", "kind"),
     [
         ([{"id": "a"}], "[{'id': 'a'}]"),
         (None, "None"),
     ],
 )
-def test_a_file_of_another_form_is_told_which_one_is_expected(tmp_path, content, found):
+def test_a_file_of_another_form_is_told_which_one_is_expected(tmp_path, content, kind):
     path = tmp_path / "flat.json"
     path.write_text(json.dumps(content))
-    message = re.escape(f'flat.json is {found}, expected an object with the field "data": a list')
+    message = re.escape(f'flat.json is {kind}, expected an object with the field "data": a list')
     with pytest.raises(SquadError, match=message):
         read_squad(path)
 

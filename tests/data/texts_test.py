@@ -67,8 +67,8 @@ def test_a_long_text_is_cut_at_its_beginning_if_the_tokenizer_says_so():
     assert preprocessor(tf.constant([text]), tf.constant([pair]))["token_ids"].numpy().tolist() == [
         both
     ]
-    kept = TokenizedTexts(["b " * 20 + text], preprocessor).take(np.array([0])).to_list()
-    assert kept == [ids("abcdefghabc")[-10:]]
+    tokens = TokenizedTexts(["b " * 20 + text], preprocessor).take(np.array([0])).to_list()
+    assert tokens == [ids("abcdefghabc")[-10:]]
     with pytest.raises(ValueError, match="truncation_side is 'middle', expected one of right"):
         of_tokens(*TOKENS, truncation_side="middle")
 
@@ -80,11 +80,11 @@ def test_pairs_are_cut_as_the_reference_cuts_them():
         Ragged(np.concatenate([np.arange(n) for n in column]), column) for column in lengths.T
     )
     for max_tokens in (1, 2, 7, 8):
-        kept = truncate(NUMPY, of_tokens(*TOKENS), first, second, max_tokens)
-        received = np.stack([part.lengths for part in kept], axis=1)
+        parts = truncate(NUMPY, of_tokens(*TOKENS), first, second, max_tokens)
+        new_lengths = np.stack([part.lengths for part in parts], axis=1)
         expected = [one_at_a_time(*pair, max_tokens) for pair in lengths]
-        np.testing.assert_array_equal(received, expected)
-        assert all(row == list(range(len(row))) for part in kept for row in part.to_list())
+        np.testing.assert_array_equal(new_lengths, expected)
+        assert all(row == list(range(len(row))) for part in parts for row in part.to_list())
 
 
 def one_at_a_time(first, second, max_tokens):
@@ -112,12 +112,12 @@ def test_texts_are_tokenized_once_and_kept_within_the_bound(preprocessor, max_to
         "flat_ids",
         lambda self, texts: calls.append(len(texts)) or flat_ids(self, texts),
     )
-    kept = TokenizedTexts(texts, preprocessor, max_tokens)
+    tokenized_texts = TokenizedTexts(texts, preprocessor, max_tokens)
     generator = np.random.default_rng(0)
     for _ in range(20):
         index = generator.integers(0, 40, 12)
         expected = [ids(texts[row].replace(" ", "")) for row in index]
-        assert kept.take(index).to_list() == expected
+        assert tokenized_texts.take(index).to_list() == expected
     if max_tokens == 100:
         assert sum(calls) <= 40 + 12 * 15
     if max_tokens == 0:

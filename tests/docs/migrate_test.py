@@ -345,8 +345,8 @@ def test_the_rows_of_python_run(page, names):
                         assert_same(was, values[0], where)
                 sizes = re.search(r"L-(\d+)_H-(\d+)_A-(\d+)", row.cells[0])
                 if sizes and isinstance(values[0], keras_bert.BertConfig):
-                    found = values[0].num_layers, values[0].hidden_dim, values[0].num_heads
-                    assert found == tuple(map(int, sizes.groups())), where
+                    own_sizes = values[0].num_layers, values[0].hidden_dim, values[0].num_heads
+                    assert own_sizes == tuple(map(int, sizes.groups())), where
             except Exception as error:
                 error.add_note(where)
                 raise

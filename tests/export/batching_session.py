@@ -83,10 +83,10 @@ def run_scheduled(
 
     def send(request: Tensors) -> Tensors | Exception:
         try:
-            found = join(*(tf.constant(request[name]) for name in names))
+            tensors = join(*(tf.constant(request[name]) for name in names))
         except tf.errors.OpError as error:
             return error
-        return dict(zip(outputs, (value.numpy() for value in found), strict=True))
+        return dict(zip(outputs, (value.numpy() for value in tensors), strict=True))
 
     with concurrent.futures.ThreadPoolExecutor(len(requests)) as clients:
         return list(clients.map(send, padded_requests(requests) if pads else requests))

@@ -36,6 +36,6 @@ def test_a_new_export_is_put_in_place(tmp_path, old):
     with new_destination([path], overwrite=old is not None) as folder:
         (folder / NEW_FOLDER / "1").mkdir()
         (folder / NEW_FOLDER / "1" / "new").touch()
-    assert [found.name for found in path.iterdir()] == ["new"]
+    assert [file.name for file in path.iterdir()] == ["new"]
     assert list(path.parent.iterdir()) == [path]
     assert path.stat().st_mode & stat.S_IROTH  # a server may run as another user

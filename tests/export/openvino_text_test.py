@@ -223,10 +223,10 @@ def test_several_labels_answer_their_probabilities_and_which_apply():
     logits = openvino.opset15.parameter([-1, 2], openvino.Type.f32)
     answers = answers_of_logits(logits, ["a", "b"], [0.5, 0.9])
     model = openvino.Model(list(answers.values()), [logits], "answers")
-    found = openvino.compile_model(model, "CPU")([np.array([[0.0, 2.0], [-1, 3]], "float32")])
+    outputs = openvino.compile_model(model, "CPU")([np.array([[0.0, 2.0], [-1, 3]], "float32")])
     assert list(answers) == ["probabilities", "applies"]
-    np.testing.assert_allclose(found[0], 1 / (1 + np.exp([[0, -2], [1, -3]])), rtol=1e-6)
-    assert found[1].tolist() == [[True, False], [False, True]]
+    np.testing.assert_allclose(outputs[0], 1 / (1 + np.exp([[0, -2], [1, -3]])), rtol=1e-6)
+    assert outputs[1].tolist() == [[True, False], [False, True]]
 
 
 # A process that has OpenVINO and neither TensorFlow nor Keras nor this package

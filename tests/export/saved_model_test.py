@@ -165,8 +165,8 @@ def test_no_file_names_a_path_of_this_machine(exported):
     }
     files = [path for path in exported.folder.rglob("*") if path.is_file()]
     assert {path.name for path in files} >= {"saved_model.pb", "variables.index"}
-    found = [(path.name, name) for path in files for name in paths if name in path.read_bytes()]
-    assert found == []
+    mentions = [(path.name, name) for path in files for name in paths if name in path.read_bytes()]
+    assert mentions == []
     assert not (exported.folder / "assets").is_dir() or not any(
         (exported.folder / "assets").iterdir()
     )

@@ -95,8 +95,8 @@ def test_labels_are_those_of_the_task(tmp_path):
     task = make_classifier(class_names=["a", "b", "größer"], multi_label=True)
     texts = ["the cat sat", "a mat", "", "the", "7 9", "c a t", "on the mat", "z"]
     rows = [{"text": text, "text_pair": pair} for text in texts for pair in texts[:3]]
-    found = [row["probabilities"] for row in task.serving_answers(rows)]
-    task.thresholds = tuple(np.median(found, axis=0).tolist())
+    probabilities = [row["probabilities"] for row in task.serving_answers(rows)]
+    task.thresholds = tuple(np.median(probabilities, axis=0).tolist())
     task.export(tmp_path / "1", warm_up=False, pair=True)
     served = ServedModel(tmp_path / "1")
     answers = task.apply_verb(rows)

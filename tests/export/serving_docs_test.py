@@ -51,16 +51,16 @@ def test_the_example_gets_the_answers_of_the_model(exported):
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(predictor, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    found = {}
+    variables = {}
     try:
-        exec(example.replace("localhost:8500", f"127.0.0.1:{port}"), found)
-        found["channel"].close()
+        exec(example.replace("localhost:8500", f"127.0.0.1:{port}"), variables)
+        variables["channel"].close()
     finally:
         server.stop(None).wait()
     assert predictor.models == ["sst2"]
-    expected = exported.classifier.classify(found["texts"])
-    assert found["labels"] == [answer["label"] for answer in expected]
-    best = found["probabilities"].max(axis=-1)
+    expected = exported.classifier.classify(variables["texts"])
+    assert variables["labels"] == [answer["label"] for answer in expected]
+    best = variables["probabilities"].max(axis=-1)
     np.testing.assert_allclose(best, [answer["score"] for answer in expected], atol=1e-5)
 
 

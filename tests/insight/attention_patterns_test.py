@@ -31,16 +31,16 @@ def preprocessor():
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def found_and_expected(request, tmp_path_factory):
+def patterns_and_expected(request, tmp_path_factory):
     """Our patterns of a random model, and the probabilities of `transformers` by row and layer."""
     kind, changes = FAMILIES[request.param]
     folder = tmp_path_factory.mktemp(request.param)
     save_model(kind, TOKENS, folder, max_position_embeddings=26, initializer_range=0.4, **changes)
     backbone = Backbone.from_preset(folder)
-    found = insight.attention(backbone, TEXTS, preprocessor=preprocessor())
+    patterns = insight.attention(backbone, TEXTS, preprocessor=preprocessor())
     model = kind.from_pretrained(folder, attn_implementation="eager").eval()
     expected = []
-    for row in found.tokens:
+    for row in patterns.tokens:
         ids = torch.tensor([[TOKENS.index(token) for token in row]])
         second = row.index("[SEP]") + 1
         segments = torch.tensor([[int(index >= second) for index in range(len(row))]])
@@ -52,22 +52,22 @@ def found_and_expected(request, tmp_path_factory):
                 **({"token_type_ids": segments} if takes_segments else {}),
             )
         expected.append([layer[0].numpy() for layer in outputs.attentions])
-    return found, expected
+    return patterns, expected
 
 
 def plain_measures(layer, tokens, with_separators):
     """The measures of one layer of one row, one query at a time."""
-    kept = [index for index, token in enumerate(tokens) if with_separators or token != "[SEP]"]
+    indices = [index for index, token in enumerate(tokens) if with_separators or token != "[SEP]"]
     rows = {name: [] for name in insight.MEASURES}
-    for query in kept:
-        shares = layer[:, query, kept].astype("float64")
+    for query in indices:
+        shares = layer[:, query, indices].astype("float64")
         shares = shares / shares.sum(-1, keepdims=True)
-        at = {key: shares[:, column] for column, key in enumerate(kept)}
+        at = {key: shares[:, column] for column, key in enumerate(indices)}
         zero = np.zeros(len(layer))
         rows["entropy"].append(-(shares * np.log(np.maximum(shares, 1e-300))).sum(-1))
         rows["distance"].append(sum(abs(key - query) * share for key, share in at.items()))
         rows["first"].append(at[0])
-        rows["separators"].append(sum((at[key] for key in kept if tokens[key] == "[SEP]"), zero))
+        rows["separators"].append(sum((at[key] for key in indices if tokens[key] == "[SEP]"), zero))
         rows["itself"].append(at[query])
         if query - 1 in at:
             rows["previous"].append(at[query - 1])
@@ -76,27 +76,30 @@ def plain_measures(layer, tokens, with_separators):
     return rows
 
 
-def test_probabilities_and_measures_are_those_of_transformers(found_and_expected):
-    found, expected = found_and_expected
-    for row, layers in zip(found.scores, expected, strict=True):
+def test_probabilities_and_measures_are_those_of_transformers(patterns_and_expected):
+    patterns, expected = patterns_and_expected
+    for row, layers in zip(patterns.scores, expected, strict=True):
         for ours, theirs in zip(row, layers, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
-    for measures, with_separators in ((found.measures, True), (found.without_separators, False)):
+    for measures, with_separators in (
+        (patterns.measures, True),
+        (patterns.without_separators, False),
+    ):
         for layer in range(len(expected[0])):
             rows = [
                 plain_measures(layers[layer], tokens, with_separators)
-                for layers, tokens in zip(expected, found.tokens, strict=True)
+                for layers, tokens in zip(expected, patterns.tokens, strict=True)
             ]
             for name, values in measures.items():
                 mean = np.mean([each for row in rows for each in row[name]], axis=0)
                 np.testing.assert_allclose(values[layer], mean, atol=1e-4, err_msg=name)
 
 
-def test_rollout_is_the_product_of_the_layers(found_and_expected):
-    found, expected = found_and_expected
+def test_rollout_is_the_product_of_the_layers(patterns_and_expected):
+    patterns, expected = patterns_and_expected
     for number, layers in enumerate(expected):
-        product = np.eye(len(found.tokens[number]))
-        for layer, rolled in zip(layers, found.rollout(number), strict=True):
+        product = np.eye(len(patterns.tokens[number]))
+        for layer, rolled in zip(layers, patterns.rollout(number), strict=True):
             product = (0.5 * layer.mean(axis=0) + 0.5 * np.eye(len(product))) @ product
             np.testing.assert_allclose(rolled, product, atol=1e-5)
         np.testing.assert_allclose(rolled.sum(axis=-1), 1, atol=1e-6)
@@ -122,29 +125,29 @@ def flow_by_linear_program(layers, source, sink):
             if node in nodes:
                 balance[nodes.index(node), number] = sign
     into_sink = np.array([float(lower == last) for _, lower, _ in edges])
-    found = scipy_optimize.linprog(
+    solution = scipy_optimize.linprog(
         -into_sink,
         A_eq=balance,
         b_eq=np.zeros(len(nodes)),
         bounds=[(0, capacity) for _, _, capacity in edges],
     )
-    assert found.success
-    return -found.fun
+    assert solution.success
+    return -solution.fun
 
 
-def test_flow_is_that_of_a_linear_program(found_and_expected):
-    found, expected = found_and_expected
+def test_flow_is_that_of_a_linear_program(patterns_and_expected):
+    patterns, expected = patterns_and_expected
     for number, layers in enumerate(expected):
-        width = len(found.tokens[number])
+        width = len(patterns.tokens[number])
         residual = [0.5 * layer.mean(axis=0) + 0.5 * np.eye(width) for layer in layers]
         last = len(residual) - 1
         for layer, positions in ((-1, (0, width - 1)), (0, (1,))):
-            flows = found.flow(number, positions, layer)
+            flows = patterns.flow(number, positions, layer)
             below = residual if layer == -1 else residual[:1]
             for row, position in zip(flows, positions, strict=True):
                 by_program = [flow_by_linear_program(below, position, key) for key in range(width)]
                 np.testing.assert_allclose(row, by_program, atol=1e-5)
-        np.testing.assert_array_equal(found.flow(number, layer=last), found.flow(number))
+        np.testing.assert_array_equal(patterns.flow(number, layer=last), patterns.flow(number))
 
 
 @pytest.fixture(scope="module")

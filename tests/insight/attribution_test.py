@@ -76,13 +76,13 @@ def with_captum(folder, ids, segments, target, method):
 def test_scores_are_those_of_captum(folder, method):
     classifier = TextClassifier.from_preset(folder)
     for text in ("The films was gripping.", ("A dull film", "bad, who ate?")):
-        found = insight.attributions(classifier, text, method, target=1, steps=20)
-        ids = [TOKENS.index(token) for token in found.tokens]
+        attributions = insight.attributions(classifier, text, method, target=1, steps=20)
+        ids = [TOKENS.index(token) for token in attributions.tokens]
         second = ids.index(TOKENS.index("[SEP]")) + 1
         segments = [int(position >= second) for position in range(len(ids))]
         expected, error = with_captum(folder, ids, segments, 1, method)
-        np.testing.assert_allclose(found.scores, expected, atol=1e-5)
-        np.testing.assert_allclose(found.completeness_error, error, atol=1e-5)
+        np.testing.assert_allclose(attributions.scores, expected, atol=1e-5)
+        np.testing.assert_allclose(attributions.completeness_error, error, atol=1e-5)
 
 
 @pytest.mark.on_tensorflow
@@ -102,17 +102,17 @@ def test_more_steps_complete_the_sum(folder):
 @pytest.mark.on_tensorflow
 def test_occlusion_is_what_is_lost_without_a_word(folder):
     classifier = TextClassifier.from_preset(folder)
-    found = insight.attributions(classifier, "the films was", "occlusion", target=2)
-    assert found.tokens == ("[CLS]", "the", "film", "##s", "was", "[SEP]")
+    attributions = insight.attributions(classifier, "the films was", "occlusion", target=2)
+    assert attributions.tokens == ("[CLS]", "the", "film", "##s", "was", "[SEP]")
     whole = classifier.predict(["the films was"], verbose=0)[0, 2]
-    ids = np.array([[TOKENS.index(token) for token in found.tokens]])
+    ids = np.array([[TOKENS.index(token) for token in attributions.tokens]])
     ids[0, 2:4] = 0
     without = classifier.predict(ids, verbose=0)[0, 2]
-    np.testing.assert_allclose(found.output, whole, atol=1e-5)
-    films = found.words[1]
+    np.testing.assert_allclose(attributions.output, whole, atol=1e-5)
+    films = attributions.words[1]
     assert (films["word"], films["start"], films["end"]) == ("films", 4, 9)
     np.testing.assert_allclose(films["score"], whole - without, atol=1e-5)
-    assert found.scores[2] == found.scores[3]
+    assert attributions.scores[2] == attributions.scores[3]
 
 
 @pytest.mark.on_tensorflow
@@ -134,8 +134,8 @@ def test_a_trained_classifier_rests_on_the_word_that_decides():
     for method in ("integrated_gradients", "occlusion"):
         of_word = {}
         for what in ("gripping", "dull"):
-            found = insight.attributions(classifier, f"the film was {what}", method, "good")
-            of_word[what] = found.words[-1]["score"]
+            attributions = insight.attributions(classifier, f"the film was {what}", method, "good")
+            of_word[what] = attributions.words[-1]["score"]
         # One of both words may be what is missed where it is not there
         assert of_word["gripping"] - of_word["dull"] > 0.5, (method, of_word)
     assert insight.attributions(classifier, "the film was dull").target == "bad"
@@ -167,10 +167,10 @@ def random_task(kind, *arguments):
 def test_every_task_explains_the_number_that_it_computes():
     """Integrated gradients add up to what the task itself predicts, less the baseline's."""
     tagger = random_task(TokenClassifier, 3)
-    found = insight.attributions(tagger, ["films", "in", "Paris"], target=(2, 1), steps=40)
+    tags = insight.attributions(tagger, ["films", "in", "Paris"], target=(2, 1), steps=40)
     (logits,) = tagger.predict([["films", "in", "Paris"]], verbose=0)
-    np.testing.assert_allclose(found.output, logits[2, 1], atol=1e-4)
-    assert [word["word"] for word in found.words] == ["films", "in", "Paris"]
+    np.testing.assert_allclose(tags.output, logits[2, 1], atol=1e-4)
+    assert [word["word"] for word in tags.words] == ["films", "in", "Paris"]
 
     answerer = random_task(QuestionAnswerer)
     question, passage = "Who slept?", "In Paris, Ann slept."
@@ -196,7 +196,7 @@ def test_every_task_explains_the_number_that_it_computes():
     np.testing.assert_allclose(
         filled.output - second.output, np.log(scores["film"] / scores["bad"]), atol=1e-3
     )
-    for each in (found, answered, chosen, filled):
+    for each in (tags, answered, chosen, filled):
         assert abs(each.completeness_error) < 0.02 * max(1, abs(each.output)), each.target
         for span, token in zip(each.spans, each.tokens, strict=True):
             if span is None:
@@ -205,12 +205,12 @@ def test_every_task_explains_the_number_that_it_computes():
                 text = each.texts[span[0]][span[1] : span[2]].lower()
                 assert token.removeprefix("##") in text
     # Without a target the task's own answer is explained
-    for task, given in (
+    for task, row in (
         (answerer, (question, passage)),
         (chooser, x),
         (masked_lm, "the [MASK] was dull"),
     ):
-        assert insight.attributions(task, given, "gradient_x_input").target
+        assert insight.attributions(task, row, "gradient_x_input").target
 
 
 def test_a_task_is_as_before_afterwards_and_may_train_on(folder):
@@ -224,11 +224,11 @@ def test_a_task_is_as_before_afterwards_and_may_train_on(folder):
     # Other weights of the same shapes: nothing of the first ones may have been compiled
     classifier.set_weights([0.7 * weight for weight in classifier.get_weights()])
     for method in insight.attribution.METHODS:
-        found = insight.attributions(classifier, "the film", method, target=1, steps=60)
+        attributions = insight.attributions(classifier, "the film", method, target=1, steps=60)
         expected = classifier.predict(["the film"], verbose=0)[0, 1]
-        np.testing.assert_allclose(found.output, expected, rtol=1e-5)
+        np.testing.assert_allclose(attributions.output, expected, rtol=1e-5)
         if method == "integrated_gradients":
-            assert abs(found.completeness_error) < 1e-2 * abs(expected)
+            assert abs(attributions.completeness_error) < 1e-2 * abs(expected)
 
     alive = weakref.ref(classifier)
     del classifier

@@ -45,8 +45,8 @@ def cosine(a, b):
 
 def test_contexts_are_compared_in_every_layer(folder, model):
     backbone, preprocessor = model
-    found = insight.contexts(backbone, "banks", TEXTS, preprocessor=preprocessor)
-    assert [text[slice(*span)] for text, span in zip(TEXTS, found.spans, strict=True)] == [
+    contexts = insight.contexts(backbone, "banks", TEXTS, preprocessor=preprocessor)
+    assert [text[slice(*span)] for text, span in zip(TEXTS, contexts.spans, strict=True)] == [
         "banks",
         "banks",
         "Banks",
@@ -61,38 +61,38 @@ def test_contexts_are_compared_in_every_layer(folder, model):
     for layer in range(3):
         words = [states[row][layer][POSITIONS[row]].mean(axis=0) for row in range(3)]
         expected = [[cosine(a, b) for b in words] for a in words]
-        np.testing.assert_allclose(found.similarities[layer], expected, atol=1e-5)
+        np.testing.assert_allclose(contexts.similarities[layer], expected, atol=1e-5)
         pairs = [expected[a][b] for a, b in ((0, 1), (0, 2), (1, 2))]
-        np.testing.assert_allclose(found.self_similarity[layer], np.mean(pairs), atol=1e-5)
+        np.testing.assert_allclose(contexts.self_similarity[layer], np.mean(pairs), atol=1e-5)
         others = [
             cosine(a, b)
             for first, second in ((0, 1), (0, 2), (1, 2))
             for a in states[first][layer][1:-1]
             for b in states[second][layer][1:-1]
         ]
-        np.testing.assert_allclose(found.baseline[layer], np.mean(others), atol=1e-5)
-    plain = json.loads(json.dumps(found.to_dict()))
+        np.testing.assert_allclose(contexts.baseline[layer], np.mean(others), atol=1e-5)
+    plain = json.loads(json.dumps(contexts.to_dict()))
     assert plain["spans"][2] == [0, 5]
-    assert str(found).splitlines()[1].split()[0] == "embeddings"
-    assert "<b>Banks</b> was dull" in found._repr_html_()
+    assert str(contexts).splitlines()[1].split()[0] == "embeddings"
+    assert "<b>Banks</b> was dull" in contexts._repr_html_()
     pytest.importorskip("matplotlib").use("agg")
-    lines = found.plot().get_lines()
-    np.testing.assert_array_equal(lines[1].get_ydata(), found.baseline)
+    lines = contexts.plot().get_lines()
+    np.testing.assert_array_equal(lines[1].get_ydata(), contexts.baseline)
 
 
 def test_neighbors_have_the_nearest_embeddings(folder, model):
     backbone, preprocessor = model
-    found = insight.neighbors(backbone, "bank", 4, preprocessor=preprocessor)
+    neighbors = insight.neighbors(backbone, "bank", 4, preprocessor=preprocessor)
     table = transformers.BertModel.from_pretrained(folder).get_input_embeddings().weight
     table = table.detach().numpy()
     own = table[TOKENS.index("bank")]
     cosines = {token: cosine(row, own) for token, row in zip(TOKENS[1:], table[1:], strict=True)}
     del cosines["bank"]
     expected = sorted(cosines, key=lambda token: -cosines[token])[:4]
-    assert list(found.tokens) == expected
-    np.testing.assert_allclose(found.similarities, [cosines[token] for token in expected])
-    assert json.loads(json.dumps(found.rows))[0]["token"] == expected[0]
-    assert str(found).splitlines()[3].endswith(expected[3])
-    assert found._repr_html_().count("<tr>") == 5
+    assert list(neighbors.tokens) == expected
+    np.testing.assert_allclose(neighbors.similarities, [cosines[token] for token in expected])
+    assert json.loads(json.dumps(neighbors.rows))[0]["token"] == expected[0]
+    assert str(neighbors).splitlines()[3].endswith(expected[3])
+    assert neighbors._repr_html_().count("<tr>") == 5
     pytest.importorskip("matplotlib").use("agg")
-    assert [label.get_text() for label in found.plot().get_yticklabels()] == expected[::-1]
+    assert [label.get_text() for label in neighbors.plot().get_yticklabels()] == expected[::-1]

@@ -56,8 +56,8 @@ def probabilities(folder):
 
 
 def test_changes_are_those_of_transformers(classifier, probabilities):
-    found = insight.counterfactuals(classifier, TEXTS, SWAPS)
-    assert list(zip(found.kinds, found.numbers.tolist(), found.swapped, strict=True)) == [
+    result = insight.counterfactuals(classifier, TEXTS, SWAPS)
+    assert list(zip(result.kinds, result.numbers.tolist(), result.swapped, strict=True)) == [
         ("gender", 0, "She saw him."),
         ("gender", 1, "An actress saw Mary."),
         ("names", 1, "An actor saw James."),
@@ -66,12 +66,12 @@ def test_changes_are_those_of_transformers(classifier, probabilities):
         ("groups", 4, "a Christian was good"),
         ("groups", 4, "a Muslim was good"),
     ]
-    before = np.array([probabilities(text) for text in found.texts])
-    after = np.array([probabilities(text) for text in found.swapped])
-    np.testing.assert_allclose(found.before, before, atol=1e-5)
-    np.testing.assert_allclose(found.after, after, atol=1e-5)
+    before = np.array([probabilities(text) for text in result.texts])
+    after = np.array([probabilities(text) for text in result.swapped])
+    np.testing.assert_allclose(result.before, before, atol=1e-5)
+    np.testing.assert_allclose(result.after, after, atol=1e-5)
     changes = np.abs(after - before).sum(axis=1) / 2
-    measures = {(each.metric, each.group): each for each in found.measures()}
+    measures = {(each.metric, each.group): each for each in result.measures()}
     of_groups = measures["change of probability", "groups"]
     np.testing.assert_allclose(of_groups.value, changes[3:].mean(), atol=1e-5)
     assert of_groups.count == 2
@@ -82,18 +82,18 @@ def test_changes_are_those_of_transformers(classifier, probabilities):
     assert of_all.low <= of_all.value <= of_all.high
     flips = before.argmax(axis=1) != after.argmax(axis=1)
     np.testing.assert_allclose(measures["other class, %", "gender"].value, 100 * flips[:2].mean())
-    assert "No text has a word of none." in str(found)
-    (largest,) = found.largest(1)
-    assert largest["swapped"] == found.swapped[int(changes.argmax())]
+    assert "No text has a word of none." in str(result)
+    (largest,) = result.largest(1)
+    assert largest["swapped"] == result.swapped[int(changes.argmax())]
 
 
 def test_directions_are_signed_changes(classifier, probabilities):
     texts = ["He was good.", "his idea, he saw", "She was good.", "he saw, she saw", "a Hindu idea"]
     changes = insight.counterfactuals(classifier, texts, SWAPS)
-    found = changes.directions(least=1)
-    assert found.num_mixed == 1
-    assert "left out, since their words go both ways: 1." in str(found)
-    measures = {(each.group, each.metric): each for each in found.measures()}
+    result = changes.directions(least=1)
+    assert result.num_mixed == 1
+    assert "left out, since their words go both ways: 1." in str(result)
+    measures = {(each.group, each.metric): each for each in result.measures()}
     swapped = {
         "gender: first to second": {0: ["She was good."], 1: ["her idea, she saw"]},
         "gender: second to first": {2: ["He was good."]},
@@ -141,17 +141,19 @@ def test_pairs_and_regressions_are_swapped_too():
     preprocessor = data.TextClassifierPreprocessor(of_tokens(*TOKENS), 16)
     backbone = Backbone(BertConfig(vocabulary_size=len(TOKENS), initializer_range=0.5, **sizes))
     regressor = TextClassifier(backbone, 1, preprocessor)
-    found = insight.counterfactuals(regressor, [("he saw", "good"), ("a", "she")], SWAPS)
-    assert found.swapped == (("she saw", "good"), ("a", "he"))
-    scores = regressor.predict([*found.texts, *found.swapped], verbose=0)[:, 0]
-    np.testing.assert_allclose(found.changes, np.abs(scores[2:] - scores[:2]), atol=1e-5)
-    assert {each.metric for each in found.measures()} == {"change of score"}
-    assert "swapped_score" in found.largest(1)[0]
-    there, back = found.directions().measures()
+    result = insight.counterfactuals(regressor, [("he saw", "good"), ("a", "she")], SWAPS)
+    assert result.swapped == (("she saw", "good"), ("a", "he"))
+    scores = regressor.predict([*result.texts, *result.swapped], verbose=0)[:, 0]
+    np.testing.assert_allclose(result.changes, np.abs(scores[2:] - scores[:2]), atol=1e-5)
+    assert {each.metric for each in result.measures()} == {"change of score"}
+    assert "swapped_score" in result.largest(1)[0]
+    there, back = result.directions().measures()
     assert [there.group, back.group] == ["gender: first to second", "gender: second to first"]
     np.testing.assert_allclose([there.value, back.value], scores[2:] - scores[:2], atol=1e-5)
     assert there.metric == "change of score"
-    errors = insight.error_rates(regressor, list(found.texts), [0.5, 1.0], {"first": [True, False]})
+    errors = insight.error_rates(
+        regressor, list(result.texts), [0.5, 1.0], {"first": [True, False]}
+    )
     np.testing.assert_allclose(errors.errors, np.abs(scores[:2] - [0.5, 1.0]), atol=1e-5)
     assert errors.measures()[1].metric == "absolute error"
 

@@ -139,10 +139,10 @@ def test_every_task_can_be_pruned(kind, arguments):
         features["mask_positions"] = np.array([[1, 2]] * 2, "int32")
     expected = without(task, features, HEADS)
     pruned = insight.prune_heads(task, HEADS)
-    for found, wanted in zip(
+    for actual, masked_output in zip(
         keras.tree.flatten(outputs_of(pruned, features)), keras.tree.flatten(expected), strict=True
     ):
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        np.testing.assert_allclose(actual, masked_output, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def differences(task, batches, layer, head, step=1e-2):
     """How much the loss of each row changes with a head's factor, by central differences."""
     slopes = []
     for features, labels, weights in batches:
-        found = []
+        losses = []
         for factor in (1 + step, 1 - step):
             values = np.ones((task.config.num_layers, 1, 4), "float32")
             values[layer, 0, head] = factor
@@ -202,8 +202,8 @@ def differences(task, batches, layer, head, step=1e-2):
                     stack.enter_context(block.attention.weighing_heads([factors]))
                 outputs = task(features, training=False)
             loss = task.batch_loss(labels, outputs, weights)
-            found.append(float(keras.ops.convert_to_numpy(loss)))
-        slopes.append((found[0] - found[1]) / (2 * step))
+            losses.append(float(keras.ops.convert_to_numpy(loss)))
+        slopes.append((losses[0] - losses[1]) / (2 * step))
     return np.array(slopes)
 
 
@@ -254,45 +254,45 @@ def test_importance_is_the_mean_derivative_of_the_losses_of_rows(kind):
     keras.utils.set_random_seed(1)
     config = config_of("bert", initializer_range=0.2)
     task = randomized(kind(Backbone(config), *arguments, preprocessor=make()))
-    found = insight.head_importance(task, x, y, normalize=False)
+    importance = insight.head_importance(task, x, y, normalize=False)
     rows = batches_of_one(task, x, y)
-    assert found.rows == len(rows)
+    assert importance.rows == len(rows)
     for layer, head in ((0, 0), (1, 3), (2, 1)):
         expected = np.abs(differences(task, rows, layer, head)).mean()
-        np.testing.assert_allclose(found.scores[layer, head], expected, rtol=0.03, atol=2e-4)
+        np.testing.assert_allclose(importance.scores[layer, head], expected, rtol=0.03, atol=2e-4)
     normalized = insight.head_importance(task, x, y, batch_size=1)
-    norms = np.linalg.norm(found.scores, axis=1, keepdims=True)
-    np.testing.assert_allclose(normalized.scores, found.scores / norms, rtol=1e-3, atol=1e-4)
+    norms = np.linalg.norm(importance.scores, axis=1, keepdims=True)
+    np.testing.assert_allclose(normalized.scores, importance.scores / norms, rtol=1e-3, atol=1e-4)
 
 
 def test_masked_lms_and_shared_layers_have_importances():
     keras.utils.set_random_seed(1)
     task = MaskedLM(Backbone(config_of("albert")), preprocessor=preprocessor())
-    found = insight.head_importance(task, ["the films was gripping"] * 4)
-    assert found.rows == 4
-    np.testing.assert_allclose(np.linalg.norm(found.scores, axis=1), 1, rtol=1e-5)
+    importance = insight.head_importance(task, ["the films was gripping"] * 4)
+    assert importance.rows == 4
+    np.testing.assert_allclose(np.linalg.norm(importance.scores, axis=1), 1, rtol=1e-5)
     # Each layer has its own scores, though the weights are the same
-    assert np.abs(found.scores[0] - found.scores[2]).max() > 1e-3
-    chosen = found.least_important(0.5)
-    worst = np.argsort(found.scores.mean(axis=0))[:2]
+    assert np.abs(importance.scores[0] - importance.scores[2]).max() > 1e-3
+    chosen = importance.least_important(0.5)
+    worst = np.argsort(importance.scores.mean(axis=0))[:2]
     assert chosen == {layer: sorted(worst.tolist()) for layer in range(3)}
 
 
 def test_the_least_important_heads_are_chosen_but_not_all_of_a_layer():
     scores = np.array([[0.1, 0.2, 0.3], [0.9, np.nan, np.nan], [0.8, 0.15, np.nan]])
-    found = insight.HeadImportance(scores, (0, 1, 2), 5, False)
-    assert found.least_important(0.0) == {}
-    assert found.least_important(0.34) == {0: [0], 2: [1]}
-    assert found.least_important(0.5) == {0: [0, 1], 2: [1]}
-    assert found.least_important(0.9) == {0: [0, 1], 2: [1]}
+    importance = insight.HeadImportance(scores, (0, 1, 2), 5, False)
+    assert importance.least_important(0.0) == {}
+    assert importance.least_important(0.34) == {0: [0], 2: [1]}
+    assert importance.least_important(0.5) == {0: [0, 1], 2: [1]}
+    assert importance.least_important(0.9) == {0: [0, 1], 2: [1]}
     with pytest.raises(ValueError, match=r"share is 1; it must be a number in \[0, 1\)"):
-        found.least_important(1)
-    plain = json.loads(json.dumps(found.to_dict()))
+        importance.least_important(1)
+    plain = json.loads(json.dumps(importance.to_dict()))
     assert plain["scores"][1] == [0.9, None, None]
-    assert str(found).splitlines()[2].split() == ["1", "0.9"]
-    assert found._repr_html_().count("<td></td>") == 3
+    assert str(importance).splitlines()[2].split() == ["1", "0.9"]
+    assert importance._repr_html_().count("<td></td>") == 3
     pytest.importorskip("matplotlib").use("agg")
-    np.testing.assert_array_equal(found.plot().images[0].get_array().filled(np.nan), scores)
+    np.testing.assert_array_equal(importance.plot().images[0].get_array().filled(np.nan), scores)
 
 
 def test_a_report_has_scores_parameters_and_time(pruned):

@@ -41,26 +41,26 @@ def masked_lm_and_reference(request, tmp_path_factory):
 
 def test_predictions_are_those_of_the_head_on_each_layer(masked_lm_and_reference):
     masked_lm, expected = masked_lm_and_reference
-    found = insight.layers(masked_lm, TEXT, top_k=3)
-    assert found.tokens == ("[CLS]", "the", "film", "was", "[MASK]", ".", "[SEP]")
+    layers = insight.layers(masked_lm, TEXT, top_k=3)
+    assert layers.tokens == ("[CLS]", "the", "film", "was", "[MASK]", ".", "[SEP]")
     final = expected[-1].argmax(-1)
     for layer, scores in enumerate(expected):
         order = np.argsort(-scores, axis=-1)[:, :3]
-        assert found.predictions[layer] == tuple(
+        assert layers.predictions[layer] == tuple(
             tuple(TOKENS[token] for token in row) for row in order
         )
         np.testing.assert_allclose(
-            found.probabilities[layer], np.take_along_axis(scores, order, -1), atol=1e-5
+            layers.probabilities[layer], np.take_along_axis(scores, order, -1), atol=1e-5
         )
         ranks = [
             list(np.argsort(-row)).index(token) for row, token in zip(scores, final, strict=True)
         ]
-        np.testing.assert_array_equal(found.ranks[layer], ranks)
+        np.testing.assert_array_equal(layers.ranks[layer], ranks)
     (best,) = masked_lm.fill(TEXT, top_k=1)
-    assert found.predictions[-1][4][0] == best["token"]
-    np.testing.assert_allclose(found.probabilities[-1, 4, 0], best["score"], atol=1e-5)
-    for token, layer in enumerate(found.settled):
-        names = [of_layer[token][0] for of_layer in found.predictions]
+    assert layers.predictions[-1][4][0] == best["token"]
+    np.testing.assert_allclose(layers.probabilities[-1, 4, 0], best["score"], atol=1e-5)
+    for token, layer in enumerate(layers.settled):
+        names = [of_layer[token][0] for of_layer in layers.predictions]
         assert set(names[layer:]) == {names[-1]}
         assert layer == 0 or names[layer - 1] != names[-1]
 
@@ -79,25 +79,25 @@ def test_a_final_norm_precedes_the_head_of_every_layer():
     masked_lm = MaskedLM(Backbone(config), {"tokenizer": tokenizer, "sequence_length": 16})
     backbone = masked_lm.backbone
     backbone.final_norm.gamma.assign(np.linspace(-1, 2, 16))
-    found = insight.layers(masked_lm, TEXT, top_k=1)
+    layers = insight.layers(masked_lm, TEXT, top_k=1)
     # A last block that adds nothing: both layers are the state before it.
     for product in ("attention", "feed_forward"):
         projection = getattr(backbone.blocks[1], product).output_projection.kernel
         projection.assign(np.zeros(projection.shape))
     alike = insight.layers(masked_lm, TEXT, top_k=1)
-    assert alike.predictions[1] == alike.predictions[2] == found.predictions[1]
+    assert alike.predictions[1] == alike.predictions[2] == layers.predictions[1]
     np.testing.assert_allclose(alike.probabilities[1], alike.probabilities[2], atol=1e-6)
 
 
 def test_results_are_plain_values_and_pages(masked_lm_and_reference):
-    found = insight.layers(masked_lm_and_reference[0], TEXT, top_k=2)
-    plain = json.loads(json.dumps(found.to_dict()))
-    assert len(plain["layers"]) == len(found.predictions)
-    assert plain["layers"][1][4][0]["token"] == found.predictions[1][4][0]
-    lines = str(found).splitlines()
-    assert lines[0].split() == list(found.tokens)
-    assert lines[-1].split()[2:] == [best[0] for best in found.predictions[-1]]
-    assert found._repr_html_().count("<tr>") == len(found.predictions) + 1
+    layers = insight.layers(masked_lm_and_reference[0], TEXT, top_k=2)
+    plain = json.loads(json.dumps(layers.to_dict()))
+    assert len(plain["layers"]) == len(layers.predictions)
+    assert plain["layers"][1][4][0]["token"] == layers.predictions[1][4][0]
+    lines = str(layers).splitlines()
+    assert lines[0].split() == list(layers.tokens)
+    assert lines[-1].split()[2:] == [best[0] for best in layers.predictions[-1]]
+    assert layers._repr_html_().count("<tr>") == len(layers.predictions) + 1
     pytest.importorskip("matplotlib").use("agg")
-    axes = found.plot()
-    np.testing.assert_array_equal(axes.images[0].get_array(), found.probabilities[:, :, 0])
+    axes = layers.plot()
+    np.testing.assert_array_equal(axes.images[0].get_array(), layers.probabilities[:, :, 0])

@@ -71,12 +71,13 @@ def test_pairs_score_as_by_the_released_program(folder, masked_lm):
     encode = transformers.BertTokenizerFast(str(folder / "vocab.txt")).encode
     with torch.no_grad():
         expected = [released_scores(model, list(map(encode, pair))) for pair in PAIRS]
-    found = np.stack(insight.compare_pairs(masked_lm, PAIRS), axis=1)
-    np.testing.assert_allclose(found, expected, atol=1.1e-3)  # rounded to three decimals
+    scores = np.stack(insight.compare_pairs(masked_lm, PAIRS), axis=1)
+    np.testing.assert_allclose(scores, expected, atol=1.1e-3)  # rounded to three decimals
     np.testing.assert_array_equal(
-        np.sign(found[:, 0] - found[:, 1]), np.sign([first - second for first, second in expected])
+        np.sign(scores[:, 0] - scores[:, 1]),
+        np.sign([first - second for first, second in expected]),
     )
-    assert found[3, 0] == found[3, 1]
+    assert scores[3, 0] == scores[3, 1]
 
 
 def test_real_pairs_score_as_by_the_released_program(folder, masked_lm):
@@ -91,8 +92,8 @@ def test_real_pairs_score_as_by_the_released_program(folder, masked_lm):
     encode = transformers.BertTokenizerFast(str(folder / "vocab.txt")).encode
     with torch.no_grad():
         expected = [released_scores(model, list(map(encode, pair))) for pair in pairs]
-    found = np.stack(insight.compare_pairs(masked_lm, pairs), axis=1)
-    np.testing.assert_allclose(found, expected, atol=1.1e-3)
+    scores = np.stack(insight.compare_pairs(masked_lm, pairs), axis=1)
+    np.testing.assert_allclose(scores, expected, atol=1.1e-3)
 
 
 def test_a_token_is_scored_from_all_others(masked_lm):

@@ -68,20 +68,20 @@ def model():
 
 def test_words_have_the_hidden_states_of_their_tokens(model, files):
     backbone, preprocessor = model
-    found = annotated_words(backbone, preprocessor, [files[1], files[1]], max_sentences=6)
-    assert len(found) == 6
-    assert found.words[:5] == ("the", "films", "was", "good", ".")
-    assert found.upos[:3] == ("DET", "NOUN", "AUX")
-    last = found.sentence(3)
-    assert found.relations[last][1] == "nsubj"  # without its subtype
-    assert found.heads[last].tolist() == [1, 2, -1, 5, 5, 2, 2]
+    words = annotated_words(backbone, preprocessor, [files[1], files[1]], max_sentences=6)
+    assert len(words) == 6
+    assert words.words[:5] == ("the", "films", "was", "good", ".")
+    assert words.upos[:3] == ("DET", "NOUN", "AUX")
+    last = words.sentence(3)
+    assert words.relations[last][1] == "nsubj"  # without its subtype
+    assert words.heads[last].tolist() == [1, 2, -1, 5, 5, 2, 2]
     row = ["[CLS]", "the", "man", "saw", "a", "dull", "##s", "##ly", "film", "##s", ".", "[SEP]"]
     ids = np.array([[TOKENS.index(token) for token in row]])
     outputs = backbone.with_hidden_states()(ids, training=False)["hidden_states"]
     states = np.stack([keras.ops.convert_to_numpy(state)[0] for state in outputs], axis=1)
     positions = [[1], [2], [3], [4], [5, 6, 7], [8, 9], [10]]
     expected = np.stack([states[own].mean(axis=0) for own in positions])
-    np.testing.assert_allclose(found.features[last], expected, atol=1e-5)
+    np.testing.assert_allclose(words.features[last], expected, atol=1e-5)
     first = annotated_words(backbone, preprocessor, files[1], pooling="first")
     np.testing.assert_allclose(
         first.features[last], np.stack([states[own[0]] for own in positions]), atol=1e-5
@@ -117,10 +117,10 @@ def test_depths_and_distances_are_numbers_of_edges():
 
 def test_correlations_and_trees_are_those_of_scipy():
     random = np.random.default_rng(1)
-    found = random.integers(0, 5, (3, 8)).astype("float64")
+    rows = random.integers(0, 5, (3, 8)).astype("float64")
     target = random.integers(0, 4, 8)
-    expected = [stats.spearmanr(row, target).statistic for row in found]
-    np.testing.assert_allclose(probe_models._rank_correlation(found, target), expected)
+    expected = [stats.spearmanr(row, target).statistic for row in rows]
+    np.testing.assert_allclose(probe_models._rank_correlation(rows, target), expected)
     assert probe_models._rank_correlation(np.ones((1, 4)), np.arange(4)) == 0
     heads = np.array([1, 2, -1, 4, 2, 4, 2])
     is_word = np.array([True, True, True, True, True, True, False])
@@ -141,7 +141,7 @@ OPTIONS = {"epochs": 30, "learning_rate": 0.03, "rank": 8}
 
 
 @pytest.fixture(scope="module")
-def found(model, files):
+def probes(model, files):
     backbone, preprocessor = model
     tasks = ["upos", "distance"]
     return insight.probe(backbone, *files, tasks, preprocessor=preprocessor, seeds=2, **OPTIONS)
@@ -159,35 +159,35 @@ def check(task, scores, seeds):
     np.testing.assert_allclose(scores.expected_layer, scores.mixing_weights @ np.arange(3))
 
 
-def test_probes_learn_what_is_in_the_words(found):
-    assert list(found) == ["upos", "distance"]
-    check("upos", found["upos"], 2)
+def test_probes_learn_what_is_in_the_words(probes):
+    assert list(probes) == ["upos", "distance"]
+    check("upos", probes["upos"], 2)
     # Parts of speech, and the labels of the control task, are in the words themselves
-    assert found["upos"].main[:, 0].min() > 0.95
-    assert found["upos"].control[:, 0].min() > 0.9
-    assert found["upos"].baseline == pytest.approx(5 / 21)
-    assert found["upos"].num_words == (8 * 21, 21)
-    check("distance", found["distance"], 2)
+    assert probes["upos"].main[:, 0].min() > 0.95
+    assert probes["upos"].control[:, 0].min() > 0.9
+    assert probes["upos"].baseline == pytest.approx(5 / 21)
+    assert probes["upos"].num_words == (8 * 21, 21)
+    check("distance", probes["distance"], 2)
     # All sentences of the test are in the training data
-    assert found["distance"].scores["uuas"].max() > 0.7
-    assert found["distance"].main.max() > 0.7
+    assert probes["distance"].scores["uuas"].max() > 0.7
+    assert probes["distance"].main.max() > 0.7
 
 
 def test_probes_learn_relations_and_depths(model, files):
     backbone, preprocessor = model
     tasks = ["relation", "depth"]
-    found = insight.probe(backbone, *files, tasks, preprocessor=preprocessor, seeds=1, **OPTIONS)
-    for task, scores in found.items():
+    probes = insight.probe(backbone, *files, tasks, preprocessor=preprocessor, seeds=1, **OPTIONS)
+    for task, scores in probes.items():
         check(task, scores, 1)
-    assert found["relation"].main.max() > 0.95
-    assert found["depth"].scores["root_accuracy"].max() == 1
-    assert found["depth"].main.max() > 0.9
-    assert np.isnan(found["depth"].baseline)
-    assert found["depth"].to_dict()["layers"][0]["spearman_interval"] is None
+    assert probes["relation"].main.max() > 0.95
+    assert probes["depth"].scores["root_accuracy"].max() == 1
+    assert probes["depth"].main.max() > 0.9
+    assert np.isnan(probes["depth"].baseline)
+    assert probes["depth"].to_dict()["layers"][0]["spearman_interval"] is None
 
 
-def test_results_have_intervals_over_seeds(found):
-    scores = found["upos"]
+def test_results_have_intervals_over_seeds(probes):
+    scores = probes["upos"]
     for row in scores.rows:
         values = scores.main[:, row["layer"]]
         assert row["accuracy"] == pytest.approx(values.mean())
@@ -198,7 +198,7 @@ def test_results_have_intervals_over_seeds(found):
     assert str(scores).startswith("upos: best layer")
     assert scores._repr_html_().count("<tr>") == 4
     pytest.importorskip("matplotlib").use("agg")
-    assert found["distance"].plot().get_title() == "distance"
+    assert probes["distance"].plot().get_title() == "distance"
 
 
 def test_files_and_models_that_cannot_be_probed_are_refused(model, files, tmp_path):

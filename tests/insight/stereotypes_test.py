@@ -121,8 +121,8 @@ def test_pronouns_are_as_likely_as_by_transformers(pronouns, log_probabilities):
         masked = re.sub(r"[\[\]]", "", masked).replace("#", "[MASK]")
         total = 0.0
         for number, (own, *others) in enumerate(pairs):
-            found = log_probabilities(masked, number)
-            total += found[own] - np.log(sum(np.exp(found[other]) for other in others))
+            log_probs = log_probabilities(masked, number)
+            total += log_probs[own] - np.log(sum(np.exp(log_probs[other]) for other in others))
         return total
 
     pro, anti = ([line for line in text.splitlines() if line] for text in (PRO, ANTI))
@@ -217,7 +217,7 @@ def test_templates_score_as_by_transformers(masked_lm, log_probabilities):
     attributes = ["a nurse", "an engineer", "doctors"]
     scores = insight.template_log_odds(masked_lm, templates, attributes)
     assert scores.attributes == ("nurse", "engineer", "doctors")
-    given = [
+    masked_attributes = [
         ["[MASK] is a nurse.", "[MASK] is an engineer.", "[MASK] is doctors."],
         [f"The very {attribute} told [MASK] that" for attribute in attributes],
     ]
@@ -231,7 +231,7 @@ def test_templates_score_as_by_transformers(masked_lm, log_probabilities):
     last = [[0, 0, 0], [1, 1, 2]]
     for row in range(2):
         for column in range(3):
-            with_attribute = log_probabilities(given[row][column])
+            with_attribute = log_probabilities(masked_attributes[row][column])
             without = log_probabilities(prior[row][column], last[row][column])
             for index, word in enumerate(("he", "she")):
                 np.testing.assert_allclose(
@@ -270,8 +270,8 @@ def released_word_scores(entry, log_probabilities):
         probabilities = []
         for number, token in enumerate(ids):
             before = tokenizer.decode(ids[:number])
-            found = log_probabilities(entry["context"].replace("BLANK", f"{before}[MASK]"))
-            probabilities.append(np.exp(found[TOKENS[token]]))
+            log_probs = log_probabilities(entry["context"].replace("BLANK", f"{before}[MASK]"))
+            probabilities.append(np.exp(log_probs[TOKENS[token]]))
         scores[sentence["gold_label"]] = np.mean(probabilities)
     return [scores[label] for label in ("stereotype", "anti-stereotype", "unrelated")]
 

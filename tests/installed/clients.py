@@ -26,8 +26,8 @@ assert {model.id for model in client.models.list()} == {"sst2", "minilm"}
 assert client.models.retrieve("minilm").id == "minilm"
 for asked in ({}, {"encoding_format": "float"}):
     answer = client.embeddings.create(model="minilm", input=texts, **asked)
-    found = [one.embedding for one in answer.data]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    vectors = [one.embedding for one in answer.data]
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
 assert answer.usage.total_tokens == sum(len(text.split()) + 2 for text in texts), answer.usage
 refused = {}
 for asked in ({"model": "other", "input": "good"}, {"model": "minilm", "input": "good " * 100}):

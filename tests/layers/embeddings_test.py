@@ -35,11 +35,11 @@ def test_mixed_precision_keeps_vectors_in_float32_and_multiplies_in_half():
 
 def test_dropout_comes_last():
     layer = postprocessor(dropout=0.5)
-    kept = to_numpy(layer(VECTORS, SEGMENTS))
+    whole = to_numpy(layer(VECTORS, SEGMENTS))
     dropped = to_numpy(layer(VECTORS, SEGMENTS, training=True))
     zero = dropped == 0
     assert 0.2 < zero.mean() < 0.8
-    np.testing.assert_allclose(dropped[~zero], 2 * kept[~zero], rtol=1e-5)
+    np.testing.assert_allclose(dropped[~zero], 2 * whole[~zero], rtol=1e-5)
 
 
 def test_half_precision_sums_in_float32():

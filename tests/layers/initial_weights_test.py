@@ -31,8 +31,8 @@ def test_those_that_every_checkpoint_has_are_not_drawn(is_loading):
     with loading(is_loading):
         encoder = WithLayersOfItsOwn(SMALL)
     of_checkpoints = [encoder.token_embedding, encoder.embeddings, *encoder.blocks]
-    drawn = {is_drawn(weight) for layer in of_checkpoints for weight in kernels(layer)}
-    assert drawn == {not is_loading}
+    are_drawn = {is_drawn(weight) for layer in of_checkpoints for weight in kernels(layer)}
+    assert are_drawn == {not is_loading}
     for layer in (encoder.pooler, encoder.own):
         assert all(map(is_drawn, kernels(layer)))
     assert all(map(is_drawn, kernels(WithLayersOfItsOwn(SMALL))))

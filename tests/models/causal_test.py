@@ -61,8 +61,8 @@ def test_the_pooled_output_is_of_the_last_real_token():
         dense = backbone.pooler.dense
         return to_numpy(outputs["pooled_output"]), to_numpy(dense(outputs["sequence_output"]))
 
-    for given, last in [({}, (7, 7)), ({"padding_mask": MASK}, (7, 5)), (PACKED, (7, 5))]:
-        actual, everywhere = pooled({"token_ids": IDS, **given})
+    for more, last in [({}, (7, 7)), ({"padding_mask": MASK}, (7, 5)), (PACKED, (7, 5))]:
+        actual, everywhere = pooled({"token_ids": IDS, **more})
         np.testing.assert_allclose(actual, everywhere[[0, 1], last], atol=1e-6)
     nothing = pooled({"token_ids": IDS, "padding_mask": np.zeros_like(MASK)})
     assert np.isfinite(nothing[0]).all()

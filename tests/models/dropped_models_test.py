@@ -22,7 +22,7 @@ def test_no_graph_outlives_its_model():
     def graphs():
         gc.collect()
         # (`isinstance` also reads `__class__`, of which deprecated objects of PyTorch warn.)
-        return sum(issubclass(type(found), tf.Graph) for found in gc.get_objects())
+        return sum(issubclass(type(one), tf.Graph) for one in gc.get_objects())
 
     counts = []
     for _ in range(3):

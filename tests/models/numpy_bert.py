@@ -115,9 +115,9 @@ def block(
 ):
     """Each sublayer's output is added to its input, with a norm after the sum or before it."""
 
-    def normalized(values, name, wanted: str):
+    def normalized(values, name, placement: str):
         path_of_norm = f"{path}/{name}_norm"
-        is_here = config.norm_placement == wanted and f"{path_of_norm}/gamma" in weights
+        is_here = config.norm_placement == placement and f"{path_of_norm}/gamma" in weights
         return norm(values, weights, path_of_norm, config) if is_here else values
 
     attended, scores = attention(

@@ -130,9 +130,9 @@ def test_without_packing_the_outputs_are_those_of_an_ordinary_model(backbone):
         np.testing.assert_array_equal(to_numpy(backbone(unpacked)["sequence_output"]), expected)
     explicit = {name: value[2:, :7] for name, value in FEATURES.items()}
     for left_out in ("sequence_ids", "position_ids", None):
-        given = {name: value for name, value in explicit.items() if name != left_out}
+        features = {name: value for name, value in explicit.items() if name != left_out}
         np.testing.assert_allclose(
-            to_numpy(backbone(given)["sequence_output"]), expected, atol=1e-5
+            to_numpy(backbone(features)["sequence_output"]), expected, atol=1e-5
         )
 
 

@@ -56,12 +56,12 @@ def test_outputs_are_those_of_the_whole_row(variant):
         np.testing.assert_allclose(to_numpy(outputs["pooled_output"]), to_numpy(pooled), atol=1e-5)
     for name in ("hidden_states", "attention_scores"):
         *lower, last = whole.get(name, (None,))
-        *found, found_last = outputs.get(name, (None,))
-        for array, tensor in zip(lower, found, strict=True):
+        *tensors, last_tensor = outputs.get(name, (None,))
+        for array, tensor in zip(lower, tensors, strict=True):
             np.testing.assert_allclose(to_numpy(tensor), to_numpy(array), atol=1e-5)
         if last is not None:
             expected_last = chosen(last) if name == "hidden_states" else to_numpy(last)
-            np.testing.assert_allclose(to_numpy(found_last), expected_last, atol=1e-5)
+            np.testing.assert_allclose(to_numpy(last_tensor), expected_last, atol=1e-5)
 
 
 def test_packed_rows():

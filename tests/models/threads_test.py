@@ -45,16 +45,16 @@ def in_threads(*calls):
 
 def test_threads_predict_with_a_model_and_its_encoder():
     model = TextClassifier(Backbone(CONFIG), num_classes=2)  # and so its functions are made at once
-    found = in_threads(
+    outputs = in_threads(
         *[lambda: model.predict(X, batch_size=2, verbose=0)] * 3,
         *[lambda: model.predict_on_batch(X)] * 2,
         lambda: model.backbone.predict(X, batch_size=2, verbose=0)["pooled_output"],
     )
     expected = keras.ops.convert_to_numpy(model(X))
-    for logits in found[:5]:
+    for logits in outputs[:5]:
         np.testing.assert_allclose(keras.ops.convert_to_numpy(logits), expected, atol=1e-5)
     pooled = keras.ops.convert_to_numpy(model.backbone(X)["pooled_output"])
-    np.testing.assert_allclose(found[5], pooled, atol=1e-5)
+    np.testing.assert_allclose(outputs[5], pooled, atol=1e-5)
 
 
 def test_threads_evaluate_all_rows_each(classifier):
@@ -64,8 +64,8 @@ def test_threads_evaluate_all_rows_each(classifier):
         return classifier.evaluate(X, Y, batch_size=2, verbose=0)
 
     expected = evaluate()
-    for found in in_threads(*[evaluate] * 4):
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for metrics in in_threads(*[evaluate] * 4):
+        np.testing.assert_allclose(metrics, expected, rtol=1e-5)
 
 
 def test_threads_predict_while_another_one_trains(classifier):
@@ -225,5 +225,5 @@ def test_threads_are_the_first_to_use_text():
         config = made_by(tokenizer, sequence_length=8).get_config()
         model = task(Backbone(CONFIG), num_classes=2, preprocessor=config)
         verb = model.classify if task is TextClassifier else model.tag
-        found = in_threads(*[lambda verb=verb, text=text: verb(text)] * 3)
-        assert found == [verb(text)] * 3
+        answers = in_threads(*[lambda verb=verb, text=text: verb(text)] * 3)
+        assert answers == [verb(text)] * 3

@@ -235,7 +235,7 @@ def test_by_default_all_else_is_padded():
 
 def test_by_default_training_is_that_of_the_padded_form():
     config = WITHOUT_DROPOUT.replace(dropout=0.5, attention_dropout=0.5)
-    found = []
+    results = []
     for unpadded in (False, None):
         keras.utils.set_random_seed(0)
         task = TextClassifier(Backbone(config, unpadded=unpadded), num_classes=2)
@@ -243,9 +243,9 @@ def test_by_default_training_is_that_of_the_padded_form():
         task.compile("sgd", keras.losses.SparseCategoricalCrossentropy(True))
         batch, labels = batch_of(LENGTHS["mixed"]), np.array([0, 1, 1, 0, 1, 0])
         losses = [task.train_on_batch(batch, labels) for _ in range(2)]
-        found.append((losses, task.test_on_batch(batch, labels)))
-    assert found[0][0] == found[1][0]
-    np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-5)
+        results.append((losses, task.test_on_batch(batch, labels)))
+    assert results[0][0] == results[1][0]
+    np.testing.assert_allclose(results[1][1], results[0][1], rtol=1e-5)
 
 
 def test_places_of_groups_hold_each_token_once():

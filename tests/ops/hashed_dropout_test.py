@@ -20,12 +20,12 @@ def keeps(key, rate=0.5, shape=(256, 256)):
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9])
 def test_dropout_has_its_rate_in_all_and_in_every_bit_of_a_line(rate):
-    kept = keeps((3, 5), rate)
+    mask = keeps((3, 5), rate)
     deviation = np.sqrt(rate * (1 - rate))
-    assert abs(kept.mean() - (1 - rate)) < 4 * deviation / 256
+    assert abs(mask.mean() - (1 - rate)) < 4 * deviation / 256
     for axis in (0, 1):
         # 256 means of 256 draws: the largest of them lies within five deviations
-        assert abs(kept.mean(axis) - (1 - rate)).max() < 5 * deviation / 16
+        assert abs(mask.mean(axis) - (1 - rate)).max() < 5 * deviation / 16
 
 
 @pytest.mark.parametrize("key", [(3, 6), (4, 5), (5, 3), (3, 5 + 2**31)])
@@ -37,7 +37,7 @@ def test_keys_that_differ_little_drop_independently(key):
 
 
 def test_neighbors_drop_independently():
-    kept = keeps((0, 0))
+    mask = keeps((0, 0))
     for rows, columns in [(0, 1), (0, 2), (1, 0), (1, 1), (2, 0), (128, 0), (0, 128)]:
-        agreement = (kept == np.roll(kept, (rows, columns), (0, 1))).mean()
+        agreement = (mask == np.roll(mask, (rows, columns), (0, 1))).mean()
         assert abs(agreement - 0.5) < 4 * 0.5 / 256

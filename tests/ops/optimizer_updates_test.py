@@ -178,10 +178,10 @@ def test_memory_order_does_not_matter(transposed):
 def test_a_stateless_scope_leaves_its_callers_tensors_alone():
     (update,) = updates(adam_update)[:1]
     variables = (update.weight, update.momentum, update.velocity)
-    given = [variable.value.detach().clone() for variable in variables]
-    kept = [tensor.clone() for tensor in given]
-    with keras.StatelessScope(state_mapping=list(zip(variables, given, strict=True))) as scope:
+    tensors = [variable.value.detach().clone() for variable in variables]
+    copies = [tensor.clone() for tensor in tensors]
+    with keras.StatelessScope(state_mapping=list(zip(variables, tensors, strict=True))) as scope:
         optimizer_updates.update_variables([update])
-    for variable, tensor, before in zip(variables, given, kept, strict=True):
+    for variable, tensor, before in zip(variables, tensors, copies, strict=True):
         np.testing.assert_array_equal(to_numpy(tensor), to_numpy(before))
         assert (scope.get_current_value(variable) != before).any()

@@ -104,8 +104,8 @@ def trained(task, batches, in_update=None, loss=None, **arguments):
     return weights_of(model)
 
 
-def assert_same(found, expected):
-    for a, b in zip(found, expected, strict=True):
+def assert_same(actual, expected):
+    for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
 
 

@@ -95,7 +95,7 @@ def test_it_precedes_other_callbacks():
         first, *others = with_fit_updates(callbacks, model)
         assert isinstance(first, FitUpdates)
         assert others == ([] if callbacks is None else [other])
-    given = keras.callbacks.CallbackList([other], epochs=1)
+    callback_list = keras.callbacks.CallbackList([other], epochs=1)
     for _ in range(2):
-        assert with_fit_updates(given, model) is given
-        assert [type(callback) for callback in given.callbacks] == [FitUpdates, type(other)]
+        assert with_fit_updates(callback_list, model) is callback_list
+        assert [type(callback) for callback in callback_list.callbacks] == [FitUpdates, type(other)]

@@ -72,12 +72,12 @@ def test_an_electra_that_is_fine_tuned():
         2: [backbone.blocks[1]],
         4: [classifier.pooler, classifier.head],
     }
-    found = {
+    by_depth = {
         depth: [variable for layer in parts for variable in layer.trainable_variables]
         for depth, parts in layers.items()
     }
-    assert sum(map(len, found.values())) == len(classifier.trainable_variables)
-    for depth, variables in found.items():
+    assert sum(map(len, by_depth.values())) == len(classifier.trainable_variables)
+    for depth, variables in by_depth.items():
         assert {layer_depth(variable.path, num_layers=2) for variable in variables} == {depth}
 
 

@@ -117,12 +117,12 @@ def test_two_hosts_train_on_text_evaluate_and_predict_as_one(tmp_path):
     one, predictions = trained(), predicted()
     assert two.wait() == [0, 0], "\n".join(two.printed())
     for printed in two.printed():
-        found = json.loads(printed.splitlines()[-1])
+        results = json.loads(printed.splitlines()[-1])
         for name in ("losses", "scores"):
-            np.testing.assert_allclose(found[name], one[name], rtol=1e-5)
-        assert len(found["predicted"]) == len(predictions)
-        for values, expected in zip(found["predicted"], predictions, strict=True):
+            np.testing.assert_allclose(results[name], one[name], rtol=1e-5)
+        assert len(results["predicted"]) == len(predictions)
+        for values, expected in zip(results["predicted"], predictions, strict=True):
             np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
-        of_features, of_rows = found["refused"]
+        of_features, of_rows = results["refused"]
         assert "of features, in one of 2 processes" in of_features
         assert "num_rows is [4, 6] in the processes" in of_rows

@@ -74,13 +74,13 @@ def test_texts_of_all_lengths_share_a_few_shapes_and_answer_as_they_do_alone(mon
     # Lengths of 8, 16, 24, 32 and 40, with 1, 2 or 4 slots
     assert len(shapes) <= 15
     for together, single in zip(answers, alone, strict=True):
-        found, expected = (
+        actual, expected = (
             [answer for mask in ([it] if isinstance(it[0], dict) else it) for answer in mask]
             for it in (together, single)
         )
-        assert [answer["text"] for answer in found] == [answer["text"] for answer in expected]
+        assert [answer["text"] for answer in actual] == [answer["text"] for answer in expected]
         np.testing.assert_allclose(
-            [answer["score"] for answer in found],
+            [answer["score"] for answer in actual],
             [answer["score"] for answer in expected],
             atol=1e-6,
         )

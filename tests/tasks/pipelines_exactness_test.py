@@ -78,7 +78,7 @@ def test_zero_shot_classification(names, tmp_path):
         (False, {"tests": "a test"}, "This example is {}."),
     ):
         answers = nli.classify_zero_shot(texts, part, hypothesis=template, multi_label=multi_label)
-        found = pipeline(
+        rows = pipeline(
             texts, list(part.values()), hypothesis_template=template, multi_label=multi_label
         )
         keys = {text: name for name, text in part.items()}
@@ -89,7 +89,7 @@ def test_zero_shot_classification(names, tmp_path):
                     {"label": keys[label], "score": score}
                     for label, score in zip(row["labels"], row["scores"], strict=True)
                 ]
-                for row in found
+                for row in rows
             ],
         )
     by_id = nli.classify_zero_shot(texts[0], labels, entailment=1)
@@ -130,12 +130,12 @@ def test_targets_of_a_masked_lm(kind, tmp_path):
     space = "Ġ" if kind == "byte_pair" else ""
     targets = [f"{space}test", f"{space}the", "s", f"{space}is", f"{space}the"]
     text = f"the {tokenizer.mask_token} fails in {tokenizer.mask_token}"
-    for given, top_k in ((targets, 5), (targets, 2), (targets[0], 5)):
-        answers = masked_lm.fill(text, top_k=top_k, targets=given)
-        expected = pipeline(text, top_k=top_k, targets=given)
+    for words, top_k in ((targets, 5), (targets, 2), (targets[0], 5)):
+        answers = masked_lm.fill(text, top_k=top_k, targets=words)
+        expected = pipeline(text, top_k=top_k, targets=words)
         for mine, theirs in zip(answers, expected, strict=True):
-            found = [tokenizer.token_to_id(answer["token"]) for answer in mine]
-            assert found == [answer["token"] for answer in theirs]
+            ids = [tokenizer.token_to_id(answer["token"]) for answer in mine]
+            assert ids == [answer["token"] for answer in theirs]
             scores = [answer["score"] for answer in theirs]
             assert [answer["score"] for answer in mine] == pytest.approx(scores, rel=1e-4)
     # The scores are those among all tokens.

@@ -115,9 +115,9 @@ def test_training_draws_anew_and_evaluation_again():
     slots = np.tile(np.array([1, 3, 4, 6, 7], "int32"), (4, 1))
     inputs = np.zeros((4, 5, 50), "float32"), rows, slots
     layer, twin = SampledTokens(seed=1), SampledTokens(seed=1)
-    drawn = [to_numpy(layer(*inputs, training=True)) for _ in range(2)]
-    assert (drawn[0] != drawn[1]).any()
-    np.testing.assert_array_equal(to_numpy(twin(*inputs, training=True)), drawn[0])
+    samples = [to_numpy(layer(*inputs, training=True)) for _ in range(2)]
+    assert (samples[0] != samples[1]).any()
+    np.testing.assert_array_equal(to_numpy(twin(*inputs, training=True)), samples[0])
     evaluated = to_numpy(layer(*inputs))
     np.testing.assert_array_equal(evaluated, to_numpy(twin(*inputs)))
     # A row alone, and with padding and unused slots

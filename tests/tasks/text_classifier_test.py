@@ -197,8 +197,8 @@ def test_labels_that_reach_their_thresholds(labeler):
         assert sklearn_f1(column, scores >= threshold) == pytest.approx(best)
     answers = labeler.classify(texts)
     for answer, row in zip(answers, probabilities, strict=True):
-        found = [index for index in np.argsort(-row) if row[index] >= labeler.thresholds[index]]
-        assert [label["label"] for label in answer] == [labeler.class_names[i] for i in found]
+        indices = [index for index in np.argsort(-row) if row[index] >= labeler.thresholds[index]]
+        assert [label["label"] for label in answer] == [labeler.class_names[i] for i in indices]
     assert [label["label"] for label in labeler.classify(texts[0])] == [
         label["label"] for label in answers[0]
     ]

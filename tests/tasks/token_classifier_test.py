@@ -118,9 +118,9 @@ def test_entities_are_those_of_the_tags(trained):
     tagger = trained[0]
     text = "ann in romes bos"
     tags = {tag["start"]: tag for tag in tagger.tag(text)}
-    found = tagger.entities(text)
-    assert [entity["text"] for entity in found] == ["ann", "romes", "bos"]
-    for entity in found:
+    entities = tagger.entities(text)
+    assert [entity["text"] for entity in entities] == ["ann", "romes", "bos"]
+    for entity in entities:
         tag = tags[entity["start"]]
         assert (tag["label"], tag["score"]) == ("B-" + entity["type"], entity["score"])
 

@@ -171,8 +171,8 @@ def test_class_weights_of_a_tagger_weigh_the_loss_of_its_tokens():
     _, accuracy = tagger.evaluate(x, labels, verbose=0)
     for data in ((x, labels), (Batches(x, labels, np.ones(2)),)):
         history = tagger.fit(*data, class_weight={1: 2.0}, verbose=0).history
-        found = history["loss"][0], history["accuracy"][0]
-        assert found == pytest.approx((weighted, accuracy), rel=1e-6)
+        actual = history["loss"][0], history["accuracy"][0]
+        assert actual == pytest.approx((weighted, accuracy), rel=1e-6)
 
 
 def test_a_tagger_takes_one_hot_labels():

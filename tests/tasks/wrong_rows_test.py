@@ -113,7 +113,7 @@ SLOT_IDS = {"masked_lm_logits": np.array([[5], [6]]), "next_sentence_logits": np
 def test_weights_are_finite_and_not_negative(tasks, weight):
     weights = np.array([1.0, weight])
     of_outputs = {"masked_lm_logits": weights[:, np.newaxis], "next_sentence_logits": np.ones(2)}
-    for name, x, y, given in (
+    for name, x, y, sample_weight in (
         ("TextClassifier", ["a", "b"], [0, 1], weights.tolist()),
         ("TextClassifier", IDS, np.array([0, 1]), weights),
         ("TokenClassifier", [["a"], ["b"]], [[0], [1]], [[1], [weight]]),
@@ -126,7 +126,7 @@ def test_weights_are_finite_and_not_negative(tasks, weight):
             with pytest.raises(
                 ValueError, match=f"sample weight in row 1 is {weight}; it must be a finite number"
             ):
-                method(x, y, sample_weight=given, verbose=0)
+                method(x, y, sample_weight=sample_weight, verbose=0)
 
 
 def test_weights_of_datasets_and_generators(tasks):

@@ -123,11 +123,11 @@ def test_from_preset_finds_the_class_in_files(tokenizer, folder, theirs, tmp_pat
     keras_bert.checkpoints.save_hugging_face(task, tmp_path / "hugging_face")
     theirs.save_pretrained(tmp_path / "saved")
     for path in (folder, tmp_path / "preset", str(tmp_path / "hugging_face")):
-        found = keras_bert.Tokenizer.from_preset(path)
-        assert type(found) is type(tokenizer)
-        assert found.get_config() == tokenizer.get_config()
-    found = type(tokenizer).from_preset(tmp_path / "saved", **TYPED)
-    assert found.encode(TEXTS) == tokenizer.encode(TEXTS)
+        loaded_tokenizer = keras_bert.Tokenizer.from_preset(path)
+        assert type(loaded_tokenizer) is type(tokenizer)
+        assert loaded_tokenizer.get_config() == tokenizer.get_config()
+    loaded_tokenizer = type(tokenizer).from_preset(tmp_path / "saved", **TYPED)
+    assert loaded_tokenizer.encode(TEXTS) == tokenizer.encode(TEXTS)
     assert not Tokenizer.from_preset(folder, special_tokens_in_text=False).special_tokens_in_text
 
 

@@ -298,8 +298,8 @@ def test_a_saved_model_finds_tokens_in_text(family, tmp_path):
     tf.saved_model.save(module, tmp_path / "model")
     check_serving_ops(tmp_path / "model")
     loaded = tf.saved_model.load(tmp_path / "model")
-    found = [part.to_list() for part in loaded.tokenize(tf.constant(texts))]
-    assert found == list(map(list, tokenizer.tokenize_with_offsets(texts)))
+    parts = [part.to_list() for part in loaded.tokenize(tf.constant(texts))]
+    assert parts == list(map(list, tokenizer.tokenize_with_offsets(texts)))
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -378,7 +378,7 @@ def test_the_longest_token_is_found():
             max((token for token in tokens if text.startswith(token, begin)), key=len, default="")
             for begin in range(len(text))
         ]
-        for found in pattern.finditer(text):
-            assert found[0] == longest[found.start()]
-        covered = {*itertools.chain(*(range(*found.span()) for found in pattern.finditer(text)))}
+        for match in pattern.finditer(text):
+            assert match[0] == longest[match.start()]
+        covered = {*itertools.chain(*(range(*match.span()) for match in pattern.finditer(text)))}
         assert not any(longest[begin] for begin in range(len(text)) if begin not in covered)

@@ -25,7 +25,7 @@ def test_rows_are_repeated(counts, dtype):
 @pytest.mark.parametrize("lengths", COUNTS)
 def test_ranges_begin_where_they_are_told(lengths, dtype):
     starts = 7 - np.arange(len(lengths), dtype=dtype)
-    found = ranges(tf.constant(starts), tf.constant(lengths, dtype))
+    actual = ranges(tf.constant(starts), tf.constant(lengths, dtype))
     expected = [n for n, m in zip(starts, lengths, strict=True) for n in range(n, n + m)]
-    np.testing.assert_array_equal(found, expected)
-    assert found.dtype == dtype
+    np.testing.assert_array_equal(actual, expected)
+    assert actual.dtype == dtype

@@ -23,8 +23,8 @@ def test_real_text():
     ties, wrong, count = [], [], 0
     for lines in real_text.batches(1024, every=8):
         count += len(lines)
-        found = zip(lines, tokenizer(lines), InGraph(tokenizer)(lines), strict=True)
-        for line, ids, in_graph in found:
+        rows = zip(lines, tokenizer(lines), InGraph(tokenizer)(lines), strict=True)
+        for line, ids, in_graph in rows:
             expected = reference(line)
             if ids != expected:
                 wrong.append(line)

@@ -49,10 +49,10 @@ def _well_placed(reference, text, ids, starts, ends):
     With accents, where the model itself takes ligatures apart, of a piece that ends inside one.
     """
     for piece, start, end in zip(reference.to_pieces(ids), starts, ends, strict=True):
-        wanted = piece.removeprefix(SPACE).replace("ς", "σ")
+        visible_text = piece.removeprefix(SPACE).replace("ς", "σ")
         span = reference.normalized(text[start:end]).replace("ς", "σ")
-        wanted = wanted[:1] if reference.keep_accents else wanted
-        if piece != "<unk>" and wanted not in span.replace(" ", SPACE):
+        visible_text = visible_text[:1] if reference.keep_accents else visible_text
+        if piece != "<unk>" and visible_text not in span.replace(" ", SPACE):
             return False
     return starts == sorted(starts) and ends == sorted(ends)
 

@@ -60,9 +60,9 @@ def test_flat_arrays_are_the_rows_one_after_another(kind, texts):
     tokenizer = small_tokenizers.make(kind)
     flat_rows = [*tokenizer.tokenize_with_offsets(texts)]
     lengths = list(map(len, flat_rows[0]))
-    for *parts, found in (tokenizer.flat_ids(texts), tokenizer.flat_tokens(texts)):
-        assert found.dtype == np.int64
-        assert found.tolist() == lengths
+    for *parts, num_tokens in (tokenizer.flat_ids(texts), tokenizer.flat_tokens(texts)):
+        assert num_tokens.dtype == np.int64
+        assert num_tokens.tolist() == lengths
         for part, rows in zip(parts, flat_rows, strict=False):
             assert part.dtype == np.int32
             assert part.tolist() == list(itertools.chain.from_iterable(rows))
@@ -108,8 +108,8 @@ def test_in_a_data_set_and_in_a_function(kind):
     assert [ids.numpy().tolist() for ids in dataset.map(tokenizer)] == rows
     signature = [tf.TensorSpec([None], tf.string)]
     function = tf.function(tokenizer.tokenize_with_offsets, input_signature=signature)
-    found = tuple(part.to_list() for part in function(tf.constant(TEXTS)))
-    assert found == tokenizer.tokenize_with_offsets(TEXTS)
+    parts_in_graph = tuple(part.to_list() for part in function(tf.constant(TEXTS)))
+    assert parts_in_graph == tokenizer.tokenize_with_offsets(TEXTS)
     with pytest.raises(ValueError, match="rank of the text is unknown"):
         tf.function(tokenizer, input_signature=[tf.TensorSpec(None, tf.string)])(tf.constant(TEXTS))
 
@@ -149,12 +149,12 @@ def test_typed_special_tokens(tokenizer, executor):
     assert typed.reading_special_tokens is tokenizer.reading_special_tokens
     ids, starts, ends = typed.tokenize_with_offsets(text)
     assert ids == typed(text)
-    found = [
+    id_pairs = [
         (typed.id_to_token(token_id), text[start:end].strip())
         for token_id, start, end in zip(ids, starts, ends, strict=True)
         if token_id in special
     ]
-    assert found == [(mask, mask), (sep, sep), (mask, mask)]
+    assert id_pairs == [(mask, mask), (sep, sep), (mask, mask)]
     assert starts == sorted(starts)
     assert ends == sorted(ends)
     assert typed([text, "", mask]) == [ids, [], [typed.mask_token_id]]
@@ -260,5 +260,5 @@ def test_a_saved_model_needs_no_files_and_no_python(tmp_path):
     assert not list((tmp_path / "model" / "assets").iterdir())
     check_serving_ops(tmp_path / "model")
     loaded = tf.saved_model.load(tmp_path / "model")
-    found = [part.to_list() for part in loaded.tokenize(tf.constant(TEXTS))]
-    assert found == list(map(list, tokenizer.tokenize_with_offsets(TEXTS)))
+    parts = [part.to_list() for part in loaded.tokenize(tf.constant(TEXTS))]
+    assert parts == list(map(list, tokenizer.tokenize_with_offsets(TEXTS)))

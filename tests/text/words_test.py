@@ -44,9 +44,9 @@ def split_in_python(texts):
     ],
 )
 def test_words(split, text, words):
-    ((found, starts, ends),) = split([text])
-    assert found == [word for word in words.split("|") if word]
-    assert [text[start:end] for start, end in zip(starts, ends, strict=True)] == found
+    ((actual, starts, ends),) = split([text])
+    assert actual == [word for word in words.split("|") if word]
+    assert [text[start:end] for start, end in zip(starts, ends, strict=True)] == actual
 
 
 def differences(texts):

@@ -79,8 +79,8 @@ def test_sizes_that_diverged_are_in_the_table(tmp_path):
 
 def test_same_operations_are_other_numbers_of_steps():
     sizes = ("2x64x1", "4x128x2")
-    found = rows(AblationConfig("size", sizes=sizes, num_steps=1000, same_flops=True))
-    tokens, operations = found[:2], found[2:]
+    size_rows = rows(AblationConfig("size", sizes=sizes, num_steps=1000, same_flops=True))
+    tokens, operations = size_rows[:2], size_rows[2:]
     assert [row.num_steps for row in tokens] == [1000, 1000]
     assert operations[0].run == tokens[0].run
     budget = [row.num_steps * row.size.step_flops() for row in operations]

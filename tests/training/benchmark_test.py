@@ -60,9 +60,9 @@ def test_keras_hub_trains():
     from training.benchmarks import keras_subjects
 
     config = dataclasses.replace(TINY, what="pretrain", padding=0.5, precision="mixed_bfloat16")
-    found = measure(keras_subjects.keras_hub_work, config.workload(Load()))
-    assert found.steps == 1
-    assert found.seconds > 0
+    result = measure(keras_subjects.keras_hub_work, config.workload(Load()))
+    assert result.steps == 1
+    assert result.seconds > 0
 
 
 @pytest.mark.backend_independent
@@ -88,9 +88,9 @@ def test_requests_of_text_are_answered_by_libraries_and_the_server_s_batches(tmp
     # The third text is one too few for a request of two.
     assert workload.requests() == [["a cat", "a mat is not a cat"]]
     assert workload.tokens_per_round == 0
-    found = measure(getattr(keras_subjects, name), workload)
-    assert found.requests == found.steps == len(found.milliseconds) == 2
-    assert min(found.milliseconds) > 0
+    result = measure(getattr(keras_subjects, name), workload)
+    assert result.requests == result.steps == len(result.milliseconds) == 2
+    assert min(result.milliseconds) > 0
 
 
 def write_texts(folder):
@@ -140,7 +140,7 @@ def test_texts_are_computed_by_all_libraries(tmp_path, what):
     ]
     # The products are the least of the work
     least = measure(products.products_work, workload).seconds
-    assert 0 < least < min(found.seconds for found in libraries)
+    assert 0 < least < min(result.seconds for result in libraries)
 
 
 @pytest.mark.backend_independent
@@ -189,8 +189,8 @@ def test_workloads_that_cannot_be_measured_are_refused(fields, message):
 )
 def test_a_subject_may_have_its_own_precision_model_and_options(name, precision, model, options):
     with Library(name, TINY.workload(Load())) as subject:
-        found = subject.workload
-        assert (found.precision, found.model, found.options) == (precision, model, options)
+        workload = subject.workload
+        assert (workload.precision, workload.model, workload.options) == (precision, model, options)
         assert subject.load is None
 
 

@@ -22,6 +22,7 @@ from tests.source_imports import ROOT  # noqa: E402
 from training import create_pretraining_data  # noqa: E402
 from training.create_pretraining_data import CreatePretrainingDataConfig  # noqa: E402
 from training.engine import program  # noqa: E402
+from training.pretraining import tokenized_corpus  # noqa: E402
 from training.pretraining.config import PretrainConfig  # noqa: E402
 from training.pretraining.record_config import PretrainingDataConfig  # noqa: E402
 from training.pretraining.records import create_records as create  # noqa: E402
@@ -114,7 +115,8 @@ def test_the_seed_decides_all_the_bytes(config, tmp_path, changes):
 
 
 @pytest.mark.parametrize("independent", [False, True])
-def test_the_number_of_processes_has_no_influence(config, tmp_path, independent):
+def test_the_number_of_processes_has_no_influence(config, tmp_path, monkeypatch, independent):
+    monkeypatch.setattr(tokenized_corpus, "_BYTES_PER_PROCESS", 1)  # little text, too
     config = config.replace(independent_shards=independent)
     several = elsewhere(config, tmp_path, "several", num_workers=2)
     create(config)

@@ -204,12 +204,12 @@ def test_tagging(tmp_path):
     config = EvaluateConfig(
         data_file=str(tmp_path / "dev.conll"), answers=str(tmp_path / "answers.conll")
     )
-    found = evaluate(config)
-    assert found["precision"] == 100.0
-    assert found["recall"] == 50.0
+    scores = evaluate(config)
+    assert scores["precision"] == 100.0
+    assert scores["recall"] == 50.0
     for same in ("Ann (PER)\nin *\nParis (LOC)\n", "Ann PER\nin O\nParis LOC\n"):
         (tmp_path / "dev.conll").write_text(same)
-        assert evaluate(config) == found
+        assert evaluate(config) == scores
     (tmp_path / "answers.conll").write_text("Ann O\nin O\nParis O\n")
     assert evaluate(config)["f1"] == 0.0
     (tmp_path / "answers.conll").write_text("Ann B-PER\n")
@@ -233,19 +233,6 @@ def test_a_tagger_of_another_scheme_is_scored_as_in_training(tmp_path):
         data_file=str(tmp_path / "dev.conll"), model=str(tmp_path / "model.keras")
     )
     assert evaluate(config)["accuracy"] == 50.0
-
-
-def test_choices(tmp_path):
-    rows = [{"text": "a", "choices": ["b", "c"], "label": label} for label in (0, 1)]
-    (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    answers = [{"answers": [{"choice": 0}, {"choice": 1}]}] * 2
-    (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, answers)))
-    config = EvaluateConfig(
-        data_file=str(tmp_path / "dev.jsonl"),
-        kind="choice",
-        answers=str(tmp_path / "answers.jsonl"),
-    )
-    assert evaluate(config) == {"accuracy": 50.0}
 
 
 def test_a_model_or_predictions_and_a_known_kind_are_needed(reviews, tmp_path):
@@ -324,9 +311,9 @@ def test_calibration_by_bins():
 def report_of(config, tmp_path):
     """Evaluates with a report, and returns the scores and the page."""
     folder = tmp_path / "report"
-    found = evaluate(dataclasses.replace(config, report_dir=str(folder)))
-    assert json.loads((folder / "scores.json").read_text()) == found
-    return found, (folder / "report.html").read_text(encoding="utf-8")
+    scores = evaluate(dataclasses.replace(config, report_dir=str(folder)))
+    assert json.loads((folder / "scores.json").read_text()) == scores
+    return scores, (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_report_of_classes(tmp_path):
@@ -334,10 +321,10 @@ def test_report_of_classes(tmp_path):
     labels = ["good", "bad"] * 4
     lines = [f"{text}\t{label}" for text, label in zip(texts, labels, strict=True)]
     (tmp_path / "dev.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
-    found = [("good", 0.9), ("good", 0.7), *[(label, 0.6) for label in labels[2:7]], ("good", 0.8)]
+    rows = [("good", 0.9), ("good", 0.7), *[(label, 0.6) for label in labels[2:7]], ("good", 0.8)]
     config = EvaluateConfig(
         data_file=str(tmp_path / "dev.tsv"),
-        answers=write_answers(tmp_path / "answers.tsv", found),
+        answers=write_answers(tmp_path / "answers.tsv", rows),
     )
     scores, page = report_of(config, tmp_path)
     assert scores["accuracy"] == 75.0
@@ -432,7 +419,9 @@ def test_report_of_choices(tmp_path):
         for text, label in zip("abcd", (0, 1, 0, 1), strict=True)
     ]
     (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    answers = [{"choice": 0, "score": score} for score in (0.9, 0.6, 0.8, 0.7)]
+    choices = [{"choice": 0, "score": score} for score in (0.9, 0.6, 0.8, 0.7)]
+    # Some as `predict` writes them, the best first
+    answers = [*choices[:2], *({"answers": [one, {"choice": 1}]} for one in choices[2:])]
     (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, answers)))
     config = EvaluateConfig(
         data_file=str(tmp_path / "dev.jsonl"),

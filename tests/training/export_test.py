@@ -11,7 +11,7 @@ pytest.importorskip("tensorflow")
 import keras_bert  # noqa: E402
 from tests.checkpoints.small_models import small_config  # noqa: E402
 from training.export import ExportConfig, calibration_texts, export  # noqa: E402
-from training.predict import load_predictor  # noqa: E402
+from training.predict import load_model  # noqa: E402
 
 SMALL = small_config(vocabulary_size=8, num_layers=1, max_sequence_length=16)
 
@@ -34,8 +34,10 @@ def test_a_version_for_a_server_answers_as_the_model(config, tmp_path):
     versions = [path.name for path in (tmp_path / "models").iterdir()]
     assert versions == ["1"]
     rows = [{"text": "a b"}, {"text": "d"}]
-    served = load_predictor(str(tmp_path / "models" / "1")).answer(rows)
-    saved = load_predictor(config.model).answer(rows)
+    served, saved = (
+        load_model(path)[0].apply_verb(rows)
+        for path in (str(tmp_path / "models" / "1"), config.model)
+    )
     for one, other in zip(served, saved, strict=True):
         assert one["label"] == other["label"]
         assert one["score"] == pytest.approx(other["score"], abs=1e-6)

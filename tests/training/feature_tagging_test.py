@@ -86,8 +86,8 @@ def test_every_sentence_is_in_one_batch():
             np.testing.assert_array_equal(weights, mask & (values != 0))
             np.testing.assert_array_equal(targets, values)
         rest = list(batches.epoch(epoch, first=1))
-        for found, expected in zip(rest, map(batches.batch, rows[1:]), strict=True):
-            keras.tree.map_structure(np.testing.assert_array_equal, found, expected)
+        for actual, expected in zip(rest, map(batches.batch, rows[1:]), strict=True):
+            keras.tree.map_structure(np.testing.assert_array_equal, actual, expected)
 
 
 def test_batches_of_every_length_train_whichever_come_first():
@@ -126,9 +126,7 @@ def test_a_recipe_runs_two_steps(preset, tmp_path):
     data = read_data(config)
     results = finetuning.run(FeatureTagging, config, data)
     folder = tmp_path / "run"
-    assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
     assert set(results["baselines"]["dev"]) == {"majority", "word_majority"}
-    assert (folder / "seed_1" / "curves.png").read_bytes()[1:4] == b"PNG"
     assert read_conll(folder / "test.conll").words == data.test.words
     scores = json.loads((folder / "dev_scores.json").read_text())
     assert scores["f1"] == pytest.approx(results["runs"][0]["best"]["dev"]["f1"])

@@ -8,9 +8,9 @@ import keras
 import numpy as np
 import pytest
 
-from tests.training.host_processes import HostProcesses, free_port
+from tests.training.host_processes import HostProcesses
 from tests.training.kill_runs import make_data, make_preset
-from training.engine import finetuning, program
+from training.engine import finetuning
 from training.jobs.classification import ClassificationJob, FinetuneConfig, read_data
 from training.jobs.question_answering import QuestionJob, SquadConfig
 
@@ -18,8 +18,8 @@ from training.jobs.question_answering import QuestionJob, SquadConfig
 pytestmark = [
     pytest.mark.filterwarnings("ignore::keras_bert.checkpoints.CheckpointWarning"),
     pytest.mark.slow,
+    pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts"),
 ]
-ON_JAX = pytest.mark.skipif(keras.backend.backend() != "jax", reason="several hosts")
 
 OPTIONS = {
     "epochs": 2,
@@ -113,7 +113,6 @@ def results(folder):
     return json.loads((folder / "results.json").read_text())
 
 
-@ON_JAX
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -124,8 +123,8 @@ def results(folder):
 )
 def test_two_hosts_train_and_score_as_one(runs, name, expected):
     folder, _ = runs
-    found, one = results(folder / name), results(folder / expected)
-    (run,), (other,) = found["runs"], one["runs"]
+    two, one = results(folder / name), results(folder / expected)
+    (run,), (other,) = two["runs"], one["runs"]
     assert len(run["history"]["loss"]) == OPTIONS["epochs"]
     for metric, values in other["history"].items():
         np.testing.assert_allclose(run["history"][metric], values, rtol=1e-6, err_msg=metric)
@@ -136,17 +135,16 @@ def test_two_hosts_train_and_score_as_one(runs, name, expected):
     assert not (folder / name / "seed_1" / "checkpoints").exists()
 
 
-@ON_JAX
 def test_a_divided_optimizer_state_is_saved_whole(runs):
     folder, _ = runs
-    found, one = (
+    two, one = (
         keras.models.load_model(results(folder / name)["kept"]["model"]) for name in ("two", "one")
     )
-    assert found.optimizer.shard_state
-    assert len(found.optimizer.variables) == len(one.optimizer.variables) > 10
+    assert two.optimizer.shard_state
+    assert len(two.optimizer.variables) == len(one.optimizer.variables) > 10
     assert any(np.any(variable.numpy()) for variable in one.optimizer.variables[2:])
     for part, other in zip(
-        (*found.weights, *found.optimizer.variables),
+        (*two.weights, *two.optimizer.variables),
         (*one.weights, *one.optimizer.variables),
         strict=True,
     ):
@@ -155,7 +153,6 @@ def test_a_divided_optimizer_state_is_saved_whole(runs):
         )
 
 
-@ON_JAX
 def test_two_hosts_answer_as_one(runs):
     folder, _ = runs
     answers = {}
@@ -173,7 +170,6 @@ def test_two_hosts_answer_as_one(runs):
     assert predictions[0] == predictions[1]
 
 
-@ON_JAX
 def test_one_of_them_prints_and_all_refuse(runs):
     first, second = runs[1]
     assert "Resuming seed 1 from epoch 1" in first
@@ -185,11 +181,3 @@ def test_one_of_them_prints_and_all_refuse(runs):
     expected = "the command differs between the processes: {'epochs': 1} in process 0, {'epochs': 2"
     assert expected in answers[0]["epochs"]
     assert answers[0]["kwh"] is None or answers[0]["kwh"] > 0
-
-
-@pytest.mark.skipif(keras.backend.backend() == "jax", reason="it can")
-def test_a_backend_that_cannot_is_refused(tmp_path):
-    place = {"coordinator": f"localhost:{free_port()}", "num_processes": 2, "process_id": 0}
-    config, job = classification(tmp_path, "two", **place)
-    with pytest.raises(ValueError, match="--coordinator needs the JAX backend, and this is"):
-        program.fine_tune(config, job)

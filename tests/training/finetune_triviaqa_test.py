@@ -89,8 +89,8 @@ def test_squad_starts_from_the_head_that_triviaqa_has_trained(trivia, preset, tm
         preset=str(first),
     )
     job = QuestionJob(second, read_data(second), run_presets.resolve(second.preset))
-    found, trained = job.build(seed=1).model, keras_bert.load_model(model, compile=False)
-    for ours, theirs in zip(found.get_weights(), trained.get_weights(), strict=True):
+    start, triviaqa = job.build(seed=1).model, keras_bert.load_model(model, compile=False)
+    for ours, theirs in zip(start.get_weights(), triviaqa.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 

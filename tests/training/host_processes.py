@@ -18,9 +18,9 @@ SECONDS = 900
 
 def free_port() -> int:
     """Returns a port that no process of this machine uses."""
-    with socket.socket() as found:
-        found.bind(("localhost", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return int(listener.getsockname()[1])
 
 
 class HostProcesses:

@@ -55,13 +55,13 @@ def differences(folder: Path, expected: Path) -> dict[str, float]:
     Raises:
         RuntimeError: If they do not have the same records.
     """
-    found, other = log(folder), log(expected)
-    if [sorted(record) for record in found] != [sorted(record) for record in other]:
-        raise RuntimeError(f"{folder} has {found}, expected {other}")
+    records, other = log(folder), log(expected)
+    if [sorted(record) for record in records] != [sorted(record) for record in other]:
+        raise RuntimeError(f"{folder} has {records}, expected {other}")
     return {
         name: max(
             abs(record[name] - of_other[name]) / max(abs(of_other[name]), 1e-9)
-            for record, of_other in zip(found, other, strict=True)
+            for record, of_other in zip(records, other, strict=True)
             if name in record
         )
         for name in sorted({name for record in other for name in record} - _NOT_COMPARED)

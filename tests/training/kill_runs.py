@@ -246,10 +246,10 @@ def kill_and_compare(case: Case, kills: int, seed: int, folder: Path) -> str:
                 continue
         check(process.wait())
         ends += 1
-        found = outcome(target)
-        print(f"{killed} kills: {found}", flush=True)
-        if found != expected:
-            raise RuntimeError(f"{found} after {killed} kills, expected {expected}")
+        result = outcome(target)
+        print(f"{killed} kills: {result}", flush=True)
+        if result != expected:
+            raise RuntimeError(f"{result} after {killed} kills, expected {expected}")
         shutil.rmtree(target)
     return expected
 

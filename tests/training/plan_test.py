@@ -131,9 +131,9 @@ def test_the_architecture_may_differ_from_the_named_one():
     config = PlanConfig(
         model="bert_tiny_uncased", vocabulary_size=4000, dropout=0.0, sequence_length=700
     )
-    found = config.architecture()
-    assert (found.vocabulary_size, found.max_sequence_length) == (4000, 700)
-    assert (found.dropout, found.attention_dropout) == (0.0, 0.0)
+    architecture = config.architecture()
+    assert (architecture.vocabulary_size, architecture.max_sequence_length) == (4000, 700)
+    assert (architecture.dropout, architecture.attention_dropout) == (0.0, 0.0)
     # As many slots as a run has
     assert PlanConfig(sequence_length=128).slots == 20
 

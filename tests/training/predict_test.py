@@ -21,14 +21,14 @@ from tests.checkpoints.small_models import small_config  # noqa: E402
 from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens  # noqa: E402
 from training.predict import (  # noqa: E402
     PredictConfig,
-    Predictor,
-    load_predictor,
+    RowFields,
+    load_model,
     predict,
     read_rows,
 )
 
 CONFIG = small_config(vocabulary_size=len(LETTER_TOKENS), num_layers=1, max_sequence_length=32)
-CLASSIFIER = Predictor(("text",), list)
+CLASSIFIER = RowFields(("text",))
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +109,8 @@ def test_predictions_with_their_input(models, tmp_path):
     first, second = answers()
     assert list(first)[:3] == ["id", "text", "label"]
     assert [(row["id"], row["text"]) for row in (first, second)] == [("7", "a film"), ("x", "")]
-    given = {"id": "x", "text": "", "text_pair": "é"}
-    assert answers(text_pair="other", batch_size=1)[1].items() >= given.items()
+    fields = {"id": "x", "text": "", "text_pair": "é"}
+    assert answers(text_pair="other", batch_size=1)[1].items() >= fields.items()
     assert "text" not in answers(with_input=False)[0]
 
 
@@ -208,13 +208,13 @@ def test_the_files_of_other_tasks_are_read(tmp_path):
     )
     (tmp_path / "a.conll").write_text("Ann B-PER\nsang O\n\nhere O\n")
     (tmp_path / "a.csv").write_text("sent1,sent2,ending0,ending1,label\na,b,c,d,x\n")
-    predictors = {
-        "dev.json": Predictor(("question", "context"), list),
-        "a.conll": Predictor(("text",), list, ("text",)),
-        "a.csv": Predictor(("text", "choices"), list, ("choices",)),
-        "copa.jsonl": Predictor(("text", "choices"), list, ("choices",)),
+    fields_of = {
+        "dev.json": RowFields(("question", "context")),
+        "a.conll": RowFields(("text",), ("text",)),
+        "a.csv": RowFields(("text", "choices"), ("choices",)),
+        "copa.jsonl": RowFields(("text", "choices"), ("choices",)),
         "a.parquet": CLASSIFIER,
-        "words.jsonl": Predictor(("text",), list, ("text",)),
+        "words.jsonl": RowFields(("text",), ("text",)),
     }
     expected = {
         "dev.json": [{"id": "q", "question": "a", "context": "b"}],
@@ -232,17 +232,18 @@ def test_the_files_of_other_tasks_are_read(tmp_path):
     )
     rows = [{"id": 3, "text": "a"}, {"id": 4, "text": None}]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
-    for name, predictor in predictors.items():
+    for name, fields in fields_of.items():
         config = PredictConfig(input=str(tmp_path / name))
-        found = list(read_rows(config, predictor))
-        for row, wanted in zip(found, expected[name], strict=True):
-            assert {field: row[field] for field in wanted} == wanted
+        actual = list(read_rows(config, fields))
+        for row, values in zip(actual, expected[name], strict=True):
+            assert {field: row[field] for field in values} == values
 
 
 def test_a_saved_task_of_another_kind(tmp_path, classifier):
     masked_lm = keras_bert.MaskedLM(keras_bert.Backbone(CONFIG), classifier.preprocessor)
     masked_lm.save(tmp_path / "model.keras")
-    (answer,) = load_predictor(str(tmp_path / "model.keras")).answer([{"text": "a [MASK] b"}])
+    model, _ = load_model(str(tmp_path / "model.keras"))
+    (answer,) = model.apply_verb([{"text": "a [MASK] b"}])
     assert len(answer) == 5
     lines = tmp_path / "in.txt"
     lines.write_text("a [MASK]\n" * 3 + "b\n")

@@ -71,7 +71,7 @@ flags.FLAGS(sys.argv)
 answers = {}
 with hosts.joined(config_flags.configuration(HostOptions)):
     pretrain(config(folder, "two"))
-    with hosts.writer_first():
+    with hosts.main_process_first():
         if hosts.is_main_process():
             keep_first_half(folder, "two", "two_twice")
             leave_broken_checkpoints(folder, "two", "two_twice")
@@ -199,9 +199,9 @@ def weights(folder):
 MEASURED = ("seconds", "tokens_per_second", "flops_per_second", "share_of_peak")
 
 
-def assert_same_curve(found, expected):
-    assert len(found) == len(expected) == NUM_STEPS // OPTIONS["interval"]
-    for record, other in zip(found, expected, strict=True):
+def assert_same_curve(curve, expected):
+    assert len(curve) == len(expected) == NUM_STEPS // OPTIONS["interval"]
+    for record, other in zip(curve, expected, strict=True):
         assert set(record) == set(other)
         for name in set(record) - set(MEASURED):
             np.testing.assert_allclose(record[name], other[name], rtol=1e-6, err_msg=name)
@@ -254,12 +254,12 @@ def test_the_parts_of_a_divided_optimizer_are_read_by_orbax_alone(runs):
     path = folder / "one_then_two" / step / "tensors"
     arrays = ocp.RestoreArgs(restore_type=np.ndarray)
     names = checkpointer.metadata(path).item_metadata.tree
-    found = checkpointer.restore(
+    tensors = checkpointer.restore(
         path, args=ocp.args.PyTreeRestore(restore_args=dict.fromkeys(names, arrays))
     )
-    assert found.keys() == expected.keys()
+    assert tensors.keys() == expected.keys()
     for name, tensor in expected.items():
-        np.testing.assert_allclose(found[name], tensor, rtol=1e-4, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(tensors[name], tensor, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 def test_a_full_disk_of_one_process_is_told_by_all(runs):

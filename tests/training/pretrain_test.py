@@ -313,7 +313,7 @@ def test_a_run_does_not_go_on_with_other_files_of_the_same_names_and_sizes(tmp_p
     source = TextSource.of(made)
     vocabulary = source.vocabulary()
     source.records(16, vocabulary)
-    given = made.replace(
+    with_files = made.replace(
         input_files=(),
         records=str(tmp_path / "run" / "records_16"),
         model=str(tmp_path / "model.json"),
@@ -325,7 +325,7 @@ def test_a_run_does_not_go_on_with_other_files_of_the_same_names_and_sizes(tmp_p
     model.compile("sgd", "mse")
     model.optimizer.build(model.trainable_variables)
     checkpoints = RunCheckpoints(tmp_path / "checkpoints")
-    restored = functools.partial(run.restore, model, checkpoints, TextSource.of(given), "")
+    restored = functools.partial(run.restore, model, checkpoints, TextSource.of(with_files), "")
     checkpoints.save(model, restored())
     assert restored().step == 0
     *_, records = sorted(tmp_path.glob("run/records_16/*.tfrecord"))
@@ -466,8 +466,8 @@ def test_a_checkpoint_may_be_gone_on_from(finished, corpus, tmp_path):
     results = pretrain(run)
     assert results["last"]["loss"] < finished[1]["log"][0]["loss"]
     assert (tmp_path / "run" / "vocab.txt").read_bytes() == (finished[0] / "vocab.txt").read_bytes()
-    found = checkpoints.open_checkpoint(tmp_path / "run" / "preset").config
-    assert (found.dropout, found.attention_dropout) == (0.3, 0.3)  # those of the run
+    architecture = checkpoints.open_checkpoint(tmp_path / "run" / "preset").config
+    assert (architecture.dropout, architecture.attention_dropout) == (0.3, 0.3)  # those of the run
     # It is not resumed from another checkpoint
     assert pretrain(run)["log"] == results["log"]
     for path in preset.glob("*.json"):
@@ -602,6 +602,8 @@ def test_a_batch_that_grows_has_as_many_updates_of_each_smaller_size():
         ({"records": "s3://b/r"}, "--records is s3://b/r, expected a folder of this machine"),
         ({"whole_words": True}, "--whole_words is for --static_masks; .* --masking_unit=word"),
         ({"interval": 5, "steps_per_execution": 2}, "expected a multiple of --steps_per_execution"),
+        ({"objective": "replaced_token"}, "not support the labels of pairs"),
+        ({"teacher": "somewhere"}, "expected --teacher with --objective=distillation"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(changes, message):
@@ -614,18 +616,6 @@ def test_pairs_with_two_separators_are_refused(corpus, tmp_path):
     settings = config(corpus, tmp_path, model="roberta_base", vocabulary_size=300)
     with pytest.raises(ValueError, match="a byte_pair tokenizer's have 2; expected full_sentences"):
         pretrain(settings)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"objective": "replaced_token"}, "not support the labels of pairs"),
-        ({"teacher": "somewhere"}, "expected --teacher with --objective=distillation"),
-    ],
-)
-def test_objectives_that_do_not_fit(corpus, tmp_path, changes, message):
-    with pytest.raises(ValueError, match=message):
-        config(corpus, tmp_path, **changes)
 
 
 def test_a_cased_checkpoint_s_text_keeps_its_case(corpus, tmp_path):
@@ -687,6 +677,6 @@ def test_records_of_another_vocabulary_are_warned_of(corpus, tmp_path, caplog):
     TextSource.of(wrong).records(16, Path(wrong.text.vocabulary))
     assert "are unknown to the vocabulary" in caplog.text
     caplog.clear()
-    given = wrong.replace(records=str(tmp_path / "run" / "records_{length}"))
-    TextSource.of(given).records(16, Path(wrong.text.vocabulary))
+    with_records = wrong.replace(records=str(tmp_path / "run" / "records_{length}"))
+    TextSource.of(with_records).records(16, Path(wrong.text.vocabulary))
     assert "are unknown to the vocabulary" in caplog.text

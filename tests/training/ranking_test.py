@@ -97,9 +97,9 @@ def test_a_copy_of_a_relevant_document_is_no_negative():
     documents = {f"d{number}": words[number % 6] for number in range(12)}
     queries = {"q1": "a query", "q2": "a query", "q3": "another"}
     qrels = {"q1": {"d0": 1, "d1": 0}, "q2": {"d2": 1, "d8": 1}, "q3": {"d3": 1}}
-    found = {query: [(document, 1.0) for document in documents] for query in queries}
+    rankings = {query: [(document, 1.0) for document in documents] for query in queries}
     collection = Collection(documents, queries, qrels)
-    triples = training_triples(RerankConfig(negatives=9), collection, found, list(queries))
+    triples = training_triples(RerankConfig(negatives=9), collection, rankings, list(queries))
     # Both queries have one text: what is relevant to one is no negative of the other.
     expected = {
         ("a query", words[relevant], words[other]) for relevant in (0, 2) for other in (1, 3, 4, 5)
@@ -225,8 +225,8 @@ def test_splits_are_taken_as_they_are_named(names, parts, tmp_path, caplog):
     rows = [{"_id": query, "text": query} for query in "abc"]
     (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with caplog.at_level("WARNING", logger="absl"):
-        found = read_collection(tmp_path).parts(test_every=1)
-    assert {name: "".join(queries) for name, queries in found.items()} == parts
+        queries_of_parts = read_collection(tmp_path).parts(test_every=1)
+    assert {name: "".join(queries) for name, queries in queries_of_parts.items()} == parts
     assert ("is the only file of qrels" in caplog.text) == (len(names) == 1)
 
 
@@ -283,6 +283,6 @@ def test_a_recipe_runs_two_steps(loss, cranfield, tmp_path, capsys):
     assert documents[1] == documents[2] == documents[0]
     model = keras.saving.load_model(folder / "model.keras")
     assert model.config.vocabulary_size == len(TOKENS)
-    given = MultipleChoice.from_preset(tmp_path / "preset").backbone.get_weights()[0]
+    initial = MultipleChoice.from_preset(tmp_path / "preset").backbone.get_weights()[0]
     # Random weights are farther from the preset's than training gets in a few steps
-    assert np.allclose(model.backbone.get_weights()[0], given, atol=2e-3) == config.pretrained
+    assert np.allclose(model.backbone.get_weights()[0], initial, atol=2e-3) == config.pretrained

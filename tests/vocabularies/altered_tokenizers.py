@@ -370,20 +370,20 @@ _VALUES: dict[str, list[Any]] = {
 
 def _others(key: str, value: Any) -> list[Any]:
     """Other values of a field."""
-    found: list[Any] = [None, *_VALUES.get(key, ())]
+    values: list[Any] = [None, *_VALUES.get(key, ())]
     if isinstance(value, bool):
-        found += [not value, "false"]
+        values += [not value, "false"]
     elif isinstance(value, int):
-        found += [value + 1, "x"]
+        values += [value + 1, "x"]
     elif isinstance(value, str):
-        found += ["the", 5]
+        values += ["the", 5]
     elif isinstance(value, list):
-        found += [[], {}, "x"]
+        values += [[], {}, "x"]
         if len(value) > 1 and key not in _DATA:
-            found += [[*value, value[-1]], value[::-1]]
+            values += [[*value, value[-1]], value[::-1]]
     elif isinstance(value, dict):
-        found += [{}, []]
-    return [other for other in found if other != value or type(other) is not type(value)]
+        values += [{}, []]
+    return [other for other in values if other != value or type(other) is not type(value)]
 
 
 def _altered(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
@@ -615,16 +615,16 @@ def run(every: int = 1, only: str = "", progress: bool = True) -> dict[str, list
         for kind, files in kinds.items()
         for what, altered in alterations(files)
     ][::every]
-    found: dict[str, list[str]] = collections.defaultdict(list)
+    by_outcome: dict[str, list[str]] = collections.defaultdict(list)
     try:
         for what, files in tqdm(cases, disable=not progress):
             outcome, detail = compare(files)
             if outcome == "differ" and any(re.search(each, what) for each in DOCUMENTED):
                 outcome = "differs as documented"
-            found[outcome].append(f"{what}: {detail}" if detail else what)
+            by_outcome[outcome].append(f"{what}: {detail}" if detail else what)
     finally:
         logging.disable(logging.NOTSET)
-    return found
+    return by_outcome
 
 
 def main() -> None:
@@ -634,12 +634,12 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a part of the name of a kind")
     parser.add_argument("--show", default=",".join(FAULTS), help="outcomes whose cases are printed")
     arguments = parser.parse_args()
-    found = run(arguments.every, arguments.only)
+    by_outcome = run(arguments.every, arguments.only)
     for outcome in arguments.show.split(","):
-        for line in found[outcome]:
+        for line in by_outcome[outcome]:
             print(f"{outcome}: {line}")
-    print(", ".join(f"{outcome} {len(found[outcome])}" for outcome in OUTCOMES))
-    sys.exit(any(found[outcome] for outcome in FAULTS))
+    print(", ".join(f"{outcome} {len(by_outcome[outcome])}" for outcome in OUTCOMES))
+    sys.exit(any(by_outcome[outcome] for outcome in FAULTS))
 
 
 if __name__ == "__main__":

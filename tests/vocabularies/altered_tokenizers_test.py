@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
 
 def test_altered_tokenizer_files_are_read_as_transformers_reads_them_or_refused():
-    found = altered_tokenizers.run(every=97, progress=False)
-    assert not found["differ"]
-    assert not found["traceback"]
-    assert len(found["equal"]) > 15
-    assert len(found["ours refuses"]) > 3
+    by_outcome = altered_tokenizers.run(every=97, progress=False)
+    assert not by_outcome["differ"]
+    assert not by_outcome["traceback"]
+    assert len(by_outcome["equal"]) > 15
+    assert len(by_outcome["ours refuses"]) > 3

@@ -72,11 +72,11 @@ def test_transformers_reads_it_and_we_read_what_it_writes(family, tmp_path):
     assert tokenizer.reading_special_tokens(typed) == expected
     assert len(theirs) == tokenizer.vocabulary_size
     theirs.save_pretrained(tmp_path / "saved")
-    found = read_tokenizer(tmp_path / "saved")
+    own_config = read_tokenizer(tmp_path / "saved")
     # They write no SentencePiece model.
-    assert {**found, "model": ""} == {**config, "model": ""}
-    assert list_tokens(found) == list_tokens(config)
-    again = tokenizer_from_config(found)
+    assert {**own_config, "model": ""} == {**config, "model": ""}
+    assert list_tokens(own_config) == list_tokens(config)
+    again = tokenizer_from_config(own_config)
     assert again(TEXTS) == tokenizer(TEXTS)
 
 
@@ -166,11 +166,11 @@ def test_all_forms_of_a_unigram_tokenizer(steps, tmp_path):
     metaspace = {"type": "Metaspace", "replacement": "▁", "add_prefix_space": True}
     pre_tokenizers = [{"type": "WhitespaceSplit"}, metaspace]
     split = {"type": "Sequence", "pretokenizers": pre_tokenizers} if one else metaspace
-    found = tokenizer_from_config(read_tokenizer(write(normalizer=normalizer, pre_tokenizer=split)))
+    other = tokenizer_from_config(read_tokenizer(write(normalizer=normalizer, pre_tokenizer=split)))
     tokenizer = families.make("xlm_roberta")
     texts = ["  two  spaces \n", *families.LANGUAGES.values()]
-    assert found(texts) == tokenizer(texts)
-    assert found.encode("a", "b") == tokenizer.encode("a", "b")
+    assert other(texts) == tokenizer(texts)
+    assert other.encode("a", "b") == tokenizer.encode("a", "b")
 
 
 def test_special_tokens_are_named_by_any_file(tmp_path):

@@ -35,9 +35,9 @@ def test_a_tokenizer_of_transformers_is_read_without_vocab_txt(lowercase, tmp_pa
     tokenizer.save_pretrained(tmp_path / "saved")
     (tmp_path / "saved" / "vocab.txt").unlink(missing_ok=True)
     assert (tmp_path / "saved" / "tokenizer.json").exists()
-    found = read_tokenizer(tmp_path / "saved")
-    assert found["vocabulary"] == vocabulary
-    assert found["lowercase"] is lowercase
+    config = read_tokenizer(tmp_path / "saved")
+    assert config["vocabulary"] == vocabulary
+    assert config["lowercase"] is lowercase
     (tmp_path / "saved" / "tokenizer_config.json").unlink()
     assert read_tokenizer(tmp_path / "saved")["lowercase"] is lowercase
 

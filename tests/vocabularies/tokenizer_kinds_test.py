@@ -68,8 +68,8 @@ def test_a_preset_has_it_and_one_of_another_kind_takes_its_place(kind, tmp_path)
     backbone = small_backbone(vocabulary_size=size)
     checkpoints.save_preset(backbone, tmp_path, tokenizer={"vocabulary": ["[PAD]", "a"]})
     checkpoints.save_preset(backbone, tmp_path, tokenizer=config)
-    found = checkpoints.open_checkpoint(tmp_path)
-    assert found.require_tokenizer() == config
+    checkpoint = checkpoints.open_checkpoint(tmp_path)
+    assert checkpoint.require_tokenizer() == config
     assert not (tmp_path / "vocab.txt").exists()
     smaller = small_backbone(vocabulary_size=size - 1)
     checkpoints.save_preset(smaller, tmp_path, tokenizer=config)
@@ -97,8 +97,8 @@ def test_transformers_reads_roberta_s_and_we_read_what_it_writes(add_prefix_spac
     for name in ("vocab.json", "merges.txt"):
         (tmp_path / "saved" / name).unlink(missing_ok=True)
     assert (tmp_path / "saved" / "tokenizer.json").exists()
-    found = read_tokenizer(tmp_path / "saved")
-    assert found == config
+    own_config = read_tokenizer(tmp_path / "saved")
+    assert own_config == config
     # Without the settings, the file itself specifies whether a space is added before a text.
     (tmp_path / "saved" / "tokenizer_config.json").unlink()
     assert read_tokenizer(tmp_path / "saved") == config
@@ -140,10 +140,10 @@ def test_a_unigram_in_a_tokenizer_json_becomes_a_model(tmp_path):
     theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
     theirs.save_pretrained(tmp_path / "saved")
     (tmp_path / "saved" / "spiece.model").unlink(missing_ok=True)
-    found = read_tokenizer(tmp_path / "saved")
-    assert {**found, "model": ""} == {**config, "model": ""}
-    assert list_tokens(found) == list_tokens(config)
-    assert ids_of(found) == ids_of(config)
+    own_config = read_tokenizer(tmp_path / "saved")
+    assert {**own_config, "model": ""} == {**config, "model": ""}
+    assert list_tokens(own_config) == list_tokens(config)
+    assert ids_of(own_config) == ids_of(config)
 
 
 def test_added_tokens_that_are_pieces_are_refused(tmp_path):
@@ -171,12 +171,12 @@ def test_keras_hub_s(kind, tmp_path):
         theirs = keras_hub.models.AlbertTokenizer(base64.b64decode(config["model"]))
     assert read_hub_tokenizer(tmp_path) is None
     theirs.save_to_preset(tmp_path)
-    found = read_hub_tokenizer(tmp_path)
-    assert found == config
+    own_config = read_hub_tokenizer(tmp_path)
+    assert own_config == config
     # Outside of graphs, KerasHub splits texts for BPE by another model's rules.
     texts = [text for text in TEXTS if text] if kind == "sentence_piece" else ["The test fails."]
     expected = [list(map(int, row)) for row in theirs(texts)]
-    assert tokenizer_from_config(found)(texts) == expected
+    assert tokenizer_from_config(own_config)(texts) == expected
     path = tmp_path / "tokenizer.json"
     fields = json.loads(path.read_text())
     path.write_text(json.dumps({**fields, "registered_name": "keras_hub>GPT2Tokenizer"}))
@@ -258,8 +258,8 @@ def test_another_unigram_is_refused(change, message, tmp_path):
     model = {"type": "Unigram", "unk_id": 1, "vocab": pieces}
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps({**fields, "model": model}))
-    found = read_tokenizer(tmp_path)
-    assert (found["lowercase"], found["keep_accents"]) == (True, True)
+    own_config = read_tokenizer(tmp_path)
+    assert (own_config["lowercase"], own_config["keep_accents"]) == (True, True)
     parts = {name: value for name, value in change.items() if name in fields}
     model |= {name: value for name, value in change.items() if name not in fields}
     path.write_text(json.dumps({**fields, **parts, "model": model}))

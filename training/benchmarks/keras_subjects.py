@@ -120,14 +120,7 @@ def _forward(
     mean = keras.layers.GlobalAveragePooling1D(dtype="float32")
     model = keras.Model(backbone.input, mean(sequence_output(backbone)))
     inputs = [{name: batch[name] for name in backbone.input} for batch in batches]
-
-    def run(steps: int) -> Round:
-        start = workload.now()
-        for step in range(steps):
-            model.predict_on_batch(inputs[step % len(inputs)])
-        return Round(workload.now() - start, steps)
-
-    return run
+    return workload.timed(lambda step: model.predict_on_batch(inputs[step % len(inputs)]))
 
 
 class _Stopwatch(keras.callbacks.Callback):
@@ -158,14 +151,7 @@ def _train_on_batches(
 ) -> Callable[[int], Round]:
     names = tuple(model.input)
     pairs = [({name: batch[name] for name in names}, batch["labels"]) for batch in batches]
-
-    def run(steps: int) -> Round:
-        start = workload.now()
-        for step in range(steps):
-            model.train_on_batch(*pairs[step % len(pairs)])
-        return Round(workload.now() - start, steps)
-
-    return run
+    return workload.timed(lambda step: model.train_on_batch(*pairs[step % len(pairs)]))
 
 
 def _fit(model: keras.Model, inputs: dict[str, Any], workload: Workload) -> Callable[[int], Round]:

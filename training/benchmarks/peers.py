@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from keras_bert.checkpoints.families import FAMILIES, Family
+from keras_bert.checkpoints.formats.keras_hub import make_backbone
 from keras_bert.config import BertConfig
 
 # `transformers` has several names for GELU's tanh approximation; this one has a fused kernel.
@@ -42,16 +43,10 @@ def transformers_class(config: BertConfig, ending: str) -> Any:
 
 def keras_hub_backbone(config: BertConfig) -> Any:
     """Returns KerasHub's encoder of the architecture, with random weights."""
-    import keras_hub
-
     family = find_family(config)
     if family.keras_hub is None:
         raise ValueError(f"KerasHub has no {family.class_prefix}; remove it from --subjects.")
-    fields = family.keras_hub.config.required
-    arguments = {theirs: getattr(config, ours) for ours, theirs in fields.items()}
-    if "embedding_dim" in arguments:
-        arguments["embedding_dim"] = config.embedding_width
-    return getattr(keras_hub.models, f"{family.class_prefix}Backbone")(**arguments)
+    return make_backbone(family, config)
 
 
 def sequence_output(backbone: Any) -> Any:

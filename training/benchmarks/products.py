@@ -33,18 +33,15 @@ def products_work(workload: Workload) -> Callable[[int], Round]:
         for mask in masks
     ]
 
-    def run(steps: int) -> Round:
-        start = workload.now()
-        for step in range(steps):
-            for _ in range(workload.architecture.num_layers):
-                for left, right in batches[step % len(batches)]:
-                    product = left @ right
-                    if is_training:
-                        product @ right.mT
-                        left.mT @ product
-        return Round(workload.now() - start, steps)
+    def run_step(step: int) -> None:
+        for _ in range(workload.architecture.num_layers):
+            for left, right in batches[step % len(batches)]:
+                product = left @ right
+                if is_training:
+                    product @ right.mT
+                    left.mT @ product
 
-    return run
+    return workload.timed(run_step)
 
 
 def _shapes(

@@ -77,17 +77,14 @@ def _forward(
     workload: Workload,
     device: str,
 ) -> Callable[[int], Round]:
-    def run(steps: int) -> Round:
-        start = workload.now()
-        for step in range(steps):
-            batch = _on_device(batches[step % len(batches)], device)
-            del batch["labels"]
-            with torch.inference_mode(), _autocast(workload, device):
-                hidden = model(**batch).last_hidden_state
-            hidden.float().mean(1).cpu().numpy()
-        return Round(workload.now() - start, steps)
+    def run_step(step: int) -> None:
+        batch = _on_device(batches[step % len(batches)], device)
+        del batch["labels"]
+        with torch.inference_mode(), _autocast(workload, device):
+            hidden = model(**batch).last_hidden_state
+        hidden.float().mean(1).cpu().numpy()
 
-    return run
+    return workload.timed(run_step)
 
 
 def _on_device(batch: dict[str, torch.Tensor], device: str) -> dict[str, torch.Tensor]:

@@ -10,7 +10,7 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from ..engine.options import (
     ProperFraction,
     check_one_of,
 )
+from .subject import Round
 
 _CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 WORK = ("forward", "classify", "pretrain", "serve", "tokenize", "mask", "answers")
@@ -99,6 +100,17 @@ class Workload(WorkOptions):
     def now(self) -> float:
         """Returns the seconds of the clock."""
         return _CLOCKS[self.clock]()
+
+    def timed(self, step: Callable[[int], object]) -> Callable[[int], Round]:
+        """Returns a function that runs a number of steps, each called with its number, from 0."""
+
+        def run(steps: int) -> Round:
+            start = self.now()
+            for number in range(steps):
+                step(number)
+            return Round(self.now() - start, steps)
+
+        return run
 
     @property
     def num_slots(self) -> int:

@@ -253,7 +253,7 @@ def run(
     load = functools.cache(functools.partial(job.load, best.model_path))
     with timed(results["seconds"], "answers"), hosts.working_folder(folder) as target:
         results |= job.report(load, Path(best.model_path).parent, target)
-    if getattr(config, "export", False) and hosts.is_main_process() and can_export():
+    if config.export and hosts.is_main_process() and can_export():
         target = folder / "export" / "1"
         # A server may watch the folder: an export that is up to date is not replaced.
         with timed(results["seconds"], "export"):
@@ -292,7 +292,7 @@ def check_hosts(config: FineTuningConfig) -> None:
             f"a batch has {rows} rows (--batch_size by --accumulation), expected a multiple of the "
             f"{num_devices} devices of the {hosts.count()} processes"
         )
-    with hosts.writer_first():  # It measures, and the others read what it has chosen.
+    with hosts.main_process_first():  # It measures, and the others read what it has chosen.
         precision.resolve(config.compute.precision, config.output_dir)
 
 
@@ -562,7 +562,9 @@ def train_seeds(job: Job, meter: Meter | None = None) -> tuple[list[Run], list[s
         path = folder / "curves.png"
         try:
             title = f"{job.title}, seed {seed}"
-            figure = curves_figure(run.history, run.evaluations, title=title, kept=run.best_epoch)
+            figure = curves_figure(
+                run.history, run.evaluations, title=title, best_epoch=run.best_epoch
+            )
             save(figure, path)
         except (ImportError, OSError, ValueError) as error:
             # A failed plot must not lose the trained model.

@@ -114,7 +114,7 @@ def joined(options: HostOptions) -> Iterator[None]:
 
     Does nothing if there are no others, or within another such block.
 
-    Within the block, only the process that writes prints. If the block fails, the others end with
+    Within the block, only the main process prints. If the block fails, the others end with
     its error within seconds.
 
     Raises:
@@ -131,7 +131,7 @@ def joined(options: HostOptions) -> Iterator[None]:
     watch = threading.Thread(target=_end_with_another, args=(has_ended,), daemon=True)
     watch.start()
     if not is_main_process():
-        logging.set_verbosity(logging.ERROR)  # It would repeat the warnings of the one that writes.
+        logging.set_verbosity(logging.ERROR)  # It would repeat the warnings of the main process.
     logging.info("process %d of %d has joined", index(), count())
     try:
         machines = gather(socket.gethostname())
@@ -341,7 +341,7 @@ def barrier() -> None:
 
 
 def from_main_process(make: Callable[[], Any]) -> Any:
-    """Returns the JSON value that a function has in the process that writes."""
+    """Returns the JSON value that a function has in the main process."""
     return gather(make() if is_main_process() else None)[0]
 
 
@@ -368,8 +368,8 @@ def merged(what: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def writer_first() -> Iterator[None]:
-    """Runs the block in the process that writes, and then in the others, which find its files."""
+def main_process_first() -> Iterator[None]:
+    """Runs the block in the main process, and then in the others, which find its files."""
     if not is_main_process():
         barrier()
     yield

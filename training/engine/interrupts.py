@@ -86,7 +86,7 @@ def _end_after_interrupt(read: int) -> None:
         pass
     folders = output_folder.locked_folders()
     time.sleep(_SECONDS_TO_END)
-    end(output_folder.kept(folders[0]) if folders else NOTHING)
+    end(output_folder.resume_note(folders[0]) if folders else NOTHING)
 
 
 def end(note: str) -> NoReturn:

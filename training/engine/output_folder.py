@@ -89,7 +89,7 @@ def locked(
             raise
         except BaseException as error:
             if _has_results(path) or not isinstance(error, Exception):
-                error.add_note(kept(path))
+                error.add_note(resume_note(path))
             raise
         finally:
             _locked.remove(path)
@@ -114,7 +114,7 @@ def locked_folders() -> tuple[Path, ...]:
     return tuple(_locked)
 
 
-def kept(folder: Path) -> str:
+def resume_note(folder: Path) -> str:
     """Says what the same command will do with the folder of an interrupted run."""
     if _has_results(folder):
         return f"the same command resumes from what {folder} contains"

@@ -366,7 +366,7 @@ def joined_hosts(options: HostOptions, compute: DeviceOptions) -> Iterator[None]
 def locked_by_main_process(
     folder: str | os.PathLike[str], settings: Mapping[str, Any]
 ) -> Iterator[None]:
-    """Locks the folder of a run in the process that writes to it, see `output_folder.locked`."""
+    """Locks the folder of a run in the main process, see `output_folder.locked`."""
     from . import hosts
 
     if not hosts.is_main_process():

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import IO, Any
+from typing import Any
 
 import keras
 
@@ -69,7 +69,6 @@ class Progress(keras.callbacks.Callback):
     """Shows a bar with the time left of the run, and prints a line after each epoch.
 
     Args:
-        file: The output file, standard output by default.
         epochs: Total number of epochs, if `fit` is called for each; `None` takes `fit`'s number.
         unit: The word for an epoch of Keras, such as "interval".
         first_epoch: Number of epochs before those of `fit`, if `fit` does not count them.
@@ -79,12 +78,10 @@ class Progress(keras.callbacks.Callback):
             the run is `epochs` epochs.
         epoch_work: The work of an epoch, in the unit of `time_left`.
         first_batch: Returns the number of batches of the epoch that were done before `fit`.
-        **options: Further arguments of `tqdm`.
     """
 
     def __init__(
         self,
-        file: IO[str] | None = None,
         epochs: int | None = None,
         unit: str = "epoch",
         first_epoch: int = 0,
@@ -93,10 +90,8 @@ class Progress(keras.callbacks.Callback):
         time_left: TimeLeft | None = None,
         epoch_work: float = 1.0,
         first_batch: Callable[[], int] = lambda: 0,
-        **options: Any,
     ) -> None:
         super().__init__()
-        self.file = file or sys.stdout
         self.epochs = epochs
         self.unit = unit
         self.first_epoch = first_epoch
@@ -105,7 +100,6 @@ class Progress(keras.callbacks.Callback):
         self.time_left = time_left
         self.epoch_work = epoch_work
         self.first_batch = first_batch
-        self.options = options
         self._work_before = 0.0 if time_left is None else time_left.done
         self._bar: Any = None
 
@@ -135,12 +129,11 @@ class Progress(keras.callbacks.Callback):
                 self._title,
                 self._steps * self._epochs or None,
                 "steps",
-                self.file,
+                sys.stdout,
                 time_left=False,
                 initial=self._steps * (self._epoch - 1) + self._first + count,
                 miniters=1,
                 leave=False,
-                **self.options,
             )
             count = 0
         # Formatting metrics waits for the step that computes them, so it is done for display alone.
@@ -166,7 +159,7 @@ class Progress(keras.callbacks.Callback):
             time_left = self.time_left.text()
             words = [self._title, f"{self._done} steps", metrics, seconds, time_left]
             line = ", ".join(filter(None, words))
-        print(line, file=self.file, flush=True)
+        print(line, flush=True)
 
     def _work_at(self, batches: int) -> float:
         """Returns the work that is done after a number of batches of `fit` in this epoch."""

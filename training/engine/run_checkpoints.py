@@ -166,8 +166,8 @@ class RunCheckpoints:
             if hosts.is_main_process():
                 try:
                     temporary = stack.enter_context(self._new_checkpoint(variables, state))
-                except DiskFullError as found:
-                    error = found
+                except DiskFullError as failure:
+                    error = failure
             _agree_on(error, hosts.gather)
             # The same folder may be mounted at another place.
             folder = self.folder / hosts.from_main_process(
@@ -185,8 +185,8 @@ class RunCheckpoints:
                         _write_state(temporary, state, checksums)
             except TimeoutError:
                 raise  # Another process does not answer.
-            except OSError as found:
-                error = found
+            except OSError as failure:
+                error = failure
             _agree_on(error, hosts.gather_in_background)
 
         return finish
@@ -357,9 +357,9 @@ class StopWhereNotFinite(keras.callbacks.Callback):
             raise NotFiniteError(f"after {place}, the weight {path} is not finite")
 
 
-def model_tensors(model: keras.Model, with_metrics: bool = False) -> Tensors:
+def model_tensors(model: keras.Model) -> Tensors:
     """Returns all variables of a model and its optimizer, including Keras' seed generators."""
-    variables = _variables(model, with_metrics)
+    variables = _variables(model, with_metrics=False)
     return {name: whole_tensors.to_numpy(variable) for name, variable in variables.items()}
 
 

@@ -38,7 +38,7 @@ from ..readers import glue
 from ..readers.data_files import FORMATS, MissingColumnError
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.labeled_text import LabeledText, TextColumns, parse_label_map, read_labeled_text
-from ..readers.values import excerpt
+from ..readers.values import excerpt, required_labels
 from .report_configs import EvaluateConfig, InsightConfig
 
 if TYPE_CHECKING:
@@ -124,14 +124,12 @@ def read_data(config: FinetuneConfig) -> FinetuneData:
             f"--task={config.task} has its own files and labels"
         )
     data = _read_glue(config) if config.task else _read_files(config)
-    dev = {name: _sample(part, config.dev_rows) for name, part in data.dev.items()}
-    return dataclasses.replace(data, train=_sample(data.train, config.train_rows), dev=dev)
-
-
-def _sample(part: LabeledText, count: int) -> LabeledText:
-    if not 0 < count < len(part):
-        return part
-    return part.rows(stratified_sample(part.strata, count))
+    train = data.train.rows(stratified_sample(data.train.strata, config.train_rows))
+    dev = {
+        name: part.rows(stratified_sample(part.strata, config.dev_rows))
+        for name, part in data.dev.items()
+    }
+    return dataclasses.replace(data, train=train, dev=dev)
 
 
 def _read_glue(config: FinetuneConfig) -> FinetuneData:
@@ -486,16 +484,15 @@ def score_classifier(
     """
     from ..scores import classifier_scores
 
-    if data.labels is None:
-        raise ValueError(f"{data.path} has no labels to score against")
+    labels = required_labels(data.labels, data.path)
     if classifier.multi_label:
         from keras_bert.data.labels import f1_thresholds
 
         probabilities = label_probabilities(classifier, data)
         if tune:
-            classifier.thresholds = f1_thresholds(data.labels, probabilities)
-        return classifier_scores.label_scores(data.labels, probabilities, classifier.thresholds)
-    return classifier_scores.score(metric_names, answers(classifier, data), data.labels)
+            classifier.thresholds = f1_thresholds(labels, probabilities)
+        return classifier_scores.label_scores(labels, probabilities, classifier.thresholds)
+    return classifier_scores.score(metric_names, answers(classifier, data), labels)
 
 
 def write_answers(rows: Sequence[Mapping[str, Any]], path: Path) -> None:

@@ -25,6 +25,7 @@ from ..engine.options import PositiveInt, ProperFraction, check_one_of
 from ..readers.choice_files import FORMATS, ChoiceRows, read_choices
 from ..readers.data_splits import hold_out_tenth, stratified_sample
 from ..readers.separated_values import Quoting
+from ..readers.values import required_labels
 from .classification import write_answers
 from .report_configs import EvaluateConfig, InsightConfig
 
@@ -82,8 +83,7 @@ def read_data(config: ChoiceConfig) -> JobData:
         dev = _read(config, config.dev_file, labeled=True)
     else:
         train, dev = map(train.rows, hold_out_tenth(train.strata, train.path))
-    if 0 < config.train_rows < len(train):
-        train = train.rows(stratified_sample(train.strata, config.train_rows))
+    train = train.rows(stratified_sample(train.strata, config.train_rows))
     test = _read(config, config.test_file, labeled=False) if config.test_file else None
     # A labeled test file is scored after each epoch, too
     is_scored = test is not None and test.labels is not None
@@ -105,8 +105,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
     from ..scores import classifier_scores
 
     data = read_choices(Path(config.data_file), config.format, config.quoting)
-    if data.labels is None:
-        raise ValueError(f"{config.data_file} has no labels to score against")
+    labels = required_labels(data.labels, data.path)
     if model:
         first = [ranked[0] for ranked in model.choose(data.inputs, batch_size=SCORED_ROWS)]
     else:
@@ -121,7 +120,7 @@ def evaluate(config: EvaluateConfig, model: Any) -> Evaluation:
                 f"expected an integer from 0 to {len(own) - 1}"
             )
     return Evaluation(
-        classifier_scores.score(("accuracy",), choices, data.labels),
+        classifier_scores.score(("accuracy",), choices, labels),
         lambda: error_report.of_choices(data, choices, read_probabilities(first)),
     )
 
@@ -187,7 +186,6 @@ def score_task(task: MultipleChoice, data: ChoiceRows) -> dict[str, float]:
     """Returns the accuracy on labeled rows, in percent."""
     from ..scores import classifier_scores
 
-    if data.labels is None:
-        raise ValueError(f"{data.path} has no labels to score against")
+    labels = required_labels(data.labels, data.path)
     logits = finite(task.predict(data.inputs, batch_size=SCORED_ROWS, verbose=0))
-    return classifier_scores.score(("accuracy",), np.argmax(logits, axis=-1), data.labels)
+    return classifier_scores.score(("accuracy",), np.argmax(logits, axis=-1), labels)

@@ -132,9 +132,8 @@ def read_data(config: SquadConfig) -> SquadData:
         files.append(_read(config, config.test_file, labeled=False))
     auto = files[0].has_unanswerable
     train = train[: config.max_questions or None]
-    if 0 < config.train_rows < len(train):
-        sample = stratified_sample([bool(one.answers) for one in train], config.train_rows)
-        train = tuple(train[index] for index in sample)
+    sample = stratified_sample([bool(one.answers) for one in train], config.train_rows)
+    train = tuple(train[index] for index in sample)
     data = SquadData(
         train=train,
         dev=dev,

@@ -32,6 +32,7 @@ from keras_bert.data.words import TokenClassifierPreprocessor
 from keras_bert.ops.dispatch import compiles_each_shape
 from keras_bert.tasks.presets import preprocessor_config
 
+from ..engine.finetuning_config import SCORED_ROWS
 from ..engine.job import finite
 
 
@@ -198,10 +199,10 @@ class FeatureBatches(Batches):
 
 
 def predicted_ids(
-    model: keras.Model, features: np.ndarray, lengths: Sequence[int], batch_size: int = 64
+    model: keras.Model, features: np.ndarray, lengths: Sequence[int]
 ) -> list[np.ndarray]:
     """Returns the predicted class ids of each sentence's words."""
-    batches = FeatureBatches(features, lengths, batch_size)
+    batches = FeatureBatches(features, lengths, SCORED_ROWS)
     answers = []
     for rows in batches.rows():
         logits = model.predict_on_batch(batches.batch(rows))

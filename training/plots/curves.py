@@ -46,7 +46,7 @@ def curves_figure(
     *,
     steps: Sequence[int] | None = None,
     title: str = "",
-    kept: float | None = None,
+    best_epoch: float | None = None,
 ) -> Figure:
     """Draws the curves of a run, losses on the left and scores on the right.
 
@@ -60,7 +60,7 @@ def curves_figure(
         steps: The optimizer steps of the values in the history, if they are not epochs; the
             horizontal axis then has steps.
         title: The title of the figure.
-        kept: The epoch of the best model, marked by a vertical line.
+        best_epoch: The epoch of the best model, marked by a vertical line.
 
     Raises:
         ImportError: If matplotlib is not installed.
@@ -74,8 +74,8 @@ def curves_figure(
             ylabel=name.partition(" ")[0].lower(),
         )
         _draw(axes, curves)
-        if kept is not None:
-            _mark(axes, kept)
+        if best_epoch is not None:
+            _mark(axes, best_epoch)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     return figure

@@ -19,6 +19,7 @@ from keras_bert.tables import of_records
 
 from ..readers.choice_files import ChoiceRows
 from ..readers.labeled_text import LabeledText
+from ..readers.values import required_labels
 from ..scores import classifier_scores, entity_scores
 from . import page
 from .classifier_plots import calibration_figure, confusion_figure
@@ -52,7 +53,7 @@ def of_classes(
     data: LabeledText, predictions: Sequence[int], probabilities: Sequence[float] | None
 ) -> list[page.Html]:
     """Returns the sections of a classifier: classes, calibration, slices and mistakes."""
-    names, labels = data.class_names or (), _labels(data)
+    names, labels = data.class_names or (), required_labels(data.labels, data.path)
     right = np.asarray(predictions) == labels
     majority = np.full_like(labels, np.bincount(labels).argmax())
     metrics = classifier_scores.metrics_for(data.num_classes)
@@ -83,12 +84,6 @@ def of_classes(
     table = page.table(["label", "prediction", "probability", "text"], rows)
     sections.append(_mistakes(int(np.sum(~right)), len(labels), page.text(_CONFIDENT), table))
     return sections
-
-
-def _labels(data: LabeledText | ChoiceRows) -> np.ndarray:
-    if data.labels is None:
-        raise ValueError(f"{data.path} has no labels to score against")
-    return data.labels
 
 
 def _classes_section(
@@ -128,7 +123,7 @@ def of_labels(
 
     Probabilities and thresholds are `(rows, classes)` and `(classes,)`.
     """
-    names, labels = data.class_names or (), _labels(data)
+    names, labels = data.class_names or (), required_labels(data.labels, data.path)
     predicted_labels = (probabilities >= thresholds).astype(labels.dtype)
     by_class = classifier_scores.by_class(predicted_labels, labels, names)
     rows = [
@@ -157,7 +152,10 @@ def of_labels(
 
 def of_numbers(data: LabeledText, predictions: Sequence[float]) -> list[page.Html]:
     """Returns the sections of a regression: predictions over labels, slices, largest errors."""
-    labels, answers = _labels(data).astype("float64"), np.asarray(predictions, "float64")
+    labels, answers = (
+        required_labels(data.labels, data.path).astype("float64"),
+        np.asarray(predictions, "float64"),
+    )
     metrics = classifier_scores.metrics_for(1)
     errors = np.abs(answers - labels)
     lengths = [len(text) for text in data.texts]
@@ -278,7 +276,7 @@ def of_choices(
     data: ChoiceRows, chosen: Sequence[int], probabilities: Sequence[float] | None
 ) -> list[page.Html]:
     """Returns the sections of multiple choice: slices and the most confident mistakes."""
-    labels = _labels(data)
+    labels = required_labels(data.labels, data.path)
     right = np.asarray(chosen) == labels
     random = 100 * float(np.mean([1 / len(choices) for choices in data.choices]))
     lengths = [len(text) for text in data.texts]

@@ -37,14 +37,14 @@ class Report:
         """Notes what the report does not have, and why."""
         self._left_out.append(reason)
 
-    def figure(self, name: str, drawn: Any, description: str) -> Block:
+    def figure(self, name: str, plot: Any, description: str) -> Block:
         """Returns matplotlib's figure (or its axes) as a block, and writes it as a PNG."""
         from matplotlib import pyplot
 
-        drawn = getattr(drawn, "figure", drawn)
-        save(drawn, self._folder / f"{name}.png")
-        block = page.figure(drawn, description)
-        pyplot.close(drawn)
+        plot = getattr(plot, "figure", plot)
+        save(plot, self._folder / f"{name}.png")
+        block = page.figure(plot, description)
+        pyplot.close(plot)
         return block
 
     def measures(self, name: str, result: insight.Result | insight.Comparison) -> list[Block]:

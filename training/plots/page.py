@@ -103,14 +103,14 @@ def _cell(value: Cell, number: bool) -> str:
     return f"<td{_of_number(number)}>{text}</td>"
 
 
-def figure(drawn: Figure, description: str) -> Html:
+def figure(plot: Figure, description: str) -> Html:
     """Returns a matplotlib figure as an image that is part of the page."""
     import matplotlib
 
     buffer = io.BytesIO()
     # With a fixed salt and no date, the same figure gives the same page.
     with matplotlib.rc_context({"svg.hashsalt": "page"}):
-        drawn.savefig(buffer, format="svg", metadata={"Date": None})
+        plot.savefig(buffer, format="svg", metadata={"Date": None})
     content = base64.b64encode(buffer.getvalue()).decode()
     return Html(
         f'<figure><img alt="{html.escape(description)}" '

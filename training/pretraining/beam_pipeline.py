@@ -47,7 +47,6 @@ from .tokenized_corpus import (
     CorpusCounts,
     check_any_text,
     corpus_of_file,
-    corpus_tokenizer,
     write_tokens_of,
 )
 
@@ -88,6 +87,7 @@ class BeamEngine:
         self,
         config: PretrainingDataConfig,
         inputs: Sequence[InputFile],
+        tokenizer: Tokenizer,
         runner: str,
         options: Sequence[str],
     ) -> None:
@@ -96,8 +96,7 @@ class BeamEngine:
         self.inputs = [InputFile(_absolute(file.path), file.size) for file in inputs]
         self.folder = record_folder(config.output_dir)
         self._runner, self._options = runner, _pipeline_options(config, runner, options)
-        tokenizer = _ProcessTokenizer(corpus_tokenizer(config).get_config())
-        self._task = _Task(config, tuple(options), tokenizer)
+        self._task = _Task(config, tuple(options), _ProcessTokenizer(tokenizer.get_config()))
 
     def tokenize(self) -> CorpusCounts:
         """Tokenizes the files that are not tokenized yet, and counts what all of them have.

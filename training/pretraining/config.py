@@ -119,15 +119,19 @@ class TextOptions(ProgramConfig):
             return self
         return self.replace(masked_lm_probability=self.dev_masked_lm_probability)
 
+    def in_data_dir(self, files: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns files as they are found: those that are given by a relative path in data_dir."""
+        return tuple(
+            file if file_systems.is_url(file) else os.path.join(self.data_dir, file)
+            for file in files
+        )
+
     def data_config(
         self, sequence_length: int, files: tuple[str, ...], output_dir: Path, vocabulary: Path
     ) -> PretrainingDataConfig:
         """Returns the config for creating records of one length from some files."""
         return PretrainingDataConfig(
-            input_files=tuple(
-                file if file_systems.is_url(file) else os.path.join(self.data_dir, file)
-                for file in files
-            ),
+            input_files=self.in_data_dir(files),
             vocabulary=os.fspath(vocabulary),
             output_dir=os.fspath(output_dir),
             sequence_length=sequence_length,

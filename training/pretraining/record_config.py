@@ -10,13 +10,12 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from keras_bert import checks
-from keras_bert.data import InstanceMaker, StaticMasker, file_systems
+from keras_bert.data import InstanceMaker, file_systems
 from keras_bert.data.file_systems import InputFile
 from keras_bert.data.pretraining.corpus import DOCUMENT_ENDS, FORMATS
-from keras_bert.data.pretraining.static_masking import default_max_predictions
 
 from ..engine.options import (
     Fraction,
@@ -28,11 +27,6 @@ from ..engine.options import (
     num_cores,
 )
 from ..engine.output_folder import content_of_files
-
-# TensorFlow is imported only where it is needed, so that `--help` works without it.
-if TYPE_CHECKING:
-    from keras_bert.text.tokenizer import Tokenizer
-
 
 PAIRED_KINDS = ("next_sentence", "sentence_order")
 
@@ -163,41 +157,29 @@ class PretrainingDataConfig(ProgramConfig):
             independent_shards=self.rows.independent_shards,
         )
 
-    def masker(self, tokenizer: Tokenizer) -> StaticMasker | None:
-        """Returns the object that draws static masks, or `None` with dynamic masking."""
-        rows = self.rows
-        if not rows.static_masks:
-            return None
-        share = rows.masked_lm_probability
-        return StaticMasker(
-            tokenizer.mask_token_id,
-            tokenizer.vocabulary_size,
-            rows.max_predictions or default_max_predictions(self.sequence_length, share),
-            share,
-            rows.whole_words,
-        )
 
-    def inputs(
-        self, find_urls: Callable[[str], list[InputFile]] = file_systems.find_urls
-    ) -> list[InputFile]:
-        """Returns the files to read, in the order of `input_files`, those of a folder by name.
+def find_inputs(
+    input_files: Sequence[str],
+    find_urls: Callable[[str], list[InputFile]] = file_systems.find_urls,
+) -> list[InputFile]:
+    """Returns the files to read, in the order of `input_files`, those of a folder by name.
 
-        Raises:
-            FileNotFoundError: If an entry matches no file.
-            ValueError: If `input_files` is empty.
-        """
-        if not self.input_files:
-            raise ValueError("--input_files is empty, expected files, patterns or folders of text")
-        inputs = []
-        for argument in self.input_files:
-            if not file_systems.is_url(argument):
-                paths = expand_files(argument)
-                inputs += [InputFile(os.fspath(path), path.stat().st_size) for path in paths]
-            elif files := find_urls(argument):
-                inputs += files
-            else:
-                raise FileNotFoundError(f"{argument} matches no file")
-        return inputs
+    Raises:
+        FileNotFoundError: If an entry matches no file.
+        ValueError: If `input_files` is empty.
+    """
+    if not input_files:
+        raise ValueError("--input_files is empty, expected files, patterns or folders of text")
+    inputs = []
+    for argument in input_files:
+        if not file_systems.is_url(argument):
+            paths = expand_files(argument)
+            inputs += [InputFile(os.fspath(path), path.stat().st_size) for path in paths]
+        elif files := find_urls(argument):
+            inputs += files
+        else:
+            raise FileNotFoundError(f"{argument} matches no file")
+    return inputs
 
 
 def content_of_inputs(inputs: Sequence[InputFile]) -> str:

@@ -18,7 +18,12 @@ from keras_bert.progress import bar
 from keras_bert.text.tokenizer import Tokenizer
 
 from ..engine import output_folder
-from .record_config import CorpusOptions, PretrainingDataConfig, content_of_inputs
+from .record_config import (
+    CorpusOptions,
+    PretrainingDataConfig,
+    content_of_inputs,
+    find_inputs,
+)
 from .record_folder import RecordFolder
 from .shards import ShardStatistics, count_shards, shard_name, write_shards
 from .tokenized_corpus import CorpusCounts, write_token_store
@@ -61,13 +66,14 @@ def create_records(
         from . import beam_files
 
         beam_files.set_options(runner_options)
-        inputs = config.inputs(beam_files.find_urls)
+        inputs = find_inputs(config.input_files, beam_files.find_urls)
         folder = beam_files.record_folder(config.output_dir)
     else:
-        inputs = config.inputs()
+        inputs = find_inputs(config.input_files)
         folder = RecordFolder(config.output_dir)
-    # Whether text is lower-cased is the tokenizer's own.
     tokenizer = open_tokenizer(config.vocabulary, config.corpus.lowercase)
+    _check_separators(config.rows.kind, tokenizer)
+    # Whether text is lower-cased is the tokenizer's own.
     settings = config.settings() | {
         "lowercase": None,
         "vocabulary": tokenizer.get_config(),
@@ -84,7 +90,7 @@ def create_records(
     if runner:
         from .beam_pipeline import BeamEngine
 
-        engine = BeamEngine(config, inputs, runner, runner_options)
+        engine = BeamEngine(config, inputs, tokenizer, runner, runner_options)
     corpus = engine.tokenize()
     _check_documents(config, inputs, corpus.documents)
     shards = engine.write_shards(count_shards(config, corpus.documents, corpus.tokens))
@@ -113,7 +119,14 @@ class _OneMachine:
             is_plain = not any(file.path.endswith(COMPRESSIONS) for file in self.inputs)
             size = sum(file.size for file in self.inputs) if is_plain else None
             with bar("tokenizing", size, "B", unit_scale=True) as shown:
-                write_token_store(self.config, self.inputs, self.work / "store", shown.update)
+                write_token_store(
+                    self.work / "store",
+                    self.inputs,
+                    self.config.corpus,
+                    self.tokenizer,
+                    self.config.rows.workers,
+                    shown.update,
+                )
         store = TokenStore(self.work / "store")
         num_unknown = store.token_count(self.tokenizer.unk_token_id)
         return CorpusCounts(len(store), store.num_sentences, store.num_tokens, num_unknown)
@@ -121,13 +134,22 @@ class _OneMachine:
     def write_shards(self, num_shards: int) -> list[ShardStatistics]:
         """Writes the shards that do not exist yet, and returns the statistics of all."""
         with bar("writing", num_shards, "shard") as shown:
-            return write_shards(self.config, self.work, num_shards, shown.update)
+            return write_shards(self.config, self.tokenizer, self.work, num_shards, shown.update)
 
 
 def require_libraries(corpus: CorpusOptions, inputs: Sequence[InputFile]) -> None:
     """Checks that the library that splits paragraphs is installed, if there are any."""
     if any(resolve_format(file.path, corpus.format) != "sentences" for file in inputs):
         sentence_splitter(corpus.language)
+
+
+def _check_separators(kind: str, tokenizer: Tokenizer) -> None:
+    if tokenizer.pair_separators > 1 and kind in PAIR_KINDS:
+        raise ValueError(
+            f"--kind is {kind}, whose pairs have one separator between the segments, but a "
+            f"{tokenizer.kind} tokenizer's have {tokenizer.pair_separators}; expected "
+            "full_sentences or document_sentences"
+        )
 
 
 def _check_documents(

@@ -69,7 +69,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         config.optimization.check_divisible(count, processes)
     source = TextSource.of(config)
     source.check()
-    with hosts.writer_first():
+    with hosts.main_process_first():
         policy = precision.resolve(config.compute.precision, config.output_dir)
     warmup_steps = config.optimization.num_warmup_steps
     config = config.replace(precision=policy, warmup_steps=warmup_steps)
@@ -83,7 +83,7 @@ def _pretrain(config: PretrainConfig, source: TextSource, scope: devices.Scope) 
     folder.mkdir(parents=True, exist_ok=True)
     if config.compute.deterministic:
         _be_deterministic()
-    with hosts.writer_first():
+    with hosts.main_process_first():
         vocabulary = source.vocabulary()
         records = source.all_records(vocabulary)
     tokenizer = open_tokenizer(vocabulary, text.corpus.lowercase)

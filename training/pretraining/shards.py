@@ -13,14 +13,15 @@ import numpy as np
 from absl import logging
 
 from keras_bert import atomic
-from keras_bert.data import Instance, InstanceEncoder, TokenStore, write_records
+from keras_bert.data import Instance, InstanceEncoder, StaticMasker, TokenStore, write_records
 from keras_bert.data.pretraining.instances import PAIR_KINDS
+from keras_bert.data.pretraining.static_masking import default_max_predictions
 from keras_bert.data.pretraining.token_store import Documents
+from keras_bert.text import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
 
 from .record_config import PretrainingDataConfig
-from .tokenizer_source import open_tokenizer
-from .worker_pool import ordered_map, process_pool
+from .worker_pool import process_pool
 
 _TOKENS_PER_SHARD = 1_000_000
 _MAX_SHARDS = 1024
@@ -110,13 +111,20 @@ class ShardMaker:
     def __init__(self, config: PretrainingDataConfig, tokenizer: Tokenizer) -> None:
         self.config = config
         special_ids = [tokenizer.cls_token_id, tokenizer.sep_token_id]
+        rows, length = config.rows, config.sequence_length
+        masker = None
+        if rows.static_masks:
+            share = rows.masked_lm_probability
+            masker = StaticMasker(
+                tokenizer.mask_token_id,
+                tokenizer.vocabulary_size,
+                rows.max_predictions or default_max_predictions(length, share),
+                share,
+                rows.whole_words,
+            )
         self.make_instances = config.instance_maker(*special_ids)
         self.encode = InstanceEncoder(
-            tokenizer.vocabulary,
-            special_ids,
-            config.sequence_length,
-            config.masker(tokenizer),
-            tokenizer.continuation_token_ids,
+            tokenizer.vocabulary, special_ids, length, masker, tokenizer.continuation_token_ids
         )
 
     def __call__(
@@ -130,7 +138,11 @@ class ShardMaker:
 
 
 def write_shards(
-    config: PretrainingDataConfig, work: Path, num_shards: int, report: Callable[[int], Any]
+    config: PretrainingDataConfig,
+    tokenizer: Tokenizer,
+    work: Path,
+    num_shards: int,
+    report: Callable[[int], Any],
 ) -> list[ShardStatistics]:
     """Writes the shards that do not exist yet.
 
@@ -149,11 +161,12 @@ def write_shards(
     report(num_shards - len(absent_shards))
     workers = min(config.rows.workers, len(absent_shards))
     if workers <= 1:
-        for _ in map(_ShardWriter(config, work, num_shards), absent_shards):
+        for _ in map(_ShardWriter(config, tokenizer, work, num_shards), absent_shards):
             report(1)
     else:
-        with process_pool(workers, _start_worker, (config, work, num_shards)) as pool:
-            for _ in ordered_map(pool, _write_shard, absent_shards, ahead=2 * workers):
+        arguments = (config, tokenizer.get_config(), work, num_shards)
+        with process_pool(workers, _start_worker, arguments) as pool:
+            for _ in pool.map(_write_shard, absent_shards):
                 report(1)
     return [
         ShardStatistics.from_json((work / statistics_name(shard)).read_bytes())
@@ -164,10 +177,12 @@ def write_shards(
 class _ShardWriter:
     """Creates shards in a process."""
 
-    def __init__(self, config: PretrainingDataConfig, work: Path, num_shards: int) -> None:
+    def __init__(
+        self, config: PretrainingDataConfig, tokenizer: Tokenizer, work: Path, num_shards: int
+    ) -> None:
         self.folder, self.work, self.num_shards = Path(config.output_dir), work, num_shards
         self.store = TokenStore(work / "store")
-        self.make = ShardMaker(config, open_tokenizer(config.vocabulary, config.corpus.lowercase))
+        self.make = ShardMaker(config, tokenizer)
 
     def __call__(self, shard: int) -> None:
         statistics, records = self.make(self.store, shard, self.num_shards)
@@ -176,9 +191,11 @@ class _ShardWriter:
         write_records(self.folder / shard_name(shard, self.num_shards), records)
 
 
-def _start_worker(config: PretrainingDataConfig, work: Path, num_shards: int) -> None:
+def _start_worker(
+    config: PretrainingDataConfig, tokenizer_config: dict[str, Any], work: Path, num_shards: int
+) -> None:
     global _writer
-    _writer = _ShardWriter(config, work, num_shards)
+    _writer = _ShardWriter(config, tokenizer_from_config(tokenizer_config), work, num_shards)
 
 
 def _write_shard(shard: int) -> None:

@@ -15,7 +15,7 @@ from absl import logging
 
 from keras_bert import atomic, checkpoints
 from keras_bert.data import MaskedLMMasker, NextTokenTargets, PretrainingStream, has_masks
-from keras_bert.data.file_systems import is_url
+from keras_bert.data.file_systems import InputFile, is_url
 from keras_bert.data.pretraining.corpus import resolve_format
 from keras_bert.data.pretraining.records import record_paths
 from keras_bert.data.pretraining.stream import grouped
@@ -26,7 +26,7 @@ from ..engine import hosts
 from ..engine.output_folder import OtherSettingsError
 from .config import PretrainConfig, TaskOptions, TextOptions, named_architecture
 from .optimization import Optimization, Phase
-from .record_config import PretrainingDataConfig, RowOptions, content_of_inputs
+from .record_config import RowOptions, content_of_inputs, find_inputs
 from .records import SUMMARY_FILE, create_records, require_libraries, warn_of_unknown_tokens
 from .tokenizer_source import family_options, make_tokenizer, save_tokenizer
 
@@ -84,8 +84,7 @@ class TextSource:
             folders = [self.folder / f"{name}_{length}" for length in self.lengths]
             are_made = all((folder / SUMMARY_FILE).exists() for folder in folders)
             if files and not getattr(self.text, name) and not are_made:
-                text = self.text.data_config(128, files, Path(), Path())
-                require_libraries(text.corpus, text.inputs())
+                require_libraries(self.text.corpus, self._inputs(files))
 
     def vocabulary(self) -> Path:
         """Returns the given vocabulary, or the checkpoint's, or else one trained on the text.
@@ -176,11 +175,9 @@ class TextSource:
         architecture = named_architecture(self.model)
         kind = architecture.tokenizer
         logging.info("training a vocabulary of %d tokens (%s)", self.text.vocabulary_size, kind)
-        text = self._text()
-        inputs = text.inputs()
-        files = [Path(file.path) for file in inputs]
+        inputs, corpus = self._inputs(self.text.input_files), self.text.corpus
         for file in inputs:
-            if is_url(file.path) or resolve_format(file.path, text.corpus.format) == "parquet":
+            if is_url(file.path) or resolve_format(file.path, corpus.format) == "parquet":
                 raise ValueError(
                     f"a vocabulary is trained on text files of this machine, and {file.path} is "
                     "another: give one with --vocabulary (`keras-bert tokenizer` trains it on a "
@@ -188,21 +185,21 @@ class TextSource:
                 )
         return make_tokenizer(
             kind,
-            files,
+            [Path(file.path) for file in inputs],
             self.text.vocabulary_size,
-            self.text.corpus.lowercase,
+            corpus.lowercase,
             options=family_options(architecture),
         ).get_config()
 
-    def _text(self) -> PretrainingDataConfig:
-        return self.text.data_config(128, self.text.input_files, Path(), Path())
+    def _inputs(self, files: tuple[str, ...]) -> list[InputFile]:
+        return find_inputs(self.text.in_data_dir(files))
 
     def _source(self) -> dict[str, Any]:
         """Returns what the vocabulary is made of: a checkpoint's tokenizer, or text."""
         if self.preset:
             tokenizer = json.dumps(self._tokenizer_config(), sort_keys=True).encode()
             return {"checkpoint": hashlib.sha256(tokenizer).hexdigest()}
-        inputs = self._text().inputs()
+        inputs = self._inputs(self.text.input_files)
         return {
             "input_files": [[file.name, file.size] for file in inputs],
             "content": content_of_inputs(inputs),

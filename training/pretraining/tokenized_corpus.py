@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,11 +15,10 @@ import numpy as np
 from keras_bert.data import TokenStoreWriter, read_corpus
 from keras_bert.data.arrays import Ragged
 from keras_bert.data.file_systems import InputFile
-from keras_bert.data.pretraining.instances import PAIR_KINDS
+from keras_bert.text import tokenizer_from_config
 from keras_bert.text.tokenizer import Tokenizer
 
-from .record_config import CorpusOptions, PretrainingDataConfig
-from .tokenizer_source import open_tokenizer
+from .record_config import CorpusOptions
 from .worker_pool import ordered_map, process_pool
 
 _CHUNK_BYTES = 2**19
@@ -56,9 +56,11 @@ class _Tokens(NamedTuple):
 
 
 def write_token_store(
-    config: PretrainingDataConfig,
-    inputs: Sequence[InputFile],
     folder: Path,
+    inputs: Sequence[InputFile],
+    options: CorpusOptions,
+    tokenizer: Tokenizer,
+    num_workers: int,
     report: Callable[[int], Any],
 ) -> None:
     """Tokenizes a corpus into a token store, which is written atomically.
@@ -68,17 +70,15 @@ def write_token_store(
     Raises:
         ValueError: If a file is malformed, with file and line, or no file has any text.
     """
-    _start_worker(config)
-    sentences = itertools.chain.from_iterable(
-        corpus_of_file(config.corpus, file.path) for file in inputs
-    )
+    sentences = itertools.chain.from_iterable(corpus_of_file(options, file.path) for file in inputs)
     chunks = _chunks(sentences)
-    workers = min(config.rows.workers, sum(file.size for file in inputs) // _BYTES_PER_PROCESS)
+    num_workers = min(num_workers, sum(file.size for file in inputs) // _BYTES_PER_PROCESS)
     with contextlib.ExitStack() as stack:
-        results: Iterator[_Tokens] = map(_tokenize, chunks)
-        if workers > 1:
-            pool = stack.enter_context(process_pool(workers, _start_worker, (config,)))
-            results = ordered_map(pool, _tokenize, chunks, ahead=2 * workers)
+        results: Iterator[_Tokens] = map(functools.partial(_tokenized, tokenizer), chunks)
+        if num_workers > 1:
+            arguments = (tokenizer.get_config(),)
+            pool = stack.enter_context(process_pool(num_workers, _start_worker, arguments))
+            results = ordered_map(pool, _tokenize, chunks, ahead=2 * num_workers)
         writer = stack.enter_context(TokenStoreWriter(folder))
         for tokens in results:
             _write(writer, tokens)
@@ -92,7 +92,7 @@ def write_tokens_of(
 ) -> None:
     """Tokenizes the sentences of a file, as `corpus_of_file` yields them, into a token store."""
     for chunk in _chunks(sentences):
-        _write(writer, _tokenized(chunk, tokenizer))
+        _write(writer, _tokenized(tokenizer, chunk))
     writer.end_document()
 
 
@@ -116,22 +116,6 @@ def check_any_text(num_documents: int, inputs: Sequence[InputFile]) -> None:
         raise ValueError(f"there is no text in {', '.join(file.path for file in inputs[:5])}")
 
 
-def corpus_tokenizer(config: PretrainingDataConfig) -> Tokenizer:
-    """Opens the tokenizer of a corpus.
-
-    Raises:
-        ValueError: If the pairs of `config.rows.kind` are not those of the tokenizer.
-    """
-    tokenizer = open_tokenizer(config.vocabulary, config.corpus.lowercase)
-    if tokenizer.pair_separators > 1 and config.rows.kind in PAIR_KINDS:
-        raise ValueError(
-            f"--kind is {config.rows.kind}, whose pairs have one separator between the segments, "
-            f"but a {tokenizer.kind} tokenizer's have {tokenizer.pair_separators}; expected "
-            "full_sentences or document_sentences"
-        )
-    return tokenizer
-
-
 def _chunks(corpus: Iterable[str | None]) -> Iterator[_Chunk]:
     sentences: list[str] = []
     ends: list[int] = []
@@ -148,17 +132,16 @@ def _chunks(corpus: Iterable[str | None]) -> Iterator[_Chunk]:
     yield _Chunk(sentences, ends, size)
 
 
-def _start_worker(config: PretrainingDataConfig) -> None:
-    """Opens the tokenizer of a process."""
+def _start_worker(tokenizer_config: dict[str, Any]) -> None:
     global _tokenizer
-    _tokenizer = corpus_tokenizer(config)
+    _tokenizer = tokenizer_from_config(tokenizer_config)
 
 
 def _tokenize(chunk: _Chunk) -> _Tokens:
-    return _tokenized(chunk, _tokenizer)
+    return _tokenized(_tokenizer, chunk)
 
 
-def _tokenized(chunk: _Chunk, tokenizer: Tokenizer) -> _Tokens:
+def _tokenized(tokenizer: Tokenizer, chunk: _Chunk) -> _Tokens:
     ids, lengths = tokenizer.flat_ids(chunk.sentences)
     return _Tokens(ids, lengths, chunk.document_ends, chunk.num_bytes)
 

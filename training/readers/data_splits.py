@@ -21,7 +21,7 @@ def stratified_sample(strata: Sequence[Hashable], count: int) -> list[int]:
 
     Args:
         strata: The stratum of each row, such as its class; all equal for a simple random sample.
-        count: Number of rows to draw, at most the number of rows.
+        count: Number of rows to draw; 0, or more than there are, for all.
 
     Returns:
         The indices of the rows, in ascending order.
@@ -32,12 +32,14 @@ def stratified_sample(strata: Sequence[Hashable], count: int) -> list[int]:
     >>> sorted(Counter(labels[index] for index in stratified_sample(labels, 10)).items())
     [('neg', 5), ('pos', 5)]
     """
+    if not 0 < count < len(strata):
+        return list(range(len(strata)))
     codes = {stratum: code for code, stratum in enumerate(dict.fromkeys(strata))}
     order = np.random.default_rng(0).permutation(len(strata))
     by_stratum = np.argsort([codes[strata[index]] for index in order], kind="stable")
     # The rows, sorted by stratum, are divided into `count` equal intervals; takes the middle row of
     # each.
-    positions = ((np.arange(count) + 0.5) * len(order) / max(count, 1)).astype(int)
+    positions = ((np.arange(count) + 0.5) * len(order) / count).astype(int)
     return sorted(order[by_stratum[positions]].tolist())
 
 

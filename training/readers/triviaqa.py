@@ -16,13 +16,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keras_bert.data.squad import QuestionExample, SpanAnswer
+from keras_bert.data.squad import QuestionExample, SpanAnswer, json_field
 
 from .values import BadRows, excerpt
 
 # The folder of the documents in each of a question's lists
 _LISTS = {"EntityPages": "wikipedia", "SearchResults": "web"}
-_KINDS = {str: "a string", list: "a list", bool: "true or false", dict: "an object"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,18 +169,18 @@ class _Question(NamedTuple):
 
 
 def _questions(content: Any, path: Path, labeled: bool, bad: BadRows) -> Iterator[_Question]:
-    data = _field(content, "Data", list, str(path))
-    is_verified = _field(content, "VerifiedEval", bool, str(path))
-    domain = _field(content, "Domain", str, str(path))
+    data = json_field(content, "Data", list, str(path))
+    is_verified = json_field(content, "VerifiedEval", bool, str(path))
+    domain = json_field(content, "Domain", str, str(path))
     if domain not in ("Wikipedia", "Web"):
         raise ValueError(f"{path}: Domain is {excerpt(domain)}, expected Wikipedia or Web")
     ids: set[str] = set()
     for number, datum in enumerate(data, start=1):
         try:
             where = f"{path}: question {number}"
-            id = _field(datum, "QuestionId", str, where)
+            id = json_field(datum, "QuestionId", str, where)
             where += f" (id {excerpt(id)})"
-            if is_verified and not _field(datum, "QuestionPartOfVerifiedEval", bool, where):
+            if is_verified and not json_field(datum, "QuestionPartOfVerifiedEval", bool, where):
                 continue
             if id in ids:
                 raise ValueError(f"{where}: another question has this id")
@@ -189,7 +188,7 @@ def _questions(content: Any, path: Path, labeled: bool, bad: BadRows) -> Iterato
             pages = list(dict.fromkeys(_pages(datum, id, domain, is_verified, where)))
             if not pages:
                 raise ValueError(f"{where} has no documents")
-            text = _field(datum, "Question", str, where)
+            text = json_field(datum, "Question", str, where)
         except ValueError as error:
             bad.add(error)
         else:
@@ -200,7 +199,7 @@ def _questions(content: Any, path: Path, labeled: bool, bad: BadRows) -> Iterato
 def _answers(datum: Any, labeled: bool, where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the aliases of the answer, and the answers that people have given."""
     try:
-        answer = _field(datum, "Answer", dict, where)
+        answer = json_field(datum, "Answer", dict, where)
         aliases = _texts(answer, "NormalizedAliases", where)
         if not aliases:
             raise ValueError(f"{where}: NormalizedAliases is empty")
@@ -213,17 +212,17 @@ def _answers(datum: Any, labeled: bool, where: str) -> tuple[tuple[str, ...], tu
 
 def _pages(datum: Any, id: str, domain: str, is_verified: bool, where: str) -> Iterator[_Page]:
     for list_name, folder in _LISTS.items():
-        pages = _field(datum, list_name, list, where) if list_name in datum else []
+        pages = json_field(datum, list_name, list, where) if list_name in datum else []
         for number, page in enumerate(pages, start=1):
             place = f"{where}, {list_name} {number}"
             # Of Wikipedia's questions, the documents of one evaluation are those of the other.
             is_part = (
                 not is_verified
                 or domain == "Wikipedia"
-                or _field(page, "DocPartOfVerifiedEval", bool, place)
+                or json_field(page, "DocPartOfVerifiedEval", bool, place)
             )
             if is_part:
-                name = _field(page, "Filename", str, place)
+                name = json_field(page, "Filename", str, place)
                 yield _Page(folder, name, id if domain == "Wikipedia" else f"{id}--{name}")
 
 
@@ -268,18 +267,8 @@ def _document(evidence: Path, page: _Page, where: str) -> str:
 
 
 def _texts(value: Any, name: str, where: str) -> tuple[str, ...]:
-    texts = _field(value, name, list, where)
+    texts = json_field(value, name, list, where)
     wrong = [text for text in texts if not isinstance(text, str)]
     if wrong:
         raise ValueError(f"{where}: {name} has {excerpt(wrong[0])}, expected strings")
     return tuple(texts)
-
-
-def _field(value: Any, name: str, kind: type, where: str) -> Any:
-    if not isinstance(value, dict):
-        raise ValueError(f"{where} is {excerpt(value)}, expected an object")
-    if name not in value:
-        raise ValueError(f"{where}: the field {name!r} is missing")
-    if not isinstance(value[name], kind):
-        raise ValueError(f"{where}: {name} is {excerpt(value[name])}, expected {_KINDS[kind]}")
-    return value[name]

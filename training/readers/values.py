@@ -7,7 +7,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Item = TypeVar("Item")
 
@@ -68,6 +71,17 @@ def row_error(path: Path | str, place: str, message: str) -> ValueError:
 def is_number(text: str) -> bool:
     """Returns whether a text is a decimal number in float32's range; not `nan`, `1_0`, `1e39`."""
     return bool(_NUMBER.fullmatch(text)) and abs(float(text)) <= _LARGEST
+
+
+def required_labels(labels: np.ndarray | None, path: str) -> np.ndarray:
+    """Returns the labels of the rows of a file.
+
+    Raises:
+        ValueError: If they have none.
+    """
+    if labels is None:
+        raise ValueError(f"{path} has no labels to score against")
+    return labels
 
 
 def as_id(value: Any) -> str:

@@ -339,11 +339,11 @@ def _answers(network: Network, rows: _Texts | _Questions) -> Answers:
     return rows.answers([network(features) for features in rows.batches])
 
 
-def _spread(count: int, wanted: int) -> list[int]:
-    """Returns the indices of the wanted number of rows at equal distances; of all if it is 0."""
-    if not 0 < wanted < count:
+def _spread(count: int, number: int) -> list[int]:
+    """Returns the indices of that number of rows at equal distances; of all if it is 0."""
+    if not 0 < number < count:
         return list(range(count))
-    return np.linspace(0, count - 1, wanted).astype(int).tolist()
+    return np.linspace(0, count - 1, number).astype(int).tolist()
 
 
 def _ids(features: Mapping[str, Any]) -> Arrays:

@@ -31,6 +31,7 @@ from keras_bert.tables import of_records, text_table, with_spaces
 from ..readers.choice_files import ChoiceRows
 from ..readers.data_splits import stratified_sample
 from ..readers.labeled_text import LabeledText
+from ..readers.values import required_labels
 from . import classifier_scores, entity_scores, question_scores
 
 # Name of the baseline -> name of the metric -> score
@@ -76,20 +77,19 @@ def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -
     Raises:
         ValueError: If one of the texts has no labels.
     """
-    labels = _labels(dev)
+    labels = required_labels(dev.labels, dev.path)
     if train.multi_label:
         return _of_labels(train, dev, labels)
     is_regression = train.class_names is None
     constant: Any = DummyRegressor() if is_regression else DummyClassifier(strategy="most_frequent")
-    constant.fit(np.zeros((len(train), 1)), _labels(train))
+    constant.fit(np.zeros((len(train), 1)), required_labels(train.labels, train.path))
     answers = constant.predict(np.zeros((len(dev), 1)))
     scores = {
         "mean" if is_regression else "majority": classifier_scores.score(
             metric_names, answers, labels
         )
     }
-    if len(train) > MAX_TRAINING_ROWS:
-        train = train.rows(stratified_sample(train.strata, MAX_TRAINING_ROWS))
+    train = train.rows(stratified_sample(train.strata, MAX_TRAINING_ROWS))
     unit = "character" if _is_unspaced(train.texts) else "word"
     predictions = _bag(train, dev, unit)
     if predictions is not None:
@@ -99,14 +99,13 @@ def of_text(train: LabeledText, dev: LabeledText, metric_names: Sequence[str]) -
 
 def _of_labels(train: LabeledText, dev: LabeledText, labels: np.ndarray) -> Baselines:
     """Returns the baselines of several labels: how frequent each is, and a bag for each label."""
-    shares = np.tile(_labels(train).mean(axis=0), (len(dev), 1))
+    shares = np.tile(required_labels(train.labels, train.path).mean(axis=0), (len(dev), 1))
     scores = {"frequency": classifier_scores.label_scores(labels, shares, [0.5] * shares.shape[1])}
-    if len(train) > MAX_TRAINING_ROWS:
-        train = train.rows(stratified_sample(train.strata, MAX_TRAINING_ROWS))
+    train = train.rows(stratified_sample(train.strata, MAX_TRAINING_ROWS))
     unit = "character" if _is_unspaced(train.texts) else "word"
     bags = [
         _bag(dataclasses.replace(train, labels=column), dev, unit, probable=True)
-        for column in _labels(train).T
+        for column in required_labels(train.labels, train.path).T
     ]
     columns = [bag if bag is not None else share for bag, share in zip(bags, shares.T, strict=True)]
     if any(bag is not None for bag in bags):
@@ -131,7 +130,7 @@ def _bag(
 
     With `probable`, they are the probabilities of the second of two classes.
     """
-    labels = _labels(train)
+    labels = required_labels(train.labels, train.path)
     words = TfidfVectorizer(
         analyzer="char" if unit == "character" else "word",
         ngram_range=(1, 2),
@@ -165,12 +164,6 @@ def _features(words: TfidfVectorizer, data: LabeledText) -> Any:
 
 def _cut(texts: Sequence[str]) -> list[str]:
     return [text[:MAX_CHARACTERS] for text in texts]
-
-
-def _labels(data: LabeledText) -> np.ndarray:
-    if data.labels is None:
-        raise ValueError(f"{data.path} has no labels, which the baselines require")
-    return data.labels
 
 
 def of_tags(train: TaggedText, dev: TaggedText) -> Baselines:
@@ -207,13 +200,12 @@ def of_choices(dev: ChoiceRows) -> Baselines:
     Raises:
         ValueError: If the rows have no labels.
     """
-    if dev.labels is None:
-        raise ValueError(f"{dev.path} has no labels, which the baselines require")
+    labels = required_labels(dev.labels, dev.path)
     longest = [int(np.argmax([len(choice) for choice in choices])) for choices in dev.choices]
     chance = 100 * math.fsum(1 / len(choices) for choices in dev.choices) / len(dev)
     return {
         "random": {"accuracy": chance},
-        "longest": classifier_scores.score(("accuracy",), longest, dev.labels),
+        "longest": classifier_scores.score(("accuracy",), longest, labels),
     }
 
 

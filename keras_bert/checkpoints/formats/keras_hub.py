@@ -177,7 +177,7 @@ class KerasHubWeights:
         self._hidden_dim = config.hidden_dim
         if self._path.exists():
             check_file_size(config, self._path.stat().st_size, self._path)
-        backbone = _make_backbone(family, config)
+        backbone = make_backbone(family, config, dtype="float32")
         _read(backbone.load_weights, self._path)
         # A pooler that KerasHub has in the classifier, and not in the encoder
         pooler = _models_of(family).heads.get("pooler", {})
@@ -211,13 +211,14 @@ class KerasHubWeights:
         return str(self._path)
 
 
-def _make_backbone(family: Family, config: BertConfig) -> Any:
+def make_backbone(family: Family, config: BertConfig, dtype: str | None = None) -> Any:
+    """Returns KerasHub's encoder of a family that it has, with random weights."""
     words = _models_of(family).config.required
     arguments = {theirs: getattr(config, ours) for ours, theirs in words.items()}
     if "embedding_dim" in arguments:
         arguments["embedding_dim"] = config.embedding_width
     return getattr(import_keras_hub().models, f"{family.class_prefix}Backbone")(
-        **arguments, dtype="float32"
+        **arguments, dtype=dtype
     )
 
 

@@ -152,8 +152,8 @@ def test_every_variable_has_the_name_and_shape_of_the_release(tmp_path):
         **{f"{name}/bias": shape[-1:] for name, shape in dense.items()},
         **{f"{name}/{kind}": (8,) for name in norms for kind in ("gamma", "beta")},
     }
-    found = {name: tuple(s) for name, s in reader.get_variable_to_shape_map().items()}
-    assert found == expected
+    shapes = {name: tuple(s) for name, s in reader.get_variable_to_shape_map().items()}
+    assert shapes == expected
 
 
 def test_a_fine_tuned_checkpoint_of_tf1s_saver_is_read_under_any_prefix(tmp_path):
@@ -261,8 +261,8 @@ def _assert_same_variables(one, other):
     state = ("adam_m", "adam_v", "global_step")
     expected = read_variables(one / "bert_model.ckpt")
     expected = {name: v for name, v in expected.items() if not name.endswith(state)}
-    found = read_variables(other / "bert_model.ckpt")
-    assert found.keys() == expected.keys()
+    variables = read_variables(other / "bert_model.ckpt")
+    assert variables.keys() == expected.keys()
     for name, variable in expected.items():
-        assert found[name].dtype == variable.dtype
-        np.testing.assert_array_equal(found[name], variable)
+        assert variables[name].dtype == variable.dtype
+        np.testing.assert_array_equal(variables[name], variable)

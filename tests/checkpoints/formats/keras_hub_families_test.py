@@ -58,12 +58,12 @@ def test_outputs_equal_those_of_keras_hub(family, tmp_path):
     theirs.save_to_preset(str(tmp_path))
     ours = Backbone.from_preset(tmp_path)
     inputs, their_inputs = inputs_for(theirs)
-    expected, found = outputs_of(theirs, their_inputs), outputs_of(ours, inputs)
+    expected, actual = outputs_of(theirs, their_inputs), outputs_of(ours, inputs)
     if isinstance(expected, dict):
-        np.testing.assert_allclose(found["pooled_output"], expected["pooled_output"], atol=1e-5)
+        np.testing.assert_allclose(actual["pooled_output"], expected["pooled_output"], atol=1e-5)
         expected = expected["sequence_output"]
-    kept = inputs["padding_mask"]
-    np.testing.assert_allclose(found["sequence_output"][kept], expected[kept], atol=1e-5)
+    mask = inputs["padding_mask"]
+    np.testing.assert_allclose(actual["sequence_output"][mask], expected[mask], atol=1e-5)
 
 
 @pytest.mark.parametrize("family", HEADS)

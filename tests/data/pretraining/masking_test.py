@@ -73,8 +73,8 @@ def test_every_row_gets_the_number_of_the_released_code(max_predictions):
     features = rows(count=300)
     masked = masker(max_predictions=max_predictions)(features, 0)
     for ids, weights in zip(features["token_ids"], masked["mask_weights"], strict=True):
-        wanted = min(max_predictions or 128, max(1, round(0.15 * (ids != PAD).sum())))
-        assert weights.sum() == min(wanted, (ids >= FIRST_WORD).sum())
+        number = min(max_predictions or 128, max(1, round(0.15 * (ids != PAD).sum())))
+        assert weights.sum() == min(number, (ids >= FIRST_WORD).sum())
 
 
 @pytest.mark.parametrize("options", [{}, {"max_predictions": 3}, {"unit": "ngram"}])
@@ -200,8 +200,8 @@ def assert_whole_words_fill_the_budget(features, is_chosen, rate):
         assert all(row[word].all() == row[word].any() for word in words)
         budget = max(1, round(rate * (ids != PAD).sum()))
         assert row.sum() <= budget
-        left = [len(word) for word in words if not row[word[0]]]
-        assert not left or min(left) > budget - row.sum()
+        lengths = [len(word) for word in words if not row[word[0]]]
+        assert not lengths or min(lengths) > budget - row.sum()
 
 
 @pytest.mark.parametrize("seed", range(3))

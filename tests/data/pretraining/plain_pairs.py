@@ -49,7 +49,7 @@ def next_sentence_pairs(documents, index, random, max_tokens, short_seq_probabil
         yield tokens_of_first, tokens_of_second, int(is_random)
 
 
-def _from_elsewhere(documents, index, random, wanted):
+def _from_elsewhere(documents, index, random, length):
     for _ in range(10):
         other = random.randint(0, len(documents) - 1)
         if other != index:
@@ -57,7 +57,7 @@ def _from_elsewhere(documents, index, random, wanted):
     tokens = []
     for sentence in documents[other][random.randint(0, len(documents[other]) - 1) :]:
         tokens += list(sentence)
-        if len(tokens) >= wanted:
+        if len(tokens) >= length:
             break
     return tokens
 

@@ -49,9 +49,9 @@ def test_rates_of_what_becomes_of_chosen_tokens(whole_words):
 
 
 def test_as_many_are_chosen_as_the_released_code_would():
-    for length, wanted in [(3, 1), (10, 2), (30, 4), (100, 15), (128, 19), (200, 20)]:
+    for length, number in [(3, 1), (10, 2), (30, 4), (100, 15), (128, 19), (200, 20)]:
         for _, masked in masked_rows(3, length):
-            assert len(masked.positions) == min(wanted, length - 2)
+            assert len(masked.positions) == min(number, length - 2)
     assert [default_max_predictions(length) for length in (128, 512, 3)] == [20, 77, 1]
 
 

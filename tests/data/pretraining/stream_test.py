@@ -87,8 +87,8 @@ def test_entered_anywhere_it_gives_what_it_would_have_given(files, options, batc
     expected = take(one.from_batch(), 31)
     # In the first epoch, at the start of one, and in the last one
     for first in (1, batches_per_epoch, 29):
-        found = take(stream(files, **options).from_batch(first), 31 - first)
-        assert_same(found, expected[first:])
+        batches = take(stream(files, **options).from_batch(first), 31 - first)
+        assert_same(batches, expected[first:])
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -242,8 +242,8 @@ def test_a_process_reads_the_files_of_its_own_rows_only(files, tmp_path, packed)
     expected = [batch.completed(0) for batch in take(one.from_batch(0, (1, 3), as_shards=True), 20)]
     for other in (0, 2):
         (tmp_path / f"{other}.tfrecord").unlink()
-    found = take(one.from_batch(0, (1, 3), as_shards=True), 20)
-    assert_same([batch.completed(0) for batch in found], expected)
+    batches = take(one.from_batch(0, (1, 3), as_shards=True), 20)
+    assert_same([batch.completed(0) for batch in batches], expected)
     with pytest.raises(FileNotFoundError, match=r"0\.tfrecord"):
         take(one.from_batch(0, (0, 3), as_shards=True), 1)
 

@@ -55,10 +55,10 @@ def test_the_definition_agrees_with_numpy():
     weights = np.exp(np.where(mask, scores, -1e9))
     weights /= weights.sum(-1, keepdims=True)
     three = tuple(as_tensors((query, key, value), "float32"))
-    found, probabilities = attention_with_scores(three, keras.ops.convert_to_tensor(mask))
+    actual, probabilities = attention_with_scores(three, keras.ops.convert_to_tensor(mask))
     np.testing.assert_allclose(to_numpy(probabilities), weights, atol=1e-5)
     expected = np.einsum("bnts,bsnh->btnh", weights, value)
-    np.testing.assert_allclose(to_numpy(found), expected, atol=1e-5)
+    np.testing.assert_allclose(to_numpy(actual), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("training", IN_TRAINING)
@@ -104,9 +104,9 @@ def test_long_rows_agree_with_the_definition(layout, bias):
 def test_packed_projections_are_three_tensors():
     batch = padded(20)
     *three, _ = as_tensors(arrays(batch), "float32")
-    found = attention(keras.ops.stack(three, axis=2), batch.layout)
+    actual = attention(keras.ops.stack(three, axis=2), batch.layout)
     expected = attention(tuple(three), batch.layout)
-    np.testing.assert_allclose(to_numpy(found), to_numpy(expected), atol=1e-6)
+    np.testing.assert_allclose(to_numpy(actual), to_numpy(expected), atol=1e-6)
 
 
 def test_masks_that_were_made_before_are_the_same():
@@ -118,8 +118,8 @@ def test_masks_that_were_made_before_are_the_same():
             made = batch.layout.with_mask(
                 three[0], **pattern, in_blocks=True, dtype="float32"
             )._replace(padding_mask=None, sequence_ids=None)
-            found, expected = (attention(three, x, **pattern) for x in (made, batch.layout))
-            np.testing.assert_array_equal(to_numpy(found), to_numpy(expected))
+            actual, expected = (attention(three, x, **pattern) for x in (made, batch.layout))
+            np.testing.assert_array_equal(to_numpy(actual), to_numpy(expected))
 
 
 # A row of the table -> a case that it takes on this machine

@@ -166,10 +166,10 @@ def test_lengths_of_several_devices_are_those_of_their_rows():
     mask = jax.device_put(np.arange(LENGTH) < lengths, shared)
     *three, _ = as_tensors(arrays(batch=2 * count), "bfloat16")
     layout = BatchLayout(padding_mask=mask)
-    found = jax.jit(lambda *x: attention(x, layout))(*(jax.device_put(x, shared) for x in three))
+    actual = jax.jit(lambda *x: attention(x, layout))(*(jax.device_put(x, shared) for x in three))
     wide = tuple(keras.ops.cast(x, "float32") for x in three)
     expected = attention_with_scores(wide, np.asarray(mask)[:, None, None])[0]
-    np.testing.assert_allclose(to_numpy(found), to_numpy(expected), atol=0.05)
+    np.testing.assert_allclose(to_numpy(actual), to_numpy(expected), atol=0.05)
 
 
 def test_dropout_is_unbiased_and_off_at_inference():
@@ -185,12 +185,12 @@ def test_dropout_is_unbiased_and_off_at_inference():
     with without_scores():
         expected = to_numpy(attention(tuple(three), layout))
         same = to_numpy(attention(tuple(three), layout, dropout=rate, seed=seed, training=False))
-        drawn = np.stack([draw() for _ in range(draws)])
+        samples = np.stack([draw() for _ in range(draws)])
     np.testing.assert_array_equal(same, expected)
-    error = drawn.std(axis=0) / np.sqrt(draws)
+    error = samples.std(axis=0) / np.sqrt(draws)
     # What is left is the rounding of bfloat16.
-    assert (abs(drawn.mean(axis=0) - expected) < 5 * error + 0.02).all()
-    assert drawn.std(axis=0).max() > 0.1
+    assert (abs(samples.mean(axis=0) - expected) < 5 * error + 0.02).all()
+    assert samples.std(axis=0).max() > 0.1
 
 
 def test_a_seed_drops_the_same_in_both_passes():
@@ -214,9 +214,9 @@ def test_a_seed_drops_the_same_in_both_passes():
     np.testing.assert_array_equal(first, again)
     np.testing.assert_allclose(first, backward, atol=1e-3)
     assert 0.5 < ((first > 0) == (other > 0)).mean() < 0.75
-    kept = first > 0
-    np.testing.assert_allclose(first[kept], 1 / length / 0.75, rtol=0.01)
-    assert abs(kept.mean() - 0.75) < 4 * np.sqrt(0.25 * 0.75 / kept.size)
+    is_nonzero = first > 0
+    np.testing.assert_allclose(first[is_nonzero], 1 / length / 0.75, rtol=0.01)
+    assert abs(is_nonzero.mean() - 0.75) < 4 * np.sqrt(0.25 * 0.75 / is_nonzero.size)
 
 
 @on_torch

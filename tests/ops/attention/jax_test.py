@@ -49,12 +49,12 @@ def calls_of_cudnn(function, *arrays):
 
     lowered = jax.jit(function).trace(*arrays).lower(lowering_platforms=("cuda",))
     text = lowered.as_text()
-    found = re.findall(
+    calls = re.findall(
         r"custom_call @(__cudnn\$\w+)\(.*backend_config = \"(.*?)\".* : \((.*?)\) ->", text
     )
-    assert len(found) == text.count("custom_call @__cudnn")
+    assert len(calls) == text.count("custom_call @__cudnn")
     settings = r"mask_type\\22: \\22(\w+)\\22.*dropout_rate\\22: ([\d.]+).*window_length\\22: (\d+)"
-    return [(name, *re.search(settings, config).groups(), types) for name, config, types in found]
+    return [(name, *re.search(settings, config).groups(), types) for name, config, types in calls]
 
 
 def loss_and_gradients(function):
@@ -174,9 +174,9 @@ def test_attention_in_chunks_drops_what_the_definition_does(masked, rate):
         heads = (jax.numpy.swapaxes(part, 1, 2) for part in x)
         return jax.numpy.swapaxes(kernels.chunked(*heads, mask, **options()), 1, 2)
 
-    found = of(in_chunks)
+    actual = of(in_chunks)
     expected = of(lambda *x: attention_with_scores(x, mask, **options())[0])
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(actual, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 

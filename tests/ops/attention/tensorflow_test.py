@@ -49,10 +49,10 @@ def test_attention_in_chunks_is_attention(length, masked, with_any_length):
     def of(function):
         return value_and_gradients(function, inputs, upstream, with_any_length=with_any_length)
 
-    found = of(lambda inputs: attention(inputs, layout, training=True))
+    actual = of(lambda inputs: attention(inputs, layout, training=True))
     mask = None if mask is None else keras.ops.convert_to_tensor(mask)
     expected = of(lambda inputs: attention_with_scores(inputs, mask)[0])
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(actual, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 

@@ -21,8 +21,8 @@ def tensors_of(batch):
 
 def test_the_window_may_be_larger_than_the_row():
     three = tensors_of(whole(333))
-    found = attention(three, window=1000)
-    np.testing.assert_allclose(to_numpy(found), to_numpy(attention(three)), atol=1e-5)
+    actual = attention(three, window=1000)
+    np.testing.assert_allclose(to_numpy(actual), to_numpy(attention(three)), atol=1e-5)
 
 
 @pytest.mark.parametrize("length", [7, 333])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load by locust of a server on this machine, which joins requests as TensorFlow Serving does."""
+"""Load by locust of a server on this machine, whose REST API is that of TensorFlow Serving."""
 
 import dataclasses
 import json
@@ -8,16 +8,17 @@ import sys
 
 import pytest
 
-tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_text")
+pytest.importorskip("uvicorn")
 
-from tests.export.small_classifier import make_classifier  # noqa: E402
-from tests.training.rest_server import serving  # noqa: E402
-from training import benchmark  # noqa: E402
-from training.benchmarks.report import format_table  # noqa: E402
-from training.benchmarks.served_subjects import batched  # noqa: E402
-from training.benchmarks.server import LOCUSTFILE  # noqa: E402
-from training.benchmarks.workload import batching_options  # noqa: E402
+from keras_bert.export import ServedModel
+from tests.export.small_classifier import make_classifier
+from tests.training.serving.model_server import serving
+from training import benchmark
+from training.benchmarks.report import format_table
+from training.benchmarks.server import LOCUSTFILE
+from training.serving.batching import Batcher
+from training.serving.models import LoadedModel, answers_of_saved_model
 
 pytestmark = [pytest.mark.needs_tensorflow, pytest.mark.backend_independent]
 
@@ -31,19 +32,19 @@ def classifier():
 
 @pytest.fixture(scope="module")
 def server(classifier, tmp_path_factory):
-    """The URL of a model, and the requests that have come in."""
+    """The URL of a model, and the rows that it has answered."""
     folder = tmp_path_factory.mktemp("exported") / "1"
     classifier.export(folder, warm_up=False)
-    model = tf.saved_model.load(str(folder))
-    signature = model.signatures["serving_default"]
-    names = list(signature.structured_outputs)
-    join = batched(
-        lambda text: [signature(text=text)[name] for name in names],
-        batching_options(folder / "batching_params.pbtxt"),
-    )
-    signatures = {"serving_default": lambda text: dict(zip(names, join(text), strict=True))}
-    with serving(signatures, "small") as (url, requests):
-        yield f"{url}/v1/models/small", requests
+    answers, answered_rows = answers_of_saved_model(ServedModel(folder)), []
+
+    def compute(signature, rows):
+        answered_rows.extend(rows)
+        return answers.compute(signature, rows)
+
+    batcher = Batcher(compute, threads=1, batch_size=8, max_waiting=100)
+    model = LoadedModel(**vars(answers), name="small", version="1", batcher=batcher)
+    with serving({"small": model}, max_rows=8, max_bytes=10_000) as port:
+        yield f"http://127.0.0.1:{port}/v1/models/small", answered_rows
 
 
 def config(server, **changes):
@@ -71,23 +72,23 @@ def test_closed_and_open_loops_are_measured_and_answers_checked(classifier, serv
     assert rows[1].requests <= 45  # Poisson of 20, whatever the server could answer
     # And the warm-up
     assert len(server[1]) >= sum(row.requests for row in rows)
-    assert {text for request in server[1] for text in request["instances"]} == set(TEXTS)
+    assert {row["text"] for row in server[1]} == set(TEXTS)
     assert f"{rows[0].errors} of {rows[0].requests}" in format_table(rows)
 
 
 def test_the_program_sends_json_lines_and_writes_a_table_json_and_a_plot(server, tmp_path, capsys):
     texts, results, plot = tmp_path / "rows.jsonl", tmp_path / "load.json", tmp_path / "load.png"
-    texts.write_text('{"text": "the cat"}\n{"text": "a mat?"}\n{"text": "bad"}\n')
+    texts.write_text('{"text": "the cat"}\n{"text": "a mat?"}\n{"text": 1}\n')
     server[1].clear()
     # Time for three requests on a busy machine too, of which one is in error
     files = {"texts": str(texts), "json": str(results), "plot": str(plot)}
     benchmark.main(config(server, seconds=3, **files))
-    assert {"text": "the cat"} in [x for request in server[1] for x in request["instances"]]
+    assert {"text": "the cat"} in server[1]
     heading, columns, row, error = capsys.readouterr().out.splitlines()
     assert heading == "serve, batches of 1, rounds: 1 x 3 s"
     assert columns.split()[:3] == ["subject", "load", "ms/step"]
     assert row.split()[0] == server[0]
-    assert error.endswith('most frequent error: HTTP 400: {"error": "a bad text"}')
+    assert 'most frequent error: HTTP 400: {"error": "instances[0].text is a number' in error
     written = json.loads(results.read_text())
     assert written["config"]["clients"] == ["1"]
     (row,) = written["rows"]

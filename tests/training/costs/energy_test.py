@@ -10,8 +10,8 @@ pytestmark = pytest.mark.backend_independent
 def test_energy_since_the_last_call():
     with energy_meter("FRA") as since_last_call:
         sum(number * number for number in range(100_000))
-        found = since_last_call()
-        assert 0 < found.co2_kg < found.kwh < 1
+        energy = since_last_call()
+        assert 0 < energy.co2_kg < energy.kwh < 1
         assert since_last_call().kwh < 1
 
 

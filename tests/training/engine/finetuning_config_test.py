@@ -47,11 +47,11 @@ def test_only_what_was_not_given_is_chosen(tmp_path, caplog):
     Backbone(config).save_to_preset(tmp_path)
     completed = finetuning_config.complete(FinetuneConfig(), 800, str(tmp_path))
     assert (completed.learning_rate, completed.epochs) == (1.5e-4, 10)
-    given = FinetuneConfig(learning_rate=2e-5)
-    completed = finetuning_config.complete(given, 800, str(tmp_path))
-    assert completed == given.replace(epochs=10)
-    given = FinetuneConfig(learning_rate=0.0, epochs=2)
-    assert finetuning_config.complete(given, 800, "nowhere") is given
+    with_values = FinetuneConfig(learning_rate=2e-5)
+    completed = finetuning_config.complete(with_values, 800, str(tmp_path))
+    assert completed == with_values.replace(epochs=10)
+    with_values = FinetuneConfig(learning_rate=0.0, epochs=2)
+    assert finetuning_config.complete(with_values, 800, "nowhere") is with_values
 
 
 TASKS = [
@@ -77,8 +77,8 @@ def test_tasks_and_compile_take_the_same_rule(
     completed = finetuning_config.complete(config_class(), 150, str(tmp_path))
     assert (completed.learning_rate, completed.epochs) == (rate, epochs)
     assert completed.batch_size == batch_size
-    given = config_class(learning_rate=2e-5, epochs=3)
-    assert finetuning_config.complete(given, 150, "nowhere") is given
+    with_values = config_class(learning_rate=2e-5, epochs=3)
+    assert finetuning_config.complete(with_values, 150, "nowhere") is with_values
 
 
 def test_other_programs_have_values_of_their_own():

@@ -55,7 +55,7 @@ def test_a_process_alone_waits_for_nobody():
         assert hosts.from_main_process(lambda: 5) == 5
         hosts.agree("a number", 1)
         hosts.barrier()
-        with hosts.writer_first():
+        with hosts.main_process_first():
             pass
 
 

@@ -29,7 +29,7 @@ def test_models_are_taken(run):
 
 
 @pytest.mark.parametrize(
-    ("path", "exported", "found", "meant"),
+    ("path", "exported", "problem", "meant"),
     [
         ("export", True, "is a folder of exported versions", "export/10"),
         ("export/3", True, "does not exist", "export/10"),
@@ -37,12 +37,12 @@ def test_models_are_taken(run):
         ("export/1", False, "is an exported SavedModel", "seed_1/model.keras"),
     ],
 )
-def test_the_model_that_is_meant_is_named(run, path, exported, found, meant):
-    is_missing = found == "does not exist"
+def test_the_model_that_is_meant_is_named(run, path, exported, problem, meant):
+    is_missing = problem == "does not exist"
     with pytest.raises(FileNotFoundError if is_missing else ValueError) as error:
         check_model(str(run / path), exported=exported)
     message = str(error.value)
-    assert message.startswith(f"--model={run / path} {found}, expected ")
+    assert message.startswith(f"--model={run / path} {problem}, expected ")
     assert message.endswith(f"; did you mean --model={run / meant}?")
 
 

@@ -28,8 +28,8 @@ def test_auto_is_the_faster_one(monkeypatch, accelerator, speedup, expected):
 
 
 def test_a_run_goes_on_in_the_precision_in_which_it_began(monkeypatch, tmp_path):
-    found = iter(["mixed_bfloat16", "float32"])
-    monkeypatch.setattr(precision, "_fastest", lambda: next(found))
+    choices = iter(["mixed_bfloat16", "float32"])
+    monkeypatch.setattr(precision, "_fastest", lambda: next(choices))
     folder = tmp_path / "run"
     assert precision.resolve("auto", folder) == "mixed_bfloat16"
     assert precision.resolve("auto", folder) == "mixed_bfloat16"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Progress during training."""
 
+import contextlib
+import functools
 import io
 import re
 import time
@@ -9,6 +11,8 @@ import keras
 import numpy as np
 import pytest
 
+from keras_bert.progress import bar
+from training.engine import progress as progress_module
 from training.engine.progress import Progress, TimeLeft
 
 
@@ -19,10 +23,17 @@ def train(progress, steps, epochs=1):
     model.fit(x, x, batch_size=2, epochs=epochs, verbose=0, callbacks=[progress])
 
 
-def test_without_a_terminal_progress_is_plain_lines():
-    file = io.StringIO()
-    train(Progress(file, mininterval=0.0, delay=0.0), steps=6, epochs=2)
-    lines = file.getvalue().splitlines()
+@pytest.fixture
+def impatient(monkeypatch):
+    """Has bars show each step, however fast they follow one another."""
+    impatient_bar = functools.partial(bar, mininterval=0.0, delay=0.0)
+    monkeypatch.setattr(progress_module, "bar", impatient_bar)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_without_a_terminal_progress_is_plain_lines(capsys):
+    train(Progress(), steps=6, epochs=2)
+    lines = capsys.readouterr().out.splitlines()
     assert all(line.isprintable() for line in lines)
     assert [line for line in lines if line.startswith("epoch 1/2: 4/12 steps, loss ")]
     assert [line for line in lines if line.startswith("epoch 2/2: 10/12 steps, loss ")]
@@ -35,34 +46,34 @@ def test_without_a_terminal_progress_is_plain_lines():
     assert re.fullmatch(r"epoch 2/2, 6 steps, loss \S+, \S+ s", last)
 
 
-def test_a_short_run_without_a_terminal_has_a_line_for_each_epoch_alone():
-    file = io.StringIO()
-    train(Progress(file), steps=2, epochs=2)
-    assert len(file.getvalue().splitlines()) == 2
+def test_a_short_run_without_a_terminal_has_a_line_for_each_epoch_alone(capsys):
+    train(Progress(), steps=2, epochs=2)
+    assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 @pytest.mark.backend_independent
+@pytest.mark.usefixtures("impatient")
 def test_a_terminal_has_one_line_that_is_overwritten():
     class Terminal(io.StringIO):
         def isatty(self):
             return True
 
-    file = Terminal()
-    progress = Progress(file, mininterval=0.0)
+    file, progress = Terminal(), Progress()
     progress.set_params({"epochs": 2, "steps": 3})
-    progress.on_epoch_begin(0)
-    time.sleep(0.3)  # tracing
-    for batch in range(3):
-        progress.on_train_batch_end(batch, {"loss": 0.5})
-        time.sleep(0.01)
-    # Three steps are left, and of those that are done the first says nothing
-    assert progress.time_left.seconds() < 0.25
-    assert file.getvalue().endswith(" left]")
-    shown = progress._bar.format_dict
-    assert (shown["n"], shown["total"]) == (3, 6)
-    assert 3 / shown["rate"] < 0.25
-    progress.on_epoch_end(0, {"loss": 0.5})
-    progress.on_train_end()
+    with contextlib.redirect_stdout(file):
+        progress.on_epoch_begin(0)
+        time.sleep(0.3)  # tracing
+        for batch in range(3):
+            progress.on_train_batch_end(batch, {"loss": 0.5})
+            time.sleep(0.01)
+        # Three steps are left, and of those that are done the first says nothing
+        assert progress.time_left.seconds() < 0.25
+        assert file.getvalue().endswith(" left]")
+        shown = progress._bar.format_dict
+        assert (shown["n"], shown["total"]) == (3, 6)
+        assert 3 / shown["rate"] < 0.25
+        progress.on_epoch_end(0, {"loss": 0.5})
+        progress.on_train_end()
     assert file.getvalue().count("\r") >= 4
     assert file.getvalue().count("\n") == 1
 
@@ -77,50 +88,49 @@ def clock(monkeypatch):
 
 @pytest.mark.backend_independent
 def test_the_time_left_is_that_of_all_seeds(clock):
-    left = TimeLeft(6, at_most=True, note="for all 2 seeds")
-    assert left.text() == ""
-    left.reach(0.5)  # the first step, which is traced
+    time_left = TimeLeft(6, at_most=True, note="for all 2 seeds")
+    assert time_left.text() == ""
+    time_left.reach(0.5)  # the first step, which is traced
     clock.append(10.0)
-    left.reach(1.0)
-    assert left.seconds() == 100.0
+    time_left.reach(1.0)
+    assert time_left.seconds() == 100.0
     # Scoring and saving take time, too
     clock.append(20.0)
-    assert left.text() == "at most 3 min 20 s left for all 2 seeds"
+    assert time_left.text() == "at most 3 min 20 s left for all 2 seeds"
     # The seed stopped early, and a part of the next was done before this process
-    left.skip_to(5.0)
-    assert left.seconds() == 40.0
+    time_left.skip_to(5.0)
+    assert time_left.seconds() == 40.0
     clock.append(30.0)
-    left.reach(5.5)
-    assert left.seconds() == 15.0
-    left.reach(6.0)
-    assert left.text() == ""
+    time_left.reach(5.5)
+    assert time_left.seconds() == 15.0
+    time_left.reach(6.0)
+    assert time_left.text() == ""
 
 
 @pytest.mark.backend_independent
-def test_a_resumed_run_has_the_time_left_of_what_is_left(clock):
-    left = TimeLeft(6)
-    left.skip_to(3)  # the second of two seeds
-    progress = Progress(io.StringIO(), epochs=3, time_left=left, first_batch=lambda: 6)
+def test_a_resumed_run_has_the_time_left_of_what_is_left(clock, capsys):
+    time_left = TimeLeft(6)
+    time_left.skip_to(3)  # the second of two seeds
+    progress = Progress(epochs=3, time_left=time_left, first_batch=lambda: 6)
     progress.set_params({"epochs": 3, "steps": 4})
     progress.on_epoch_begin(1)
     for batch in range(4):
         clock.append(clock[-1] + 1.0)
         progress.on_train_batch_end(batch, {})
     # An epoch of ten steps, each of a second
-    assert left.seconds() == pytest.approx(10.0)
+    assert time_left.seconds() == pytest.approx(10.0)
     progress.on_epoch_end(1)
-    assert progress.file.getvalue().endswith(", 10 s left\n")
+    assert capsys.readouterr().out.endswith(", 10 s left\n")
 
 
-def test_accuracies_and_scores_are_percents():
-    file = io.StringIO()
-    progress = Progress(file, epochs=1)
+def test_accuracies_and_scores_are_percents(capsys):
+    progress = Progress(epochs=1)
     progress.set_params({"epochs": 1, "steps": 1})
     progress.on_epoch_begin(0)
     progress.on_train_batch_end(0, {})
     logs = {"accuracy": 0.8751, "start_logits_accuracy": 0.5, "loss": 0.25, "dev_accuracy": 0.5}
     progress.on_epoch_end(0, logs)
-    (line,) = file.getvalue().splitlines()
+    (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(
         "epoch 1/1, 1 steps, accuracy 87.51, start_logits_accuracy 50, loss 0.25, dev_accuracy 0.5,"
     )

@@ -76,7 +76,7 @@ def test_programs_take_several_models(run, tmp_path):
         received = [answer["score"] for answer in answers]
         assert received == pytest.approx([row["score"] for row in expected], rel=1e-5)
     with pytest.raises(ValueError, match=r"is an exported SavedModel, expected the \.keras"):
-        predict.load_predictor(f"{exported},{exported}")
+        predict.load_model(f"{exported},{exported}")
 
 
 def test_models_that_cannot_be_averaged_are_named(run, tmp_path):

@@ -98,10 +98,10 @@ def train(
     return model_tensors(model), records, score.seen
 
 
-def assert_same(found, expected):
-    assert found[1:] == expected[1:]
+def assert_same(actual, expected):
+    assert actual[1:] == expected[1:]
     for name, tensor in expected[0].items():
-        np.testing.assert_array_equal(found[0][name], tensor, err_msg=name)
+        np.testing.assert_array_equal(actual[0][name], tensor, err_msg=name)
 
 
 def test_killed_anywhere_it_ends_as_if_it_had_not_been(tmp_path, capsys):
@@ -127,8 +127,8 @@ def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(tmp_path, capsys,
         train(tmp_path / "ended", seconds=1e9, killed_at=at, end=press_ctrl_c)
     assert_same(train(tmp_path / "ended", seconds=1e9), expected)
     # Of the batch in which it came, or that after
-    found = re.findall(r"from epoch (\d), batch (\d)", capsys.readouterr().out)
-    assert found == [{2: ("1", "4"), 4: ("2", "1")}[at]]
+    places = re.findall(r"from epoch (\d), batch (\d)", capsys.readouterr().out)
+    assert places == [{2: ("1", "4"), 4: ("2", "1")}[at]]
 
 
 def test_a_run_that_had_stopped_early_does_not_go_on(tmp_path):

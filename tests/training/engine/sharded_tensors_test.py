@@ -182,9 +182,9 @@ def test_each_device_reads_its_part(written):
     assert answer["restored"] == 3
     # From a file of one process too
     assert answer["parts of whole"] == [[4, 1024], [4, 1024]]
-    expected, found = (np.load(folder / name) for name in ("whole.npz", "whole_read.npz"))
+    expected, actual = (np.load(folder / name) for name in ("whole.npz", "whole_read.npz"))
     for name in expected:
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+        np.testing.assert_array_equal(actual[name], expected[name], err_msg=name)
 
 
 def test_a_checkpoint_that_cannot_be_written_is_removed(written):

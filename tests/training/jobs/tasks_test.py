@@ -24,7 +24,7 @@ def configured(*arguments):
     tasks.define_flags(values)
     values(["finetune", *arguments])
     task, config = tasks.configured(values)
-    (name,) = [name for name, found in TASKS.items() if found is task]
+    (name,) = [name for name, value in TASKS.items() if value is task]
     return name, config
 
 
@@ -37,8 +37,8 @@ def reviews(tmp_path):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_is_named(name):
-    found, config = configured(f"--task={name}", "--epochs=7")
-    assert (found, config.epochs) == (name, 7)
+    task, config = configured(f"--task={name}", "--epochs=7")
+    assert (task, config.epochs) == (name, 7)
     assert {key: getattr(config, key) for key in TASKS[name].settings} == TASKS[name].settings
 
 
@@ -127,15 +127,3 @@ def test_help_is_of_the_task(monkeypatch):
         of_task = set(re.findall(r"^  --(?:\[no\])?(\w+)=", listed(f"--task={name}"), re.M))
         assert of_task == {*task.options, "task", "recipe"}
     assert "--doc_stride=128" in listed("--recipe=squad_v1")
-
-
-def test_a_run_folder_of_an_earlier_version_is_that_of_the_same_flags():
-    """The default folders, from which an interrupted run resumes."""
-    assert {name: task.config_class().output_dir for name, task in TASKS.items()} == {
-        **dict.fromkeys(("classification", "pairs", "regression", "labels"), "runs/finetune"),
-        "few_shot": "runs/finetune_few_shot",
-        "tagging": "runs/finetune_tagging",
-        "questions": "runs/finetune_squad",
-        "choice": "runs/finetune_choice",
-        "ranking": "runs/rerank",
-    }

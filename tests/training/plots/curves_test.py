@@ -35,7 +35,7 @@ def test_evaluations_take_the_place_of_training_metrics():
         {"epoch": 1, "accuracy": 80.0, "f1": 70.0, "mse": 1.0},
         {"epoch": 2, "accuracy": 91.25, "f1": 90.0, "mse": 2.0},
     ]
-    assert drawn_labels(history, evaluations=evaluations, kept=1) == {
+    assert drawn_labels(history, evaluations=evaluations, best_epoch=1) == {
         "Loss": ["training 0.4", "best"],
         "Score on the development set": ["accuracy 91.25", "F1 90", "best"],
     }

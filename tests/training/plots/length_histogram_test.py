@@ -7,18 +7,18 @@ from training.plots.length_histogram import length_figure
 pytestmark = pytest.mark.backend_independent
 
 
-def drawn(lengths):
+def bars_of(lengths):
     """The bars that are drawn: where each begins, and its share in percent."""
     (axes,) = length_figure(lengths, "rows").axes
     return {round(bar.get_x()): bar.get_height() for bar in axes.patches}
 
 
 def test_shares_of_rows_are_drawn():
-    assert drawn([0, 1, 0, 3]) == {0: 0.0, 1: 25.0, 2: 0.0, 3: 75.0}
+    assert bars_of([0, 1, 0, 3]) == {0: 0.0, 1: 25.0, 2: 0.0, 3: 75.0}
 
 
 def test_long_rows_share_bars():
-    bars = drawn([1] * 513)
+    bars = bars_of([1] * 513)
     assert len(bars) <= 64
     assert sum(bars.values()) == pytest.approx(100)
 
@@ -31,7 +31,7 @@ def test_nothing_to_draw_is_refused():
 def test_a_long_row_does_not_flatten_the_others():
     lengths = [0] * 50_001
     lengths[10], lengths[30], lengths[90], lengths[50_000] = 70, 28, 1, 1
-    assert drawn(lengths) == {**dict.fromkeys(range(31), 0.0), 10: 70.0, 30: 28.0}
+    assert bars_of(lengths) == {**dict.fromkeys(range(31), 0.0), 10: 70.0, 30: 28.0}
     (axes,) = length_figure(lengths).axes
     (note,) = axes.texts
     assert note.get_text().splitlines() == [
@@ -41,6 +41,6 @@ def test_a_long_row_does_not_flatten_the_others():
         "(2 %) of up to 50,000 tokens",
     ]
     # Rows of all lengths are drawn, although some are long
-    assert len(drawn([1] * 1000)) > 50
-    assert drawn([0, 0, 3]) == {0: 0.0, 1: 0.0, 2: 100.0}
-    assert drawn([0, 1]) == {0: 0.0, 1: 100.0}
+    assert len(bars_of([1] * 1000)) > 50
+    assert bars_of([0, 0, 3]) == {0: 0.0, 1: 0.0, 2: 100.0}
+    assert bars_of([0, 1]) == {0: 0.0, 1: 100.0}

@@ -23,11 +23,11 @@ def test_text_is_escaped_and_numbers_are_formatted():
 
 def test_a_page_needs_no_other_file(tmp_path):
     figure_module = pytest.importorskip("matplotlib.figure")
-    drawn = figure_module.Figure()
-    drawn.add_subplot().plot([1, 2])
+    plot = figure_module.Figure()
+    plot.add_subplot().plot([1, 2])
 
     def content_of(path):
-        line = page.figure(drawn, 'a "line"')
+        line = page.figure(plot, 'a "line"')
         sections = [page.section("One & two", page.text("a < b"), line)]
         return page.write_page(path, "Title", sections).read_text(encoding="utf-8")
 

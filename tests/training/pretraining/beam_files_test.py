@@ -68,8 +68,8 @@ def store(options):
 
 
 def names_in(store, prefix=""):
-    found = store.list_objects_v2(Bucket="bucket", Prefix=prefix).get("Contents", [])
-    return [item["Key"].removeprefix(prefix) for item in found]
+    items = store.list_objects_v2(Bucket="bucket", Prefix=prefix).get("Contents", [])
+    return [item["Key"].removeprefix(prefix) for item in items]
 
 
 def test_records_on_an_object_store_are_those_of_a_folder(store, options, tmp_path):
@@ -108,13 +108,13 @@ def test_records_on_an_object_store_are_those_of_a_folder(store, options, tmp_pa
 def test_files_of_an_object_store_are_found_by_patterns(store, options):
     beam_files.set_options(options)
 
-    def found(pattern):
+    def names(pattern):
         urls = beam_files.find_urls(f"s3://bucket/{pattern}")
         return [file.path.removeprefix("s3://bucket/corpus/") for file in urls]
 
-    assert found("corpus") == found("corpus/**") == ["a.jsonl.gz", "more/b.txt"]
-    assert found("corpus/*") == found("corpus/a.jsonl.gz") == ["a.jsonl.gz"]
-    assert found("corpus/n*") == []
+    assert names("corpus") == names("corpus/**") == ["a.jsonl.gz", "more/b.txt"]
+    assert names("corpus/*") == names("corpus/a.jsonl.gz") == ["a.jsonl.gz"]
+    assert names("corpus/n*") == []
 
 
 def test_a_folder_of_an_object_store_is_written_and_removed(store, options):

@@ -177,8 +177,8 @@ def test_after_a_kill_it_goes_on_to_the_same_records(config, tmp_path):
     assert 0 < len(before) < 30
     tokens = {path: path.stat().st_mtime_ns for path in (folder / "work").glob("tokens-*")}
     assert len(tokens) == 5
-    kept = killed.replace(keep_store=True)
-    summary = create(kept)
+    with_store = killed.replace(keep_store=True)
+    summary = create(with_store)
     assert {name: (folder / name).stat().st_mtime_ns for name in before} == times
     assert {path: path.stat().st_mtime_ns for path in tokens} == tokens
     assert comparable(create(config)) == comparable(summary)

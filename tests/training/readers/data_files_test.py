@@ -224,9 +224,9 @@ def test_names_of_classes_in_a_struct_in_one_shard_and_of_no_column(tmp_path):
         table = pa.table({"text": ["a", "b"], "meta": rows})
         table = table if number else table.replace_schema_metadata(metadata)
         parquet.write_table(table, tmp_path / f"train-0000{number}-of-00002.parquet")
-    found = [record["meta"] for _, record in read_records(tmp_path / "train")]
-    assert [one["label"] for one in found] == ["pos", "neg", "neg", None]
-    assert found[0] == {"label": "pos", "other": 1, "spans": {"kind": ["pos"]}}
+    values = [record["meta"] for _, record in read_records(tmp_path / "train")]
+    assert [one["label"] for one in values] == ["pos", "neg", "neg", None]
+    assert values[0] == {"label": "pos", "other": 1, "spans": {"kind": ["pos"]}}
     features["meta"]["label"] = {"names": ["pos", "neg"], "_type": "ClassLabel"}
     metadata = {"huggingface": json.dumps({"info": {"features": features}})}
     parquet.write_table(
@@ -373,7 +373,7 @@ def malformed(tmp_path, format):
     label = "the label is empty; the text is"
     empty = "text is empty (--allow_empty accepts it)"
     hint = "(--skip_labels=null leaves such rows out)"
-    found = {1: empty, 2: f"{label} 'fine' {hint}", 4: f"{label} '' {hint}; {empty}"}
+    messages = {1: empty, 2: f"{label} 'fine' {hint}", 4: f"{label} '' {hint}; {empty}"}
     first = {"csv": 2, "tsv": 2, "xlsx": 2}.get(format, 1)
     if format == "xlsx":
         book = openpyxl.Workbook()
@@ -389,26 +389,26 @@ def malformed(tmp_path, format):
         parquet.write_table(table.replace_schema_metadata({"huggingface": metadata}), path)
         expected = "label is -7, expected the number of a class from 0 to 1, or -1"
         # A row that the file has no class for is read no further
-        found |= dict.fromkeys((2, 4), expected)
+        messages |= dict.fromkeys((2, 4), expected)
     elif format in ("json", "jsonl"):
         records = [json.dumps({"text": text, "label": label}) for text, label in rows]
         lines = [*records, '{"text": "a"}', '{"text": ["a"], "label": 1}']
         expected = "text is a list, expected a string, or one of its fields: text.NAME"
-        found |= {5: "no column 'label' for label; the object has ['label', 'text']"}
-        found |= {5: "no column 'label' for label; the object has ['text']", 6: expected}
+        messages |= {5: "no column 'label' for label; the object has ['label', 'text']"}
+        messages |= {5: "no column 'label' for label; the object has ['text']", 6: expected}
         content = "[" + ",\n".join(lines) + "]" if format == "json" else "\n".join(lines)
         path.write_text(content)
     else:
         separator = "," if format == "csv" else "\t"
         lines = [separator.join(row) for row in (["text", "label"], *rows)]
-        found |= {5: "1 columns, expected 2; the row starts with 'torn'"}
+        messages |= {5: "1 columns, expected 2; the row starts with 'torn'"}
         lines.append("torn")
         if format == "csv":
-            found |= dict.fromkeys((6, 8), "the row that starts here is not valid CSV: ")
+            messages |= dict.fromkeys((6, 8), "the row that starts here is not valid CSV: ")
             lines += ['"a film,1', "fine,0", '"one" two,1', "end,0"]
         path.write_text("\n".join(lines) + "\n")
     unit = "line" if format in ("csv", "tsv", "jsonl") else "row"
-    return path, {f"{path}, {unit} {first + row}": message for row, message in found.items()}
+    return path, {f"{path}, {unit} {first + row}": message for row, message in messages.items()}
 
 
 @pytest.mark.parametrize("format", ["csv", "tsv", "xlsx", "parquet", "json", "jsonl"])
@@ -416,10 +416,10 @@ def test_all_malformed_rows_are_collected_at_once(format, tmp_path):
     path, expected = malformed(tmp_path, format)
     bad = BadRows(collect=True)
     data = read_text(path, bad=bad)
-    found = dict(message.split(": ", 1) for message in bad.messages)
-    assert found.keys() == expected.keys()
+    messages = dict(message.split(": ", 1) for message in bad.messages)
+    assert messages.keys() == expected.keys()
     for place, message in expected.items():
-        assert found[place].startswith(message)
+        assert messages[place].startswith(message)
     assert {"good", "bad"} <= set(data.texts)
     if format == "csv":
         assert data.texts == ["good", "bad", "fine", "end"]

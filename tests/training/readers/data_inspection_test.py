@@ -43,8 +43,8 @@ def test_every_kind_of_data_has_rows():
 def test_duplicates_contradictions_and_leaks_are_found():
     train = Rows([("A  b",), ("a b",), ("c",), ("ｃ",), ("d",)], ["x", "x", "x", "y", "x"])
     dev = Rows([("C",), ("e",)], ["x", "y"])
-    found = findings({"train": train, "dev": dev})
-    assert found == [
+    messages = findings({"train": train, "dev": dev})
+    assert messages == [
         "train: 2 of 5 rows (40.0 %) repeat the text of another row, 'a b' 2 times",
         "train: 2 of 5 rows (40.0 %) have a text that occurs with different labels, such as 'c' "
         "with ['x', 'y']",
@@ -67,10 +67,10 @@ def test_passages_are_compared_without_their_questions():
 def test_a_passage_of_several_questions_is_counted_once():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
     rows = Rows([("a", "b zz б"), ("b", "b zz б")], share_passages=True)
-    found = tokenize_rows(rows, tokenizer)
-    assert found.lengths.tolist() == [7, 7]
-    assert found.unknown == pytest.approx(100 * 2 / 5)
-    assert found.unknown_words == [("zz", 1), ("б", 1)]
+    counts = tokenize_rows(rows, tokenizer)
+    assert counts.lengths.tolist() == [7, 7]
+    assert counts.unknown == pytest.approx(100 * 2 / 5)
+    assert counts.unknown_words == [("zz", 1), ("б", 1)]
     assert scripts(rows.different_texts()) == {
         "Latin": pytest.approx(500 / 6),
         "Cyrillic": pytest.approx(100 / 6),
@@ -85,10 +85,10 @@ def test_scripts_are_shares_of_the_letters():
 def test_tokens_are_counted_with_their_separators():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##b"])
     rows = Rows([("a b",), ("", "ab a zz"), ("zz b", "a", "yy")])
-    found = tokenize_rows(rows, tokenizer)
-    assert found.lengths.tolist() == [4, 7, 8]
-    assert found.unknown == pytest.approx(100 * 3 / 10)
-    assert found.unknown_words == [("zz", 2), ("yy", 1)]
+    counts = tokenize_rows(rows, tokenizer)
+    assert counts.lengths.tolist() == [4, 7, 8]
+    assert counts.unknown == pytest.approx(100 * 3 / 10)
+    assert counts.unknown_words == [("zz", 2), ("yy", 1)]
     # A pair of RoBERTa's has two separators in its middle.
     tokens = ["<pad>", "<unk>", "<s>", "</s>", "<mask>", *map(chr, range(33, 127)), "ab"]
     roberta = BytePairTokenizer(tokens, ["a b"])

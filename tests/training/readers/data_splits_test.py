@@ -13,6 +13,8 @@ pytestmark = pytest.mark.backend_independent
 def test_a_sample_has_the_share_of_each_stratum_whatever_their_order():
     sizes = {"a": 500, "b": 37, "c": 3, "d": 160}
     strata = np.random.default_rng(0).permutation(np.repeat(list(sizes), list(sizes.values())))
+    assert stratified_sample(strata.tolist(), 0) == list(range(700))
+    assert stratified_sample(strata.tolist(), 701) == list(range(700))
     for count in (1, 70, 699, 700):
         sample = stratified_sample(strata.tolist(), count)
         assert len(sample) == len(set(sample)) == count
@@ -23,10 +25,10 @@ def test_a_sample_has_the_share_of_each_stratum_whatever_their_order():
 
 def test_a_class_of_one_row_stays_in_training_and_nothing_is_lost():
     strata = ["x"] * 5 + [f"only {index}" for index in range(95)]
-    kept, held_out = hold_out_tenth(strata, "a.tsv")
-    assert {strata[index] for index in held_out} == {"x"}
-    assert len(held_out) == 2
-    assert sorted(kept + held_out) == list(range(100))
+    train, dev = hold_out_tenth(strata, "a.tsv")
+    assert {strata[index] for index in dev} == {"x"}
+    assert len(dev) == 2
+    assert sorted(train + dev) == list(range(100))
     with pytest.raises(ValueError, match=r"a\.tsv: 95 rows are too few"):
         hold_out_tenth(strata[5:], "a.tsv")
 

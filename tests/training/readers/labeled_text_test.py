@@ -9,7 +9,6 @@ import pytest
 
 from training.readers.data_files import MissingColumnError
 from training.readers.labeled_text import TextColumns, read_labeled_text
-from training.readers.values import BadRows
 
 pytestmark = pytest.mark.backend_independent
 
@@ -394,17 +393,6 @@ def test_rows_are_left_out_by_their_label(write):
     # Beside "+", it is a sign
     path = write("b.tsv", "text\tlabel\na\t+\nb\t-\n")
     assert read_text(path).class_names == ("+", "-")
-
-
-def test_bad_rows_are_collected_if_asked(write):
-    path = write("a.tsv", "torn\na\tx\nb\nc\ty\nd\tx\n")
-    bad = BadRows(collect=True)
-    read = read_text(path, text="0", label="1", bad=bad)
-    assert (read.texts, read.skipped) == (["a", "c", "d"], 2)
-    assert bad.messages == [
-        f"{path}, line 1: 1 columns, expected 2; the row starts with 'torn'",
-        f"{path}, line 3: 1 columns, expected 2; the row starts with 'b'",
-    ]
 
 
 def test_an_unknown_format(write):

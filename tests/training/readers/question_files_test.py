@@ -57,7 +57,7 @@ def test_questions_are_read_from_rows_of_every_format(kind, tmp_path):
     elif kind == "list":  # of objects, as in SQuAD's own files
         pairs = [zip(*one["answers"].values(), strict=True) for one in ROWS]
         answers = [[{"text": text, "answer_start": n} for text, n in pair] for pair in pairs]
-        rows = [one | {"answers": found} for one, found in zip(ROWS, answers, strict=True)]
+        rows = [one | {"answers": golds} for one, golds in zip(ROWS, answers, strict=True)]
         path = write_jsonl(tmp_path / "a.jsonl", rows)
     elif kind == "parquet":
         path = write_parquet(tmp_path / "a.parquet", ROWS)

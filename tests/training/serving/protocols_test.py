@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients of OpenAI, of Text Embeddings Inference and of Hugging Face, at one server of models."""
 
-import asyncio
 import base64
 import contextlib
 import http.client
 import json
-import threading
 
 import keras
 import numpy as np
@@ -26,13 +24,9 @@ from keras_bert.data import (
 from keras_bert.export import ServedModel
 from tests.checkpoints.small_models import small_config
 from tests.text.small_tokenizers import LETTER_TOKENS, of_tokens
-from training.serve import listening
-from training.serving import connections
-from training.serving.application import application
+from tests.training.serving.model_server import serving
 from training.serving.batching import Batcher
-from training.serving.metrics import Metrics
 from training.serving.models import LoadedModel, answers_of_saved_model, answers_of_task
-from training.serving.server import ModelServer
 
 pytestmark = pytest.mark.on_tensorflow
 
@@ -70,10 +64,10 @@ def tasks():
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """A server in a thread: its tasks by name, and its port. Of `*_export` it has exports."""
-    metrics, models, found = Metrics(), {}, tasks()
+    models, models_in_python = {}, tasks()
     same = {"alone": "embedder", "embedder_export": "embedder", "tagger_export": "tagger"}
-    found |= {name: found[of] for name, of in same.items()}
-    for name, task in found.items():
+    models_in_python |= {name: models_in_python[of] for name, of in same.items()}
+    for name, task in models_in_python.items():
         if name.endswith("_export"):
             folder = tmp_path_factory.mktemp("models") / "1"
             task.export(folder, warm_up=False)
@@ -83,15 +77,8 @@ def server(tmp_path_factory):
         size = 1 if name == "alone" else 8
         batcher = Batcher(answers.compute, threads=1, batch_size=size, max_waiting=20)
         models[name] = LoadedModel(**vars(answers), name=name, version="1", batcher=batcher)
-    served = ModelServer(models, metrics, max_rows=MAX_ROWS, max_bytes=10_000)
-    uvicorn = connections.server(application(served), seconds_to_end=5)
-    with listening("127.0.0.1", 0) as listener:
-        thread = threading.Thread(target=lambda: asyncio.run(uvicorn.serve(sockets=[listener])))
-        thread.start()
-        yield found, listener.getsockname()[1]
-        uvicorn.should_exit = True
-        thread.join()
-    served.close()
+    with serving(models, max_rows=MAX_ROWS, max_bytes=10_000) as port:
+        yield models_in_python, port
 
 
 def ask(server, path, request=None):
@@ -182,13 +169,13 @@ def test_tei_embeddings(server):
     assert np.array(answer(server, "/models/raw/embed", request)) == close_to(raw[:, :2])
     sentences = {"source_sentence": TEXTS[0], "sentences": TEXTS}
     for path in ("/models/embedder/similarity", "/models/embedder"):
-        found = answer(server, path, {"inputs": sentences, "parameters": {"truncate": True}})
-        assert np.array(found) == close_to(expected[:3] @ expected[0])
+        similarities = answer(server, path, {"inputs": sentences, "parameters": {"truncate": True}})
+        assert np.array(similarities) == close_to(expected[:3] @ expected[0])
 
 
 def test_tei_predictions_and_ranks(server):
-    found = server[0]
-    classes = found["sst2"].classify(TEXTS, top_k=2)
+    models = server[0]
+    classes = models["sst2"].classify(TEXTS, top_k=2)
     expected = [
         [{"score": pytest.approx(one["score"], abs=1e-5), "label": one["label"]} for one in row]
         for row in classes
@@ -197,12 +184,12 @@ def test_tei_predictions_and_ranks(server):
     batch = {"inputs": [[text] for text in TEXTS]}
     assert answer(server, "/models/sst2/predict", batch) == expected
     # A pair is one input: TEI's two strings.
-    (pair,) = found["sst2"].classify([(TEXTS[0], TEXTS[2])])
+    (pair,) = models["sst2"].classify([(TEXTS[0], TEXTS[2])])
     (best, _) = answer(server, "/models/sst2/predict", {"inputs": [TEXTS[0], TEXTS[2]]})
     assert best["score"] == pytest.approx(pair["score"], abs=1e-5)
 
     texts = ["plot", "film", "a film"]
-    scores = [one["score"] for one in found["ranker"].classify([("a", text) for text in texts])]
+    scores = [one["score"] for one in models["ranker"].classify([("a", text) for text in texts])]
     order = np.argsort(scores)[::-1].tolist()
     request = {"query": "a", "texts": texts, "return_text": True}
     ranks = answer(server, "/models/ranker/rerank", {**request, "raw_scores": True})
@@ -218,7 +205,7 @@ def test_tei_predictions_and_ranks(server):
     one = answer(server, "/models/sst2/predict", {"inputs": ["a", texts[relevant[0]["index"]]]})
     assert relevant[0]["score"] == {row["label"]: row["score"] for row in one}["+"]
     row = {"text": "a", "choices": texts}
-    (choices,) = found["chooser"].serving_answers([row])
+    (choices,) = models["chooser"].serving_answers([row])
     ranks = answer(server, "/models/chooser", {"query": "a", "texts": texts})
     assert [one["index"] for one in ranks] == choices["ranking"]
 
@@ -319,7 +306,7 @@ OPENAI, EMBED, PREDICT = "/v1/embeddings", "/models/embedder/embed", "/models/ss
     ],
 )
 def test_a_malformed_request_names_the_field(server, path, request_, status, message):
-    found, _, content = ask(server, path, request_)
+    own_status, _, content = ask(server, path, request_)
     if path == OPENAI:
         error = content["error"]
         assert set(error) == {"message", "type", "param", "code"}
@@ -328,5 +315,5 @@ def test_a_malformed_request_names_the_field(server, path, request_, status, mes
         assert error["param"] in expected
         content = {"error": error["message"], "error_type": ""}
     assert set(content) == {"error", "error_type"}
-    assert found == status
+    assert own_status == status
     assert message in content["error"]
