@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the tokens of a batch lie, found once for all blocks of an encoder."""
+"""Finds how the tokens of a batch are arranged, once for all blocks of an encoder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _IDS = ("token_ids", "segment_ids", "position_ids", "counted_position_ids")
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Layout(keras.layers.Layer):
-    """Finds how the tokens of a batch lie, and makes the masks and RoPE that all blocks share.
+    """Finds how tokens are arranged, and makes the masks and RoPE that all blocks share.
 
     Args:
         config: The architecture.
@@ -41,11 +41,11 @@ class Layout(keras.layers.Layer):
             shapes are static.
 
     Call arguments:
-        inputs: A dict of int `(batch, length)`, or `None`: `token_ids`, `segment_ids`,
-            `position_ids`; `counted_position_ids`, which the embeddings take instead of them;
-            `padding_mask`, bool or int, 0 at padding; and `sequence_ids` of packed rows, which are
-            never unpadded. Besides `output_positions`, int `(batch, slots)`.
-        training: Whether the batch is one of training.
+        inputs: A dict of int `(batch, length)` or `None`: `token_ids`; `segment_ids`;
+            `position_ids`; `counted_position_ids`, which the embeddings take instead of
+            `position_ids`; `padding_mask`, bool or int, 0 at padding; `sequence_ids` of packed
+            rows, which are never unpadded; and `output_positions`, int `(batch, slots)`.
+        training: Whether the model is in training.
 
     Output shape:
         A tuple of a dict of the ids, each `(batch, length)`, or `(1, tokens)` in a varlen batch,
@@ -64,7 +64,7 @@ class Layout(keras.layers.Layer):
         self.config = config
         self.unpadded = unpadded
         windows = dict.fromkeys(config.attention_windows)
-        # Scores are returned for all pairs.
+        # The scores that a model returns are those of all pairs of tokens.
         self.in_blocks = not config.output_attention_scores
         self.patterns = [(config.causal, window) for window in windows]
         self.rotary_bases = tuple(dict.fromkeys(config.rotary_bases))
@@ -101,7 +101,7 @@ class Layout(keras.layers.Layer):
             return False
         if self.config.output_hidden_states or self.config.output_attention_scores:
             return False
-        # PyTorch computes shapes alone of meta tensors, and has no number of tokens.
+        # Meta tensors of PyTorch have a shape alone, and no number of tokens.
         if getattr(inputs["token_ids"], "is_meta", False):
             return False
         unpadded = self.unpadded
@@ -159,7 +159,7 @@ class Layout(keras.layers.Layer):
         def masks(*shape: int | None) -> tuple[keras.KerasTensor, ...]:
             return tuple(bools(*shape) for _ in range(NUM_GROUPS))
 
-        # Each is a tensor here, also where it is `None` when the layer is called.
+        # Here each is a tensor, even if it is `None` in `call`.
         layout = BatchLayout(
             padding_mask=bools(batch, length),
             sequence_ids=ints(batch, length),
@@ -194,15 +194,15 @@ class Layout(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Padding(keras.layers.Layer):
-    """Gives vectors of a varlen batch the shape of the batch again, with zeros at padding.
+    """Restores the shape of a batch from its varlen vectors, with zeros at padding.
 
     Call arguments:
-        inputs: Float `(1, tokens, hidden)`, or of the layout's output positions.
+        inputs: Float `(1, tokens, hidden)`, of all tokens or of the layout's output positions.
         ids: int `(batch, length)`, the token ids or the output positions, for the shape.
         layout: The second output of `Layout`.
 
     Output shape:
-        `(batch, length, hidden)`; the inputs as they are if the batch is not a varlen one.
+        `(batch, length, hidden)`; the inputs unchanged if the batch is not varlen.
     """
 
     def __init__(self, **kwargs: Any) -> None:

@@ -47,14 +47,14 @@ class Backbone(TokenModel):
         rematerialize: Whether training stores only the inputs of each block for the backward pass,
             and computes the blocks again there: less memory, for a third more time. It does not
             change the outputs.
-        unpadded: Whether a batch with a `padding_mask` is computed without its padding, as one row
-            with the tokens of all rows end to end: faster, if the rows have different lengths.
-            `None` does so where that was measured: on TensorFlow without a GPU, in `predict` and
-            `evaluate` without XLA, of this model and of tasks; on PyTorch with a GPU, in inference
-            in 16 bits of batches with at least 65,536 positions. The outputs are the same, but at
-            padding, where `sequence_output` is 0. Batches are computed as they are on JAX, in
-            training with `rematerialize`, if they are packed, and if hidden states or attention
-            scores are returned.
+        unpadded: Whether to compute a batch with a `padding_mask` without its padding, with the
+            tokens of all rows concatenated (varlen): faster if rows differ in length. `None` does
+            so where that was measured: on TensorFlow without a GPU, in `predict` and `evaluate` of
+            this model and of tasks, without XLA; on PyTorch with a GPU, in inference in 16 bits of
+            batches with at least 65,536 positions. The outputs are the same, except that
+            `sequence_output` is 0 at padding. Padding is always computed on JAX, in packed batches,
+            and if hidden states or attention scores are returned. `True` has no effect with
+            `rematerialize`.
         embeddings_of: Another encoder with the same `vocabulary_size`, `max_sequence_length`,
             `num_segments` and embedding dimension, whose embeddings (without their projection) are
             shared; `None` creates new ones.
@@ -80,8 +80,8 @@ class Backbone(TokenModel):
         A dict of
         `sequence_output`: `(batch, length, hidden)`;
         `pooled_output`, if the config has a pooler: `(batch, hidden)`, computed from the first
-        token of the row, or what else `config.pooling` says; in a causal model from the last token
-        that is not padding, the only one that attends to the whole sequence;
+        token of the row, or as `config.pooling` says; in a causal model from the last token that is
+        not padding, the only one that attends to the whole sequence;
         `hidden_states`, if requested: a tuple of num_layers + 1 tensors `(batch, length, hidden)`,
         the first one after the embeddings, and the last one the `sequence_output`;
         `attention_scores`, if requested: a tuple of num_layers tensors
@@ -90,7 +90,7 @@ class Backbone(TokenModel):
     Raises:
         TypeError: If `config` is not a `BertConfig`.
         ValueError: If an input is longer than `config.max_sequence_length`, inputs differ in shape,
-            a NumPy array of ids has one that is out of range, or the config does not match that of
+            ids in a NumPy array are out of range, or the config does not match that of
             `embeddings_of`.
 
     Example:
@@ -130,8 +130,8 @@ class Backbone(TokenModel):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
         inputs = token_inputs(packed)
-        # A seed of the dropout is drawn once in a block that is computed again, not for each group.
-        # (`None` is padded in training.)
+        # A block that is computed again draws one dropout seed, and not one for each group. (`None`
+        # computes padding in training anyway.)
         unpadded = False if rematerialize and unpadded else unpadded
         with replaced_weights():
             layers = new_encoder_layers(config, policy, embeddings_of)
@@ -275,18 +275,18 @@ class Backbone(TokenModel):
 
     @staticmethod
     def get_layout_map(device_mesh: Any, model_parallel_dim_name: str = "model") -> Any:
-        """Returns a `LayoutMap` that divides the weights of every family between devices.
+        """Returns a `LayoutMap` that shards the weights of every family over devices.
 
-        It is for models that do not fit on a device, on JAX: each device has a part of the kernels
-        and embeddings of the encoder and its heads, and of the optimizer's state. Norms, and heads
-        with few outputs, have a copy on each. Set the distribution before the model is made:
-        `from_preset` then reads each weight straight into its parts.
+        It is for models on JAX that do not fit on one device: each device has a shard of the
+        kernels and embeddings of the encoder and its heads, and of the optimizer's state. Norms,
+        and heads with few outputs, are replicated. Set the distribution before the model is made:
+        `from_preset` then reads each weight straight into its shards.
 
         Args:
             device_mesh: A `keras.distribution.DeviceMesh`, whose axes are usually
                 `("batch", "model")`.
-            model_parallel_dim_name: The axis of the mesh whose devices have different parts. Their
-                number divides `hidden_dim`, `intermediate_dim` and three times `hidden_dim` (with
+            model_parallel_dim_name: The axis of the mesh that weights are sharded over. Its size
+                must divide `hidden_dim`, `intermediate_dim` and three times `hidden_dim` (with
                 grouped keys and values, the width of all heads).
 
         Returns:
@@ -381,7 +381,8 @@ class Backbone(TokenModel):
 
 def task_pooler(backbone: Backbone) -> Pooler | None:
     """Creates a pooler for a task whose encoder has none; returns `None` if the encoder has one."""
-    # Not named like that of an encoder: with layer-wise decay it has the learning rate of the head.
+    # Not named like an encoder's pooler: with layer-wise decay it has the learning rate of the
+    # head.
     config, policy = backbone.config, backbone.dtype_policy
     return None if config.pooler else new_pooler(config, policy, "task_pooler")
 
@@ -422,11 +423,11 @@ def _outputs(
     if layers.embedding_projection is not None:
         x = layers.embedding_projection(x)
     hidden_states, attention_scores = [x], []
-    # Only the last block can be restricted: every other one is attended to by the next.
-    of_all_tokens = layout._replace(output_positions=None)
-    of_last_block = of_all_tokens if output_positions is None else layout
+    # Only the last block may skip tokens: the next block attends to all outputs of the others.
+    full_layout = layout._replace(output_positions=None)
+    last_layout = full_layout if output_positions is None else layout
     for depth, block in enumerate(layers.blocks, start=1):
-        x = block(x, of_last_block if depth == config.num_layers else of_all_tokens)
+        x = block(x, last_layout if depth == config.num_layers else full_layout)
         if config.output_attention_scores:
             x, scores = x
             attention_scores.append(scores)
@@ -435,7 +436,7 @@ def _outputs(
         x = hidden_states[-1] = layers.final_norm(x)
     if unpadded is not False:
         shape_of = token_ids if output_positions is None else output_positions
-        x = hidden_states[-1] = Padding(name="padding")(x, shape_of, of_last_block)
+        x = hidden_states[-1] = Padding(name="padding")(x, shape_of, last_layout)
     outputs: dict[str, Any] = {"sequence_output": x}
     if layers.pooler is not None:
         mask_names = ("padding_mask", "sequence_ids") if layers.pooler.needs_mask else ()

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the tokens of a batch lie, and who attends to whom: one value, made once for each batch.
+"""How the tokens of a batch are arranged, and who attends to whom: one value for each batch.
 
 A batch is *padded*, *packed* (a row has several sequences), or *varlen*: the tokens of all rows are
-concatenated to a single row without padding. Products, norms and all other computations of each
-token by itself then spend nothing on padding. Attention needs the rows: a kernel of the device
-reads where each begins (`cu_seqlens`), or queries, keys and values are gathered to a few groups of
-rows of similar lengths, each padded to its own longest row, and gathered back.
+concatenated to a single row without padding. Matrix products, norms and all other operations on
+single tokens then spend no time on padding. Attention needs the rows: either a GPU kernel reads
+where each begins (`cu_seqlens`), or queries, keys and values are gathered into a few groups of rows
+of similar lengths, each padded to its longest row, and the results are gathered back.
 
-The number of tokens is only known from the mask: varlen needs the dynamic shapes of TensorFlow or
+Only the mask tells the number of tokens, so varlen needs the dynamic shapes of TensorFlow or
 PyTorch.
 """
 
@@ -34,8 +34,8 @@ from keras_bert.ops.tokens import take
 # Rows of a batch are divided by length into this many groups, and attention is computed in each.
 # Measured on CPUs: more groups save less than the additional calls cost.
 NUM_GROUPS = 4
-# Sizes are multiples of it in TensorFlow's inference: oneDNN makes a kernel for each shape, which
-# takes up to a millisecond, and TensorFlow keeps the last thousand of them.
+# TensorFlow's inference rounds sizes up to a multiple of this: oneDNN makes a kernel for each
+# shape, which takes up to a millisecond, and TensorFlow caches the last thousand of them.
 SIZE_STEP = 8
 
 # The form that a context asks for: "padded", "unpadded", or neither
@@ -45,10 +45,10 @@ _form = contextvars.ContextVar("_form", default="")
 class Varlen(NamedTuple):
     """Where the tokens of the rows are in a varlen batch.
 
-    It has all tokens up to the last one of each row that is not padding, and the first token of a
-    row that is all padding. So positions in a row do not change, and no row is empty. In
-    TensorFlow's inference, the last token may follow again until their number is a multiple of
-    `SIZE_STEP`; it is not attended to there.
+    A row keeps its tokens up to the last one that is not padding, so positions do not change. A row
+    that is all padding keeps its first token, so no row is empty. In TensorFlow's inference, the
+    last token is repeated until the number of tokens is a multiple of `SIZE_STEP`; no token attends
+    to the copies.
 
     Attributes:
         token_indices: int32 `(tokens,)`, the index of each token in the flattened batch.
@@ -58,8 +58,8 @@ class Varlen(NamedTuple):
         lengths: int32 `(batch,)`, the number of tokens of each row.
         is_key: bool `(tokens,)`, whether other tokens of the row attend to each token.
         key_indices: int32 `(keys,)`, the indices of the tokens that are attended to.
-        group_gather: int32, the token at each place of the groups, one group after the other; a
-            token beside it at their padding.
+        group_gather: int32, the token at each place of the groups, one group after another; at
+            padding, the last token of the row.
         group_scatter: int32 `(tokens,)`, the place of each token in the groups.
         key_masks: For each group a bool `(rows, length)` of the group's shape: True at tokens that
             are attended to.
@@ -78,9 +78,9 @@ class Varlen(NamedTuple):
 
 
 class BatchLayout(NamedTuple):
-    """How the tokens of a batch lie, who attends to whom, and the RoPE of their positions.
+    """How the tokens of a batch are arranged, who attends to whom, and the RoPE of their positions.
 
-    All of it are tensors or `None`, so that Keras' layers take and return it.
+    All values in it are tensors or `None`, so that Keras' layers can take and return it.
 
     Attributes:
         padding_mask: Bool or int `(batch, length)`, False at tokens that are not attended to;
@@ -93,8 +93,8 @@ class BatchLayout(NamedTuple):
         position_ids: int `(batch, length)`, the position of each token in its sequence; `None` for
             0, 1, 2, ... in every row.
         relative: The output of `keras_bert.layers.RelativeEmbeddings`, with relative positions.
-        cos_sin: The results of `rope` that are made already, by the name of the frequencies.
-        masks: The results of `mask` that are made already, by the name of the pattern.
+        cos_sin: The cached results of `rope`, by `rope_name`.
+        masks: The cached results of `mask`, by `pattern_name`.
     """
 
     padding_mask: Tensor = None
@@ -103,7 +103,7 @@ class BatchLayout(NamedTuple):
     output_positions: Tensor = None
     position_ids: Tensor = None
     relative: Tensor = None
-    cos_sin: dict[str, Tensor] = {}  # noqa: RUF012 (never changed)
+    cos_sin: dict[str, Tensor] = {}  # noqa: RUF012 (never mutated)
     masks: dict[str, Sequence[Tensor]] = {}  # noqa: RUF012
 
     @property
@@ -121,8 +121,8 @@ class BatchLayout(NamedTuple):
     def rope(self, x: Tensor, head_dim: int, base: float, scale: float = 1.0) -> Tensor:
         """Returns the cosines and sines of RoPE for queries and keys `(batch, length, ...)`.
 
-        They are float32 `(batch, length, 2, head_dim / 2)`, see `keras_bert.ops.cos_sin_of`; of one
-        row without `position_ids`, as all rows are alike.
+        They are float32 `(batch, length, 2, head_dim / 2)`, see `keras_bert.ops.cos_sin_of`.
+        Without `position_ids` all rows are alike, and `batch` is 1.
         """
         name = rope_name(base, scale)
         if name in self.cos_sin:
@@ -141,12 +141,12 @@ class BatchLayout(NamedTuple):
         in_blocks: bool = True,
         dtype: str | None = None,
     ) -> Sequence[Tensor]:
-        """Returns the mask of `x` `(batch, length, ...)` as the kernels of this backend take it.
+        """Returns the masks of `x` `(batch, length, ...)` as the kernels of this backend take them.
 
-        There is one for each group of a varlen batch that has rows, or a single one; each is `None`
-        if all tokens attend to all. `in_blocks` says whether a window cuts the rows into blocks and
-        has a mask of these, and not of all pairs of tokens. The dtype of the scores is that of `x`
-        by default.
+        A varlen batch has a mask for each group that has rows, other batches have one. A mask is
+        `None` if all tokens attend to all. With `in_blocks`, the mask of a window has the blocks
+        that the window cuts rows into, and not all pairs of tokens. `dtype`, that of the scores,
+        defaults to the dtype of `x`.
         """
         name = pattern_name(causal, window, in_blocks)
         if name not in self.masks:
@@ -157,7 +157,7 @@ class BatchLayout(NamedTuple):
     def with_mask(
         self, x: Tensor, causal: bool, window: int | None, *, in_blocks: bool, dtype: str
     ) -> BatchLayout:
-        """Returns this layout with the result of `mask` for the same arguments, made once."""
+        """Returns this layout with the result of `mask` for these arguments cached."""
         new = self._new_masks(x, causal, window, in_blocks, dtype)
         masks_of_groups = dict(zip(self._groups(), new, strict=True))
         masks = tuple(masks_of_groups.get(index) for index in range(NUM_GROUPS))
@@ -182,11 +182,11 @@ class BatchLayout(NamedTuple):
         return [new_mask(x, self.padding_mask, self.sequence_ids)]
 
     def _groups(self) -> list[int]:
-        """Returns the groups, except for groups that are known to have no rows."""
+        """Returns the indices of the groups that are not known to be empty."""
         if not self.is_varlen:
             return [0]
-        masks = enumerate(self.varlen.key_masks)
-        return [index for index, mask in masks if mask.shape[0] != 0]
+        masks = self.varlen.key_masks
+        return [index for index, mask in enumerate(masks) if mask.shape[0] != 0]
 
 
 def pattern_name(causal: bool, window: int | None, in_blocks: bool = True) -> str:
@@ -203,7 +203,7 @@ def rope_name(base: float, scale: float) -> str:
 
 
 def varlen_of(padding_mask: Tensor, training: bool = False) -> Varlen:
-    """Finds the tokens of a batch that are computed, and where attention reads them.
+    """Finds the tokens of a batch to compute, and where attention reads them.
 
     The mask is bool or int `(batch, length)`, 0 at padding. `training` says whether gradients will
     be computed.
@@ -232,51 +232,51 @@ def _varlen(padding_mask: Tensor, step: int) -> Varlen:
     # A row that is all padding attends to its first token, and so to no other row's.
     mask = ops.logical_or(mask, ops.logical_and(ends[:, None] == 0, positions == 0))
     tokens = _true_indices(ops.reshape(positions < lengths[:, None], (-1,)))
-    ends = ops.cumsum(lengths)
-    starts = ends - lengths
+    token_ends = ops.cumsum(lengths)
+    starts = token_ends - lengths
     is_key = take(ops.reshape(mask, (-1,)), tokens)
-    number = ops.shape(tokens)[0]
-    indices = ops.arange(number, dtype="int32")
+    num_tokens = ops.shape(tokens)[0]
+    indices = ops.arange(num_tokens, dtype="int32")
     if step > 1:
-        rounded_up = ops.arange(_rounded_up(number, step), dtype="int32")
-        indices = ops.minimum(rounded_up, number - 1)
+        slots = ops.arange(_rounded_up(num_tokens, step), dtype="int32")
+        indices = ops.minimum(slots, num_tokens - 1)
         tokens = take(tokens, indices)
-        is_key = ops.logical_and(take(is_key, indices), rounded_up == indices)
+        is_key = ops.logical_and(take(is_key, indices), slots == indices)
 
     # In ascending order of length, the rows of a group are consecutive, the longest last.
     order = ops.cast(ops.argsort(lengths), "int32")
     ascending = take(lengths, order)
     bounds = [batch * group // NUM_GROUPS for group in range(NUM_GROUPS + 1)]
-    longest = ops.concatenate([ops.zeros((1,), "int32"), ascending])  # of the first rows
+    longest = ops.concatenate([ops.zeros((1,), "int32"), ascending])  # of the first n rows
     shapes = [
         (end - begin, _rounded_up(_as_size(longest[end]), step))
         for begin, end in itertools.pairwise(bounds)
     ]
     widths = ops.concatenate([ops.full((size,), width, "int32") for size, width in shapes])
     place_ends = ops.cumsum(widths)
-    index = ops.arange(sum(size * width for size, width in shapes), dtype="int32")
-    # The row of each place, counted in that order. Behind its last token, a row repeats it.
-    row = ops.cast(ops.searchsorted(place_ends, index, side="right"), "int32")
+    places = ops.arange(sum(size * width for size, width in shapes), dtype="int32")
+    # The row of each place, in ascending order of length. At padding, a row repeats its last token.
+    row = ops.cast(ops.searchsorted(place_ends, places, side="right"), "int32")
     first_places = place_ends - widths
     first_tokens = take(starts, order)
-    unlimited = index + take(first_tokens - first_places, row)
-    last = take(first_tokens + ascending - 1, row)
-    places = ops.minimum(unlimited, last)
-    are_attended = ops.logical_and(unlimited <= last, take(is_key, places))
-    # From this order to the order of the rows, then from rows to tokens
+    unclamped = places + take(first_tokens - first_places, row)
+    last_tokens = take(first_tokens + ascending - 1, row)
+    group_tokens = ops.minimum(unclamped, last_tokens)
+    are_keys = ops.logical_and(unclamped <= last_tokens, take(is_key, group_tokens))
+    # Back to the order of the rows in the batch
     first_places = take(first_places, ops.argsort(order))
     row_ids = tokens // length
     return Varlen(
         token_indices=tokens,
         row_ids=row_ids,
         position_ids=tokens - row_ids * length,
-        cu_seqlens=ops.concatenate([ops.zeros((1,), "int32"), ends]),
+        cu_seqlens=ops.concatenate([ops.zeros((1,), "int32"), token_ends]),
         lengths=lengths,
         is_key=is_key,
         key_indices=_true_indices(is_key),
-        group_gather=places,
+        group_gather=group_tokens,
         group_scatter=indices + take(first_places - starts, row_ids),
-        key_masks=tuple(_in_groups(are_attended, shapes)),
+        key_masks=tuple(_in_groups(are_keys, shapes)),
     )
 
 
@@ -297,21 +297,21 @@ def pad(x: Tensor, varlen: Varlen, shape: Tensor) -> Tensor:
 def index_of_tokens(positions: Tensor, varlen: Varlen) -> Tensor:
     """Returns the indices in a varlen batch, int32 `(1, batch * slots)`, of positions in the rows.
 
-    Positions are int `(batch, slots)`. Behind the last token of a row, it is the last one.
+    Positions are int `(batch, slots)`. Past the end of a row, the index is that of its last token.
     """
     positions = ops.minimum(ops.cast(positions, "int32"), varlen.lengths[:, None] - 1)
     return ops.reshape(varlen.cu_seqlens[:-1, None] + positions, (1, -1))
 
 
 def grouped(x: Tensor, varlen: Varlen, training: bool = False) -> list[Tensor]:
-    """Gathers tokens `(1, tokens, ...)` to a tensor `(rows, length, ...)` for each group."""
+    """Gathers tokens `(1, tokens, ...)` into a tensor `(rows, length, ...)` for each group."""
     flat = _gather(x, varlen.group_gather, varlen.group_scatter, training)
     shapes = [tuple(ops.shape(mask)) for mask in varlen.key_masks if mask.shape[0] != 0]
     return _in_groups(flat, shapes, x.shape[2:])
 
 
 def ungrouped(groups: list[Tensor], varlen: Varlen, training: bool = False) -> Tensor:
-    """Gathers the results of groups, `(rows, length, ...)` each, to `(1, tokens, ...)`."""
+    """Gathers the results of groups, `(rows, length, ...)` each, back to `(1, tokens, ...)`."""
     dims = groups[0].shape[2:]
     flat = ops.concatenate([ops.reshape(group, (-1, *dims)) for group in groups])
     tokens = _gather(flat[None], varlen.group_scatter, None, training)
@@ -319,7 +319,7 @@ def ungrouped(groups: list[Tensor], varlen: Varlen, training: bool = False) -> T
 
 
 def may_compute_unpadded(enabled: bool | None) -> bool:
-    """Returns whether this backend and device can have batches that `computes_unpadded`."""
+    """Returns whether `computes_unpadded` may be true for a batch on this backend and device."""
     if enabled is None:
         is_torch = keras.backend.backend() == "torch"
         return _follows_context() or (is_torch and dispatch.cuda_capability() is not None)
@@ -330,11 +330,12 @@ def computes_unpadded(enabled: bool | None, training: bool = False) -> bool:
     """Returns whether batches are computed without padding.
 
     Args:
-        enabled: Whether they are where the backend can do so, if `torch.compile` does not trace
-            them; `None` for where it is faster: on TensorFlow without a GPU, in `unpadded_form()`,
-            if XLA does not compile the graph. In training, XLA compiles the kernels between
-            products for each new number of tokens, which takes longer than a step. (On PyTorch, the
-            layer `Layout` asks `keras_bert.ops.attention.kernels.prefers_varlen` first.)
+        enabled: `True` for wherever the backend can, except in `torch.compile` and `padded_form()`;
+            `None` for where it is faster: in inference on TensorFlow without a GPU, in
+            `unpadded_form()`, unless XLA compiles the graph. (In training, XLA would compile the
+            kernels between products for each new number of tokens, which takes longer than a step.
+            On PyTorch, the layer `Layout` asks `keras_bert.ops.attention.kernels.prefers_varlen`
+            first.)
         training: Whether gradients will be computed.
     """
     if not may_compute_unpadded(enabled) or dispatch.is_torch_graph() or _form.get() == "padded":
@@ -356,10 +357,10 @@ def padded_form() -> contextlib.AbstractContextManager[None]:
 
 
 def unpadded_form() -> contextlib.AbstractContextManager[None]:
-    """Has encoders compute no padding in inference, where that is faster, if they may choose.
+    """Lets encoders with `unpadded=None` skip padding in inference, where that is faster.
 
-    Not every graph does: exported graphs may be converted for runtimes that lack operations
-    of this form. In `padded_form()` it has no effect.
+    It is not the default, since exported graphs may be converted for runtimes that lack its
+    operations. It has no effect within `padded_form()`.
     """
     if not _follows_context():
         return contextlib.nullcontext()  # `torch.compile` cannot trace context variables.
@@ -367,12 +368,12 @@ def unpadded_form() -> contextlib.AbstractContextManager[None]:
 
 
 def _follows_context() -> bool:
-    """Returns whether batches are computed without padding only in `unpadded_form()`."""
+    """Returns whether `unpadded_form()` decides: on TensorFlow without an accelerator."""
     return dispatch.tensorflow_cpu_kernels(training=True) is not None
 
 
 def _gather(x: Tensor, indices: Tensor, inverse: Tensor | None, training: bool) -> Tensor:
-    """Gathers rows of the second axis of `(1, number, ...)`, flattened to `(indices, width)`."""
+    """Gathers along the second axis of `(1, number, ...)`; returns `(indices, width)`."""
     width = 1
     for dim in x.shape[2:]:
         width *= dim
@@ -384,10 +385,10 @@ def _gather(x: Tensor, indices: Tensor, inverse: Tensor | None, training: bool) 
 
 
 def _in_groups(flat: Tensor, shapes: list[Any], dims: Sequence[int] = ()) -> list[Tensor]:
-    """Divides places, one group after the other, into `(rows, length, *dims)` for each group."""
+    """Splits the places of all groups into `(rows, length, *dims)` for each group."""
     plain = dispatch.tensorflow_plain()
     sizes = [size * length for size, length in shapes]
-    # The gradient is concatenated, while gradients of slices would be added up.
+    # The gradient of a split is a concatenation; gradients of slices would be added up.
     chunks: Sequence[Tensor] = flat.split(sizes) if plain is None else plain.split(flat, sizes)
     return [
         ops.reshape(chunk, (*shape, *dims)) for chunk, shape in zip(chunks, shapes, strict=True)
@@ -400,7 +401,7 @@ def _true_indices(mask: Tensor) -> Tensor:
 
 
 def _as_size(length: Tensor) -> Tensor:
-    """Returns a scalar as a size of a shape."""
+    """Returns a scalar that a shape can contain, on PyTorch an int."""
     return int(length) if keras.backend.backend() == "torch" else length
 
 

@@ -30,7 +30,7 @@ __all__ = ["Bias", "QueryKeyValue", "attention", "attention_with_scores"]
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    """The options of `attention`; with no dropout unless it is active."""
+    """The options of `attention`; `dropout` is 0 unless training."""
 
     causal: bool = False
     window: int | None = None
@@ -59,9 +59,10 @@ def attention(
     memory grow with `length * window`, in the backward pass too.
 
     Args:
-        query_key_value: See `attention_with_scores`; in a varlen layout of one row, `(1, tokens,
+        query_key_value: See `attention_with_scores`; a varlen layout has one row, `(1, tokens,
             ...)`.
-        layout: How the tokens lie, and which are padding; `None` for a batch without padding.
+        layout: How the tokens are arranged, and which are padding; `None` for a batch without
+            padding.
         causal: Whether tokens attend only to themselves and to the tokens before them.
         window: The largest distance of two tokens that attend to each other; `None` for no limit.
         bias: See `attention_with_scores`; not with a window. In a varlen layout it is called with
@@ -69,14 +70,13 @@ def attention(
         dropout: Dropout rate, in `[0, 1)`; applied only if `training`.
         seed: A `keras.random.SeedGenerator`, required if dropout is active.
         training: Whether dropout is active and gradients will be computed.
-        max_length: The longest rows that are expected; `None` for any. Where a graph does not know
-            the length, training with TensorFlow on a CPU computes rows of 2,048 tokens and more in
-            less memory, if they are expected: the choice is a branch in the graph.
+        max_length: The longest row to expect; `None` for any. If TensorFlow trains on a CPU by a
+            graph that does not know the length, the graph has a branch that computes rows of 2,048
+            tokens and more in less memory, unless all rows are expected to be shorter.
 
     Returns:
-        A tensor of shape `(batch, length, heads, head_dim)` in the dtype of the input. It is
-        finite, but has no meaning, at a token that has nothing to attend to, which only padding can
-        be.
+        A tensor of shape `(batch, length, heads, head_dim)` in the dtype of the input. At padding
+        that has no token to attend to, it is finite but has no meaning.
 
     Raises:
         ValueError: If `window` is not an integer above 0, or there is a bias too.
@@ -93,15 +93,15 @@ def attention(
     layout = layout or BatchLayout()
     rate = dropout if training else 0.0
     seed = seed if rate else None
-    # Packed rows are as long as whoever packed them wanted.
+    # Packed rows may be longer than any sequence.
     max_length = max_length if layout.sequence_ids is None else None
     options = _Options(causal, window, bias, rate, seed, training, max_length)
     x = query_key_value[0] if isinstance(query_key_value, tuple) else query_key_value
     masks = layout.mask(x, causal, window)
-    return _computed(query_key_value, layout, masks, options)
+    return _compute(query_key_value, layout, masks, options)
 
 
-def _computed(
+def _compute(
     query_key_value: QueryKeyValue, layout: BatchLayout, masks: Sequence[Tensor], options: _Options
 ) -> Tensor:
     """Computes attention by the kernel that the table has for it."""
@@ -127,18 +127,18 @@ def _computed(
         in_blocks = _in_shared_graph(_in_blocks, options, is_worth_it)
         return in_blocks(query_key_value, masks[0])
     if kernel in ("varlen", "flex", "cudnn"):
-        return _of_tokens(kernel, query_key_value, layout, masks[0], options)
-    return _of_heads(kernel, query_key_value, masks[0], options)
+        return _compute_by_tokens(kernel, query_key_value, layout, masks[0], options)
+    return _compute_by_heads(kernel, query_key_value, masks[0], options)
 
 
-def _of_tokens(
+def _compute_by_tokens(
     kernel: str,
     query_key_value: QueryKeyValue,
     layout: BatchLayout,
     mask: Tensor | None,
     options: _Options,
 ) -> Tensor:
-    """Computes attention by a kernel of a GPU that takes `(batch, length, heads, head_dim)`."""
+    """Computes attention by a GPU kernel that takes `(batch, length, heads, head_dim)`."""
     query, key, value = query_key_value_parts(query_key_value)
     if kernel == "cudnn":
         from keras_bert.ops.attention.jax import cudnn
@@ -153,7 +153,7 @@ def _of_tokens(
     return varlen(query, key, value, layout.varlen)
 
 
-def _of_heads(
+def _compute_by_heads(
     kernel: str, query_key_value: QueryKeyValue, mask: Tensor | None, options: _Options
 ) -> Tensor:
     """Computes attention by a kernel that takes the mask and `(batch, heads, length, head_dim)`."""
@@ -197,7 +197,7 @@ def _by_group(
     else:
         groups = grouped(query_key_value, varlen, training)
     contexts = [
-        _computed(group, BatchLayout(), [mask], options)
+        _compute(group, BatchLayout(), [mask], options)
         for group, mask in zip(groups, masks, strict=True)
     ]
     return ungrouped(contexts, varlen, training)
@@ -209,16 +209,16 @@ def _in_blocks(query_key_value: QueryKeyValue, mask: Tensor | None, options: _Op
     assert options.window is not None
     blocks = Blocks.of(length_of(query), options.window, options.causal)
     cut = blocks.cut(query), blocks.cut_with_neighbors(key), blocks.cut_with_neighbors(value)
-    of_blocks = dataclasses.replace(options, window=None, causal=False, max_length=None)
-    return blocks.joined(_computed(cut, BatchLayout(), [mask], of_blocks))
+    block_options = dataclasses.replace(options, window=None, causal=False, max_length=None)
+    return blocks.joined(_compute(cut, BatchLayout(), [mask], block_options))
 
 
 def _in_shared_graph(
     function: Callable[..., Tensor], options: _Options, is_worth_it: bool
 ) -> Callable[..., Tensor]:
-    """Returns a function with its options, in TensorFlow's graphs as one graph for all layers.
+    """Binds options to a function, in TensorFlow's graphs as one traced graph for all layers.
 
-    Tracing it in each layer took most of the time in which a deep encoder is traced.
+    Tracing it in each layer took most of the time to trace a deep encoder.
     """
     is_pure = options.bias is None and options.seed is None
     if is_pure and is_worth_it and dispatch.is_tensorflow_graph():

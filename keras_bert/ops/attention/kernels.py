@@ -4,8 +4,8 @@
 | kernel | is |
 |---|---|
 | `portable` | the definition, of Keras' operations |
-| `by_group` | each group of rows of a varlen batch as a padded batch, by another row |
-| `in_blocks` | the blocks of rows with a window as rows of their own, by another row |
+| `by_group` | each group of a varlen batch as a padded batch, by another kernel of the table |
+| `in_blocks` | the blocks of a window as rows of their own, by another kernel of the table |
 | `varlen` | PyTorch's `varlen_attn` |
 | `flex` | PyTorch's `flex_attention`, for windows |
 | `sdpa` | PyTorch's `scaled_dot_product_attention`, which chooses a kernel by itself |
@@ -14,10 +14,10 @@
 | `fused_step` | training on TensorFlow and a CPU, with a backward pass of its own |
 | `plain` | TensorFlow's operations, as its graph optimizer fuses them |
 
-`varlen`, `flex`, `sdpa` and `cudnn` store no scores. cuDNN would drop too, by a function of JAX
-that is not public. But there the seed is a constant of the compiled program, and the number of the
-draw is a state of it: a run that is resumed would drop other positions, and several devices the
-same ones of their rows. So JAX computes attention with dropout by its own operations.
+`varlen`, `flex`, `sdpa` and `cudnn` store no scores. cuDNN has dropout too, by a private function
+of JAX. But its seed is a constant of the compiled program, which counts the draws: a resumed run
+would drop other positions, and all devices would drop the same ones. So JAX computes attention with
+dropout by its own operations.
 
 On TensorFlow with a GPU or TPU, XLA compiles the operations, and scores are stored. JAX has static
 shapes, and so no varlen batches.
@@ -35,10 +35,10 @@ from keras_bert.ops import dispatch
 from keras_bert.ops.annotations import Tensor
 from keras_bert.ops.attention.portable import QueryKeyValue
 
-# A varlen batch of BERT-base on an H100: of 98,304 positions, 74 % padding, it took 44 ms where the
-# padded one took 81; of 24,576, Python took longer to call its operations than the GPU to compute.
+# BERT-base on an H100: a batch of 98,304 positions, 74 % padding, took 44 ms as varlen and 81 ms
+# padded. With 24,576, Python took longer to launch the operations than the GPU to compute them.
 MIN_VARLEN_POSITIONS = 65_536
-# Queries of a chunk: their scores with 8,192 keys take 16 MiB for each head.
+# Queries in a chunk: their scores with 8,192 keys take 16 MiB for each head.
 CHUNK_SIZE = 512
 # Rows of fewer tokens are not cut into chunks: they need less memory than the rest of a step.
 MIN_CHUNKED_LENGTH = 2048
@@ -46,7 +46,7 @@ MIN_CHUNKED_LENGTH = 2048
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What attention is computed of, and where.
+    """The properties of inputs, options and device that determine the kernel.
 
     Attributes:
         backend: Keras' backend.
@@ -60,7 +60,7 @@ class Case:
         causal: Whether tokens attend only to themselves and to the tokens before them.
         mask: `"none"`; `"keys"`, `(batch, 1, 1, length)`; or `"pairs"`, all others.
         bias: Whether something is added to the scores.
-        dropout: Whether probabilities are dropped.
+        dropout: Whether dropout applies to the probabilities.
         training: Whether gradients will be computed.
     """
 
@@ -85,11 +85,11 @@ class Case:
 
     @property
     def is_fusible(self) -> bool:
-        """Whether kernels of a GPU that take neither a bias nor dropout may take it."""
+        """Whether GPU kernels that take neither a bias nor dropout can compute it."""
         return not self.bias and not self.dropout and self.has_capability(8, 0)
 
     def has_capability(self, *capability: int) -> bool:
-        """Whether there is an NVIDIA GPU of this compute capability or of a higher one."""
+        """Whether there is an NVIDIA GPU of this compute capability or higher."""
         return self.cuda_capability is not None and self.cuda_capability >= capability
 
 
@@ -109,22 +109,22 @@ def _takes_cudnn(case: Case) -> bool:
         return False
     if case.window:
         return case.causal and case.mask == "none"
-    # The gradient of pairs, in training, is computed for even lengths only.
+    # cuDNN has the gradient with a mask of pairs for even lengths only.
     return case.mask != "pairs" or not any(n is None or n % 2 for n in case.lengths)
 
 
-def _is_long(case: Case) -> bool:
+def _takes_chunked(case: Case) -> bool:
     length = case.lengths[0]
     is_measured = case.device == "cpu" or case.cuda_capability is not None
     return is_measured and length is not None and length >= MIN_CHUNKED_LENGTH
 
 
-def _is_step_on_a_cpu(case: Case) -> bool:
+def _takes_fused_step(case: Case) -> bool:
     return case.training and case.device == "cpu" and not case.bias
 
 
 class Row(NamedTuple):
-    """A row of the table: a kernel, the backend that has it, and which of its cases it takes."""
+    """A row of the table: a kernel, its backend (`None` for all), and the cases that it takes."""
 
     kernel: str
     backend: str | None
@@ -137,10 +137,10 @@ TABLE = (
     Row("by_group", None, lambda case: case.form == "varlen"),
     Row("cudnn", "jax", _takes_cudnn),
     Row("in_blocks", None, lambda case: case.window),
-    # On a CPU, the operations of dropout take no longer than PyTorch's function with it.
+    # On a CPU with dropout, the portable operations are as fast as PyTorch's function.
     Row("sdpa", "torch", lambda case: not case.dropout or case.device == "gpu"),
-    Row("chunked", "jax", _is_long),
-    Row("fused_step", "tensorflow", _is_step_on_a_cpu),
+    Row("chunked", "jax", _takes_chunked),
+    Row("fused_step", "tensorflow", _takes_fused_step),
     Row("plain", "tensorflow", lambda case: not case.dropout),
     Row("portable", None, lambda case: True),
 )
@@ -154,9 +154,9 @@ def kernel_of(case: Case) -> str:
 
 
 def prefers_varlen(case: Case, num_positions: int) -> bool:
-    """Returns whether inference takes less time without padding, by a kernel of PyTorch on a GPU.
+    """Returns whether inference is faster without padding, by PyTorch's varlen kernel on a GPU.
 
-    The case is that of the varlen batch; positions of padding count.
+    `case` describes the varlen batch; `num_positions` includes padding.
     """
     return kernel_of(case) == "varlen" and num_positions >= MIN_VARLEN_POSITIONS
 
@@ -183,16 +183,16 @@ def case_of(
     dropout: float = 0.0,
     training: bool = False,
 ) -> Case:
-    """Returns the `Case` of tensors, on their device, with a mask or `None`, and a dropout rate."""
+    """Returns the `Case` of tensors on their device; `dropout` is the rate."""
     query: Tensor
     key: Tensor
     if isinstance(query_key_value, tuple):
         query, key, _ = query_key_value
     else:
         query = key = query_key_value
-    kind = "none"
+    mask_kind = "none"
     if mask is not None:
-        kind = "keys" if tuple(mask.shape[1:3]) == (1, 1) else "pairs"
+        mask_kind = "keys" if tuple(mask.shape[1:3]) == (1, 1) else "pairs"
     return case_on_device_of(
         query,
         dtype=keras.backend.standardize_dtype(query.dtype),
@@ -202,7 +202,7 @@ def case_of(
         form=form,
         window=window,
         causal=causal,
-        mask=kind,
+        mask=mask_kind,
         bias=bias,
         dropout=bool(dropout),
         training=training,
